@@ -92,7 +92,7 @@ class Table:
     classes : ndarray of shape (n_classes,), list of such arrays or None
         Sorted distinct labels, of several targets those of each; None for regression.
     class_counts : ndarray of int64 of shape (n_classes,), list of such arrays or None
-        Rows of each class.
+        Rows of a weight above 0 of each class.
     class_weights : ndarray of float64 of shape (n_classes,), list of such arrays or None
         Sum of the sample weights of each class; equal to the counts without weights.
     columns, target, weight : object
@@ -105,8 +105,8 @@ class Table:
         The backend's handle of evaluation sets and what is measured on them; None without.
     n_targets : int
         Columns of y.
-    n_weighted : tuple of int
-        Rows of a weight above 0: of each class, or, for regression, of all together.
+    n_weighted : int
+        Rows of a weight above 0.
     """
 
     schema: Schema
@@ -122,7 +122,7 @@ class Table:
     n_jobs: int | None = None
     evaluation: Any = None
     n_targets: int = 1
-    n_weighted: tuple[int, ...] = (0,)
+    n_weighted: int = 0
 
     @classmethod
     def of(
@@ -165,6 +165,12 @@ class Table:
     def n_classes(self) -> int:
         """Number of classes, of several targets in all; 0 for regression."""
         return 0 if self.classes is None else sum(map(len, self.classes)) if isinstance(self.classes, list) else len(self.classes)
+
+    def rows_that_count(self, factors: tuple[Any, ...] | None) -> int:
+        """Return how many rows have a weight above 0, given a factor for the weights of each class; of several targets without these."""
+        if factors is None or not isinstance(self.class_counts, np.ndarray):
+            return self.n_weighted
+        return int(self.class_counts[np.asarray(factors) > 0].sum())
 
     @property
     def targets(self) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """What ``score`` and out-of-bag scores measure.
 
+NumPy's sums, which scikit-learn's metrics are made of, depend on the layout of arrays; so these are put in one layout first.
+
 ``sklearn.metrics`` takes as long to import as all of this package, so it is imported when somebody scores.
 """
 
@@ -14,14 +16,14 @@ def r2_score(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
     """Return :func:`sklearn.metrics.r2_score`."""
     from sklearn import metrics
 
-    return float(metrics.r2_score(y_true, y_pred, sample_weight=sample_weight))
+    return float(metrics.r2_score(_in_order(y_true), _in_order(y_pred), sample_weight=_in_order(sample_weight)))
 
 
 def accuracy_score(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
     """Return :func:`sklearn.metrics.accuracy_score`."""
     from sklearn import metrics
 
-    return float(metrics.accuracy_score(y_true, y_pred, sample_weight=sample_weight))
+    return float(metrics.accuracy_score(y_true, y_pred, sample_weight=_in_order(sample_weight)))
 
 
 def subset_accuracy(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
@@ -31,4 +33,10 @@ def subset_accuracy(y_true: Any, y_pred: Any, sample_weight: Any = None) -> floa
     """
     true, predicted = (np.asarray(y, dtype=object) for y in (y_true, y_pred))  # labels of lists may be of several kinds
     correct = np.all(true == predicted, axis=1)
-    return float(np.average(correct, weights=sample_weight))
+    return float(np.average(correct, weights=_in_order(sample_weight)))
+
+
+def _in_order(values: Any) -> Any:
+    """Return numbers as a contiguous, aligned array of float64; anything else as it is."""
+    array = np.asarray(values)
+    return np.require(array, np.float64, ["C", "A"]) if array.dtype.kind in "biuf" else values

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +16,7 @@ from dtrees.ensemble.input.plain_data import plain
 from dtrees.ensemble.input.schema import Schema
 from dtrees.interop.float32 import last_rounded_below
 from dtrees.interop.sklearn_compat import nodes_of, take_parameters
+from dtrees.split.numbers.elementary import log
 from dtrees.tree.stacking import stacked
 from dtrees.tree.tree import Tree
 
@@ -174,5 +174,6 @@ def _start(estimator: Any) -> NDArray[np.float64] | None:
     least = float(np.finfo(np.float64).eps)
     shares = np.clip(init.predict_proba(row)[0], least, 1.0 - least)
     if len(shares) == 2:
-        return np.array([logit(shares[1]) * (0.5 if estimator.loss == "exponential" else 1.0)])
-    return np.asarray(np.log(shares) - np.log(shares).mean())
+        return np.array([log(shares[1] / shares[0]) * (0.5 if estimator.loss == "exponential" else 1.0)])
+    logarithms = log(shares)
+    return np.asarray(logarithms - logarithms.mean())

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dtrees.atomic_file import atomic_file
 from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe, needed, to_numbers
 from dtrees.interop.float32 import Float32Table
+from dtrees.split.numbers.elementary import exp, log
 from dtrees.split.numbers.rounding import rounded_down
 from dtrees.tree.tree import Tree
 
@@ -180,13 +181,12 @@ def _objective(plain: PlainModel) -> tuple[str, dict[str, Any]]:
 def _base(plain: PlainModel) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Return the base score of each output, and what it lacks of what raw predictions start from."""
     raw = plain.initial * (plain.slope if plain.link == LOGISTIC else 1.0)
-    with np.errstate(over="ignore"):
-        if plain.link == LOGISTIC:
-            base = np.clip(1.0 / (1.0 + np.exp(-raw)), 1e-7, 1.0 - 1e-7).astype(np.float32)
-            return base, raw - np.log(base.astype(np.float64) / (1.0 - base.astype(np.float64)))
-        if plain.link == EXPONENTIAL:
-            base = np.clip(np.exp(raw), 1e-16, 1e16).astype(np.float32)
-            return base, raw - np.log(base.astype(np.float64))
+    if plain.link == LOGISTIC:
+        base = np.clip(1.0 / (1.0 + exp(-raw)), 1e-7, 1.0 - 1e-7).astype(np.float32)
+        return base, raw - log(base.astype(np.float64) / (1.0 - base.astype(np.float64)))
+    if plain.link == EXPONENTIAL:
+        base = np.clip(exp(raw), 1e-16, 1e16).astype(np.float32)
+        return base, raw - log(base.astype(np.float64))
     base = raw.astype(np.float32)
     return base, raw - base
 

@@ -46,6 +46,7 @@ from dtrees.engine.rows.session import Counts, TreeSession
 from dtrees.engine.rows.tree import boosted_tree_steps, checksum
 from dtrees.engine.shard.targets.boosting_target import rows_held_out
 from dtrees.engine.threads import Threads
+from dtrees.split.compile.kernels import plain
 from dtrees.split.search.order_statistics.deviations import weights_in_bits
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
@@ -88,7 +89,7 @@ class RowShard:
     ) -> None:
         self._columns, self._n_rows_total = columns, n_rows_total
         self._stretches = np.array(stretches, np.int64).reshape(-1, 2)
-        self._table = (target, weight)
+        self._table = (plain(target.T).T, None if weight is None else plain(weight))
         self._threads = Threads(n_threads)
         self._fit: tuple[str, int] | None = None
         self.mailbox = Mailbox()

@@ -25,6 +25,7 @@ from dtrees.engine.shard.tree_slots import Slots
 from dtrees.engine.shard.tree_state import TreeState
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.engine.threads import Threads
+from dtrees.split.compile.kernels import plain
 from dtrees.split.table.columns import Columns, presort
 from dtrees.split.table.sparse_columns import AnyColumns
 
@@ -58,7 +59,8 @@ class Shard:
         n_threads: int = 1,
         zones: SharedZoneMap | None = None,
     ) -> None:
-        self._table = (target, weight)
+        # What another process has sent may be unaligned, which kernels are not compiled for.
+        self._table = (plain(target.T).T, None if weight is None else plain(weight))
         self._threads = Threads(n_threads)
         self._fit: tuple[str, int] | None = None
         self._n_slots = 0

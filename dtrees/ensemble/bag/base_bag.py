@@ -140,8 +140,7 @@ class Bagging(DocumentationLink, BaseEstimator):
         backend, table = template._load(X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True)
         self._take_columns(template)
         self.placement_ = template.placement_
-        share = not self.bootstrap and not isinstance(self.max_samples, int | np.integer)
-        n_draws = max(1, int(self.max_samples * table.n_rows)) if share else parameters.number_of_draws(self.max_samples, table, None)
+        n_draws = parameters.number_of_draws(self.max_samples, table, None)
         draws = Draws(parameters.draw_seed(self.random_state), n_draws, bool(self.bootstrap))
         grow = GrowBooster(template, draws, bool(self.oob_score))
         grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks, 0, len)

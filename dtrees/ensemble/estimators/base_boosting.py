@@ -8,6 +8,7 @@ scikit-learn's are: a row of trees per round, one tree per output.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -330,14 +331,15 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         class_weight = parameters.class_weights(getattr(self, "class_weight", None), table, by_rows=False)
         weight = table.total_weight
         if class_weight is not None and table.class_weights is not None:
-            weight = float(np.dot(table.class_weights, class_weight))
-        set_by_size(self, table.n_weighted, class_weight, keep=keep)
+            weight = math.fsum(table.class_weights * np.asarray(class_weight))
+        n_rows, factors = table.rows_that_count(class_weight), 1.0 if class_weight is None else np.asarray(class_weight)
+        set_by_size(self, n_rows, 0 if table.class_counts is None else np.count_nonzero(table.class_counts * factors), keep=keep)
         parameters.check_penalty(float(self.reg_lambda_), weight)
         # An integer means the same seed whenever; other random states move on, and rounds added later belong to the first seed.
         if not keep or isinstance(self.random_state, int | np.integer):
             self._seed = 0 if draws_by_default_alone(self) else parameters.draw_seed(self.random_state)
         return BoostingPlan(
-            rules=parameters.rules_for(self, "newton_l1" if self.reg_alpha > 0 else "newton", table.n_rows, self.n_features_in_),
+            rules=parameters.rules_for(self, "newton_l1" if self.reg_alpha > 0 else "newton", n_rows, self.n_features_in_),
             seed=self._seed,
             loss=loss,
             n_rounds=int(self.n_estimators),

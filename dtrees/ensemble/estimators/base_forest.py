@@ -198,7 +198,7 @@ class Forest(Members, TreeEstimator):
             rules=parameters.rules_for(
                 self,
                 self.criterion,
-                table.n_rows,
+                table.rows_that_count(factors),
                 self.n_features_in_,
                 random_splits=self._RANDOM_SPLITS,
             ),

@@ -74,13 +74,15 @@ class SingleTree(TreeEstimator):
         refusal = parameters.rows_refusal_of_trees(self.criterion, random_splits=random_splits)
         backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True, rows_refusal=refusal)
         several_targets.check(self, table)
-        rules = parameters.rules_for(self, self.criterion, table.n_rows, self.n_features_in_, random_splits=random_splits)
+        factors = parameters.class_weights(getattr(self, "class_weight", None), table, by_rows=True)
+        n_rows = table.rows_that_count(factors)
+        rules = parameters.rules_for(self, self.criterion, n_rows, self.n_features_in_, random_splits=random_splits)
         plan = ForestPlan(
             rules=rules,
             seed=parameters.draw_seed(self.random_state),
             n_classes=table.n_classes,
             targets=table.targets,
-            class_weight=parameters.class_weights(getattr(self, "class_weight", None), table, by_rows=True),
+            class_weight=factors,
         )
         self.max_features_ = rules.max_features
         self._trees = AdditiveTrees([self._timed(lambda: backend.grow_forest(table, plan, 0, 1, callback)).trees])

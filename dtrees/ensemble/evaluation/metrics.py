@@ -226,7 +226,9 @@ def _log_loss(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> ND
         losses = np.empty(y.shape[0])
         link.pointwise(y, raw, losses)
         return np.minimum(losses, -math.log(smallest))
-    return -np.log(np.clip(link.predictions(raw.T)[np.arange(y.shape[0]), y], smallest, 1.0))
+    from dtrees.split.numbers.elementary import log  # brings in the compiler
+
+    return -log(np.clip(link.predictions(raw.T)[np.arange(y.shape[0]), y], smallest, 1.0))
 
 
 def _loss(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:

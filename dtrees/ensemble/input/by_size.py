@@ -10,6 +10,7 @@ workers and partitions make no difference.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from dtrees.ensemble.compat import parameter_names
@@ -56,7 +57,8 @@ def learning_rate(n_rows: int, n_classes: int = 0, leaves: int | None = None) ->
     if leaves is not None:
         return 0.07
     least, most = (0.1, 0.1) if n_classes > 2 else (0.05, 0.1) if n_classes else (0.03, 0.15)
-    return min(max(0.03 * (n_rows / 300) ** 0.4, least), most)
+    power = float(Decimal(n_rows / 300) ** Decimal(0.4))  # the C library's power differs from one processor to another
+    return min(max(0.03 * power, least), most)
 
 
 def min_samples_leaf(n_rows: int) -> int:
@@ -92,27 +94,24 @@ def max_features(n_rows: int, n_classes: int = 0) -> float | str | None:
     return None if n_rows >= _MANY_ROWS else "sqrt" if n_classes else 0.5
 
 
-def set_by_size(estimator: Any, n_rows: tuple[int, ...], class_weight: tuple[float, ...] | None, *, keep: bool) -> None:
+def set_by_size(estimator: Any, n_rows: int, n_classes: int, *, keep: bool) -> None:
     """Set what the parameters that may be "auto" come to, under their names with an underscore.
 
     Parameters
     ----------
     estimator : Boosting
-    n_rows : tuple of int
-        Rows of a weight above 0: of each class, or, for regression, of all together.
-    class_weight : tuple of float or None
-        A factor for the weights of each class.
+    n_rows : int
+        Rows of a weight above 0.
+    n_classes : int
+        Classes that have such rows; 0 for regression.
     keep : bool
         Whether there are trees that are kept: "auto" is then what they were grown with.
     """
-    n_classes = 0
-    if hasattr(estimator, "classes_"):
-        n_rows = tuple(n for n, factor in zip(n_rows, class_weight or (1.0,) * len(n_rows), strict=True) if n and factor > 0)
-        n_classes = len(n_rows)
-    n, leaves = sum(n_rows), None
+    leaves = None
     if is_auto(estimator.max_depth) and is_auto(estimator.max_leaf_nodes):
-        leaves = max_leaf_nodes(n, n_classes)
-    chosen = learning_rate(n, n_classes, leaves), min_samples_leaf(n), reg_lambda(n_classes), max_features(n, n_classes), leaves, _DEPTH
+        leaves = max_leaf_nodes(n_rows, n_classes)
+    rate, columns = learning_rate(n_rows, n_classes, leaves), max_features(n_rows, n_classes)
+    chosen = rate, min_samples_leaf(n_rows), reg_lambda(n_classes), columns, leaves, _DEPTH
     for name, value in zip(NAMES, chosen, strict=True):
         given = getattr(estimator, name)
         if not (keep and is_auto(given) and hasattr(estimator, f"{name}_")):

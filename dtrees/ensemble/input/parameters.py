@@ -121,6 +121,8 @@ BOOSTING_DEFAULTS: dict[str, Any] = {
 CRITERION_ALIASES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
 #: The largest L2 penalty, for each unit of weight. Leaf values are then below a float's precision beside the gradients they come from.
 _LARGEST_PENALTY = 1e15
+#: Rows that a tree or booster may draw: as many as a table may have. One draw after the other takes a minute.
+_MOST_DRAWS = 2**32
 
 
 def _criteria(task: str) -> set[str]:
@@ -281,7 +283,7 @@ def resolve_max_features(max_features: Any, n_columns: int) -> int:
     if max_features == "sqrt":
         return max(1, int(math.sqrt(n_columns)))
     if max_features == "log2":
-        return max(1, int(math.log2(n_columns)))
+        return max(1, n_columns.bit_length() - 1)
     if isinstance(max_features, Integral):
         return min(int(max_features), n_columns)
     return max(1, int(max_features * n_columns))
@@ -344,7 +346,7 @@ def _class_factors(class_weight: Any, classes: Any, totals: Any) -> tuple[float,
         return tuple(float(factor) for factor in compute_class_weight(class_weight, classes=classes, y=classes))
     totals = np.asarray(totals, dtype=np.float64)
     # A class without weight has nothing to balance; its factor does not matter.
-    return tuple(float(factor) for factor in totals.sum() / (len(totals) * np.where(totals > 0, totals, np.inf)))
+    return tuple(float(factor) for factor in totals.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, np.inf)))
 
 
 def check_penalty(reg_lambda: float, total_weight: float) -> None:
@@ -357,22 +359,25 @@ def check_penalty(reg_lambda: float, total_weight: float) -> None:
 
 
 def number_of_draws(max_samples: Any, table: Table, factors: tuple[Any, ...] | None) -> int:
-    """Return how many rows are drawn for each tree of a forest.
+    """Return how many rows are drawn for each tree of a forest, or booster of a bag.
 
-    A float is relative to the number of rows or, with weights, to the sum of sample weight times class weight.
+    A float is a share of the rows of a weight above 0, whatever they weigh; ``factors`` are those of class weights.
+
+    Raises
+    ------
+    ValueError
+        If they are so many that nobody could wait for a tree.
     """
-    if max_samples is None:
-        return table.n_rows
     if isinstance(max_samples, Integral):
-        return int(max_samples)
-    if factors is not None and isinstance(table.class_weights, np.ndarray):
-        total = math.fsum(table.class_weights * np.asarray(factors))
+        n_draws = int(max_samples)
     else:
-        total = table.total_weight
-    n_draws = max(1, int(max_samples * total))
-    if n_draws < max(10, table.n_rows ** (1 / 3)):
-        warn(
-            f"max_samples={max_samples} of a total weight of {total:g} draws only {n_draws} rows for each tree; "
-            "pass max_samples as an integer to set the number of rows",
-        )
+        n_rows = table.rows_that_count(factors)
+        n_draws = n_rows if max_samples is None else max(1, int(max_samples * n_rows))
+        if max_samples is not None and n_draws < max(10, n_rows ** (1 / 3)):
+            warn(
+                f"max_samples={max_samples} of {n_rows} rows of a weight above 0 draws only {n_draws} of them; pass max_samples as an "
+                "integer to set the number of rows",
+            )
+    if n_draws > _MOST_DRAWS:
+        raise ValueError(f"max_samples={max_samples} draws {n_draws:,} rows; wants at most {_MOST_DRAWS:,}")
     return n_draws

@@ -29,14 +29,9 @@ def check(estimator: Any, table: Table) -> None:
         )
     if getattr(estimator, "bootstrap", None) == "balanced":
         raise ValueError(f"bootstrap='balanced' draws by the classes of one target, but y has {n}; set bootstrap=True")
-    class_weight, share = getattr(estimator, "class_weight", None), getattr(estimator, "max_samples", None)
+    class_weight = getattr(estimator, "class_weight", None)
     if isinstance(class_weight, dict):
         raise ValueError(
             f"For multi-output, class_weight should be a list of dicts, or the string 'balanced': it is {class_weight!r:.60}, and y "
             f"has {n} targets"
-        )
-    if class_weight not in (None, "balanced_subsample") and isinstance(share, float):
-        raise ValueError(
-            f"max_samples={share} is a share of the weight of all rows, which class_weight={class_weight!r:.60} of {n} targets changes; "
-            "pass max_samples as an integer"
         )

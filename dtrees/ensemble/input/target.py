@@ -51,15 +51,15 @@ class TargetSummary:
     classes : ndarray or None
         Sorted distinct labels; None for regression.
     class_counts : ndarray of int64 or None
-        Rows of each class.
+        Rows of a weight above 0 of each class.
     class_weights : tuple of Fraction or None
         Exact sum of the sample weights of each class.
     n_targets : int
         Columns of y.
     targets : tuple of TargetSummary
         Of several columns of labels, what there is to know of each; ``classes`` and what follows from them are None then.
-    n_weighted : tuple of int
-        Rows of a weight above 0: of each class, or, for regression, of all together.
+    n_weighted : int
+        Rows of a weight above 0.
     """
 
     n_rows: int
@@ -68,7 +68,7 @@ class TargetSummary:
     class_counts: NDArray[np.int64] | None = None
     class_weights: tuple[Fraction, ...] | None = None
     n_targets: int = 1
-    n_weighted: tuple[int, ...] = (0,)
+    n_weighted: int = 0
     targets: tuple[TargetSummary, ...] = ()
 
     @property
@@ -85,21 +85,19 @@ class TargetSummary:
     def of(cls, y: NDArray[Any], weight: NDArray[np.float64] | None, *, classify: bool) -> TargetSummary:
         """Return the summary of targets from :func:`check_target` and weights from :func:`check_weights`."""
         total = Fraction(len(y)) if weight is None else _exact_sum(weight)
+        n_weighted = len(y) if weight is None else int(np.count_nonzero(weight))
         if not classify:
-            weighted = len(y) if weight is None else int(np.count_nonzero(weight))
-            return cls(len(y), total, n_targets=y.shape[1] if y.ndim == 2 else 1, n_weighted=(weighted,))
+            return cls(len(y), total, n_targets=y.shape[1] if y.ndim == 2 else 1, n_weighted=n_weighted)
         if y.ndim == 2:
             targets = tuple(cls.of(labels_of(y, k), weight, classify=True) for k in range(y.shape[1]))
-            return cls(len(y), total, n_targets=y.shape[1], targets=targets)
+            return cls(len(y), total, n_targets=y.shape[1], n_weighted=n_weighted, targets=targets)
         classes, codes = np.unique(y, return_inverse=True)
-        counts = np.bincount(codes, minlength=len(classes)).astype(np.int64)
+        counts = np.bincount(codes if weight is None else codes[weight > 0], minlength=len(classes)).astype(np.int64)
         if weight is None:
             class_weights = tuple(Fraction(int(count)) for count in counts)
-            n_weighted = counts
         else:
             class_weights = tuple(_exact_sum(weight[codes == code]) for code in range(len(classes)))
-            n_weighted = np.bincount(codes[weight > 0], minlength=len(classes))
-        return cls(len(y), total, classes, counts, class_weights, n_weighted=tuple(n_weighted.tolist()))
+        return cls(len(y), total, classes, counts, class_weights, n_weighted=n_weighted)
 
     @classmethod
     def merge(cls, summaries: Iterable[TargetSummary]) -> TargetSummary:
@@ -107,6 +105,7 @@ class TargetSummary:
         summaries = list(summaries)
         n_rows = sum(summary.n_rows for summary in summaries)
         total = sum((summary.total_weight for summary in summaries), Fraction(0))
+        n_weighted = sum(summary.n_weighted for summary in summaries)
         widths = sorted({summary.n_targets for summary in summaries if summary.n_rows})
         if len(widths) > 1:
             raise ValueError(f"y has {widths[0]} column(s) in some partitions and {widths[-1]} in others; wants as many in all of them")
@@ -117,24 +116,22 @@ class TargetSummary:
             for k, of_target in enumerate(zip(*by_target, strict=True)):
                 with naming_target(k):
                     targets.append(cls.merge(of_target))
-            return cls(n_rows, total, n_targets=widths[0], targets=tuple(targets))
+            return cls(n_rows, total, n_targets=widths[0], n_weighted=n_weighted, targets=tuple(targets))
         if not labels:
-            weighted = sum(summary.n_weighted[0] for summary in summaries if summary.n_rows)
-            return cls(n_rows, total, n_targets=widths[0] if widths else 1, n_weighted=(weighted,))
+            return cls(n_rows, total, n_targets=widths[0] if widths else 1, n_weighted=n_weighted)
         if len({isinstance(part[0], str) for part in labels}) > 1:
             raise ValueError("y holds text in some partitions and numbers in others; give it one dtype")
         classes = np.unique(np.concatenate(labels))
         counts = np.zeros(len(classes), dtype=np.int64)
-        weights, n_weighted = [Fraction(0)] * len(classes), [0] * len(classes)
+        weights = [Fraction(0)] * len(classes)
         for summary in summaries:
             if summary.classes is None or summary.class_counts is None or summary.class_weights is None or not summary.n_rows:
                 continue
             codes = encode_classes(summary.classes, classes)
-            for code, count, weight, n in zip(codes, summary.class_counts, summary.class_weights, summary.n_weighted, strict=True):
+            for code, count, weight in zip(codes, summary.class_counts, summary.class_weights, strict=True):
                 counts[code] += count
                 weights[code] += weight
-                n_weighted[code] += n
-        return cls(n_rows, total, classes, counts, tuple(weights), n_weighted=tuple(n_weighted))
+        return cls(n_rows, total, classes, counts, tuple(weights), n_weighted=n_weighted)
 
     def check(self) -> None:
         """Raise if nothing can be learnt from these rows.
@@ -314,8 +311,8 @@ def _real_target(y: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _owned(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return contiguous, writeable float64: kernels would be compiled once more for read-only arrays, such as pandas gives."""
-    return np.require(values, np.float64, ["C", "W"])
+    """Return contiguous, aligned, writeable float64: kernels would be compiled once more for any other, such as pandas gives."""
+    return np.require(values, np.float64, ["C", "A", "W"])
 
 
 def _check_finite(y: NDArray[Any]) -> None:

@@ -9,7 +9,6 @@ corners are both ends and these two extremes.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from dtrees.split.criteria.parts import (
     score_of_terms,
 )
 from dtrees.split.criteria.statistics import G0, G1, H0, H1
+from dtrees.split.numbers.elementary import binary_logarithm, log2
 
 #: Far more than the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
@@ -56,9 +56,8 @@ class Entropy(Criterion):
 
     def impurity(self, fractions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return minus the sum of fractions times their logarithms."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            result: NDArray[np.float64] = -np.where(fractions > 0, fractions * np.log2(fractions), 0.0).sum(axis=1)
-        return result
+        terms = fractions * log2(np.where(fractions > 0, fractions, 1.0))
+        return np.asarray(-terms.sum(axis=1))
 
 
 class EntropyOfTwo(NamedTuple):
@@ -72,7 +71,7 @@ class EntropyOfClasses(NamedTuple):
 @inner_kernel
 def _xlog2(x, total):
     """Return ``x * log2(x / total)``, 0 where x is."""
-    return x * math.log2(x / total) if x > 0.0 else 0.0
+    return x * binary_logarithm(x / total) if x > 0.0 else 0.0
 
 
 @inner_kernel
@@ -104,7 +103,7 @@ def _(criterion, left, right, h, other_h):
 
 @score_of_terms.of(EntropyOfClasses)
 def _(criterion, terms, h, other_h, h_all, n_classes):
-    return terms + h_all * math.log2(n_classes)
+    return terms + h_all * binary_logarithm(n_classes)
 
 
 @has_convex_terms.of(EntropyOfClasses)
@@ -118,7 +117,7 @@ def _(criterion, score, node):
     own = 0.0
     for k in range(node.weights.shape[0]):
         own += _xlog2(float(node.weights[k]), weight)
-    return score - (own + weight * math.log2(node.weights.shape[0]))
+    return score - (own + weight * binary_logarithm(node.weights.shape[0]))
 
 
 @flag_zones_by_bound.of(EntropyOfTwo)

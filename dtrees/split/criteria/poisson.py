@@ -52,6 +52,7 @@ from dtrees.split.criteria.parts import (
 )
 from dtrees.split.criteria.squares import Squares
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, SIZE
+from dtrees.split.numbers.elementary import logarithm
 
 #: Far more than the errors of a score, relative to the node's sum: logarithms of ratios of sums are below 44.
 _ROUNDING = 2.0**-42
@@ -100,7 +101,7 @@ node_statistic.of(Poisson)(moments_of)
 @inner_kernel
 def _term(g, h, mean):
     """Return ``g * log(g / h / mean)``, 0 where ``g`` is."""
-    return g * math.log((g / h) / mean) if g > 0.0 else 0.0
+    return g * logarithm((g / h) / mean) if g > 0.0 else 0.0
 
 
 @score.of(Poisson)
@@ -168,7 +169,7 @@ def _(criterion, score, node):
 
 @spread.of(Poisson)
 def _(criterion, y, mean):
-    return y * math.log(y / mean) if y > 0.0 else 0.0
+    return y * logarithm(y / mean) if y > 0.0 else 0.0
 
 
 @is_centred.of(Poisson)

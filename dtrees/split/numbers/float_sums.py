@@ -1,8 +1,17 @@
-"""Sums of floats, always in the same order: that of NumPy, pairwise. Numbers that are not finite give no warnings, as NumPy's do."""
+"""Sums of floats, always in the same order: that of NumPy, pairwise. Numbers that are not finite give no warnings, as NumPy's do.
+
+NumPy itself adds up in another order where an array is not aligned or not contiguous, so that a sum depends on how the array was made:
+arrays that were sent from one process to another may lie at any address.
+"""
 
 from __future__ import annotations
 
-from dtrees.split.compile.kernels import inner_kernel, kernel
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.kernels import inner_kernel, kernel, plain
 
 #: Up to so many numbers are added up by eight sums side by side, more than these in two halves.
 _AT_ONCE = 128
@@ -15,6 +24,13 @@ def add_up_blocks(x, n_rows, sums, column):
         first = block * n_rows
         last = min(first + n_rows, x.shape[0])
         sums[block, column] = x[first] + _pairwise_sum(x, first + 1, last)
+
+
+def mean_of(x: NDArray[Any]) -> float:
+    """Return the mean of numbers, shape (n,), whatever the layout of the array: NumPy's of a contiguous, aligned one."""
+    sums = np.empty((1, 1))
+    add_up_blocks(plain(x.astype(np.float64, copy=False)), x.shape[0], sums, 0)
+    return float(sums[0, 0]) / x.shape[0]
 
 
 @inner_kernel

@@ -10,7 +10,10 @@ points
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,12 +109,34 @@ def _shares(tree: Tree) -> NDArray[np.float64]:
     return shares
 
 
+@cache
+def _gauss_legendre(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the points, ascending, and the weights of the Gauss-Legendre rule of n points on [-1, 1], each rounded once.
+
+    Eigenvalues, which SciPy makes them of, differ in the last bits from one processor to another.
+    """
+    points, weights = np.zeros(n), np.empty(n)
+    with localcontext(prec=40):
+        for i in range((n + 1) // 2):
+            x, step = Decimal(-math.cos(math.pi * (i + 0.75) / (n + 0.5))), Decimal(1)
+            while abs(step) > Decimal("1e-30"):  # Newton's method doubles the digits with each step
+                before, value = Decimal(1), x
+                for k in range(2, n + 1):
+                    before, value = value, ((2 * k - 1) * x * value - (k - 1) * before) / k
+                slope = n * (x * value - before) / (x * x - 1)
+                step = value / slope
+                x -= step
+            points[i], points[n - 1 - i] = x, -x
+            weights[i] = weights[n - 1 - i] = 2 / ((1 - x * x) * slope * slope)
+    if n % 2:
+        points[n // 2] = 0.0
+    return points, weights
+
+
 def _rules(n_points: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
     """Return the points and weights of the rules with so many points, each once, and where each begins."""
-    from scipy.special import roots_legendre
-
     sizes, which = np.unique(np.maximum(n_points, 1), return_inverse=True)
-    rules = [roots_legendre(int(size)) for size in sizes]
+    rules = [_gauss_legendre(int(size)) for size in sizes]
     points = np.concatenate([(1.0 + at) / 2 for at, _ in rules])
     weights = np.concatenate([weight / 2 for _, weight in rules])
     return points, weights, np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)[which]

@@ -61,6 +61,8 @@ class ForestRows(AddsByLeaf):
         super().__init__(threads)
         self._plan, self._scales = plan, scales
         self._weight = combine_weights(weight, plan.class_weight, target)
+        if not plan.n_classes and self._weight is not None:  # rows of weight 0 may have targets beyond the scales
+            target = np.where((self._weight > 0)[(...,) + (None,) * (target.ndim - 1)], target, scales.center)
         self.target = np.ascontiguousarray(target, np.float64)
         self._draws = None
         if scales.n_draws:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.rows.between.stretches import rows_of
 from dtrees.engine.rows.forests.messages import ForestScales
-from dtrees.engine.shard.targets.forest_target import ForestTarget, largest_vote
+from dtrees.engine.shard.targets.forest_target import ForestTarget, largest_vote, without_absent
 from dtrees.engine.shard.targets.several_targets import ForestTargets
 
 _NONE = np.empty(0, np.int64)
@@ -39,9 +39,9 @@ def scales_of(
     ValueError
         If the criterion is not defined for these targets.
     """
-    kind = ForestTargets if plan.targets else ForestTarget
-    # Of several targets, the rows of each are side by side, as they are in one process: sums of floats depend on it.
-    one = kind(replace(plan, out_of_bag=False), np.asarray(target, order="F"), weight)
+    if not plan.n_classes:
+        target = without_absent(target, weight)
+    one = (ForestTargets if plan.targets else ForestTarget)(replace(plan, out_of_bag=False), target, weight)
     largest = largest_vote(plan, target)
     numbers = [(one.target[rows_of(some)].astype(np.uint32),) if plan.targets else () for some in stretches]
     if one.draws is None:

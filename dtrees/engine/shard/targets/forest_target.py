@@ -22,10 +22,12 @@ from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.plan.row_draws import RowDraws, combine_weights
 from dtrees.engine.protocol.messages import Finish
 from dtrees.engine.shard.targets.places import places_of
+from dtrees.split.compile.kernels import plain
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import exponent_for, scale_into, to_fixed
+from dtrees.split.numbers.float_sums import mean_of
 from dtrees.split.search.order_statistics.deviations import MOST_WEIGHT, levels_of, weights_in_bits
 from dtrees.split.table.columns import presort_column
 
@@ -91,25 +93,28 @@ class ForestTarget:
         self.seed = hashing.as_seed(plan.seed)
         self.n_rows = target.shape[0]
         self.weight = combine_weights(weight, plan.class_weight, target)
+        if not plan.n_classes:
+            target = without_absent(target, self.weight)
         self.out_of_bag = OutOfBag(plan, target) if plan.out_of_bag else None
         self.keeps_out_of_sample = plan.out_of_bag
         self._levels = _NONE
         self._factor = 1
         self.center = 0.0
         criterion = criterion_of(plan.rules)
-        self.target = np.ascontiguousarray(target, np.float64)
+        self.target = plain(target.astype(np.float64, copy=False))
         if plan.n_classes:
             self.codes = np.ascontiguousarray(target, np.int64)
             self.exponent = 0
         elif criterion.row_statistic == "rank":
             self._prepare_levels(criterion)
         else:
-            criterion.check(self.target if self.weight is None else self.target[self.weight > 0])
-            centred = criterion.row_statistic == "target" and np.isfinite(self.target.sum())
-            self.center = float(self.target.mean()) if centred else 0.0
+            counted = rows_that_count(self.target, self.weight)
+            criterion.check(counted)
+            mean = mean_of(counted)
+            self.center = mean if criterion.row_statistic == "target" and math.isfinite(mean) else 0.0
             largest = max(float(self.target.max()) - self.center, self.center - float(self.target.min()))
             # Weights are counts here (or 1): the sum of drawn targets is below draws * max.
-            bound = max(plan.n_draws or 0, self.n_rows) * largest
+            bound = max(plan.n_draws or 0, counted.shape[0]) * largest
             self.exponent = 0 if bound == 0.0 else 61 - math.frexp(bound)[1]
             if not math.isfinite(bound):
                 self.exponent = exponent_for(self.target - self.center)
@@ -194,6 +199,18 @@ class ForestTarget:
         """Add the tree's predictions to the sums of the rows it did not draw."""
         if self.out_of_bag is not None:
             self.out_of_bag.add(rows, leaves)
+
+
+def rows_that_count(target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[Any]:
+    """Return the targets of the rows of a weight above 0."""
+    return target if weight is None or weight.all() else target[weight > 0]
+
+
+def without_absent(target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[Any]:
+    """Return targets of which those of rows of weight 0 are replaced by the first row's that counts, so that no scale depends on them."""
+    if weight is None or weight.all():
+        return target
+    return np.where((weight > 0)[(...,) + (None,) * (target.ndim - 1)], target, target[np.argmax(weight > 0)])
 
 
 def factors_of_classes(drawn: NDArray[Any]) -> NDArray[np.float64]:

@@ -16,11 +16,20 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import criterion_of
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.plan.row_draws import RowDraws, combine_weights
-from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag, Prepared, check_order, factors_of_classes
+from dtrees.engine.shard.targets.forest_target import (
+    ForestTarget,
+    OutOfBag,
+    Prepared,
+    check_order,
+    factors_of_classes,
+    rows_that_count,
+    without_absent,
+)
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import exponent_for, scale_into, to_fixed
+from dtrees.split.numbers.float_sums import mean_of
 from dtrees.split.search.order_statistics.deviations import levels_of_several, weights_in_bits
 from dtrees.split.table.columns import presort_column
 
@@ -37,6 +46,8 @@ class ForestTargets(ForestTarget):
         self.weight = combine_weights(weight, plan.class_weight, target)
         if self.weight is not None and not self.weight.any():
             raise ValueError("class_weight leaves no row with a weight above 0; wants classes of all targets above 0 that some row has")
+        if not plan.n_classes:
+            target = without_absent(target, self.weight)
         self.out_of_bag = OutOfBag(plan, target) if plan.out_of_bag else None
         self.keeps_out_of_sample = plan.out_of_bag
         self.target = numbered(target)
@@ -52,9 +63,13 @@ class ForestTargets(ForestTarget):
         elif criterion.row_statistic == "rank":
             self._prepare_levels_of(target, criterion)
         else:
+            counted = rows_that_count(target, self.weight)
             for t in range(target.shape[1]):
-                criterion.check(target[:, t] if self.weight is None else target[self.weight > 0, t])
-            self._prepare_amounts(target, criterion.row_statistic == "target")
+                criterion.check(counted[:, t])
+            if criterion.row_statistic == "target":
+                means = np.array([mean_of(counted[:, t]) for t in range(target.shape[1])])
+                self.center = means if np.isfinite(means).all() else 0.0
+            self._prepare_amounts(target, counted.shape[0])
         self._fixed = self._weighted(self.weight) if self.draws is None else None
 
     def _prepare_levels_of(self, target: NDArray[Any], criterion: Criterion) -> None:
@@ -69,13 +84,12 @@ class ForestTargets(ForestTarget):
         check_order(self.plan, total_weight, self._factor)
         self._levels, self.exponent = levels_of_several([distinct for _, distinct in presorted], total_weight * self._factor)
 
-    def _prepare_amounts(self, target: NDArray[Any], centred: bool) -> None:
-        """Centre the targets, and, unless their weights differ, put them in fixed point."""
-        self.center = target.mean(axis=0) if centred and np.isfinite(target.sum()) else 0.0
+    def _prepare_amounts(self, target: NDArray[Any], n_rows: int) -> None:
+        """Centre the targets, of which so many count, and, unless their weights differ, put them in fixed point."""
         self._centred = np.ascontiguousarray(target - self.center)
         if self.draws is None and self.weight is not None:
             return
-        bound = max(self.plan.n_draws or 0, self.n_rows) * float(np.abs(self._centred).max())
+        bound = max(self.plan.n_draws or 0, n_rows) * float(np.abs(self._centred).max())
         self.exponent = 0 if bound == 0.0 else 61 - math.frexp(bound)[1]
         if not math.isfinite(bound):
             self.exponent = exponent_for(self._centred.ravel())

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
-from dtrees.ensemble.objective.arithmetic.exponential import exponential_of_any
 from dtrees.split.compile.kernels import kernel
+from dtrees.split.numbers.elementary import exponential_of_any, logarithm
 
 
 @kernel
@@ -21,7 +19,7 @@ def poisson_deviance(target, raw, out):
     """Write 2 (y log(y / p) - y + p)."""
     for i in range(target.shape[0]):
         y = target[i]
-        constant = y * (math.log(y) - raw[i]) - y if y > 0.0 else 0.0
+        constant = y * (logarithm(y) - raw[i]) - y if y > 0.0 else 0.0
         out[i] = 2.0 * max(constant + exponential_of_any(raw[i]), 0.0)
 
 
@@ -38,7 +36,7 @@ def gamma_deviance(target, raw, out):
     """Write 2 (y / p - log(y / p) - 1)."""
     for i in range(target.shape[0]):
         ratio = target[i] * exponential_of_any(-raw[i])
-        out[i] = 2.0 * max(ratio - (math.log(target[i]) - raw[i]) - 1.0, 0.0)
+        out[i] = 2.0 * max(ratio - (logarithm(target[i]) - raw[i]) - 1.0, 0.0)
 
 
 @kernel
@@ -56,7 +54,7 @@ def tweedie_deviance(target, raw, power, out):
     up, down = 2.0 - power, 1.0 - power
     for i in range(target.shape[0]):
         y = target[i]
-        constant = math.exp(up * math.log(y)) / (up * down) if y > 0.0 else 0.0
+        constant = exponential_of_any(up * logarithm(y)) / (up * down) if y > 0.0 else 0.0
         half = constant - y * exponential_of_any(down * raw[i]) / down + exponential_of_any(up * raw[i]) / up
         out[i] = 2.0 * max(half, 0.0)
 

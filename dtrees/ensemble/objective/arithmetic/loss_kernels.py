@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.arithmetic.exponential import exponential
 from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.numbers.elementary import exponential, logarithm
 
 #: Rows that are done at a time where all their raw predictions are wanted.
 _BLOCK = 512
@@ -70,6 +69,29 @@ def binary_loss(target: NDArray[np.int32], raw: NDArray[np.float64], out: NDArra
             series = series * square + 1.0 / k
         margin = raw[i] if target[i] == 1 else -raw[i]
         out[i] = max(-margin, 0.0) + 2.0 * s * series
+
+
+@kernel
+def binary_probabilities(raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write the probabilities of two classes, shape (n, 2), from the log odds of the second."""
+    for i in range(raw.size):
+        e = exponential(-abs(raw[i]))
+        small, large = e / (1.0 + e), 1.0 / (1.0 + e)
+        out[i, 0], out[i, 1] = (small, large) if raw[i] > 0.0 else (large, small)
+
+
+@kernel
+def probabilities(raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write the probabilities of classes, shape (n, K), from raw predictions of that shape."""
+    for i in range(raw.shape[0]):
+        highest, total = raw[i, 0], 0.0
+        for k in range(1, raw.shape[1]):
+            highest = max(highest, raw[i, k])
+        for k in range(raw.shape[1]):
+            out[i, k] = exponential(raw[i, k] - highest)
+            total += out[i, k]
+        for k in range(raw.shape[1]):
+            out[i, k] /= total
 
 
 @kernel
@@ -135,4 +157,4 @@ def multinomial_loss(target: NDArray[np.int32], raw: NDArray[np.float64], out: N
             for i in range(m):
                 total[i] += some[i]
         for i in range(m):
-            out[first + i] = math.log(total[i]) + highest[i] - raw[target[first + i], first + i]
+            out[first + i] = logarithm(total[i]) + highest[i] - raw[target[first + i], first + i]

@@ -19,8 +19,10 @@ class BinaryLogLoss(OneOutput):
 
     def initial(self, target: NDArray[np.int32], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the log odds of the weighted class shares, shape (1,)."""
+        from dtrees.split.numbers.elementary import log
+
         shares = _class_shares(target, weight, 2)
-        return np.array([np.log(shares[1] / shares[0])])
+        return log(shares[1:] / shares[:1])
 
     def gradients(
         self, target: NDArray[np.int32], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
@@ -34,15 +36,18 @@ class BinaryLogLoss(OneOutput):
 
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return class probabilities, shape (n, 2), from raw predictions of shape (n, 1)."""
-        from scipy.special import expit
+        from dtrees.split.compile.kernels import plain
 
-        return np.column_stack([expit(-raw[:, 0]), expit(raw[:, 0])])
+        found = np.empty((raw.shape[0], 2))
+        kernels().binary_probabilities(plain(raw[:, 0]), found)
+        return found
 
     def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the log odds of class 1, shape (n, 1), from probabilities of shape (n, 2)."""
-        from scipy.special import logit
+        from dtrees.split.numbers.elementary import log
 
-        return np.asarray(logit(probabilities_inside(predicted[:, 1:])))
+        second = probabilities_inside(predicted[:, 1:])
+        return log(second / (1.0 - second))
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,9 @@ class MultinomialLogLoss(BaseLoss):
 
     def initial(self, target: NDArray[np.int32], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the logs of the weighted class shares, shape (K,)."""
-        return np.log(_class_shares(target, weight, self.n_outputs))
+        from dtrees.split.numbers.elementary import log
+
+        return log(_class_shares(target, weight, self.n_outputs))
 
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
         """Write the probabilities of the classes, up to a factor a row."""
@@ -76,13 +83,17 @@ class MultinomialLogLoss(BaseLoss):
 
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return class probabilities, shape (n, K), from raw predictions of shape (n, K)."""
-        from scipy.special import softmax
+        from dtrees.split.compile.kernels import plain
 
-        return np.asarray(softmax(raw, axis=1))
+        found = np.empty(raw.shape)
+        kernels().probabilities(plain(raw), found)
+        return found
 
     def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return logarithms of probabilities less their mean over classes, shape (n, K)."""
-        logarithms = np.log(probabilities_inside(predicted))
+        from dtrees.split.numbers.elementary import log
+
+        logarithms = log(probabilities_inside(predicted))
         return np.asarray(logarithms - logarithms.mean(axis=1, keepdims=True))
 
 
