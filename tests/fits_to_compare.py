@@ -71,7 +71,8 @@ def main() -> None:
     X, _, weight = rows()
     warnings.simplefilter("ignore")
     for name, estimator, y in cases():
-        print(json.dumps([name, digest_of(estimator.fit(X, y), X), digest_of(estimator.fit(X, y, weight), X)]))
+        found = [name, digest_of(estimator.fit(X, y), X), digest_of(estimator.fit(X, y, weight), X)]
+        print(json.dumps(found), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ import dtrees
 from tests.ensemble.samples import (
     BOOSTING,
     FORESTS,
-    KINDS,
     LABELS,
+    SIGNAL,
     WEIGHT,
     N,
     X,
@@ -256,3 +256,16 @@ def test_every_parameter_is_described(kind):
     public = {name for name in vars(make(kind).fit(X, target(kind))) if name.endswith("_")}
     attributes = set(re.findall(r"^(\w+_) : ", text.split("Attributes\n----------\n")[1], flags=re.MULTILINE))
     assert public <= attributes
+
+
+@every_kind
+def test_rows_of_weight_zero_are_as_good_as_absent(kind):
+    """In shares of rows, defaults of categories, and the scales that targets are put in."""
+    present, r = WEIGHT > 0, np.random.default_rng(1)
+    table = np.column_stack([X, r.integers(0, 30, N)])
+    y = target(kind) if is_classifier(kind) else np.where(present, SIGNAL, 1e30)
+    given = {"min_samples_leaf": 0.02, "min_samples_split": 0.1, "categorical_features": [5]}
+    if kind in FORESTS:
+        given["bootstrap"] = True
+    model, alone = make(kind, **given), make(kind, **given)
+    assert_same_trees(model.fit(table, y, WEIGHT), alone.fit(table[present], y[present], WEIGHT[present]))

@@ -119,6 +119,7 @@ def weighted(table: Table, weight: NDArray[np.float64]) -> Table:
         table,
         weight=weight,
         total_weight=float(summary.total_weight),
+        class_counts=summary.class_counts,
         n_weighted=summary.n_weighted,
         class_weights=None if sums is None else np.array([float(value) for value in sums]),
     )

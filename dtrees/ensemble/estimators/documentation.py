@@ -33,7 +33,7 @@ _DESCRIPTIONS = {
             is the one among whose splits the best of all sets is, but for more than two classes of a tree or forest.
         min_samples_category : int or None, default=None
             Categories of fewer rows in a node are taken together there. None is half of the mean number of rows of a category of the
-            column, but at most 10, or a fifth of it, but at most 100, whichever is more.
+            column (rows of weight 0 do not count), but at most 10, or a fifth of it, but at most 100, whichever is more.
         max_cat_threshold : int or None, default=None
             The side of a split that has fewer categories has at most so many. None is twice the square root of the number of categories of
             the column (that itself, if they have fewer than four rows on average), but at least 32.
@@ -65,7 +65,7 @@ _DESCRIPTIONS = {
         n_estimators : int, default=10
             Number of boosters.
         max_samples : int or float, default=1.0
-            Rows drawn for each booster: a number, or a share of the number of rows (with ``bootstrap``, of the sum of weights).
+            Rows drawn for each booster: a number, or a share of the number of rows of a weight above 0, whatever they weigh.
         bootstrap : bool, default=True
             Draw rows with replacement, with probability in proportion to their weight; a row that is drawn twice counts as one of twice the
             weight. Otherwise without, and rows keep their weight.
@@ -193,8 +193,8 @@ _DESCRIPTIONS = {
         """,
     "max_samples": """
         max_samples : int, float or None, default=None
-            With ``bootstrap``, rows drawn for each tree: a number, or a share of the number of rows (of the sum of weights, with
-            weights). None draws as many as there are rows.
+            With ``bootstrap``, rows drawn for each tree: a number, or a share of the number of rows of a weight above 0, whatever they
+            weigh. None draws as many as these are.
         {colsample_bytree: 1.0}
         {importance_type}
         """,

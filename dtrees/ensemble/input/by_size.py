@@ -23,6 +23,7 @@ _MANY_ROWS = 10_000
 #: From how many rows on trees have a depth, and not so many leaves, also where there are two classes.
 _VERY_MANY_ROWS = 100_000
 _LEAVES, _DEPTH = 31, 6
+_POWER = 0.4
 
 
 def max_leaf_nodes(n_rows: int, n_classes: int = 0) -> int | None:
@@ -57,7 +58,7 @@ def learning_rate(n_rows: int, n_classes: int = 0, leaves: int | None = None) ->
     if leaves is not None:
         return 0.07
     least, most = (0.1, 0.1) if n_classes > 2 else (0.05, 0.1) if n_classes else (0.03, 0.15)
-    power = float(Decimal(n_rows / 300) ** Decimal(0.4))  # the C library's power differs from one processor to another
+    power = float(Decimal(n_rows / 300) ** Decimal(_POWER))  # the C library's power differs from one processor to another
     return min(max(0.03 * power, least), most)
 
 

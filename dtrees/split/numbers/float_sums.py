@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import inner_kernel, kernel, plain
+from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, plain
 
 #: Up to so many numbers are added up by eight sums side by side, more than these in two halves.
 _AT_ONCE = 128
@@ -28,9 +28,12 @@ def add_up_blocks(x, n_rows, sums, column):
 
 def mean_of(x: NDArray[Any]) -> float:
     """Return the mean of numbers, shape (n,), whatever the layout of the array: NumPy's of a contiguous, aligned one."""
-    sums = np.empty((1, 1))
-    add_up_blocks(plain(x.astype(np.float64, copy=False)), x.shape[0], sums, 0)
-    return float(sums[0, 0]) / x.shape[0]
+    return float(_total(plain(x.astype(np.float64, copy=False)))) / x.shape[0]
+
+
+@kernel
+def _total(x):
+    return 0.0 + _pairwise_sum(x, ZERO(), x.shape[0])
 
 
 @inner_kernel

@@ -47,7 +47,10 @@ def test_balanced_subsample():
     assert_same_trees(model, make(dtrees.ExtraTreesClassifier, class_weight="balanced").fit(X, LABELS))
 
 
-@pytest.mark.parametrize(("max_samples", "weight", "expected"), [(None, None, N), (40, None, 40), (0.5, None, 150), (0.5, 3.0, 450)])
+@pytest.mark.parametrize(
+    ("max_samples", "weight", "expected"),
+    [(None, None, N), (40, None, 40), (0.5, None, 150), (0.5, 3.0, 150), (None, 1e-3, N), (1.0, 1e16, N), (1.0, 1e-3, N)],
+)
 def test_max_samples(max_samples, weight, expected):
     weights = None if weight is None else np.full(N, weight)
     model = make(dtrees.RandomForestRegressor, max_samples=max_samples).fit(X, SIGNAL, weights)
@@ -56,8 +59,14 @@ def test_max_samples(max_samples, weight, expected):
 
 
 def test_few_draws_are_warned_of():
-    with pytest.warns(UserWarning, match="draws only 3 rows for each tree"):
+    with pytest.warns(UserWarning, match="draws only 3 of them"):
         make(dtrees.RandomForestRegressor, max_samples=0.01).fit(X, SIGNAL)
+
+
+def test_more_draws_than_anybody_could_wait_for():
+    for max_samples in (2**32 + 1, 1e10):
+        with pytest.raises(ValueError, match=r"max_samples=.* draws .* rows; wants at most 4,294,967,296"):
+            make(dtrees.RandomForestRegressor, max_samples=max_samples).fit(X, SIGNAL)
 
 
 @every_forest

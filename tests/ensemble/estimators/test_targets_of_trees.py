@@ -281,7 +281,6 @@ def _bad(parameters, message, kind=dtrees.RandomForestClassifier, y=CLASSES, tab
         _bad({"class_weight": {0: 2.0}}, "For multi-output, class_weight should be a list of dicts"),
         _bad({"class_weight": [{0: 2.0}]}, "number of elements in class_weight should match number of outputs"),
         _bad({"class_weight": [{0: -2.0}, {}, {}]}, "wants finite factors of at least 0"),
-        _bad({"class_weight": "balanced", "max_samples": 0.5}, "max_samples=0.5 is a share of the weight"),
         _bad({"class_weight": [{0: 2.0}]}, "class_weight is the list", y=CLASSES[:, 0]),
         _bad({}, r"y contains NaN.*y\[:, 1\]", dtrees.DecisionTreeRegressor, np.where(np.arange(3) == 1, np.nan, Y)),
         _bad({}, r"Unknown label type.*y\[:, 2\]", y=np.where(np.arange(3) == 2, Y, CLASSES)),

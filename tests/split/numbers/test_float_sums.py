@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtrees.split.numbers.float_sums import add_up_blocks
+from dtrees.split.numbers.float_sums import add_up_blocks, mean_of
 
 
 @pytest.mark.parametrize("n", [1, 2, 8, 9, 127, 128, 129, 130, 1000, 8192, 8193, 20_001])
@@ -16,6 +16,15 @@ def test_sums_are_those_of_numpy_to_the_last_bit(n: int) -> None:
     add_up_blocks(x, 8192, sums, 1)
     assert sums[:, 1].tobytes() == np.add.reduceat(x, np.arange(0, n, 8192)).tobytes()
     assert not sums[:, 0].any()
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 9, 127, 128, 129, 130, 1000, 8192, 8193, 20_001])
+def test_means_are_those_of_numpy_whatever_the_layout(n: int) -> None:
+    r = np.random.default_rng(n)
+    x = r.normal(size=n) * 10.0 ** r.integers(-8, 8, n)
+    unaligned = np.empty(8 * n + 1, np.uint8)[1:].view(np.float64)
+    unaligned[:] = x
+    assert mean_of(x) == mean_of(unaligned) == mean_of(np.repeat(x, 3)[::3]) == x.mean()
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8, 9, 17, 300])

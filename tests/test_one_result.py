@@ -1,0 +1,43 @@
+"""The same models and predictions on processors of any kind, as far as one can pretend to be another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+_UMATH = np._core._multiarray_umath  # type: ignore[attr-defined]
+#: The C library, and NumPy, without the instructions that round otherwise or work on wider vectors.
+OLD_LIBRARIES = {
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512DQ,-AVX512CD,-AVX2,-FMA",
+    "NPY_DISABLE_CPU_FEATURES": " ".join(name for name in _UMATH.__cpu_dispatch__ if _UMATH.__cpu_features__[name]),
+    "OPENBLAS_CORETYPE": "Prescott",
+}
+
+
+def fits(environment: dict[str, str]) -> list[str]:
+    command = [sys.executable, "-m", "tests.fits_to_compare"]
+    ran = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=3_000, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def wanted() -> list[str]:
+    return fits({})
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        pytest.param(OLD_LIBRARIES, id="libraries", marks=pytest.mark.slow),
+        # For another processor all kernels are compiled anew, in minutes.
+        pytest.param(OLD_LIBRARIES | {"NUMBA_CPU_NAME": "generic"}, id="kernels", marks=pytest.mark.thorough),
+    ],
+)
+def test_another_processor(environment: dict[str, str], wanted: list[str]) -> None:
+    assert len(wanted) > 10
+    assert fits(environment) == wanted
