@@ -15,6 +15,7 @@ import dtrees
 from tests.ensemble.samples import (
     BOOSTING,
     FORESTS,
+    KINDS,
     LABELS,
     SIGNAL,
     WEIGHT,
