@@ -332,8 +332,10 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         weight = table.total_weight
         if class_weight is not None and table.class_weights is not None:
             weight = math.fsum(table.class_weights * np.asarray(class_weight))
-        n_rows, factors = table.rows_that_count(class_weight), 1.0 if class_weight is None else np.asarray(class_weight)
-        set_by_size(self, n_rows, 0 if table.class_counts is None else np.count_nonzero(table.class_counts * factors), keep=keep)
+        n_rows, n_classes = table.rows_that_count(class_weight), 0
+        if isinstance(table.class_counts, np.ndarray):
+            n_classes = int(np.count_nonzero(table.class_counts * (1.0 if class_weight is None else np.asarray(class_weight))))
+        set_by_size(self, n_rows, n_classes, keep=keep)
         parameters.check_penalty(float(self.reg_lambda_), weight)
         # An integer means the same seed whenever; other random states move on, and rounds added later belong to the first seed.
         if not keep or isinstance(self.random_state, int | np.integer):
