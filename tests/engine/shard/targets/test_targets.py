@@ -19,6 +19,7 @@ from dtrees.engine.shard.targets import boosted_rows
 from dtrees.engine.shard.targets import boosting_target as boosting
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag, combine_weights
+from dtrees.engine.shard.targets.several_targets import ForestTargets
 from dtrees.engine.threads import Threads
 from dtrees.split.numbers import hashing
 from tests.engine.shards import Logistic, Softmax, Squared, rules, wild_weight
@@ -238,3 +239,29 @@ def test_streams_differ() -> None:
     hashing.subsample(hashing.as_seed(5), hashing.STREAM_SUBSAMPLE, 0, N // 2, eligible, drawn)
     hashing.subsample(hashing.as_seed(5), hashing.STREAM_VALIDATION, 0, N // 2, eligible, held)
     assert 0 < np.sum(drawn & held) < N // 2
+
+
+def layouts(target: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return the same targets in several layouts, as processes and partitions may leave them."""
+    unaligned = np.empty(target.nbytes + 1, np.uint8)[1:].view(target.dtype).reshape(target.shape)
+    unaligned[...] = target
+    return [target, np.array(target, order="F"), unaligned, np.repeat(target, 2, axis=0)[::2]]
+
+
+def test_centers_do_not_depend_on_the_layout() -> None:
+    """Of more rows than NumPy's buffers hold: it adds up what is not aligned in another order."""
+    several = np.stack([np.random.default_rng(seed).random(9_000) for seed in range(8)], axis=1)
+    assert any(layouts(y)[2].mean() != y.mean() for y in several.T.copy())
+    means = [y.mean() for y in several.T.copy()]
+    for k, y in enumerate(several.T.copy()):
+        assert {ForestTarget(forest_plan(), target, None).center for target in layouts(y)} == {means[k]}
+    for target in layouts(several):
+        assert ForestTargets(forest_plan(targets=(1,) * 8), target, None).center.tolist() == means
+
+
+@pytest.mark.parametrize("n_draws", [None, N])
+def test_targets_of_rows_of_weight_zero_change_nothing(n_draws: int | None) -> None:
+    absent = WEIGHT == 0
+    assert absent.any()
+    one, other = (ForestTarget(forest_plan(n_draws=n_draws), np.where(absent, y, Y), WEIGHT).start(0, 0) for y in (1.0, 1e200))
+    assert (one.g.tolist(), one.h.tolist(), one.exponents) == (other.g.tolist(), other.h.tolist(), other.exponents)
