@@ -127,9 +127,9 @@ _DESCRIPTIONS = {
         max_depth : int or None, default=None
             Depth at which nodes are not split any more. None grows until leaves are pure or too small to split.
         min_samples_split : int or float, default=2
-            Fewest rows of a node to be split; a float is a fraction of all rows, rounded up.
+            Fewest rows of a node to be split; a float is a fraction of all rows (of a weight above 0), rounded up.
         min_samples_leaf : int or float, default=1
-            Fewest rows of a leaf; a float is a fraction of all rows, rounded up.
+            Fewest rows of a leaf; a float is a fraction of all rows (of a weight above 0), rounded up.
         min_weight_fraction_leaf : float, default=0.0
             Smallest weight of a leaf, as a fraction of all weight.
         """,
@@ -212,10 +212,10 @@ _DESCRIPTIONS = {
             Depth at which nodes are not split any more; None sets no bound. "auto" is 6, and None where the number of leaves is limited.
             What it came to is ``max_depth_``.
         min_samples_split : int or float, default=2
-            Fewest rows of a node to be split; a float is a fraction of all rows, rounded up.
+            Fewest rows of a node to be split; a float is a fraction of all rows (of a weight above 0), rounded up.
         min_samples_leaf : int, float or "auto", default="%(min_samples_leaf)s"
-            Fewest rows of a leaf; a float is a fraction of all rows, rounded up. "auto" is a tenth of the rows of a weight above 0,
-            but at least 1 and at most 20, and 1 for 10,000 of them and more. What it came to is ``min_samples_leaf_``.
+            Fewest rows of a leaf; a float is a fraction of all rows (of a weight above 0), rounded up. "auto" is a tenth of
+            these, but at least 1 and at most 20, and 1 for 10,000 of them and more. What it came to is ``min_samples_leaf_``.
         min_child_weight : float, default=%(min_child_weight)s
             Smallest sum of hessians of a leaf. For squared error that is its weight, or number of rows; for log loss it shrinks as
             predictions become sure.
