@@ -18,6 +18,8 @@ from distributed.comm.tcp import TCP
 from distributed.core import ConnectionPool, Status, connect
 from distributed.protocol import to_serialize
 
+from dtrees.version import pip_install
+
 _LEAST = (2026, 8)
 #: What :mod:`dtrees.cluster.reliability.fit_registry` calls.
 _OF_SCHEDULER = (
@@ -51,7 +53,7 @@ def check_version(version: str = distributed.__version__) -> None:
     if lacking:
         raise ImportError(
             f"distributed is of version {version}, later than any that dtrees was made for, and lacks {', '.join(lacking)}; "
-            "install the versions that dtrees asks for: pip install dtrees"
+            f"install the versions that dtrees asks for: {pip_install()}"
         )
 
 

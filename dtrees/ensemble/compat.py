@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import sklearn
 from sklearn.base import BaseEstimator
 
+from dtrees.version import DISTRIBUTION
+
 try:
     # Parameters are checked as scikit-learn checks those of its own estimators: the same rules, and the same messages.
     from sklearn.base import _fit_context
@@ -34,8 +36,8 @@ try:
     )
 except ImportError as error:
     raise ImportError(
-        f"dtrees needs scikit-learn 1.9 or 1.10, but scikit-learn {sklearn.__version__} is installed, and it lacks a part that "
-        f"dtrees uses ({error}); install a version of scikit-learn that dtrees names in its requirements"
+        f"dtrees needs scikit-learn 1.7 or later, but scikit-learn {sklearn.__version__} is installed, and it lacks a part that "
+        f"dtrees uses ({error}); install a version that dtrees was tested with, 1.7 to 1.9"
     ) from error
 
 __all__ = [
@@ -87,7 +89,7 @@ def _address_of_the_documentation() -> str:
     from importlib import metadata  # of use in notebooks only
 
     try:
-        named = metadata.metadata("dtrees").get_all("Project-URL") or []
+        named = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
         return ""
     return next((address.strip() for label, _, address in (url.partition(",") for url in named) if label == "Documentation"), "")

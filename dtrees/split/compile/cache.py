@@ -39,6 +39,11 @@ from dtrees.split.compile.by_reference import Reference
 
 _logger = logging.getLogger("dtrees")
 
+#: Whether kernels are compiled by :mod:`dtrees.split.compile.numba_pipeline`, which replaces parts of Numba that are not public: only in the
+#: minor version of Numba that it was made for, and not if the environment variable DTREES_NUMBA_PATCHES is 0. Otherwise Numba compiles them
+#: as usual, which takes longer and leads to the same models.
+PATCHES_NUMBA = numba.version_info.short == (0, 68) and os.environ.get("DTREES_NUMBA_PATCHES", "1") != "0"
+
 _PACKAGE = Path(__file__).parents[2]
 #: Layers above all kernels.
 _WITHOUT_KERNELS = {"cluster", "cli"}
@@ -67,7 +72,7 @@ def kernel_version() -> str:
     settings = [getattr(config, name) for name in _SETTINGS]
     versions = numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag
     processor = cpu_target.target_context.codegen().magic_tuple()
-    digest.update(repr((versions, settings, processor)).encode())
+    digest.update(repr((versions, PATCHES_NUMBA, settings, processor)).encode())
     return digest.hexdigest()[:20]
 
 
@@ -244,7 +249,8 @@ class KernelCache(_Cache):
             compiled = CompileResult._rebuild(target_context, *pickle.loads(checked(path.read_bytes())))
         except (OSError, ValueError):
             return None
-        compiled.library._reload_init.update(compiled.reload_init)  # callers load what this kernel loads
+        if PATCHES_NUMBA:
+            compiled.library._reload_init.update(compiled.reload_init)  # callers load what this kernel loads
         return compiled
 
     def save_overload(self, sig: Any, data: Any) -> None:
