@@ -28,6 +28,9 @@ _FIELDS = {
     "missing_go_to_left": "missing_go_to_left",
 }
 
+#: What boosting clips shares of classes to, before it starts from them.
+LEAST_SHARE = float(np.finfo(np.float32 if sklearn.__version__.startswith("1.7.") else np.float64).eps)
+
 
 def sklearn_class(name: str) -> Any:
     """Return scikit-learn's estimator of a name."""

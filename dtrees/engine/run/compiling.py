@@ -10,7 +10,7 @@ from dtrees.engine.coordinator.replay import replay_tree
 from dtrees.engine.coordinator.session import Session
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.run.local_executor import LocalExecutor
-from dtrees.split.compile.cache import PATCHES_NUMBA, is_cached
+from dtrees.split.compile.cache import KERNEL_SUFFIX, PATCHES_NUMBA, cache_folder, is_cached
 from dtrees.split.compile.helper import allow_helper, compile_elsewhere, helper_runs, owner
 from dtrees.split.grow.parallel_subtree import grow_together
 from dtrees.split.grow.sparse_subtree import grow_sparse
@@ -44,6 +44,11 @@ def note_compilation(sparse: bool = False) -> None:
         else:
             meanwhile = "in the background; meanwhile trees grow more slowly" if ordered and not sparse else "before the first tree"
             _logger.warning(f"dtrees compiles {what}, once on this machine: about {_SECONDS} s of processor time, {meanwhile}.")
+
+
+def n_compiled() -> int:
+    """Return how many kernels are compiled on this machine, each counted for each combination of types."""
+    return sum(1 for _ in cache_folder().glob(f"*{KERNEL_SUFFIX}"))
 
 
 def compile_division() -> None:

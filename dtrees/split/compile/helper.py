@@ -5,9 +5,9 @@ one compiles others or is at other work; what it has compiled is on disk, where 
 waits for the other (:mod:`dtrees.split.compile.kernels`).
 
 What is to be compiled is written to the cache folder as *orders*, one file each, which is removed when the order has been carried out. One
-helper serves all processes of a machine that use the folder: it holds a lock, and another helper that finds it taken ends at once. A helper
-ends when no order has come for some seconds. It does not end with the process that started it: otherwise a program that ends soon would find
-the same kernels lacking whenever it is run. What a helper fails to compile is left to the processes that need it.
+helper serves all processes that use the folder: it holds a lock, and another helper that finds it taken ends at once. A helper ends when no
+order has come for some seconds. It does not end with the process that started it: otherwise a program that ends soon would find the same
+kernels lacking whenever it is run. What a helper fails to compile is left to the processes that need it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def allow_helper() -> None:
 def compile_elsewhere(function: Callable[..., Any], *arguments: Any, name: str = "") -> Path | None:
     """Have the helper call a function that compiles; it is to be importable, and arguments picklable.
 
-    Returns the file of the order, which there is until it is carried out. None is returned, and nothing done, where no helper is allowed, it
-    would have no processor of its own, it has failed, or the environment variable DTREES_HELPER is 0.
+    Returns the file of the order, which exists until the order is carried out. None is returned, and nothing done, where no helper is
+    allowed, it would have no processor of its own, it has failed, or the environment variable DTREES_HELPER is 0.
     """
     global _helper
     if not _allowed or not _is_possible() or (_helper is not None and _helper.poll() not in (None, 0)):

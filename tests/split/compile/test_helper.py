@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -112,9 +113,8 @@ def test_an_order_that_comes_when_a_helper_ends(monkeypatch: pytest.MonkeyPatch,
     def order_and_release(lock: FileLock, force: bool = False) -> None:
         if not (tmp_path / "done").exists() and helper.owner() == "":
             monkeypatch.setattr(helper, "_IDLE", 0.1)
-            helper.write_whole(
-                folder / "late.order", helper.with_digest(helper.pickle.dumps((__name__, "touch", (str(tmp_path / "done"),))))
-            )
+            late = pickle.dumps((__name__, "touch", (str(tmp_path / "done"),)))
+            cache.write_whole(folder / "late.order", cache.with_digest(late))
         release(lock, force)
 
     monkeypatch.setattr(FileLock, "release", order_and_release)
