@@ -41,6 +41,7 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "SKLEARN_VERSION",
     "CheckedParameters",
     "DocumentationLink",
     "HasMethods",
@@ -58,7 +59,11 @@ __all__ = [
     "scorer_named",
     "sklearn_metric",
     "stand_in_for_sklearns",
+    "with_known_names",
 ]
+
+#: Major and minor version.
+SKLEARN_VERSION = tuple(map(int, sklearn.__version__.split(".")[:2]))
 
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -68,6 +73,15 @@ def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], _
     """Return scikit-learn's decorator of ``fit``, which checks parameters; type checkers see the method as it was."""
     decorator: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
     return decorator
+
+
+def with_known_names(X: Any, names: list[Any]) -> Any:
+    """Return what scikit-learn sees the names of a frame's columns of; before 1.9, it knows those of pandas' frames only."""
+    if not names or hasattr(X, "iloc") or SKLEARN_VERSION >= (1, 9):
+        return X
+    import pandas as pd
+
+    return pd.DataFrame(columns=names)
 
 
 class DocumentationLink:

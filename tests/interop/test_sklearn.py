@@ -22,13 +22,14 @@ from dtrees import (
     to_numbers,
     to_sklearn,
 )
+from dtrees.ensemble.compat import SKLEARN_VERSION
 from dtrees.interop.sklearn_compat import LEAST_SHARE
 from tests.ensemble.samples import SLOW_KINDS
 from tests.interop.cases import BAGS, BOOSTING, FULL, LABELS, PEOPLE, SIGNAL, TARGETS, TREES, TWO, WAGE, Case, X, parametrized, predictions
 from tests.slow import slow_for
 
 #: Criteria that this version of scikit-learn does not have, or gives up.
-NOT_THERE = {"quantile"} if sklearn.__version__.startswith(("1.7.", "1.8.")) else {"quantile", "friedman_mse"}
+NOT_THERE = {"quantile", "friedman_mse"} if SKLEARN_VERSION >= (1, 9) else {"quantile"}
 THEIRS = ("squared_error", "absolute_error", "huber", "quantile", "log_loss", "exponential")
 
 

@@ -39,7 +39,7 @@ def note_compilation(sparse: bool = False) -> None:
         if ordered and not sparse:
             compile_elsewhere(compile_division)
         what = f"kernels for {'sparse' if sparse else 'dense'} tables"
-        if ordered and runs:
+        if ordered and runs and not sparse:
             _logger.warning(f"dtrees still compiles {what}{process and f' (process {process})'}; until it is done, trees grow more slowly.")
         else:
             meanwhile = "in the background; meanwhile trees grow more slowly" if ordered and not sparse else "before the first tree"
