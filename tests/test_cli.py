@@ -206,6 +206,17 @@ def test_files_that_only_workers_can_read(folder: Path, tmp_path: Path, monkeypa
     assert "'flats.csv' does not exist" in fail("fit", "flats.csv", "--target", "rent")
 
 
+def test_another_project_of_that_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtrees.cli.commands.check._fit_a_little", lambda: None)
+    real = importlib.metadata.version
+    installed = {"dtrees": "0.8b21"}
+    monkeypatch.setattr("importlib.metadata.version", lambda name: installed[name] if name in installed else real(name))
+    result = run("check")
+    assert "the package dtrees 0.8b21 is installed, too" in result.stderr
+    assert "pip uninstall dtrees dask-dtrees, then pip install dask-dtrees." in result.stderr
+    assert json.loads(run("check", "--json").stdout)["ok"]
+
+
 def test_check_of_a_cluster(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dtrees.cli.commands.check._fit_a_little", lambda: None)
     assert "All is well: 1 worker and the scheduler." in succeed("check", "--scheduler", scheduler).stdout

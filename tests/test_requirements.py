@@ -1,4 +1,4 @@
-"""Every dependency has bounds, and the jobs for the newest and lowest versions know them."""
+"""Every dependency has a lower bound, and the jobs for certain versions know it; dtrees is installed by its own name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import dtrees
+from dtrees.version import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / ".ci" / "requirements.py"
@@ -20,12 +21,33 @@ RECIPE = ROOT / ".ci" / "conda" / "meta.yaml"
 
 
 @pytest.mark.skipif(not SCRIPT.exists(), reason="only in a checkout")
-@pytest.mark.parametrize(("which", "relation"), [("newest", ">="), ("lowest", "==")])
+@pytest.mark.parametrize(("which", "relation"), [("newest", ">="), ("lowest", "=="), ("scikit-learn~=1.7.0", ">=")])
 def test_versions(which: str, relation: str) -> None:
     done = subprocess.run([sys.executable, SCRIPT, which], capture_output=True, text=True, check=True, timeout=60)
     requirements = done.stdout.split()
-    assert {"numba", "scikit-learn", "distributed", "pytest"} <= {line.partition(relation)[0] for line in requirements}
+    asked_for = {line.partition(relation)[0] for line in requirements}
+    assert {"numba", "dask[dataframe]", "distributed", "pytest", which if "=" in which else "scikit-learn"} <= asked_for
     assert not any("<" in line for line in requirements)
+
+
+@pytest.mark.skipif(not SCRIPT.exists(), reason="only in a checkout")
+@pytest.mark.parametrize("which", ["oldest", "sklearn~=1.7.0"])
+def test_versions_of_nothing(which: str) -> None:
+    done = subprocess.run([sys.executable, SCRIPT, which], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "neither newest nor lowest" in done.stderr or "'sklearn' is no requirement" in done.stderr
+
+
+@pytest.mark.skipif(not SCRIPT.exists(), reason="only in a checkout")
+def test_no_page_nor_message_has_another_project_installed() -> None:
+    """On package indexes, ``dtrees`` is not this project."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == DISTRIBUTION != "dtrees"
+    files = [ROOT / "README.md", ROOT / "pyproject.toml", *(ROOT / ".ci").rglob("*")]
+    files += [path for folder in ("dtrees", "docs") for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md")]
+    for path in filter(Path.is_file, files):
+        found = re.search(r"(?<![\w-])dtrees\[[a-z]|(pip|conda) install [^`\n&]*(?<![\w-])dtrees\b", path.read_text(encoding="utf-8"))
+        assert not found, f"{path}: {found[0] if found else ''}"
 
 
 @pytest.mark.skipif(not RECIPE.exists(), reason="only in a checkout")

@@ -1,6 +1,7 @@
 """A model with categories as an ONNX file, run by ONNX Runtime: ``python to_onnx.py adult_train.csv adult_test.csv``.
 
-It wants ``pip install 'dtrees[export]' onnxruntime``. The table is UCI's "Adult" (Kohavi 1996), with columns of text and missing values.
+It wants ``pip install 'dask-dtrees[export]' onnxruntime``. The table is UCI's "Adult" (Kohavi 1996), with columns of text and missing
+values.
 """
 
 from __future__ import annotations

@@ -271,7 +271,7 @@ def plot(**options: Any) -> None:
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where to write.")
 @click.option("--tree", type=click.IntRange(0), metavar="N", default=0, help="Which tree, counted from 0, for text and dot.")
 def export(**options: Any) -> None:
-    """Write MODEL as a file that other tools read. Formats of models want these tools installed: pip install 'dtrees[export]'."""
+    """Write MODEL as a file that other tools read."""
     from dtrees.cli.commands.export import run
 
     run(**options)

@@ -18,7 +18,9 @@ from distributed.comm.tcp import TCP
 from distributed.core import ConnectionPool, Status, connect
 from distributed.protocol import to_serialize
 
-_LEAST = (2026, 8)
+from dtrees.version import pip_install
+
+_LEAST = (2025, 7)
 #: What :mod:`dtrees.cluster.reliability.fit_registry` calls.
 _OF_SCHEDULER = (
     "client_desires_keys", "client_releases_keys", "remove_client", "request_remove_replicas", "set_restrictions", "transitions",
@@ -38,7 +40,7 @@ def check_version(version: str = distributed.__version__) -> None:
     >>> check_version("2025.1.0")
     Traceback (most recent call last):
     ...
-    ImportError: distributed is of version 2025.1.0; dtrees wants 2026.8 or later: pip install "distributed>=2026.8"
+    ImportError: distributed is of version 2025.1.0; dtrees wants 2025.7 or later: pip install "distributed>=2025.7"
     """
     found = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     least = ".".join(map(str, _LEAST))
@@ -51,7 +53,7 @@ def check_version(version: str = distributed.__version__) -> None:
     if lacking:
         raise ImportError(
             f"distributed is of version {version}, later than any that dtrees was made for, and lacks {', '.join(lacking)}; "
-            "install the versions that dtrees asks for: pip install dtrees"
+            f"install the versions that dtrees asks for: {pip_install()}"
         )
 
 

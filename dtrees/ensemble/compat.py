@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import sklearn
 from sklearn.base import BaseEstimator
 
+from dtrees.version import DISTRIBUTION
+
 try:
     # Parameters are checked as scikit-learn checks those of its own estimators: the same rules, and the same messages.
     from sklearn.base import _fit_context
@@ -34,11 +36,12 @@ try:
     )
 except ImportError as error:
     raise ImportError(
-        f"dtrees needs scikit-learn 1.9 or 1.10, but scikit-learn {sklearn.__version__} is installed, and it lacks a part that "
-        f"dtrees uses ({error}); install a version of scikit-learn that dtrees names in its requirements"
+        f"dtrees needs scikit-learn 1.7 or later, but scikit-learn {sklearn.__version__} is installed, and it lacks a part that "
+        f"dtrees uses ({error}); install a version that dtrees was tested with, 1.7 to 1.9"
     ) from error
 
 __all__ = [
+    "SKLEARN_VERSION",
     "CheckedParameters",
     "DocumentationLink",
     "HasMethods",
@@ -56,7 +59,11 @@ __all__ = [
     "scorer_named",
     "sklearn_metric",
     "stand_in_for_sklearns",
+    "with_known_names",
 ]
+
+#: Major and minor version.
+SKLEARN_VERSION = tuple(map(int, sklearn.__version__.split(".")[:2]))
 
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -66,6 +73,15 @@ def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], _
     """Return scikit-learn's decorator of ``fit``, which checks parameters; type checkers see the method as it was."""
     decorator: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
     return decorator
+
+
+def with_known_names(X: Any, names: list[Any]) -> Any:
+    """Return what scikit-learn sees the names of a frame's columns of; before 1.9, it knows those of pandas' frames only."""
+    if not names or hasattr(X, "iloc") or SKLEARN_VERSION >= (1, 9):
+        return X
+    import pandas as pd
+
+    return pd.DataFrame(columns=names)
 
 
 class DocumentationLink:
@@ -87,7 +103,7 @@ def _address_of_the_documentation() -> str:
     from importlib import metadata  # of use in notebooks only
 
     try:
-        named = metadata.metadata("dtrees").get_all("Project-URL") or []
+        named = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
         return ""
     return next((address.strip() for label, _, address in (url.partition(",") for url in named) if label == "Documentation"), "")

@@ -38,6 +38,7 @@ from dtrees.ensemble.objective.losses.log_link import LogLink
 from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss, MultinomialLogLoss
 from dtrees.ensemble.objective.losses.squared_error import SquaredError
 from dtrees.tree.tree import Tree
+from dtrees.version import pip_install
 
 IDENTITY, EXPONENTIAL, LOGISTIC, SOFTMAX, SHARES = "identity", "exponential", "logistic", "softmax", "shares"
 
@@ -222,8 +223,8 @@ def needed(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        install = f"'dtrees[{extra}]'" if extra in ("export", "jax", "mlflow") else extra
-        raise ImportError(f"this needs {package}, which cannot be imported ({error}); pip install {install}") from error
+        install = pip_install(extra) if extra in ("export", "jax", "mlflow") else f"pip install {extra}"
+        raise ImportError(f"this needs {package}, which cannot be imported ({error}); {install}") from error
 
 
 def to_numbers(model: Any, X: Any) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from dtrees.ensemble.input.column import NUMERIC, Column
 from dtrees.ensemble.input.plain_data import plain
 from dtrees.ensemble.input.schema import Schema
 from dtrees.interop.float32 import last_rounded_below
-from dtrees.interop.sklearn_compat import nodes_of, take_parameters
+from dtrees.interop.sklearn_compat import LEAST_SHARE, nodes_of, take_parameters
 from dtrees.split.numbers.elementary import log
 from dtrees.tree.stacking import stacked
 from dtrees.tree.tree import Tree
@@ -171,8 +171,7 @@ def _start(estimator: Any) -> NDArray[np.float64] | None:
     row = np.zeros((1, estimator.n_features_in_))
     if not is_classifier(estimator):
         return np.asarray(init.predict(row), np.float64)
-    least = float(np.finfo(np.float64).eps)
-    shares = np.clip(init.predict_proba(row)[0], least, 1.0 - least)
+    shares = np.clip(init.predict_proba(row)[0], LEAST_SHARE, 1.0 - LEAST_SHARE)
     if len(shares) == 2:
         return np.array([log(shares[1] / shares[0]) * (0.5 if estimator.loss == "exponential" else 1.0)])
     logarithms = log(shares)

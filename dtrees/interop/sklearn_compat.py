@@ -13,7 +13,7 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
-from dtrees.ensemble.compat import check_parameters
+from dtrees.ensemble.compat import SKLEARN_VERSION, check_parameters
 from dtrees.tree.tree import Tree
 
 #: Fields of scikit-learn's nodes, and the arrays of dtrees that hold the same.
@@ -27,6 +27,9 @@ _FIELDS = {
     "weighted_n_node_samples": "weighted_n_node_samples",
     "missing_go_to_left": "missing_go_to_left",
 }
+
+#: What boosting clips shares of classes to, before it starts from them.
+LEAST_SHARE = float(np.finfo(np.float64 if SKLEARN_VERSION >= (1, 8) else np.float32).eps)
 
 
 def sklearn_class(name: str) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dtrees.version import pip_install
+
 
 def pyplot() -> Any:
     """Return :mod:`matplotlib.pyplot`.
@@ -16,7 +18,7 @@ def pyplot() -> Any:
     try:
         import matplotlib.pyplot
     except ImportError as error:
-        raise ImportError(f"dtrees draws with matplotlib, which cannot be imported ({error}); pip install 'dtrees[plot]'") from error
+        raise ImportError(f"dtrees draws with matplotlib, which cannot be imported ({error}); {pip_install('plot')}") from error
     return matplotlib.pyplot
 
 

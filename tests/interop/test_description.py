@@ -26,10 +26,10 @@ def tree() -> DecisionTreeRegressor:
 @pytest.mark.parametrize(
     ("export", "module", "install"),
     [
-        ("to_onnx", "onnx", "pip install 'dtrees[export]'"),
-        ("to_treelite", "treelite.model_builder", "pip install 'dtrees[export]'"),
+        ("to_onnx", "onnx", "pip install 'dask-dtrees[export]'"),
+        ("to_treelite", "treelite.model_builder", "pip install 'dask-dtrees[export]'"),
         ("to_xgboost", "xgboost", "pip install xgboost"),
-        ("to_jax", "jax", "pip install 'dtrees[jax]'"),
+        ("to_jax", "jax", "pip install 'dask-dtrees[jax]'"),
     ],
 )
 def test_a_missing_package_is_named(export: str, module: str, install: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def test_a_missing_package_is_named(export: str, module: str, install: str, monk
 
 def test_mlflow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(ImportError, match=r"pip install 'dtrees\[mlflow\]'"), dtrees.MLflowCallback(DecisionTreeRegressor()):
+    with pytest.raises(ImportError, match=r"pip install 'dask-dtrees\[mlflow\]'"), dtrees.MLflowCallback(DecisionTreeRegressor()):
         pass
 
 

@@ -223,5 +223,5 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch):
     tree = dtrees.DecisionTreeRegressor().fit([[1.0], [2.0]], [1.0, 2.0])
     assert "digraph" in dtrees.export_graphviz(tree)
     for draw in (draw_tree, draw_importance):
-        with pytest.raises(ImportError, match=r"pip install 'dtrees\[plot\]'"):
+        with pytest.raises(ImportError, match=r"pip install 'dask-dtrees\[plot\]'"):
             draw(tree)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import platform
 import time
@@ -11,6 +12,7 @@ import dtrees
 from dtrees.cli.clusters import cluster
 from dtrees.cli.terminal.display import Display, plural
 from dtrees.cli.terminal.errors import CommandError
+from dtrees.version import DISTRIBUTION, pip_install
 
 #: On which results, messages or pickles depend.
 _PACKAGES = ("dtrees", "numpy", "numba", "llvmlite", "scikit-learn", "dask", "distributed", "cloudpickle", "pandas")
@@ -33,6 +35,12 @@ def run(*, scheduler: str | None, as_json: bool, display: Display | None = None)
             found["scheduler"] = client.run_on_scheduler(versions)
     groups = _alike(found)
     display.table([(name, *(told[name] for told in groups.values())) for name in here], ("", *groups))
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        other = importlib.metadata.version("dtrees")
+        display.warn(
+            f"the package dtrees {other} is installed, too. It is another project's, or an old version of this one, and has files of the "
+            f"same names: pip uninstall dtrees {DISTRIBUTION}, then {pip_install()}."
+        )
     differing = sorted({name for told in found.values() for name in here if told.get(name) != here[name]} - {"kernels"})
     with display.stage("Compiling kernels, or reading compiled ones"):
         start = time.monotonic()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Seconds between lines where there is no terminal.
 _LINE_INTERVAL = 10.0
 
-#: Seconds without a first tree after which the wait is explained.
+#: Seconds without a first tree after which the wait is explained, and between looks at how many kernels are compiled.
 _PATIENCE = 4.0
 
 
@@ -134,16 +134,14 @@ class Display:
 
         bar = TerminalBar(unit, self.stderr, transient=True) if self.stderr.is_terminal else None
         progress = TrainingProgress(self, bar, unit)
-        patience = threading.Timer(_PATIENCE, progress.explain_wait)
-        patience.daemon = True
-        if elsewhere:
-            patience.start()
+        ended = threading.Event()
+        threading.Thread(target=progress.while_waiting, args=(ended, elsewhere), daemon=True).start()
         try:
             if bar is not None:
                 bar.begin()
             yield progress
         finally:
-            patience.cancel()
+            ended.set()
             if bar is not None:
                 bar.end()
         self.note(progress.summary())
@@ -160,10 +158,23 @@ class TrainingProgress:
         self._done = 0
         self._score = ""
 
-    def explain_wait(self) -> None:
-        """Say why nothing is done yet, unless something is."""
-        if not self._done:
-            self._display.note(f"Still preparing. The first {self._unit} on a machine waits for the kernels to be compiled, once.")
+    def while_waiting(self, ended: threading.Event, elsewhere: bool) -> None:
+        """Say now and then that nothing is done yet, until something is, or the fit has ended; of a fit elsewhere say once why."""
+        from dtrees.engine.run.compiling import n_compiled
+
+        n_before = n_compiled()
+        while not ended.wait(_PATIENCE) and not self._done:
+            now, n_kernels = time.monotonic(), n_compiled() - n_before
+            compiled = f"; {plural(n_kernels, 'kernel')} compiled" if n_kernels and not elsewhere else ""
+            if elsewhere and self._last_line == self._start:
+                self._display.note(f"Still preparing. The first {self._unit} on a machine waits for the kernels to be compiled, once.")
+            elif self._bar is not None and compiled:
+                self._bar.compiling()
+            elif self._bar is not None or now - self._last_line < _LINE_INTERVAL:
+                continue
+            else:
+                self._display.note(f"Training: no {self._unit} yet after {now - self._start:.0f} s{compiled}")
+            self._last_line = now
 
     def __call__(self, progress: Any) -> None:
         """Take in one finished tree or round (a ``dtrees.callbacks.Progress``)."""

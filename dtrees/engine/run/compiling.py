@@ -10,8 +10,8 @@ from dtrees.engine.coordinator.replay import replay_tree
 from dtrees.engine.coordinator.session import Session
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.run.local_executor import LocalExecutor
-from dtrees.split.compile.cache import is_cached
-from dtrees.split.compile.helper import allow_helper, compile_elsewhere
+from dtrees.split.compile.cache import KERNEL_SUFFIX, PATCHES_NUMBA, cache_folder, is_cached
+from dtrees.split.compile.helper import allow_helper, compile_elsewhere, helper_runs, owner
 from dtrees.split.grow.parallel_subtree import grow_together
 from dtrees.split.grow.sparse_subtree import grow_sparse
 from dtrees.split.table.columns import presort
@@ -19,10 +19,12 @@ from dtrees.tree.predict import compile_prediction, stump
 
 _logger = logging.getLogger("dtrees")
 _noted: set[bool] = set()
+#: What compiling takes.
+_SECONDS = 30 if PATCHES_NUMBA else 120
 
 
 def note_compilation(sparse: bool = False) -> None:
-    """Log that kernels are about to be compiled, unless they are on disk, and have a second process help.
+    """Log what is about to be compiled, and how long that takes, unless it is on disk, and have a second process help.
 
     At most once a process for tables that are sparse, and once for others.
     """
@@ -32,10 +34,21 @@ def note_compilation(sparse: bool = False) -> None:
     _noted.add(sparse)
     allow_helper()
     if not is_cached(f"{kernel.__module__}.{kernel.__name__}"):
-        _logger.warning("dtrees compiles its kernels for the first fit on this machine; this takes up to a minute, once.")
-        compile_elsewhere(compile_prediction)
-        if not sparse:
+        runs, process = helper_runs(), owner()
+        ordered = compile_elsewhere(compile_prediction)
+        if ordered and not sparse:
             compile_elsewhere(compile_division)
+        what = f"kernels for {'sparse' if sparse else 'dense'} tables"
+        if ordered and runs and not sparse:
+            _logger.warning(f"dtrees still compiles {what}{process and f' (process {process})'}; until it is done, trees grow more slowly.")
+        else:
+            meanwhile = "in the background; meanwhile trees grow more slowly" if ordered and not sparse else "before the first tree"
+            _logger.warning(f"dtrees compiles {what}, once on this machine: about {_SECONDS} s of processor time, {meanwhile}.")
+
+
+def n_compiled() -> int:
+    """Return how many kernels are compiled on this machine, each counted for each combination of types."""
+    return sum(1 for _ in cache_folder().glob(f"*{KERNEL_SUFFIX}"))
 
 
 def compile_division() -> None:

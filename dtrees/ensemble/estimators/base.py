@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
-from dtrees.ensemble.compat import CheckedParameters, DocumentationLink, parameter_names, stand_in_for_sklearns
+from dtrees.ensemble.compat import CheckedParameters, DocumentationLink, parameter_names, stand_in_for_sklearns, with_known_names
 from dtrees.ensemble.estimators.explaining import Explaining
 from dtrees.ensemble.evaluation.progress import shown, with_bars
 from dtrees.ensemble.in_process import LOCAL, backend_for
@@ -271,7 +271,7 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
         if len(set(names)) < len(names):
             twice = sorted({str(name) for name in names if names.count(name) > 1})
             raise ValueError(f"X has more than one column of the name {', '.join(map(repr, twice))}; wants a name of its own for each")
-        validate_data(self, X=X, skip_check_array=True, reset=reset)
+        validate_data(self, X=with_known_names(X, names), skip_check_array=True, reset=reset)
 
     def _check_fitted(self) -> None:
         """Raise NotFittedError before fit."""

@@ -185,7 +185,7 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
     if shape is not None and tuple(shape[1:]) == (1,):
         warn_of_column()
     # What is an array of this shape already, scikit-learn looks at as long as it takes to grow a small tree.
-    y = np.ascontiguousarray(y) if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=shape is None, input_name="y")
+    y = np.ascontiguousarray(y) if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=shape is None)
     _refuse_dates(y)
     if not classify:
         return _real_target(y)

@@ -39,6 +39,11 @@ from dtrees.split.compile.by_reference import Reference
 
 _logger = logging.getLogger("dtrees")
 
+#: Whether kernels are compiled by :mod:`dtrees.split.compile.numba_pipeline`, which replaces parts of Numba that are not public: only in
+#: the minor version of Numba that it was made for, and not if the environment variable DTREES_NUMBA_PATCHES is 0. Otherwise Numba compiles
+#: them as usual, which takes several times as long and leads to the same models.
+PATCHES_NUMBA = numba.version_info.short == (0, 68) and os.environ.get("DTREES_NUMBA_PATCHES", "1") != "0"
+
 _PACKAGE = Path(__file__).parents[2]
 #: Layers above all kernels.
 _WITHOUT_KERNELS = {"cluster", "cli"}
@@ -48,7 +53,7 @@ _MARK = b"dtrees.split.compile"
 _SETTINGS = "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "ENABLE_AVX", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE"
 #: Folders of other versions are removed after so many days without use, and all but the latest of them.
 _DAYS, _FOLDERS = 30, 4
-_SUFFIX = ".kernel"
+KERNEL_SUFFIX = ".kernel"
 
 
 @cache
@@ -67,7 +72,7 @@ def kernel_version() -> str:
     settings = [getattr(config, name) for name in _SETTINGS]
     versions = numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag
     processor = cpu_target.target_context.codegen().magic_tuple()
-    digest.update(repr((versions, settings, processor)).encode())
+    digest.update(repr((versions, PATCHES_NUMBA, settings, processor)).encode())
     return digest.hexdigest()[:20]
 
 
@@ -218,7 +223,7 @@ class KernelCache(_Cache):
 
     def file_name(self, signature: Any) -> str:
         """Return the name of the file with the kernel for arguments of these types."""
-        return f"{self.name}-{self._key(signature)}{_SUFFIX}"
+        return f"{self.name}-{self._key(signature)}{KERNEL_SUFFIX}"
 
     def _key(self, signature: Any) -> str:
         arguments, _ = normalize_signature(signature)
@@ -244,7 +249,8 @@ class KernelCache(_Cache):
             compiled = CompileResult._rebuild(target_context, *pickle.loads(checked(path.read_bytes())))
         except (OSError, ValueError):
             return None
-        compiled.library._reload_init.update(compiled.reload_init)  # callers load what this kernel loads
+        if PATCHES_NUMBA:
+            compiled.library._reload_init.update(compiled.reload_init)  # callers load what this kernel loads
         return compiled
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -301,13 +307,13 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def is_cached(name: str) -> bool:
     """Tell whether a kernel, ``module.name``, has been compiled for any arguments."""
-    return any(any(folder.glob(f"{name}-*{_SUFFIX}")) for folder in _readable())
+    return any(any(folder.glob(f"{name}-*{KERNEL_SUFFIX}")) for folder in _readable())
 
 
 def compiled_kernels(names: Container[str]) -> Iterator[tuple[str, Any]]:
     """Return the name of each compiled kernel, if it is one of ``names``, and the types of arguments that it is compiled for."""
     for folder in _readable():
-        for path in sorted(folder.glob(f"*{_SUFFIX}")):
+        for path in sorted(folder.glob(f"*{KERNEL_SUFFIX}")):
             name = path.name.rpartition("-")[0]
             if name not in names:  # what is in its file might import the module of a kernel that nobody here needs
                 continue

@@ -2,39 +2,42 @@
 
 Compiling holds the interpreter lock, so threads are no help. A helper process compiles some of the kernels that will be needed, while this
 one compiles others or is at other work; what it has compiled is on disk, where this one finds it. Where both want the same kernel, one
-waits for the other (:mod:`dtrees.split.compile.kernels`). A helper that fails leaves its work to this process.
+waits for the other (:mod:`dtrees.split.compile.kernels`).
 
-When this process ends, the helper finishes what it has been told to do, with low priority: otherwise a program that ends soon would find
-the same kernels lacking whenever it is run.
+What is to be compiled is written to the cache folder as *orders*, one file each, which is removed when the order has been carried out. One
+helper serves all processes that use the folder: it holds a lock, and another helper that finds it taken ends at once. A helper ends when no
+order has come for some seconds. It does not end with the process that started it: otherwise a program that ends soon would find the same
+kernels lacking whenever it is run. What a helper fails to compile is left to the processes that need it.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import pickle
-import queue
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from numba import typeof
 
+from dtrees.split.compile.cache import cache_folder, checked, with_digest, write_whole
 from dtrees.split.compile.kernels import is_compiled
+
+#: Seconds without an order after which a helper ends, and those after which it takes the lock for another helper's: longer than a process
+#: holds the lock to see whether it is free.
+_IDLE, _MOMENT = 5.0, 0.5
+_LOCK, _OWNER, _SUFFIX = "helper.lock", "helper.pid", ".order"
 
 _allowed = False
 _helper: subprocess.Popen[bytes] | None = None
-#: What the helper is to do; None ends the thread that sends it.
-_work: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-#: How many orders the helper has been given, and how many it has carried out; infinitely many when it is gone.
-_ordered, _done = 0, 0.0
-#: The kernels, and the types of their arguments, that it has been told to compile, each with the number of the order.
-_compiling: dict[tuple[Any, tuple[Any, ...]], int] = {}
+#: The orders for kernels, each with the types of its arguments, that this process has given; None where it could not give any.
+_orders: dict[tuple[Any, tuple[Any, ...]], Path | None] = {}
 
 
 def allow_helper() -> None:
@@ -43,43 +46,57 @@ def allow_helper() -> None:
     _allowed = True
 
 
-def compile_elsewhere(function: Callable[..., Any], *arguments: Any) -> None:
+def compile_elsewhere(function: Callable[..., Any], *arguments: Any, name: str = "") -> Path | None:
     """Have the helper call a function that compiles; it is to be importable, and arguments picklable.
 
-    Nothing is done where no helper is allowed, it would have no processor of its own, or the environment variable DTREES_HELPER is 0.
+    Returns the file of the order, which exists until the order is carried out. None is returned, and nothing done, where no helper is
+    allowed, it would have no processor of its own, it has failed, or the environment variable DTREES_HELPER is 0.
     """
-    global _helper, _ordered
-    if _helper is None and _allowed and _is_possible():
+    global _helper
+    if not _allowed or not _is_possible() or (_helper is not None and _helper.poll() not in (None, 0)):
+        return None
+    order = cache_folder() / f"{name or function.__qualname__}{_SUFFIX}"
+    write_whole(order, with_digest(pickle.dumps((function.__module__, function.__qualname__, arguments))))
+    if not helper_runs():
         with suppress(OSError):
             _helper = _start()
-    if _helper is not None:
-        _ordered += 1
-        _work.put(pickle.dumps((function.__module__, function.__qualname__, arguments)))
+    return order
 
 
 def compiled_elsewhere(kernel: Any, *arguments: Any) -> bool:
-    """Have the helper compile a kernel for arguments of these types, unless it is compiled; return whether the helper is at it still.
+    """Have the helper compile a kernel for arguments of these types, unless it is compiled; return whether that is still to be done.
 
-    Where there is no helper, or it has failed, it is not.
+    It is not where there is no helper, or the helper has failed.
     """
     key = kernel, tuple(map(typeof, arguments))
     if is_compiled(*key):
         return False
-    if key not in _compiling:
-        compile_elsewhere(compile_kernel, kernel.__module__, kernel.__name__, key[1])
-        _compiling[key] = _ordered
-    return _helper is not None and _done < _compiling[key]
+    if key not in _orders:
+        name = kernel._cache.file_name(key[1])
+        _orders[key] = compile_elsewhere(compile_kernel, kernel.__module__, kernel.__name__, key[1], name=name)
+    order = _orders[key]
+    return order is not None and order.exists() and helper_runs()
 
 
-def stop_helper() -> None:
-    """End the helper, whatever it is at."""
-    global _helper
-    if _helper is not None:
-        _work.put(None)
-        _helper.kill()
-        _helper.wait()
-        _helper = None
-    _compiling.clear()
+def helper_runs() -> bool:
+    """Tell whether a helper is at work for this cache folder, started by this process or by another one of this machine."""
+    if _helper is not None and _helper.poll() is None:
+        return True
+    try:
+        with FileLock(cache_folder() / _LOCK, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except (OSError, NotImplementedError):  # not every file system knows locks
+        return False
+
+
+def owner() -> str:
+    """Return the process number of the helper that runs, empty if it is not known."""
+    try:
+        return (cache_folder() / _OWNER).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _is_possible() -> bool:
@@ -90,40 +107,15 @@ def _is_possible() -> bool:
 
 
 def _start() -> subprocess.Popen[bytes]:
-    """Start the helper; it ends when it has no work and this process has ended, or when that ends it."""
-    global _work, _ordered, _done
-    _work, _ordered, _done = queue.SimpleQueue(), 0, 0.0
-    helper = subprocess.Popen(
-        [sys.executable, "-P", "-c", "from dtrees.split.compile.helper import _main; _main()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+    """Start a helper, which keeps none of this process's streams open."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", "from dtrees.split.compile.helper import _main; _main()", str(cache_folder())],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # an interrupt is for this process
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
-    for act in (_send, _listen):
-        threading.Thread(target=act, args=(helper, _work), daemon=True, name="dtrees-compile-helper").start()
-    return helper
-
-
-def _send(helper: subprocess.Popen[bytes], work: queue.SimpleQueue[bytes | None]) -> None:
-    """Send work as it comes: the helper may be busy, and nobody should wait for it."""
-    assert helper.stdin is not None
-    with suppress(OSError):  # the helper is gone
-        while (message := work.get()) is not None:
-            helper.stdin.write(message)
-            helper.stdin.flush()
-    helper.wait()
-
-
-def _listen(helper: subprocess.Popen[bytes], work: queue.SimpleQueue[bytes | None]) -> None:
-    """Count what is done."""
-    global _done
-    assert helper.stdout is not None
-    while helper.stdout.read(1):
-        _done += work is _work
-    if work is _work:
-        _done = math.inf
 
 
 def compile_kernel(module: str, name: str, argument_types: Sequence[Any]) -> None:
@@ -132,23 +124,40 @@ def compile_kernel(module: str, name: str, argument_types: Sequence[Any]) -> Non
 
 
 def _main() -> None:
-    """Do what is sent, until nothing more can come; write a byte whenever something is done."""
-    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(waiting,), daemon=True).start()
-    while (order := waiting.get()) is not None:
-        module, name, arguments = order
-        with suppress(Exception):  # whoever needs the kernel will see what is wrong with it
-            getattr(import_module(module), name)(*arguments)
-        with suppress(OSError):  # nobody wants to know any more
-            sys.stdout.buffer.write(b".")
-            sys.stdout.buffer.flush()
+    """Carry out the orders in the folder that is named on the command line, unless another helper does, until none comes any more."""
+    folder = Path(sys.argv[1])
+    if folder != cache_folder():  # what is compiled here would not be found there
+        return
+    lock = FileLock(folder / _LOCK)
+    while True:
+        try:
+            lock.acquire(timeout=_MOMENT)
+        except Timeout:
+            return
+        except (OSError, NotImplementedError):
+            pass
+        write_whole(folder / _OWNER, str(os.getpid()).encode())
+        _carry_out_all(folder)
+        (folder / _OWNER).unlink(missing_ok=True)
+        lock.release()
+        if not _waiting(folder):  # whoever gave an order before this believes that it will be carried out
+            return
 
 
-def _receive(waiting: queue.SimpleQueue[Any]) -> None:
-    """Take orders as they come. When the process that sends them has ended, nobody waits for them any more."""
-    with suppress(EOFError):
-        while True:
-            waiting.put(pickle.load(sys.stdin.buffer))
-    waiting.put(None)
-    with suppress(AttributeError, OSError):  # not every system has priorities
-        os.setpriority(os.PRIO_PROCESS, threading.main_thread().native_id or 0, 10)
+def _carry_out_all(folder: Path) -> None:
+    last = time.monotonic()
+    while time.monotonic() - last < _IDLE:
+        for order in _waiting(folder):
+            with suppress(Exception):  # whoever needs the kernel will see what is wrong with it
+                module, name, arguments = pickle.loads(checked(order.read_bytes()))
+                getattr(import_module(module), name)(*arguments)
+            order.unlink(missing_ok=True)
+            last = time.monotonic()
+        time.sleep(0.05)
+
+
+def _waiting(folder: Path) -> list[Path]:
+    """Return the orders that are not carried out, the oldest first."""
+    with suppress(OSError):
+        return sorted(folder.glob(f"*{_SUFFIX}"), key=lambda order: order.stat().st_mtime_ns)
+    return []

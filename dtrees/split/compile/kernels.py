@@ -15,23 +15,20 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
-from numba import njit, typeof, types, version_info
+from numba import njit, typeof, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.sigutils import normalize_signature
 from numpy.typing import NDArray
 
-from dtrees.split.compile.cache import KernelCache, cache_folder, compiled_kernels, fetch_kernel
-
-#: The Numba whose inner workings :mod:`dtrees.split.compile.numba_pipeline` relies on. With any other, kernels are compiled as usual.
-_KNOWN_NUMBA = (0, 68)
+from dtrees.split.compile.cache import PATCHES_NUMBA, KernelCache, cache_folder, compiled_kernels, fetch_kernel
 
 #: Seconds after which a process does not wait any longer for another one that compiles the same kernel, which may stand still.
 _PATIENCE = 600
 
 
 def _pipeline(name: str) -> dict[str, Any]:
-    """Return the option for one of the compilers of :mod:`dtrees.split.compile.numba_pipeline`, with a Numba that is known."""
-    if version_info.short != _KNOWN_NUMBA:
+    """Return the option for one of the compilers of :mod:`dtrees.split.compile.numba_pipeline`, if they are used."""
+    if not PATCHES_NUMBA:
         return {}
     from dtrees.split.compile import numba_pipeline
 

@@ -13,6 +13,7 @@ from dtrees.cli.scores import Score
 from dtrees.cli.terminal import display as module
 from dtrees.cli.terminal.display import Display
 from dtrees.engine.plan.plans import Progress
+from dtrees.engine.run import compiling
 
 
 def make(terminal: bool) -> tuple[Display, io.StringIO, io.StringIO]:
@@ -52,12 +53,29 @@ def test_a_long_wait_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
             time.sleep(0.01)
 
 
-def test_the_wait_is_explained_only_while_there_is_one() -> None:
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_the_wait_is_explained_only_while_there_is_one(monkeypatch: pytest.MonkeyPatch, elsewhere: bool) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(module, "_LINE_INTERVAL", 0.0)
     display, _, err = make(terminal=False)
-    with display.training("tree", elsewhere=True) as progress:
-        progress(Progress(1, 2, 0.1))
-        progress.explain_wait()
-    assert "compiled" not in err.getvalue()
+    with display.training("tree", elsewhere) as progress:
+        progress(Progress(1, 1, 0.1))
+        time.sleep(0.2)
+    assert len([*filter(None, err.getvalue().splitlines())]) == 1  # the summary
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_wait_for_kernels_shows_progress(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    """Also in a log, where no bar moves."""
+    monkeypatch.setattr(module, "_PATIENCE", 0.01)
+    monkeypatch.setattr(module, "_LINE_INTERVAL", 0.0)
+    monkeypatch.setattr(compiling, "n_compiled", iter(range(10**6)).__next__)
+    display, _, err = make(terminal)
+    deadline = time.monotonic() + 30.0
+    with display.training("tree"):
+        while ("Compiling kernels" if terminal else "no tree yet after 0 s; 3 kernels compiled") not in err.getvalue():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 def test_warnings_are_notes_said_once() -> None:

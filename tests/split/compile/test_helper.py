@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import signal
 import subprocess
 import sys
 import time
@@ -10,9 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
-from dtrees.split.compile import helper
+from dtrees.split.compile import cache, helper
 from dtrees.split.compile.kernels import lean_entry
+
+ROOT = Path(__file__).parents[3]
 
 
 def touch(path: str) -> None:
@@ -25,39 +30,105 @@ def fail() -> None:
     raise RuntimeError
 
 
+def wait_until_killed() -> None:
+    """Keep the helper busy."""
+    time.sleep(60)
+
+
 @pytest.fixture(autouse=True)
-def allowed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    helper.stop_helper()
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Give a cache folder in which no helper is at work, here or in another test process."""
+    place = tmp_path / "cache"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(place))
+    monkeypatch.setattr(cache.config, "CACHE_DIR", str(place))
+    monkeypatch.setenv("DTREES_HELPER", "1")
     monkeypatch.setattr(helper, "_allowed", True)
+    monkeypatch.setattr(helper, "_helper", None)
     monkeypatch.setattr(helper, "_is_possible", lambda: True)
-    yield
-    helper.stop_helper()
+    monkeypatch.setattr(helper, "_orders", {})
+    cache.cache_folder.cache_clear()
+    yield cache.cache_folder()
+    cache.cache_folder.cache_clear()
+    if helper._helper is not None:
+        helper._helper.kill()
+        helper._helper.wait()
 
 
 def wait_for(path: Path) -> None:
     while not path.exists():
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
-def test_work_is_done_elsewhere(tmp_path: Path) -> None:
-    helper.compile_elsewhere(fail)
-    helper.compile_elsewhere(touch, str(tmp_path / "done"))
-    wait_for(tmp_path / "done")
-    running = helper._helper
-    assert running is not None
-    assert running.poll() is None
-    helper.stop_helper()
-    assert running.poll() is not None
+def test_one_helper_serves_all_processes(tmp_path: Path, folder: Path) -> None:
+    """Another one ends at once, and nobody starts one while one runs; it goes on when the process that started it has ended."""
+    program = f"""
+from dtrees.split.compile import helper
+from tests.split.compile.test_helper import fail, touch, wait_until_killed
+helper.allow_helper()
+helper.compile_elsewhere(fail)
+helper.compile_elsewhere(touch, {str(tmp_path / "first")!r}, name="first")
+helper.compile_elsewhere(touch, {str(tmp_path / "second")!r}, name="second")
+helper.compile_elsewhere(wait_until_killed)
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
+    wait_for(tmp_path / "second")
+    assert (tmp_path / "first").exists()
+    owner = int(helper.owner())
+    try:
+        assert helper.helper_runs()
+        order = helper.compile_elsewhere(touch, str(tmp_path / "third"), name="third")
+        assert helper._helper is None
+        assert helper._start().wait(60) == 0
+        assert order is not None
+        assert order.exists()  # the other one is to do it
+    finally:
+        os.kill(owner, signal.SIGKILL)
+    while helper.helper_runs():
+        time.sleep(0.02)
+    (folder / "wait_until_killed.order").unlink()
+    helper._helper = helper._start()
+    wait_for(tmp_path / "third")
+    assert int(helper.owner()) == helper._helper.pid
 
 
-def test_a_helper_that_is_gone_does_no_harm(tmp_path: Path) -> None:
-    helper.compile_elsewhere(touch, str(tmp_path / "done"))
-    wait_for(tmp_path / "done")
+def test_a_helper_without_work_ends(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
+    """It does all that was ordered until then, and another one is started for what comes later."""
+    monkeypatch.setattr(helper, "_IDLE", 0.1)
+    monkeypatch.setattr(sys, "argv", ["", str(folder)])
+    monkeypatch.setattr(helper, "_start", lambda: None)
+    for name in ("first", "second"):
+        helper.compile_elsewhere(touch, str(tmp_path / name), name=name)
+        helper._main()
+        assert (tmp_path / name).exists()
+        assert not list(folder.glob("*.order"))
+        assert not helper.helper_runs()
+
+
+def test_an_order_that_comes_when_a_helper_ends(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
+    """It is not lost: whoever gives it sees a helper that runs."""
+    monkeypatch.setattr(helper, "_IDLE", 0.0)
+    monkeypatch.setattr(sys, "argv", ["", str(folder)])
+    release = FileLock.release
+
+    def order_and_release(lock: FileLock, force: bool = False) -> None:
+        if not (tmp_path / "done").exists() and helper.owner() == "":
+            monkeypatch.setattr(helper, "_IDLE", 0.1)
+            late = pickle.dumps((__name__, "touch", (str(tmp_path / "done"),)))
+            cache.write_whole(folder / "late.order", cache.with_digest(late))
+        release(lock, force)
+
+    monkeypatch.setattr(FileLock, "release", order_and_release)
+    helper._main()
+    assert (tmp_path / "done").exists()
+
+
+def test_a_helper_that_fails_does_no_harm(tmp_path: Path) -> None:
+    helper.compile_elsewhere(wait_until_killed)
     assert helper._helper is not None
     helper._helper.kill()
     helper._helper.wait()
-    for _ in range(3):
-        helper.compile_elsewhere(touch, str(tmp_path / "not done"))
+    assert not helper.helper_runs()
+    assert helper.compile_elsewhere(touch, str(tmp_path / "not done")) is None
 
 
 @lean_entry
@@ -70,7 +141,7 @@ def test_a_kernel_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said to be under way until it is compiled, ordered once, and found on disk then."""
     orders = []
     order = helper.compile_elsewhere
-    monkeypatch.setattr(helper, "compile_elsewhere", lambda *arguments: (orders.append(arguments), order(*arguments)))
+    monkeypatch.setattr(helper, "compile_elsewhere", lambda *arguments, **name: orders.append(name) or order(*arguments, **name))
     while helper.compiled_elsewhere(double, 1.0):
         time.sleep(0.05)
     assert len(orders) <= 1
@@ -78,7 +149,7 @@ def test_a_kernel_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("how", ["it is killed", "it fails"])
-def test_a_kernel_that_a_helper_cannot_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str) -> None:
+def test_a_kernel_that_a_helper_cannot_compile(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """Nobody waits for it for ever."""
     monkeypatch.setattr(helper, "is_compiled", lambda kernel, types: False)
     if how == "it fails":
@@ -91,23 +162,6 @@ def test_a_kernel_that_a_helper_cannot_compile(monkeypatch: pytest.MonkeyPatch, 
         time.sleep(0.05)
 
 
-def test_a_helper_finishes_its_work(tmp_path: Path) -> None:
-    """Also when the process that gave it has ended."""
-    program = f"""
-from dtrees.split.compile import helper
-from dtrees.split.compile.kernels import lean_entry
-from tests.split.compile.test_helper import touch
-helper.allow_helper()
-for name in ("first", "second", "third"):
-    helper.compile_elsewhere(touch, {str(tmp_path)!r} + "/" + name)
-while not helper._done:
-    pass
-"""
-    root = Path(__file__).parents[3]
-    subprocess.run([sys.executable, "-c", program], cwd=root, env=os.environ | {"DTREES_HELPER": "1", "PYTHONPATH": str(root)}, check=True)
-    wait_for(tmp_path / "third")
-
-
 @pytest.mark.parametrize("reason", ["not allowed", "not possible", "not wanted"])
 def test_no_helper(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     if reason == "not allowed":
@@ -118,7 +172,7 @@ def test_no_helper(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
         monkeypatch.undo()
         monkeypatch.setattr(helper, "_allowed", True)
         assert not helper._is_possible()
-    helper.compile_elsewhere(fail)
+    assert helper.compile_elsewhere(fail) is None
     assert helper._helper is None
 
 

@@ -98,12 +98,12 @@ def test_bound_kernels_are_for_the_types_they_were_bound_to() -> None:
     assert len(_first_of_each.signatures) == 4
 
 
-@pytest.mark.parametrize("known_numba", [kernels._KNOWN_NUMBA, (0, 0)], ids=["known", "other"])
+@pytest.mark.parametrize("patches", sorted({kernels.PATCHES_NUMBA, False}))
 @pytest.mark.parametrize(
     "options", [{"_nrt": True}, {"_nrt": False}, {"_nrt": False, "forceinline": True}], ids=["inner", "lean", "inlined"]
 )
-def test_parts_with_any_numba(monkeypatch, known_numba, options):
-    monkeypatch.setattr(kernels, "_KNOWN_NUMBA", known_numba)
+def test_parts_with_any_numba(monkeypatch, patches, options):
+    monkeypatch.setattr(kernels, "PATCHES_NUMBA", patches)
     part = kernels._part_compiler(**options)
 
     @part
@@ -120,4 +120,4 @@ def test_parts_with_any_numba(monkeypatch, known_numba, options):
     add_twice(np.arange(3.0), out)
     assert out.tolist() == [0.0, 3.0, 6.0]
     is_compiled_alone = isinstance(add._cache, KernelCache)
-    assert is_compiled_alone == (known_numba == (0, 0))
+    assert is_compiled_alone != patches

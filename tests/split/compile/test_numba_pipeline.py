@@ -20,7 +20,10 @@ from numba.core.ir import Inst
 from numba.core.targetconfig import TargetConfig
 
 from dtrees.split.compile import numba_pipeline
+from dtrees.split.compile.cache import PATCHES_NUMBA
 from dtrees.split.compile.kernels import kernel
+
+pytestmark = pytest.mark.skipif(not PATCHES_NUMBA, reason="this Numba is not patched")
 
 SOURCE = """
 import sys
