@@ -1,0 +1,459 @@
+"""A differential fuzzer: a fit gives the same model in every way that there is to do it.
+
+``python -m tests.differential --cases 5000 --seed 0`` draws estimators, parameters and tables at random. Each case is fitted plainly (one
+thread, in this process, a dense table), and again in some other ways: :data:`WAYS`. The bytes of the model file, all that is pickled, and
+predictions must be the same. A case that differs is printed as Python, once as it was drawn and once with all left out that it does not
+take; ``--case "Case(...)"`` runs it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import functools
+import itertools
+import os
+import pickle
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("DTREES_HELPER", "0")  # kernels are waited for, not stood in for by others
+
+import dask
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+from scipy.sparse import csr_array
+
+import dtrees
+from dtrees.engine.rows.forests.fit import grow_forest_on_rows
+from dtrees.engine.rows.local import LocalRowsExecutor
+from dtrees.engine.rows.refusal import rows_placement_refusal
+from dtrees.engine.run.boosting_rounds import boost
+from dtrees.engine.run.lockstep import grow_forest_on_shards
+from dtrees.ensemble.in_process import LocalBackend
+from tests.cluster.samples import in_partitions
+from tests.engine.shards import ShardedExecutor
+from tests.ensemble.test_pairs_of_parameters import options
+from tests.slow import level_by_level
+
+#: Seconds that a case may take, with all kernels that it compiles.
+PATIENCE = 600
+NUMBERS = ("numbers", "ties", "constant", "neighbours", "huge", "tiny", "skewed", "zeros", "gaps", "missing")
+OF_FRAMES = ("single", "flag", "text", "levels")
+WEIGHTS = ("", "", "counts", "shares", "wide")
+VALUES = ("plain", "plain", "ties", "large", "small", "amounts", "even", "several")
+LABELS = ("two", "two", "three", "words", "rare", "one", "several classes")
+N_ROWS = (1, 2, 3, 10, 30, 30, 100, 100, 100, 400)
+WAYS = ("threads", "levels", "columns", "rows", "sparse", "saved", "pickled", "continued", "reloaded", "resumed", "cluster")
+PLACEMENTS = ("one-worker", "sharded", "rows", "replicated")
+KINDS = sorted(name for name in dtrees.__all__ if name.endswith(("Regressor", "Classifier")))
+#: Estimators whose kernels other tests compile, too, and what takes kernels of its own with them.
+FEW_KINDS = ("RandomForestClassifier", "GradientBoostingRegressor", "GradientBoostingClassifier", "BaggingRegressor")
+OWN_KERNELS = {"reg_alpha", "monotonic_cst", "interaction_cst", "entropy", "poisson", "several", "several classes", "text", "levels"}
+#: What a model knows of how its fits were done.
+_CIRCUMSTANCES = {"_loading_seconds", "_growing_seconds", "_n_grown", "_grown_by", "placement_", "_members", "n_jobs"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator and a table, which follow from these fields alone."""
+
+    kind: str
+    parameters: dict[str, Any]
+    columns: tuple[str, ...]
+    target: str
+    weights: str = ""
+    n_rows: int = 100
+    seed: int = 0
+
+    def random(self, *what: int) -> np.random.Generator:
+        """Return random numbers for one part of the table, which does not depend on its other parts."""
+        return np.random.default_rng([self.seed, *what])
+
+    def estimator(self) -> Any:
+        """Return the estimator, not fitted."""
+        model = getattr(dtrees, self.kind)()
+        if hasattr(model, "estimator"):
+            model.estimator = getattr(dtrees, self.kind.replace("Bagging", "GradientBoosting"))()
+        if hasattr(model, "warm_start"):
+            model.warm_start = True
+        return model.set_params(**self.parameters)
+
+    def table(self) -> Any:
+        """Return X, an array if that can hold the columns, otherwise a frame."""
+        made = {f"{kind}_{j}": self._column(kind, self.random(1, j)) for j, kind in enumerate(self.columns)}
+        return pd.DataFrame(made) if {*OF_FRAMES} & {*self.columns} else np.column_stack(list(made.values()))
+
+    def _column(self, kind: str, random: np.random.Generator) -> Any:
+        n = self.n_rows
+        numbers, few = random.normal(size=n), random.integers(0, 5, n)
+        match kind:
+            case "ties":
+                return few.astype(float)
+            case "constant":
+                return np.full(n, 1.5)
+            case "neighbours":
+                return 1.0 + few * np.spacing(1.0)
+            case "huge":
+                return numbers * 1e307
+            case "tiny":
+                return few * 5e-324
+            case "skewed":
+                return np.exp(numbers * 30)
+            case "zeros":
+                return np.where(few < 4, 0.0 * np.sign(numbers), numbers)
+            case "gaps":
+                return np.where(few == 0, np.nan, numbers)
+            case "missing":
+                return np.where(np.arange(n) == n // 2, 1.0, np.nan)
+            case "single":
+                return numbers.astype(np.float32)
+            case "flag":
+                return few < 2
+            case "text":
+                return np.array(["ash", "elm", "fir", "oak", None], dtype=object)[few]
+            case "levels":
+                return pd.Categorical.from_codes(random.integers(-1, 12, n), [f"level {k}" for k in range(12)])
+        return numbers
+
+    def y(self) -> Any:
+        """Return the target, which follows from the first two columns and noise."""
+        random, X = self.random(2), pd.DataFrame(self.table())
+        value = random.normal(size=self.n_rows)
+        for j in range(min(2, X.shape[1])):
+            codes = pd.factorize(X.iloc[:, j], sort=True)[0]
+            value += 2.0 * codes / max(codes.max(), 1)
+        label = np.digitize(value, [1.0, 2.0])
+        match self.target:
+            case "ties":
+                return value.round()
+            case "large":
+                return value * 1e12
+            case "small":
+                return value * 1e-12
+            case "amounts":
+                return np.abs(value).round() + ("gamma" in self.parameters.values())
+            case "even":
+                return np.full(self.n_rows, 0.1)
+            case "several":
+                return np.column_stack([value, value.round(), random.normal(size=self.n_rows)])
+            case "two":
+                return np.minimum(label, 1)
+            case "three":
+                return label
+            case "words":
+                return np.array(["low", "middle", "top"])[label]
+            case "rare":
+                return np.where(np.arange(self.n_rows) == 0, 7, np.minimum(label, 1))
+            case "one":
+                return np.zeros(self.n_rows, int)
+            case "several classes":
+                return np.column_stack([label, value > 0])
+        return value
+
+    def weight(self) -> Any:
+        """Return the weights of rows, zeros among them, or None."""
+        random, n = self.random(3), self.n_rows
+        some = random.random(n) < 0.8
+        match self.weights:
+            case "counts":
+                return random.integers(0, 4, n).astype(float)
+            case "shares":
+                return random.random(n) * some
+            case "wide":
+                return 10.0 ** random.uniform(-3, 2, n) * some
+        return None
+
+
+def draw(seed: int, number: int, few_kernels: bool = False) -> Case:
+    """Return one case of a seed; if so wanted, one that needs no kernels but those of :data:`FEW_KINDS`."""
+    random = np.random.default_rng([seed, number])
+    left_out = OWN_KERNELS if few_kernels else set()
+
+    def one_of(values: Any) -> Any:
+        values = [value for value in values if value not in left_out]
+        return values[random.integers(len(values))]
+
+    kind = one_of(FEW_KINDS if few_kernels else KINDS)
+    member = getattr(dtrees, kind.replace("Bagging", "GradientBoosting"))
+    known = [one for one in options(member) if not {one[0], str(one[1])} & left_out]
+    parameters = dict(known[i] for i in random.choice(len(known), random.integers(5), replace=False))
+    columns = tuple(one_of(one_of((NUMBERS, NUMBERS + OF_FRAMES))) for _ in range(random.integers(1, 9)))
+    columns = columns if random.random() < 0.5 else tuple(name for name in columns if name in NUMBERS) or ("numbers",)
+    if "monotonic_cst" in parameters:
+        parameters["monotonic_cst"] = [int(random.integers(-1, 2)) for _ in columns]
+    if hasattr(member(), "n_estimators"):
+        parameters["n_estimators"] = int(random.integers(2, 7))
+    amounts = {"poisson", "gamma", "tweedie"} & {str(value) for value in parameters.values()}
+    if kind.startswith("Bagging"):
+        parameters = {f"estimator__{name}": value for name, value in parameters.items()} | {"n_estimators": 2}
+        parameters |= {"oob_score": True} if random.random() < 0.5 else {}
+    return Case(
+        kind,
+        parameters | {"random_state": int(random.integers(100))},
+        columns,
+        "amounts" if amounts else one_of(LABELS if kind.endswith("Classifier") else VALUES),
+        one_of(WEIGHTS),
+        one_of(N_ROWS),
+        int(random.integers(10**6)),
+    )
+
+
+def applicable(case: Case) -> list[str]:
+    """Return the ways that there are to fit a case, that on a cluster aside."""
+    model, names = case.estimator(), {name.removeprefix("estimator__") for name in case.parameters}
+    left_out = set()
+    if not isinstance(case.table(), np.ndarray) or {"monotonic_cst", "interaction_cst", "categorical_features"} & names:
+        left_out.add("sparse")
+    if not hasattr(model, "warm_start") or model.n_estimators < 2:
+        left_out |= {"continued", "reloaded", "resumed"}
+    if "n_iter_no_change" in names:  # a fit that goes on counts anew
+        left_out |= {"continued", "reloaded"}
+    return [way for way in WAYS if way not in left_out]
+
+
+@functools.cache
+def cluster() -> Client:
+    """Return the client of a cluster of two workers that are threads of this process."""
+    options = {"processes": False, "memory_limit": 1.0, "host": "127.0.0.1", "dashboard_address": None}
+    return Client(LocalCluster(n_workers=2, threads_per_worker=1, **options))
+
+
+def _in_parts(data: Any, case: Case, as_frame: bool) -> Any:
+    """Return a Dask collection of up to four partitions."""
+    if data is None:
+        return None
+    ends = sorted(case.random(4).integers(0, case.n_rows + 1, 3))
+    lengths = [int(b - a) for a, b in itertools.pairwise([0, *ends, case.n_rows])]
+    if as_frame:
+        return in_partitions(data if data.ndim == 2 and not isinstance(data, np.ndarray) else pd.DataFrame(data).squeeze(axis=1), lengths)
+    return da.from_array(data, chunks=(tuple(n for n in lengths if n), *data.shape[1:]))
+
+
+@contextlib.contextmanager
+def _over_shards(rows: bool, case: Case) -> Iterator[None]:
+    """Have trees of dense tables grown over two or three shards of this process, of columns or of rows."""
+    n_shards = int(case.random(5).integers(2, 4))
+
+    def executor(table: Any) -> Any:
+        presorted = table.columns() if callable(table.columns) else table.columns
+        columns = [np.append(presorted.distinct(j), np.float32(np.nan))[codes] for j, codes in enumerate(presorted.codes)]
+        if not rows:
+            spread = [range(i, len(columns), n_shards) for i in range(min(n_shards, len(columns)))]
+            return ShardedExecutor(columns, table.target, table.weight, spread)
+        ends = np.linspace(0, table.n_rows, 2 * n_shards + 1).astype(int).tolist()
+        stretches = list(itertools.pairwise(ends))
+        cuts = [[one for one in stretches[i::n_shards] if one[0] < one[1]] for i in range(n_shards)]
+        return LocalRowsExecutor.of(columns, table.target, table.weight, [some for some in cuts if some])
+
+    def grow_forest(self: LocalBackend, table: Any, plan: Any, first: int, last: int, callback: Any) -> Any:
+        if rows and rows_placement_refusal(plan):
+            return usual_forest(self, table, plan, first, last, callback)
+        with contextlib.closing(executor(table)) as shards:
+            if rows:
+                return grow_forest_on_rows(shards, plan, first, last, callback, n_side_by_side=2)
+            return grow_forest_on_shards(shards, plan, first, last, 2, callback)
+
+    def boosted(self: LocalBackend, table: Any, plan: Any, previous: Any, initial: Any, callback: Any) -> Any:
+        if rows and rows_placement_refusal(plan):
+            return usual_boost(self, table, plan, previous, initial, callback)
+        with contextlib.closing(executor(table)) as shards:
+            return boost(shards, plan, previous=previous, initial=initial, callback=callback)
+
+    usual_forest, usual_boost = LocalBackend.grow_forest, LocalBackend.boost
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalBackend, "grow_forest", grow_forest)
+        patch.setattr(LocalBackend, "boost", boosted)
+        patch.setattr("dtrees.engine.rows.tree.SENT_ROWS", case.n_rows // 10)
+        patch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: n_rows // 10)
+        if case.seed % 2:  # levels take two exchanges
+            patch.setattr("dtrees.engine.coordinator.session.OFFER_ROWS", case.n_rows // 10)
+        yield
+
+
+class _CutShort(Exception):
+    """Ends a fit."""
+
+
+def fitted(case: Case, way: str, folder: Path) -> Any:
+    """Return the model of a case, fitted in one way; "" is the plain one."""
+    model, X, y, weight = case.estimator(), case.table(), case.y(), case.weight()
+    data: Any = X, y, weight
+    if way == "threads":
+        return model.set_params(n_jobs=2).fit(*data).set_params(n_jobs=None)
+    if way == "levels":
+        with level_by_level():
+            return model.fit(*data)
+    if way in ("columns", "rows"):
+        with _over_shards(way == "rows", case):
+            return model.fit(*data)
+    if way == "sparse":
+        return model.fit(csr_array(X), y, weight)
+    if way == "saved":
+        dtrees.save(model.fit(*data), folder / "model")
+        return dtrees.load(folder / "model")
+    if way == "pickled":
+        return pickle.loads(pickle.dumps(model.fit(*data)))
+    if way in ("continued", "reloaded"):
+        n_estimators = model.n_estimators
+        model.set_params(n_estimators=1 + case.seed % (n_estimators - 1)).fit(*data)
+        if way == "reloaded":
+            dtrees.save(model, folder / "model")
+            model = dtrees.load(folder / "model")
+        return model.set_params(n_estimators=n_estimators).fit(*data)
+    if way == "resumed":
+
+        def stop(progress: Any) -> None:
+            if progress.done == 1 + case.seed % (model.n_estimators - 1):
+                raise _CutShort
+
+        with contextlib.suppress(_CutShort):
+            case.estimator().fit(*data, callbacks=[stop], checkpoint=folder / "checkpoint", checkpoint_interval=0)
+        return model.fit(*data, checkpoint=folder / "checkpoint")
+    if way == "cluster":
+        placement = PLACEMENTS[case.seed % len(PLACEMENTS)]
+        with cluster().as_current(), dask.config.set({"dtrees.placement": placement}):
+            return model.fit(*(_in_parts(one, case, as_frame=isinstance(X, pd.DataFrame)) for one in data))
+    return model.fit(*data)
+
+
+def _parts(value: Any, name: str = "") -> Iterator[tuple[str, bytes]]:
+    """Give all that a value holds as bytes, by where it is."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        yield name, repr((value.dtype, value.shape)).encode() + value.tobytes()
+    elif isinstance(value, dict):
+        for key in value.keys() - _CIRCUMSTANCES:
+            yield from _parts(value[key], f"{name}.{key}")
+    elif isinstance(value, list | tuple | np.ndarray):
+        yield name, repr(len(value)).encode()
+        for i, one in enumerate(value):
+            yield from _parts(one, f"{name}.{i}")
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        yield from _parts(value.__getstate__(), name)
+    else:
+        yield name, repr(value).encode()
+
+
+def outcome(model: Any, X: Any, folder: Path) -> dict[str, bytes]:
+    """Return what came of a fit as bytes, by name: the model file, what a pickle holds, predictions."""
+    found = dict(_parts(model, "pickled"))
+    try:
+        dtrees.save(model, folder / "saved")
+        found["file"] = (folder / "saved").read_bytes()
+    except ValueError as error:
+        found["file"] = str(error).encode()
+    for name in ("predict", "predict_proba", "decision_function", "apply", "feature_importances_", "oob_score_"):
+        if hasattr(model, name):
+            value = getattr(model, name)
+            found |= dict(_parts(value if name.endswith("_") else value(X), name))
+    return found
+
+
+def result(case: Case, way: str) -> dict[str, bytes]:
+    """Return what came of a fit in one way, or that it was refused, or failed as none may."""
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")
+        try:
+            return outcome(fitted(case, way, Path(folder)), case.table(), Path(folder))
+        except ValueError as error:
+            return {"refused": str(error).encode()}
+        except Exception as error:
+            return {"failed": f"{type(error).__name__}: {error}".encode()}
+
+
+def differences(case: Case, ways: Any) -> Iterator[tuple[str, list[str]]]:
+    """Give each of the ways in which another model comes of a case, and what of it differs; "" for a plain fit that fails."""
+    wanted = result(case, "")
+    if "failed" in wanted:
+        yield "", [wanted["failed"].decode()]
+        return
+    for way in ways:
+        found = result(case, way)
+        ends = wanted.keys() & {"refused"}, found.keys() & {"refused", "failed"}
+        if any(ends):
+            if ends[0] != ends[1]:
+                yield way, [f"{name}: {one[name].decode()}" for one in (wanted, found) for name in one if name in ends[0] | ends[1]]
+            continue
+        names = wanted.keys() | found.keys()
+        if way in ("saved", "reloaded"):  # a file does not hold all that a model knows
+            names = {name for name in names if not name.startswith("pickled")}
+        different = sorted(name for name in names if wanted.get(name) != found.get(name))
+        if different:
+            yield way, different
+
+
+def simpler(case: Case) -> Iterator[Case]:
+    """Give cases that have a little less in them than this one."""
+    for name in case.parameters:
+        if not name.endswith(("n_estimators", "random_state")):
+            yield replace(case, parameters={key: value for key, value in case.parameters.items() if key != name})
+    if case.weights:
+        yield replace(case, weights="")
+    if "monotonic_cst" not in case.parameters and len(case.columns) > 1:
+        yield from (replace(case, columns=case.columns[:j] + case.columns[j + 1 :]) for j in range(len(case.columns)))
+    if case.n_rows > 1:
+        yield replace(case, n_rows=case.n_rows // 2)
+
+
+def shrunk(case: Case, way: str) -> Case:
+    """Return a case that has only what it takes to differ in this way."""
+    for one in simpler(case):
+        if way in ["", *applicable(one)] and any(differences(one, [way] if way else [])):
+            return shrunk(one, way)
+    return case
+
+
+def run(cases: Any, *, share_on_cluster: float = 0.0, n_ways: int | None = None, only: Any = WAYS) -> Counter[str]:
+    """Try cases, print those that differ, and return how many were tried, refused and different, and how often in which way."""
+    count: Counter[str] = Counter()
+    for number, case in cases:
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        random = case.random(6)
+        ways = [way for way in applicable(case) if way in only and (way != "cluster" or random.random() < share_on_cluster)]
+        if n_ways is not None:
+            ways = [str(way) for way in random.choice(ways, min(n_ways, len(ways)), replace=False)]
+        count.update(["cases", *(f"by {way}" for way in ways)])
+        count["refused"] += "refused" in result(case, "")
+        for way, what in differences(case, ways):
+            count["DIFFERENT"] += 1
+            print(f"case {number}, {way or 'plainly fitted'}: {', '.join(what[:6])}\n  {case}", flush=True)
+            print(f"  {shrunk(case, way)}", flush=True)
+    faulthandler.cancel_dump_traceback_later()
+    return count
+
+
+def main() -> None:
+    """Try many cases."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cases", type=int, default=1000, help="how many; default 1000")
+    parser.add_argument("--seed", type=int, default=0, help="of all cases; default 0")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first; default 0")
+    parser.add_argument("--few-kernels", action="store_true", help="only those whose kernels are compiled in a minute")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="ways to fit; all by default")
+    parser.add_argument("--case", help="one case, as it was printed")
+    options = parser.parse_args()
+    began = time.perf_counter()
+    if options.case:
+        count = run([("given", eval(options.case))], share_on_cluster=1.0, only=options.ways)
+    else:
+        numbers = range(options.first, options.first + options.cases)
+        cases = ((number, draw(options.seed, number, options.few_kernels)) for number in numbers)
+        count = run(cases, share_on_cluster=0.1, only=options.ways)
+    print(f"{dict(count)} in {time.perf_counter() - began:.0f} s")
+    sys.stdout.flush()
+    os._exit(count["DIFFERENT"] > 0)
+
+
+if __name__ == "__main__":
+    main()
