@@ -13,6 +13,7 @@ import contextlib
 import faulthandler
 import functools
 import itertools
+import logging
 import os
 import pickle
 import sys
@@ -20,7 +21,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,6 @@ from scipy.sparse import csr_array
 import dtrees
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
 from dtrees.engine.rows.local import LocalRowsExecutor
-from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.run.lockstep import grow_forest_on_shards
 from dtrees.ensemble.in_process import LocalBackend
@@ -92,40 +92,8 @@ class Case:
 
     def table(self) -> Any:
         """Return X, an array if that can hold the columns, otherwise a frame."""
-        made = {f"{kind}_{j}": self._column(kind, self.random(1, j)) for j, kind in enumerate(self.columns)}
+        made = {f"{kind}_{j}": _column(kind, self.n_rows, self.random(1, j)) for j, kind in enumerate(self.columns)}
         return pd.DataFrame(made) if {*OF_FRAMES} & {*self.columns} else np.column_stack(list(made.values()))
-
-    def _column(self, kind: str, random: np.random.Generator) -> Any:
-        n = self.n_rows
-        numbers, few = random.normal(size=n), random.integers(0, 5, n)
-        match kind:
-            case "ties":
-                return few.astype(float)
-            case "constant":
-                return np.full(n, 1.5)
-            case "neighbours":
-                return 1.0 + few * np.spacing(1.0)
-            case "huge":
-                return numbers * 1e307
-            case "tiny":
-                return few * 5e-324
-            case "skewed":
-                return np.exp(numbers * 30)
-            case "zeros":
-                return np.where(few < 4, 0.0 * np.sign(numbers), numbers)
-            case "gaps":
-                return np.where(few == 0, np.nan, numbers)
-            case "missing":
-                return np.where(np.arange(n) == n // 2, 1.0, np.nan)
-            case "single":
-                return numbers.astype(np.float32)
-            case "flag":
-                return few < 2
-            case "text":
-                return np.array(["ash", "elm", "fir", "oak", None], dtype=object)[few]
-            case "levels":
-                return pd.Categorical.from_codes(random.integers(-1, 12, n), [f"level {k}" for k in range(12)])
-        return numbers
 
     def y(self) -> Any:
         """Return the target, which follows from the first two columns and noise."""
@@ -135,45 +103,48 @@ class Case:
             codes = pd.factorize(X.iloc[:, j], sort=True)[0]
             value += 2.0 * codes / max(codes.max(), 1)
         label = np.digitize(value, [1.0, 2.0])
-        match self.target:
-            case "ties":
-                return value.round()
-            case "large":
-                return value * 1e12
-            case "small":
-                return value * 1e-12
-            case "amounts":
-                return np.abs(value).round() + ("gamma" in self.parameters.values())
-            case "even":
-                return np.full(self.n_rows, 0.1)
-            case "several":
-                return np.column_stack([value, value.round(), random.normal(size=self.n_rows)])
-            case "two":
-                return np.minimum(label, 1)
-            case "three":
-                return label
-            case "words":
-                return np.array(["low", "middle", "top"])[label]
-            case "rare":
-                return np.where(np.arange(self.n_rows) == 0, 7, np.minimum(label, 1))
-            case "one":
-                return np.zeros(self.n_rows, int)
-            case "several classes":
-                return np.column_stack([label, value > 0])
-        return value
+        return {
+            "plain": value,
+            "ties": value.round(),
+            "large": value * 1e12,
+            "small": value * 1e-12,
+            "amounts": np.abs(value).round() + ("gamma" in self.parameters.values()),
+            "even": np.full(self.n_rows, 0.1),
+            "several": np.column_stack([value, value.round(), random.normal(size=self.n_rows)]),
+            "two": np.minimum(label, 1),
+            "three": label,
+            "words": np.array(["low", "middle", "top"])[label],
+            "rare": np.where(np.arange(self.n_rows) == 0, 7, np.minimum(label, 1)),
+            "one": np.zeros(self.n_rows, int),
+            "several classes": np.column_stack([label, value > 0]),
+        }[self.target]
 
     def weight(self) -> Any:
         """Return the weights of rows, zeros among them, or None."""
         random, n = self.random(3), self.n_rows
-        some = random.random(n) < 0.8
-        match self.weights:
-            case "counts":
-                return random.integers(0, 4, n).astype(float)
-            case "shares":
-                return random.random(n) * some
-            case "wide":
-                return 10.0 ** random.uniform(-3, 2, n) * some
-        return None
+        shares = random.random(n) * (random.random(n) < 0.8)
+        wide = np.where(shares, 10.0 ** random.uniform(-3, 2, n), 0.0)
+        return {"counts": random.integers(0, 4, n) * 1.0, "shares": shares, "wide": wide}.get(self.weights)
+
+
+def _column(kind: str, n: int, random: np.random.Generator) -> Any:
+    numbers, few = random.normal(size=n), random.integers(0, 5, n)
+    return {
+        "numbers": numbers,
+        "ties": few.astype(float),
+        "constant": np.full(n, 1.5),
+        "neighbours": 1.0 + few * np.spacing(1.0),
+        "huge": numbers * 1e307,
+        "tiny": few * 5e-324,
+        "skewed": np.exp(numbers * 30),
+        "zeros": np.where(few < 4, 0.0 * np.sign(numbers), numbers),
+        "gaps": np.where(few == 0, np.nan, numbers),
+        "missing": np.where(np.arange(n) == n // 2, 1.0, np.nan),
+        "single": numbers.astype(np.float32),
+        "flag": few < 2,
+        "text": np.array(["ash", "elm", "fir", "oak", None], dtype=object)[few],
+        "levels": pd.Categorical.from_codes(random.integers(-1, 12, n), [f"level {k}" for k in range(12)]),
+    }[kind]
 
 
 def draw(seed: int, number: int, few_kernels: bool = False) -> Case:
@@ -189,8 +160,8 @@ def draw(seed: int, number: int, few_kernels: bool = False) -> Case:
     member = getattr(dtrees, kind.replace("Bagging", "GradientBoosting"))
     known = [one for one in options(member) if not {one[0], str(one[1])} & left_out]
     parameters = dict(known[i] for i in random.choice(len(known), random.integers(5), replace=False))
-    columns = tuple(one_of(one_of((NUMBERS, NUMBERS + OF_FRAMES))) for _ in range(random.integers(1, 9)))
-    columns = columns if random.random() < 0.5 else tuple(name for name in columns if name in NUMBERS) or ("numbers",)
+    names = one_of((NUMBERS, NUMBERS + OF_FRAMES))
+    columns = tuple(one_of(names) for _ in range(random.integers(1, 9)))
     if "monotonic_cst" in parameters:
         parameters["monotonic_cst"] = [int(random.integers(-1, 2)) for _ in columns]
     if hasattr(member(), "n_estimators"):
@@ -216,6 +187,8 @@ def applicable(case: Case) -> list[str]:
     left_out = set()
     if not isinstance(case.table(), np.ndarray) or {"monotonic_cst", "interaction_cst", "categorical_features"} & names:
         left_out.add("sparse")
+    if getattr(model, "criterion", "") in ("absolute_error", "quantile"):  # they are refused
+        left_out.add("rows")
     if not hasattr(model, "warm_start") or model.n_estimators < 2:
         left_out |= {"continued", "reloaded", "resumed"}
     if "n_iter_no_change" in names:  # a fit that goes on counts anew
@@ -224,10 +197,10 @@ def applicable(case: Case) -> list[str]:
 
 
 @functools.cache
-def cluster() -> Client:
+def client() -> Client:
     """Return the client of a cluster of two workers that are threads of this process."""
-    options = {"processes": False, "memory_limit": 1.0, "host": "127.0.0.1", "dashboard_address": None}
-    return Client(LocalCluster(n_workers=2, threads_per_worker=1, **options))
+    options = {"processes": False, "memory_limit": 1.0, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    return Client(LocalCluster(n_workers=2, threads_per_worker=1, silence_logs=logging.CRITICAL, **options))
 
 
 def _in_parts(data: Any, case: Case, as_frame: bool) -> Any:
@@ -252,26 +225,20 @@ def _over_shards(rows: bool, case: Case) -> Iterator[None]:
         if not rows:
             spread = [range(i, len(columns), n_shards) for i in range(min(n_shards, len(columns)))]
             return ShardedExecutor(columns, table.target, table.weight, spread)
-        ends = np.linspace(0, table.n_rows, 2 * n_shards + 1).astype(int).tolist()
-        stretches = list(itertools.pairwise(ends))
-        cuts = [[one for one in stretches[i::n_shards] if one[0] < one[1]] for i in range(n_shards)]
-        return LocalRowsExecutor.of(columns, table.target, table.weight, [some for some in cuts if some])
+        ends = np.unique(np.linspace(0, table.n_rows, 2 * n_shards + 1).astype(int)).tolist()
+        cuts = [list(itertools.pairwise(ends))[i::n_shards] for i in range(min(n_shards, len(ends) - 1))]
+        return LocalRowsExecutor.of(columns, table.target, table.weight, cuts)
 
     def grow_forest(self: LocalBackend, table: Any, plan: Any, first: int, last: int, callback: Any) -> Any:
-        if rows and rows_placement_refusal(plan):
-            return usual_forest(self, table, plan, first, last, callback)
         with contextlib.closing(executor(table)) as shards:
             if rows:
                 return grow_forest_on_rows(shards, plan, first, last, callback, n_side_by_side=2)
             return grow_forest_on_shards(shards, plan, first, last, 2, callback)
 
     def boosted(self: LocalBackend, table: Any, plan: Any, previous: Any, initial: Any, callback: Any) -> Any:
-        if rows and rows_placement_refusal(plan):
-            return usual_boost(self, table, plan, previous, initial, callback)
         with contextlib.closing(executor(table)) as shards:
             return boost(shards, plan, previous=previous, initial=initial, callback=callback)
 
-    usual_forest, usual_boost = LocalBackend.grow_forest, LocalBackend.boost
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalBackend, "grow_forest", grow_forest)
         patch.setattr(LocalBackend, "boost", boosted)
@@ -282,50 +249,50 @@ def _over_shards(rows: bool, case: Case) -> Iterator[None]:
         yield
 
 
-class _CutShort(Exception):
-    """Ends a fit."""
-
-
 def fitted(case: Case, way: str, folder: Path) -> Any:
     """Return the model of a case, fitted in one way; "" is the plain one."""
-    model, X, y, weight = case.estimator(), case.table(), case.y(), case.weight()
-    data: Any = X, y, weight
-    if way == "threads":
-        return model.set_params(n_jobs=2).fit(*data).set_params(n_jobs=None)
-    if way == "levels":
-        with level_by_level():
-            return model.fit(*data)
-    if way in ("columns", "rows"):
-        with _over_shards(way == "rows", case):
-            return model.fit(*data)
-    if way == "sparse":
-        return model.fit(csr_array(X), y, weight)
-    if way == "saved":
-        dtrees.save(model.fit(*data), folder / "model")
-        return dtrees.load(folder / "model")
-    if way == "pickled":
-        return pickle.loads(pickle.dumps(model.fit(*data)))
-    if way in ("continued", "reloaded"):
-        n_estimators = model.n_estimators
-        model.set_params(n_estimators=1 + case.seed % (n_estimators - 1)).fit(*data)
-        if way == "reloaded":
-            dtrees.save(model, folder / "model")
+    model, X = case.estimator(), case.table()
+    data: Any = X, case.y(), case.weight()
+    part = 1 + case.seed % max(getattr(model, "n_estimators", 1) - 1, 1)
+
+    def stop(progress: Any) -> None:
+        if progress.done == part:
+            raise InterruptedError
+
+    match way:
+        case "threads":
+            model.set_params(n_jobs=2).fit(*data).set_params(n_jobs=None)
+        case "levels":
+            with level_by_level():
+                model.fit(*data)
+        case "columns" | "rows":
+            with _over_shards(way == "rows", case):
+                model.fit(*data)
+        case "sparse":
+            model.fit(csr_array(X), *data[1:])
+        case "saved":
+            dtrees.save(model.fit(*data), folder / "model")
             model = dtrees.load(folder / "model")
-        return model.set_params(n_estimators=n_estimators).fit(*data)
-    if way == "resumed":
-
-        def stop(progress: Any) -> None:
-            if progress.done == 1 + case.seed % (model.n_estimators - 1):
-                raise _CutShort
-
-        with contextlib.suppress(_CutShort):
-            case.estimator().fit(*data, callbacks=[stop], checkpoint=folder / "checkpoint", checkpoint_interval=0)
-        return model.fit(*data, checkpoint=folder / "checkpoint")
-    if way == "cluster":
-        placement = PLACEMENTS[case.seed % len(PLACEMENTS)]
-        with cluster().as_current(), dask.config.set({"dtrees.placement": placement}):
-            return model.fit(*(_in_parts(one, case, as_frame=isinstance(X, pd.DataFrame)) for one in data))
-    return model.fit(*data)
+        case "pickled":
+            model = pickle.loads(pickle.dumps(model.fit(*data)))
+        case "continued" | "reloaded":
+            n_estimators = model.n_estimators
+            model.set_params(n_estimators=part).fit(*data)
+            if way == "reloaded":
+                dtrees.save(model, folder / "model")
+                model = dtrees.load(folder / "model")
+            model.set_params(n_estimators=n_estimators).fit(*data)
+        case "resumed":
+            with contextlib.suppress(InterruptedError):
+                case.estimator().fit(*data, callbacks=[stop], checkpoint=folder / "checkpoint", checkpoint_interval=0)
+            model.fit(*data, checkpoint=folder / "checkpoint")
+        case "cluster":
+            placement = PLACEMENTS[case.seed % len(PLACEMENTS)]
+            with client().as_current(), dask.config.set({"dtrees.placement": placement}):
+                model.fit(*(_in_parts(one, case, as_frame=isinstance(X, pd.DataFrame)) for one in data))
+        case _:
+            model.fit(*data)
+    return model
 
 
 def _parts(value: Any, name: str = "") -> Iterator[tuple[str, bytes]]:
@@ -364,33 +331,37 @@ def result(case: Case, way: str) -> dict[str, bytes]:
     """Return what came of a fit in one way, or that it was refused, or failed as none may."""
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
+        logging.disable(logging.ERROR)
         try:
             return outcome(fitted(case, way, Path(folder)), case.table(), Path(folder))
         except ValueError as error:
             return {"refused": str(error).encode()}
         except Exception as error:
             return {"failed": f"{type(error).__name__}: {error}".encode()}
+        finally:
+            logging.disable(logging.NOTSET)
 
 
-def differences(case: Case, ways: Any) -> Iterator[tuple[str, list[str]]]:
-    """Give each of the ways in which another model comes of a case, and what of it differs; "" for a plain fit that fails."""
-    wanted = result(case, "")
+def differences(case: Case, ways: Iterable[str], wanted: dict[str, bytes] | None = None) -> Iterator[tuple[str, list[str]]]:
+    """Give each of the ways in which another model comes of a case, and what of it differs; "" for a plain fit that fails.
+
+    ``wanted``: what comes of the plain fit, if that is known.
+    """
+    wanted = result(case, "") if wanted is None else wanted
     if "failed" in wanted:
         yield "", [wanted["failed"].decode()]
         return
     for way in ways:
         found = result(case, way)
-        ends = wanted.keys() & {"refused"}, found.keys() & {"refused", "failed"}
-        if any(ends):
-            if ends[0] != ends[1]:
-                yield way, [f"{name}: {one[name].decode()}" for one in (wanted, found) for name in one if name in ends[0] | ends[1]]
-            continue
         names = wanted.keys() | found.keys()
-        if way in ("saved", "reloaded"):  # a file does not hold all that a model knows
+        if "refused" in wanted.keys() & found.keys() or b"placement" in found.get("refused", b""):
+            continue
+        if way in ("saved", "reloaded", "cluster"):  # these do not know all that a model from this process knows
             names = {name for name in names if not name.startswith("pickled")}
         different = sorted(name for name in names if wanted.get(name) != found.get(name))
         if different:
-            yield way, different
+            errors = [f"{name}: {one[name].decode()}" for one in (wanted, found) for name in one if name in ("refused", "failed")]
+            yield way, errors or different
 
 
 def simpler(case: Case) -> Iterator[Case]:
@@ -414,21 +385,27 @@ def shrunk(case: Case, way: str) -> Case:
     return case
 
 
-def run(cases: Any, *, share_on_cluster: float = 0.0, n_ways: int | None = None, only: Any = WAYS) -> Counter[str]:
-    """Try cases, print those that differ, and return how many were tried, refused and different, and how often in which way."""
+def run(cases: Iterable[tuple[Any, Case]], *, n_ways: int = len(WAYS), on_cluster: float = 0.0) -> Counter[str]:
+    """Try some ways for each case, write those that differ, and return how many were tried, refused and different.
+
+    ``on_cluster``: in which share of cases a cluster is among the ways.
+    """
     count: Counter[str] = Counter()
     for number, case in cases:
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         random = case.random(6)
-        ways = [way for way in applicable(case) if way in only and (way != "cluster" or random.random() < share_on_cluster)]
-        if n_ways is not None:
-            ways = [str(way) for way in random.choice(ways, min(n_ways, len(ways)), replace=False)]
-        count.update(["cases", *(f"by {way}" for way in ways)])
-        count["refused"] += "refused" in result(case, "")
-        for way, what in differences(case, ways):
+        ways = [way for way in applicable(case) if way != "cluster" or random.random() < on_cluster]
+        ways = [str(way) for way in random.choice(ways, min(n_ways, len(ways)), replace=False)]
+        wanted = result(case, "")
+        count.update(["cases", *["refused"] * ("refused" in wanted), *(f"by {way}" for way in ways)])
+        for way, what in differences(case, ways, wanted):
             count["DIFFERENT"] += 1
-            print(f"case {number}, {way or 'plainly fitted'}: {', '.join(what[:6])}\n  {case}", flush=True)
-            print(f"  {shrunk(case, way)}", flush=True)
+            sys.stdout.write(f"case {number}, {way or 'plainly fitted'}: {', '.join(what[:6])}\n  {case}\n")
+            sys.stdout.flush()  # before a smaller case is looked for, which takes a while
+            sys.stdout.write(f"  {shrunk(case, way)}\n")
+        if count["cases"] % 250 == 0:
+            sys.stdout.write(f"{dict(count)}\n")
+            sys.stdout.flush()
     faulthandler.cancel_dump_traceback_later()
     return count
 
@@ -439,20 +416,21 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1000, help="how many; default 1000")
     parser.add_argument("--seed", type=int, default=0, help="of all cases; default 0")
     parser.add_argument("--first", type=int, default=0, help="the number of the first; default 0")
-    parser.add_argument("--few-kernels", action="store_true", help="only those whose kernels are compiled in a minute")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="ways to fit; all by default")
-    parser.add_argument("--case", help="one case, as it was printed")
+    parser.add_argument("--ways", type=int, default=4, help="ways to try for each case, drawn at random; default 4")
+    parser.add_argument("--on-cluster", type=float, default=0.1, help="share of cases in which a cluster may be drawn; default 0.1")
+    parser.add_argument("--few-kernels", action="store_true", help="only cases whose kernels are compiled in a few minutes")
+    parser.add_argument("--case", help="one case, as it was written, in all ways")
     options = parser.parse_args()
     began = time.perf_counter()
     if options.case:
-        count = run([("given", eval(options.case))], share_on_cluster=1.0, only=options.ways)
+        count = run([("given", eval(options.case))], on_cluster=1.0)
     else:
         numbers = range(options.first, options.first + options.cases)
         cases = ((number, draw(options.seed, number, options.few_kernels)) for number in numbers)
-        count = run(cases, share_on_cluster=0.1, only=options.ways)
-    print(f"{dict(count)} in {time.perf_counter() - began:.0f} s")
+        count = run(cases, n_ways=options.ways, on_cluster=options.on_cluster)
+    sys.stdout.write(f"{dict(count)} in {time.perf_counter() - began:.0f} s\n")
     sys.stdout.flush()
-    os._exit(count["DIFFERENT"] > 0)
+    os._exit(count["DIFFERENT"] > 0)  # without the seconds that a cluster takes to close
 
 
 if __name__ == "__main__":
