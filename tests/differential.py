@@ -59,7 +59,7 @@ WAYS = ("threads", "levels", "columns", "rows", "sparse", "saved", "pickled", "c
 PLACEMENTS = ("one-worker", "sharded", "rows", "replicated")
 KINDS = sorted(name for name in dtrees.__all__ if name.endswith(("Regressor", "Classifier")))
 #: Estimators whose kernels other tests compile, too, and what takes kernels of its own with them.
-FEW_KINDS = ("RandomForestClassifier", "GradientBoostingRegressor", "GradientBoostingClassifier", "BaggingRegressor")
+FEW_KINDS = ("RandomForestClassifier", "GradientBoostingRegressor", "GradientBoostingClassifier")
 OWN_KERNELS = {"reg_alpha", "monotonic_cst", "interaction_cst", "entropy", "poisson", "several", "several classes", "text", "levels"}
 #: What a model knows of how its fits were done.
 _CIRCUMSTANCES = {"_loading_seconds", "_growing_seconds", "_n_grown", "_grown_by", "placement_", "_members", "n_jobs"}
@@ -393,7 +393,6 @@ def run(cases: Iterable[tuple[Any, Case]], *, n_ways: int = len(WAYS), on_cluste
     """
     count: Counter[str] = Counter()
     for number, case in cases:
-        faulthandler.dump_traceback_later(PATIENCE, exit=True)
         random = case.random(6)
         ways = [way for way in applicable(case) if way != "cluster" or random.random() < on_cluster]
         ways = [str(way) for way in random.choice(ways, min(n_ways, len(ways)), replace=False)]
@@ -407,8 +406,14 @@ def run(cases: Iterable[tuple[Any, Case]], *, n_ways: int = len(WAYS), on_cluste
         if count["cases"] % 250 == 0:
             sys.stdout.write(f"{dict(count)}\n")
             sys.stdout.flush()
-    faulthandler.cancel_dump_traceback_later()
     return count
+
+
+def watched(numbers: Iterable[int], seed: int, few_kernels: bool) -> Iterator[tuple[int, Case]]:
+    """Give the cases of some numbers; one that takes too long ends the process."""
+    for number in numbers:
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        yield number, draw(seed, number, few_kernels)
 
 
 def main() -> None:
@@ -426,8 +431,7 @@ def main() -> None:
     if options.case:
         count = run([("given", eval(options.case))], on_cluster=1.0)
     else:
-        numbers = range(options.first, options.first + options.cases)
-        cases = ((number, draw(options.seed, number, options.few_kernels)) for number in numbers)
+        cases = watched(range(options.first, options.first + options.cases), options.seed, options.few_kernels)
         count = run(cases, n_ways=options.ways, on_cluster=options.on_cluster)
     sys.stdout.write(f"{dict(count)} in {time.perf_counter() - began:.0f} s\n")
     sys.stdout.flush()
