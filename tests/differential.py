@@ -22,7 +22,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ os.environ.setdefault("DTREES_HELPER", "0")  # kernels are waited for, not stood
 import dask
 import dask.array as da
 import numpy as np
-import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 from scipy.sparse import csr_array
@@ -44,145 +43,19 @@ from dtrees.engine.run.lockstep import grow_forest_on_shards
 from dtrees.ensemble.in_process import LocalBackend
 from tests.cluster.samples import in_partitions
 from tests.engine.shards import ShardedExecutor
-from tests.ensemble.test_pairs_of_parameters import options
+from tests.random_cases import Case, draw
 from tests.slow import level_by_level
 
 #: Seconds that a case may take, with all kernels that it compiles.
 PATIENCE = 600
-NUMBERS = ("numbers", "ties", "constant", "neighbours", "huge", "tiny", "skewed", "zeros", "gaps", "missing")
-OF_FRAMES = ("single", "flag", "text", "levels")
-WEIGHTS = ("", "", "counts", "shares", "wide")
-VALUES = ("plain", "plain", "ties", "large", "small", "amounts", "even", "several")
-LABELS = ("two", "two", "three", "words", "rare", "one", "several classes")
-N_ROWS = (1, 2, 3, 10, 30, 30, 100, 100, 100, 400)
 WAYS = ("threads", "levels", "columns", "rows", "sparse", "saved", "pickled", "continued", "reloaded", "resumed", "cluster")
 PLACEMENTS = ("one-worker", "sharded", "rows", "replicated")
-KINDS = sorted(name for name in dtrees.__all__ if name.endswith(("Regressor", "Classifier")))
-#: Estimators whose kernels other tests compile, too, and what takes kernels of its own with them.
-FEW_KINDS = ("RandomForestClassifier", "GradientBoostingRegressor", "GradientBoostingClassifier")
-OWN_KERNELS = {"reg_alpha", "monotonic_cst", "interaction_cst", "entropy", "poisson", "several", "several classes", "text", "levels"}
 #: What a model knows of how its fits were done.
 _CIRCUMSTANCES = {"_loading_seconds", "_growing_seconds", "_n_grown", "_grown_by", "placement_", "_members", "n_jobs"}
 
 
-@dataclass(frozen=True)
-class Case:
-    """An estimator and a table, which follow from these fields alone."""
-
-    kind: str
-    parameters: dict[str, Any]
-    columns: tuple[str, ...]
-    target: str
-    weights: str = ""
-    n_rows: int = 100
-    seed: int = 0
-
-    def random(self, *what: int) -> np.random.Generator:
-        """Return random numbers for one part of the table, which does not depend on its other parts."""
-        return np.random.default_rng([self.seed, *what])
-
-    def estimator(self) -> Any:
-        """Return the estimator, not fitted."""
-        model = getattr(dtrees, self.kind)()
-        if hasattr(model, "estimator"):
-            model.estimator = getattr(dtrees, self.kind.replace("Bagging", "GradientBoosting"))()
-        if hasattr(model, "warm_start"):
-            model.warm_start = True
-        return model.set_params(**self.parameters)
-
-    def table(self) -> Any:
-        """Return X, an array if that can hold the columns, otherwise a frame."""
-        made = {f"{kind}_{j}": _column(kind, self.n_rows, self.random(1, j)) for j, kind in enumerate(self.columns)}
-        return pd.DataFrame(made) if {*OF_FRAMES} & {*self.columns} else np.column_stack(list(made.values()))
-
-    def y(self) -> Any:
-        """Return the target, which follows from the first two columns and noise."""
-        random, X = self.random(2), pd.DataFrame(self.table())
-        value = random.normal(size=self.n_rows)
-        for j in range(min(2, X.shape[1])):
-            codes = pd.factorize(X.iloc[:, j], sort=True)[0]
-            value += 2.0 * codes / max(codes.max(), 1)
-        label = np.digitize(value, [1.0, 2.0])
-        return {
-            "plain": value,
-            "ties": value.round(),
-            "large": value * 1e12,
-            "small": value * 1e-12,
-            "amounts": np.abs(value).round() + ("gamma" in self.parameters.values()),
-            "even": np.full(self.n_rows, 0.1),
-            "several": np.column_stack([value, value.round(), random.normal(size=self.n_rows)]),
-            "two": np.minimum(label, 1),
-            "three": label,
-            "words": np.array(["low", "middle", "top"])[label],
-            "rare": np.where(np.arange(self.n_rows) == 0, 7, np.minimum(label, 1)),
-            "one": np.zeros(self.n_rows, int),
-            "several classes": np.column_stack([label, value > 0]),
-        }[self.target]
-
-    def weight(self) -> Any:
-        """Return the weights of rows, zeros among them, or None."""
-        random, n = self.random(3), self.n_rows
-        shares = random.random(n) * (random.random(n) < 0.8)
-        wide = np.where(shares, 10.0 ** random.uniform(-3, 2, n), 0.0)
-        return {"counts": random.integers(0, 4, n) * 1.0, "shares": shares, "wide": wide}.get(self.weights)
-
-
-def _column(kind: str, n: int, random: np.random.Generator) -> Any:
-    numbers, few = random.normal(size=n), random.integers(0, 5, n)
-    return {
-        "numbers": numbers,
-        "ties": few.astype(float),
-        "constant": np.full(n, 1.5),
-        "neighbours": 1.0 + few * np.spacing(1.0),
-        "huge": numbers * 1e307,
-        "tiny": few * 5e-324,
-        "skewed": np.exp(numbers * 30),
-        "zeros": np.where(few < 4, 0.0 * np.sign(numbers), numbers),
-        "gaps": np.where(few == 0, np.nan, numbers),
-        "missing": np.where(np.arange(n) == n // 2, 1.0, np.nan),
-        "single": numbers.astype(np.float32),
-        "flag": few < 2,
-        "text": np.array(["ash", "elm", "fir", "oak", None], dtype=object)[few],
-        "levels": pd.Categorical.from_codes(random.integers(-1, 12, n), [f"level {k}" for k in range(12)]),
-    }[kind]
-
-
-def draw(seed: int, number: int, few_kernels: bool = False) -> Case:
-    """Return one case of a seed; if so wanted, one that needs no kernels but those of :data:`FEW_KINDS`."""
-    random = np.random.default_rng([seed, number])
-    left_out = OWN_KERNELS if few_kernels else set()
-
-    def one_of(values: Any) -> Any:
-        values = [value for value in values if value not in left_out]
-        return values[random.integers(len(values))]
-
-    kind = one_of(FEW_KINDS if few_kernels else KINDS)
-    member = getattr(dtrees, kind.replace("Bagging", "GradientBoosting"))
-    known = [one for one in options(member) if not {one[0], str(one[1])} & left_out]
-    parameters = dict(known[i] for i in random.choice(len(known), random.integers(5), replace=False))
-    names = one_of((NUMBERS, NUMBERS + OF_FRAMES))
-    columns = tuple(one_of(names) for _ in range(random.integers(1, 9)))
-    if "monotonic_cst" in parameters:
-        parameters["monotonic_cst"] = [int(random.integers(-1, 2)) for _ in columns]
-    if hasattr(member(), "n_estimators"):
-        parameters["n_estimators"] = int(random.integers(2, 7))
-    amounts = {"poisson", "gamma", "tweedie"} & {str(value) for value in parameters.values()}
-    if kind.startswith("Bagging"):
-        parameters = {f"estimator__{name}": value for name, value in parameters.items()} | {"n_estimators": 2}
-        parameters |= {"oob_score": True} if random.random() < 0.5 else {}
-    return Case(
-        kind,
-        parameters | {"random_state": int(random.integers(100))},
-        columns,
-        "amounts" if amounts else one_of(LABELS if kind.endswith("Classifier") else VALUES),
-        one_of(WEIGHTS),
-        one_of(N_ROWS),
-        int(random.integers(10**6)),
-    )
-
-
 def applicable(case: Case) -> list[str]:
-    """Return the ways that there are to fit a case, that on a cluster aside."""
+    """Return the ways in which a case can be fitted."""
     model, names = case.estimator(), {name.removeprefix("estimator__") for name in case.parameters}
     left_out = set()
     if not isinstance(case.table(), np.ndarray) or {"monotonic_cst", "interaction_cst", "categorical_features"} & names:
@@ -203,15 +76,13 @@ def client() -> Client:
     return Client(LocalCluster(n_workers=2, threads_per_worker=1, silence_logs=logging.CRITICAL, **options))
 
 
-def _in_parts(data: Any, case: Case, as_frame: bool) -> Any:
+def _in_parts(data: Any, case: Case) -> Any:
     """Return a Dask collection of up to four partitions."""
-    if data is None:
-        return None
     ends = sorted(case.random(4).integers(0, case.n_rows + 1, 3))
     lengths = [int(b - a) for a, b in itertools.pairwise([0, *ends, case.n_rows])]
-    if as_frame:
-        return in_partitions(data if data.ndim == 2 and not isinstance(data, np.ndarray) else pd.DataFrame(data).squeeze(axis=1), lengths)
-    return da.from_array(data, chunks=(tuple(n for n in lengths if n), *data.shape[1:]))
+    if isinstance(data, np.ndarray):
+        return da.from_array(data, chunks=(tuple(n for n in lengths if n), *data.shape[1:]))
+    return in_partitions(data, lengths)
 
 
 @contextlib.contextmanager
@@ -251,8 +122,7 @@ def _over_shards(rows: bool, case: Case) -> Iterator[None]:
 
 def fitted(case: Case, way: str, folder: Path) -> Any:
     """Return the model of a case, fitted in one way; "" is the plain one."""
-    model, X = case.estimator(), case.table()
-    data: Any = X, case.y(), case.weight()
+    model, data = case.estimator(), case.data()
     part = 1 + case.seed % max(getattr(model, "n_estimators", 1) - 1, 1)
 
     def stop(progress: Any) -> None:
@@ -269,7 +139,7 @@ def fitted(case: Case, way: str, folder: Path) -> Any:
             with _over_shards(way == "rows", case):
                 model.fit(*data)
         case "sparse":
-            model.fit(csr_array(X), *data[1:])
+            model.fit(csr_array(data[0]), *data[1:])
         case "saved":
             dtrees.save(model.fit(*data), folder / "model")
             model = dtrees.load(folder / "model")
@@ -289,7 +159,7 @@ def fitted(case: Case, way: str, folder: Path) -> Any:
         case "cluster":
             placement = PLACEMENTS[case.seed % len(PLACEMENTS)]
             with client().as_current(), dask.config.set({"dtrees.placement": placement}):
-                model.fit(*(_in_parts(one, case, as_frame=isinstance(X, pd.DataFrame)) for one in data))
+                model.fit(*(one if one is None else _in_parts(one, case) for one in data))
         case _:
             model.fit(*data)
     return model
