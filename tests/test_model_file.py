@@ -26,6 +26,7 @@ from sklearn.pipeline import make_pipeline
 import dtrees
 from dtrees import checked_arrays
 from dtrees.tree import stacking
+from tests import earlier_models
 from tests.slow import slow_for
 
 ESTIMATORS = sorted(name for name in dtrees.__all__ if name.endswith(("Classifier", "Regressor")) and not name.startswith("Bagging"))
@@ -496,6 +497,22 @@ def test_labels_of_unusual_dtypes(labels: Any, tmp_path: Path) -> None:
     loaded = dtrees.load(tmp_path / "model").predict([[0.0], [1.0]])
     assert loaded.dtype == model.predict([[0.0]]).dtype
     np.testing.assert_array_equal(loaded, labels)
+
+
+@pytest.mark.parametrize("name", list(earlier_models.models()))
+def test_files_of_earlier_versions_predict_the_same(name: str) -> None:
+    modes: list[Any] = [None, "r"] if name == earlier_models.MAPPABLE else [None]
+    with np.load(earlier_models.FOLDER / "predictions.npz") as stored:
+        wanted = {key.partition("/")[2]: stored[key] for key in stored.files if key.startswith(f"{name}/")}
+    assert len(wanted) > 1 or name == "bag"
+    for mode in modes:
+        found = earlier_models.predictions(dtrees.load(earlier_models.FOLDER / f"{name}.dtrees", mmap_mode=mode))
+        assert found.keys() == wanted.keys()
+        for what, values in found.items():
+            if what.startswith(earlier_models.BY_EXP):
+                np.testing.assert_array_max_ulp(values, wanted[what], maxulp=4)
+            else:
+                np.testing.assert_array_equal(values, wanted[what])
 
 
 def test_only_our_estimators_are_made(saved: Path) -> None:

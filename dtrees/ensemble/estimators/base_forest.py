@@ -136,6 +136,7 @@ class Forest(Members, TreeEstimator):
         several_targets.check(self, table)
         if not keep:
             self._batches, self._votes, self._drawn_from = [], None, []
+        earlier = self._batches
         if len(trees) == self.n_estimators:
             warn("Warm-start fitting without increasing n_estimators does not fit new trees.")
         else:
@@ -150,14 +151,21 @@ class Forest(Members, TreeEstimator):
             )
             self._n_grown = len(result.trees) if checkpoint is None else None
             batch = replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)
-            # A model from a file does not know what its trees were grown on.
-            self._drawn_from = [*getattr(self, "_drawn_from", [None] * len(self._batches)), SampleSource.of(table, plan)]
-            self._batches = [*self._batches, batch]
+            self._note_batch(batch, SampleSource.of(table, plan))
             self.max_features_ = plan.rules.max_features
             self._trees = AdditiveTrees([trees + result.trees])
             self._warn_if_constant()
-        self._score_out_of_bag(backend, table, None if len(trees) == self.n_estimators else result)
+        self._score_out_of_bag(backend, table, None if len(trees) == self.n_estimators else result, earlier)
         return self
+
+    def _note_batch(self, batch: _Batch, source: SampleSource | None) -> None:
+        """Note what trees were grown by and on: one batch with those before, if these differ in nothing but their numbers."""
+        # A model from a file does not know what its trees were grown on.
+        batches, sources = self._batches, getattr(self, "_drawn_from", [None] * len(self._batches))
+        if batches and batches[-1][0] == batch[0] and (source is None or sources[-1] is None or source.is_same(sources[-1])):
+            batch, source = (batch[0], batches[-1][1], batch[2]), source and sources[-1]
+            batches, sources = batches[:-1], sources[:-1]
+        self._batches, self._drawn_from = [*batches, batch], [*sources, source]
 
     def _check_bootstrap(self) -> None:
         if not self.bootstrap and self.max_samples is not None:
@@ -222,7 +230,7 @@ class Forest(Members, TreeEstimator):
             return int(counts.min()) * len(counts)
         return parameters.number_of_draws(self.max_samples, table, factors)
 
-    def _score_out_of_bag(self, backend: Backend, table: Table, grown: ForestResult | None) -> None:
+    def _score_out_of_bag(self, backend: Backend, table: Table, grown: ForestResult | None, earlier: Sequence[_Batch]) -> None:
         """Set the out-of-bag score and predictions, from the trees just grown and those of earlier fits."""
         for name in ("oob_score_", "oob_prediction_", "oob_decision_function_"):
             if hasattr(self, name) and (grown is not None or not self.oob_score):
@@ -230,7 +238,6 @@ class Forest(Members, TreeEstimator):
         if not self.oob_score or (grown is not None and grown.oob_sum is None):  # not wanted, or cut short with the fit
             self._votes = None
             return
-        earlier = self._batches if grown is None else self._batches[:-1]
         votes = grown
         if earlier:
             kept = self._votes

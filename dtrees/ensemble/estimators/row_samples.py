@@ -43,6 +43,10 @@ class SampleSource:
             return None
         return cls(table.n_rows, target, weight)
 
+    def is_same(self, other: Self) -> bool:
+        """Tell whether draws of the same plan are the same from another source."""
+        return all(np.array_equal(mine, theirs) for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True))
+
     def rows(self, plan: ForestPlan, first: int, last: int) -> list[NDArray[np.integer]]:
         """Return the rows of trees, as often as they were drawn, ascending."""
         numbers: NDArray[np.integer] = np.arange(self.n_rows, dtype=np.int32 if self.n_rows < 2**31 else np.int64)

@@ -65,6 +65,30 @@ def test_going_on_from_a_restored_model(kind, random_state):
         assert_array_equal(getattr(restored, name, 0), getattr(model, name, 0))
 
 
+@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
+@every_ensemble
+def test_a_continued_fit_is_saved_as_one_in_one_go(kind, tmp_path):
+    def saved(model):
+        dtrees.save(model, tmp_path / "model")
+        return (tmp_path / "model").read_bytes()
+
+    own = {"bootstrap": True, "oob_score": True} if kind in FORESTS else {"subsample": 0.7}
+    whole = make(kind, warm_start=True, **own).fit(X, target(kind), WEIGHT)
+    model = make(kind, warm_start=True, n_estimators=3, **own).fit(X, target(kind), WEIGHT)
+    saved(model)
+    for one in (model, dtrees.load(tmp_path / "model")):
+        assert saved(one.set_params(n_estimators=8).fit(X, target(kind), WEIGHT)) == saved(whole)
+
+
+@every_forest
+def test_trees_on_other_rows_are_a_batch_of_their_own(kind):
+    model = make(kind, warm_start=True, bootstrap=True, n_estimators=3).fit(X, target(kind))
+    first = model.estimators_samples_
+    model.set_params(n_estimators=8).fit(X, target(kind), np.where(WEIGHT > 0, 1.0, 0.0)).set_params(n_estimators=9).fit(X, target(kind))
+    assert [batch[1:] for batch in model._batches] == [(0, 3), (3, 8), (8, 9)]
+    assert_array_equal(np.concatenate(model.estimators_samples_[:3]), np.concatenate(first))
+
+
 @every_ensemble
 def test_going_on_from_a_model_that_did_not_keep_how_it_was_grown(kind):
     metadata, arrays = make(kind, warm_start=True).fit(X, target(kind))._to_state()
