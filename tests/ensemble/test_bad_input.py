@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 import dtrees
@@ -46,12 +48,11 @@ every_classifier = pytest.mark.parametrize("estimator", CLASSIFIERS, ids=name)
 @pytest.mark.parametrize(
     ("X", "message"),
     [
-        (np.where(X == 3, np.inf, X), "X contains infinity; wants finite numbers"),
         (np.empty((0, 2)), "X has no rows"),
         (X.astype(str), "X is an array of dtype .*; wants numbers"),
         (X[:4], "X has 4 rows but y has 6"),
         (np.where(X == 3, 2.0**60, X).astype(np.int64), "X contains the integer 1152921504606846976; integers must lie within"),
-        (pd.DataFrame({"day": pd.date_range("2020-01-01", periods=6)}), "column 'day' is of dtype Datetime"),
+        (pd.DataFrame({"day": pd.date_range("2020-01-01", periods=6)}), "column 'day' is of dtype datetime64"),
         (pl.DataFrame({"x": [[1]] * 6}), "column 'x' is of dtype List"),
         (np.array([["a", 1.0]] * 6, dtype=object), r"X is a ndarray of objects .*'a'.*; wants numbers\. .*set_output"),
         (X[:, 0], r"Expected 2D array, got 1D array instead: X has shape \(6,\)\. Reshape your data"),
@@ -85,6 +86,32 @@ def test_what_is_no_table(estimator, X):
 def test_y(estimator, y, message):
     with pytest.raises(ValueError, match=message):
         estimator.fit(X, y)
+
+
+@every
+@pytest.mark.filterwarnings("ignore:the matrix subclass is not the recommended way")
+def test_masks_and_matrices(estimator):
+    estimator = clone(estimator).set_params(random_state=0)
+    whole, one = np.ma.array(Y, mask=False), np.ma.array(Y, mask=[0, 0, 1, 0, 0, 0])
+    assert_array_equal(estimator.fit(X, whole, np.ma.array(Y + 1)).predict(X), estimator.fit(X, Y, Y + 1).predict(X))
+    assert estimator.score(X, whole) == estimator.score(X, Y)
+    for call in (lambda y: estimator.fit(X, y), lambda y: estimator.score(X, y)):
+        with pytest.raises(ValueError, match=r"y is a masked array with 1 masked value"):
+            call(one)
+        with pytest.raises(TypeError, match="y is a numpy.matrix"):
+            call(np.matrix(Y).T)
+    for call in (lambda weight: estimator.fit(X, Y, weight), lambda weight: estimator.score(X, Y, weight)):
+        with pytest.raises(ValueError, match="sample_weight is a masked array with 1 masked value"):
+            call(one)
+        with pytest.raises(TypeError, match="sample_weight is a numpy.matrix"):
+            call(np.matrix(Y).T)
+    with pytest.raises(TypeError, match="X is a numpy.matrix"):
+        estimator.fit(np.matrix(X), Y)
+    with pytest.raises(TypeError, match="X is a numpy.matrix"):
+        estimator.predict(np.matrix(X))
+    masked, missing = np.ma.masked_equal(X, 3.0), np.where(X == 3.0, np.nan, X)
+    estimator.fit(masked, Y)
+    assert_array_equal(estimator.predict(masked), estimator.fit(missing, Y).predict(missing))
 
 
 @every_regressor
@@ -313,8 +340,6 @@ def test_prediction(estimator):
         estimator.predict(np.ones((1, 3)))
     with pytest.raises(ValueError, match="X has no rows"):
         estimator.predict(np.empty((0, 2)))
-    with pytest.raises(ValueError, match="X contains infinity"):
-        estimator.predict(np.full((1, 2), -np.inf))
     with pytest.raises(ValueError, match="Expected 2D array"):
         estimator.predict(np.ones(2))
 

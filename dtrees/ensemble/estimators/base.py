@@ -27,9 +27,11 @@ from dtrees.ensemble.evaluation.progress import shown, with_bars
 from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
-from dtrees.ensemble.input.named_columns import columns_of_categories
+from dtrees.ensemble.input.constraints import ordered_columns
+from dtrees.ensemble.input.named_columns import Chosen, columns_of_categories
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.tables import column_names
+from dtrees.ensemble.input.target import check_target, check_weights
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.loss import ROUNDING
 from dtrees.ensemble.persistence.state import EstimatorState, take_classes
@@ -140,7 +142,7 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
         chosen = self._chosen_categories()
-        purpose |= {"categories": chosen or (), "by_dtype": chosen is None, "several": self._SEVERAL_TARGETS}
+        purpose |= {"categories": chosen.named, "several": self._SEVERAL_TARGETS}
         options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose)
         start = time.perf_counter()
         table = backend.load(X, y, sample_weight, options)
@@ -150,6 +152,7 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
         self._n_targets = table.n_targets
         self._schema = table.schema
         self._note_categories(chosen)
+        self._refuse_text_as_numbers()
         self.placement_ = table.placement
         return backend, table
 
@@ -161,14 +164,29 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
         finally:
             self._growing_seconds = time.perf_counter() - start
 
-    def _chosen_categories(self) -> tuple[int, ...] | None:
-        """Return the columns that ``categorical_features`` names, None where their dtype is to tell."""
+    def _chosen_categories(self) -> Chosen:
+        """Return the columns that ``categorical_features`` chooses."""
         return columns_of_categories(self.categorical_features, self.n_features_in_, getattr(self, "feature_names_in_", None))
 
-    def _note_categories(self, chosen: tuple[int, ...] | None) -> None:
+    def _note_categories(self, chosen: Chosen) -> None:
         """Set which columns are split by sets of categories, given the schema and what :meth:`_chosen_categories` returned."""
-        of_kind = np.array([column.kind == CATEGORICAL for column in self._schema.columns])
-        self.is_categorical_ = of_kind if chosen is None else of_kind & np.isin(np.arange(len(of_kind)), chosen)
+        of_kind = {j for j, column in enumerate(self._schema.columns) if column.kind == CATEGORICAL}
+        by_dtype = of_kind - ordered_columns(self) if chosen.by_dtype else set()
+        self.is_categorical_ = np.zeros(len(self._schema), np.bool_)
+        self.is_categorical_[sorted(by_dtype | of_kind.intersection(chosen.named))] = True
+
+    def _refuse_text_as_numbers(self) -> None:
+        """Raise if ``categorical_features`` lists columns, but not all of those whose category numbers have no meaning."""
+        if not self._chosen_categories().named:
+            return
+        columns = zip(self._schema.columns, self.is_categorical_, strict=True)
+        left_out = [column.name for column, by_sets in columns if column.has_unordered_text and not by_sets]
+        if left_out:
+            raise ValueError(
+                f"categorical_features is {self.categorical_features!r:.200}, which leaves out X column{'s' * (len(left_out) > 1)} "
+                f"{', '.join(map(repr, left_out[:5]))}{', ...' * (len(left_out) > 5)}: text, whose alphabetical order is no number. Put "
+                "'from_dtype' in the list for all columns of text and of category dtypes, name them, or drop them"
+            )
 
     def _load_evaluation(self, backend: Backend, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Load evaluation sets beside a training set."""
@@ -349,8 +367,13 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
 
     def _score(self, metric: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
         backend = backend_for(X)
-        y_true, y_pred, weight = backend.gather(y, self.predict(X), sample_weight)
-        return float(metric(y_true, y_pred, sample_weight=weight))
+        return measured(self, metric, *backend.gather(y, self.predict(X), sample_weight))
+
+
+def measured(model: Any, metric: Callable[..., float], y: Any, predictions: Any, sample_weight: Any) -> float:
+    """Return what a metric says of predictions; y and the weights are read as they are at fit."""
+    y = check_target(y, classify=is_classifier(model), name=type(model).__name__, several=np.ndim(predictions) == 2)
+    return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
 
 
 def in_memory(collection: Any) -> Any:

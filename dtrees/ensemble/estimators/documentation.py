@@ -26,7 +26,8 @@ _DESCRIPTIONS = {
     "categories": """
         categorical_features : "from_dtype", array-like or None, default="from_dtype"
             Columns that hold categories, which are split by sets of them, not by an order: those of text or of a category dtype, or those
-            named (by name, by position, or by a mask), also of numbers. None takes category numbers for numbers. Missing values are a
+            listed (by name, by position, or by a mask), also of numbers; "from_dtype" in a list adds those of text or of a category dtype.
+            None takes category numbers for numbers; they are in the order of an ordered dtype, otherwise sorted. Missing values are a
             category of their own; categories that no row in a node has go right there, and those not seen at fit where missing values go.
         cat_smooth : float, default=10.0
             Weight by which the mean of a category is moved towards that of its node before categories are put in order. With 0, the order

@@ -259,6 +259,13 @@ def _categorical(estimator: Any, criterion: str) -> tuple[int, ...]:
     by_sums = criterion_named(CRITERION_ALIASES.get(criterion, criterion)).by_sums
     check_categories(estimator, by_sums=by_sums)
     if not by_sums:
+        text = [column.name for column in estimator._schema.columns if column.has_unordered_text]
+        if text and isinstance(estimator.categorical_features, str):
+            warn(
+                f"criterion={criterion!r} knows no sets of categories: the text of X column {text[0]!r}"
+                f"{f' and {len(text) - 1} more' if len(text) > 1 else ''} is taken for numbers, in alphabetical order; use another "
+                "criterion, an ordered dtype of categories, or categorical_features=None if that is meant"
+            )
         if estimator.categorical_features is not None and not isinstance(estimator.categorical_features, str):
             raise ValueError(
                 f"criterion={criterion!r} does not go with categorical_features={estimator.categorical_features!r:.60}: no order of "
