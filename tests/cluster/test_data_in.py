@@ -428,3 +428,14 @@ def test_evaluation_sets(client: Client, kind: str) -> None:
     assert_same_model(there, here)
     for metric, values in here.evals_result_["validation_0"].items():
         assert there.evals_result_["validation_0"][metric].tobytes() == values.tobytes()
+
+
+def test_infinities_in_partitions_of_two_dtypes(client: Client) -> None:
+    table = np.where(np.abs(ARRAY) > 1.5, np.copysign(np.inf, ARRAY), ARRAY.astype(np.float32))
+    half = N_ROWS // 2
+    lazy = da.concatenate([da.from_array(table[:half].astype(np.float32), (50, -1)), da.from_array(table[half:], (50, -1))])
+    lazy = da.map_blocks(lambda block: block, lazy, dtype=np.float64)
+    wanted = tree().fit(table, TARGET)
+    found = tree().fit(lazy, da.from_array(TARGET, 50))
+    assert_same_model(found, wanted)
+    np.testing.assert_array_equal(found.predict(lazy).compute(), wanted.predict(table))

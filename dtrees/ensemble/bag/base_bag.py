@@ -49,7 +49,7 @@ class Bagging(DocumentationLink, BaseEstimator):
         "bootstrap": ["boolean"],
         "oob_score": ["boolean", callable],
         "n_jobs": parameters.COMMON["n_jobs"],
-        "random_state": ["random_state"],
+        "random_state": parameters.RANDOM_STATE,
         "verbose": ["verbose"],
     }
 

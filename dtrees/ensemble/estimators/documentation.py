@@ -76,7 +76,7 @@ _DESCRIPTIONS = {
         n_jobs : int or None, default=None
             Threads to fit and predict with; None is as the estimator says. The result does not depend on it. On a cluster, the workers' own
             number of threads counts.
-        random_state : int, RandomState or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
             Decides rows, and the ``random_state`` of each booster. Pass an int for the same bag every time.
         verbose : int, default=0
             Tell of the progress, in lines, from booster to booster.
@@ -149,7 +149,7 @@ _DESCRIPTIONS = {
         {categories}
         """,
     "random_state_tree": """
-        random_state : int, RandomState or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
             Decides which columns nodes draw (with ``max_features``) and random thresholds. Pass an int for the same tree every time.
         """,
     "class_weight_tree": """
@@ -186,7 +186,7 @@ _DESCRIPTIONS = {
             Also predict each row by the trees that did not draw it, and score that: as ``score`` does, or by the callable
             ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
         {n_jobs}
-        random_state : int, RandomState or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
             Decides rows and columns drawn, and random thresholds. Pass an int for the same forest every time.
         {verbose: tree}
         warm_start : bool, default=False
@@ -293,7 +293,7 @@ _DESCRIPTIONS = {
             scikit-learn's say it by their names. None means "logloss", or "loss" for the exponential loss.
         """,
     "boosting_control": """
-        random_state : int, RandomState or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
             Decides rows and columns drawn. Pass an int for the same model every time. None draws anew in each fit, but where columns are
             drawn because ``max_features`` is "auto" and nothing else is: then every fit draws the same.
         {n_jobs}
