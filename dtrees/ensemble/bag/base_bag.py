@@ -25,6 +25,7 @@ from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.evaluation.scoring import check_scoring
 from dtrees.ensemble.in_process import backend_for
 from dtrees.ensemble.input import parameters
+from dtrees.ensemble.input.other_names import NamedParameters
 from dtrees.ensemble.input.plain_data import from_plain, plain, take
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.warning import warn
@@ -35,7 +36,7 @@ from dtrees.ensemble.prediction import Step
 _SHARED = ("schema", "named", "classes", "targets")
 
 
-class Bagging(DocumentationLink, BaseEstimator):
+class Bagging(NamedParameters, DocumentationLink, BaseEstimator):
     """What the two bags share."""
 
     _UNIT: ClassVar[str] = "booster"

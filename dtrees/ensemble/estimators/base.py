@@ -8,6 +8,7 @@ passed in, so estimators know nothing of where the data is.
 from __future__ import annotations
 
 import functools
+import inspect
 import time
 from abc import ABC
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.constraints import ordered_columns
 from dtrees.ensemble.input.named_columns import Chosen, columns_of_categories
+from dtrees.ensemble.input.other_names import NamedParameters, suggestion
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.tables import column_names
 from dtrees.ensemble.input.target import check_target, check_weights
@@ -54,7 +56,7 @@ R = TypeVar("R")
 GrownBy = tuple[tuple[int, dict[str, Any]], ...]
 
 
-class TreeEstimator(Explaining, EstimatorState, CheckedParameters, DocumentationLink, BaseEstimator, ABC):
+class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator, ABC):
     """Base class of the ten estimators."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
@@ -252,8 +254,9 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
         for was, column in zip(self._schema.columns, table.schema.columns, strict=True):
             if was.categories != column.categories and CATEGORICAL in (was.kind, column.kind):
                 raise ValueError(
-                    f"warm_start=True keeps the trees of the previous fit, but X column {column.name!r} has other categories now; "
-                    "pass the same categories, or warm_start=False"
+                    f"warm_start=True keeps the trees of the previous fit, which know the categories of X column {column.name!r} by their "
+                    f"numbers, but it {_difference(was.categories, column.categories)} now. Pass rows that have every category of the "
+                    "previous fit and no other (of rare ones, a row of weight 0 will do), or fit all rows with warm_start=False"
                 )
         before, now = by_target(getattr(self, "classes_", table.classes)), by_target(table.classes)
         for k, (old, new) in enumerate(zip(before, now, strict=True)):
@@ -376,6 +379,19 @@ def measured(model: Any, metric: Callable[..., float], y: Any, predictions: Any,
     return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
 
 
+def _difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
+    """Return in words in which of their categories two dictionaries differ."""
+    words = [
+        f"{verb} {', '.join(map(repr, differing[:5]))}{', ...' * (len(differing) > 5)}"
+        for verb, differing in (
+            ("has", [category for category in now if category not in set(before)]),
+            ("lacks", [category for category in before if category not in set(now)]),
+        )
+        if differing
+    ]
+    return " and ".join(words) or "has them in another order"
+
+
 def in_memory(collection: Any) -> Any:
     """Return a collection, wherever it is, as an array or frame in this process."""
     return backend_for(collection).gather(collection)[0]
@@ -398,9 +414,20 @@ def all_or_nothing(fit: F) -> F:
     The copy is fitted here, by the backend of X where the data is, or on the cluster of the ``client`` among the options. A fit that fails
     or is interrupted leaves the estimator as it was. Its progress is shown meanwhile, if that is wanted.
     """
+    signature = inspect.signature(fit)
+    known = [name for name in signature.parameters if name not in ("self", "X", "y")]
 
     @functools.wraps(fit)
-    def wrapper(self: TreeEstimator, X: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
+    def wrapper(self: TreeEstimator, *args: Any, **given: Any) -> Any:
+        try:
+            options = dict(signature.bind(self, *args, **given).arguments)
+        except TypeError as error:
+            unknown = next((name for name in given if name not in signature.parameters), None)
+            hint = "" if unknown is None else f". {suggestion(unknown, known)}"
+            if unknown in parameter_names(type(self)):
+                hint = f"; it is a parameter of {type(self).__name__}"
+            raise TypeError(f"{type(self).__name__}.fit() {error}{hint}") from None
+        _, X, y, sample_weight = options.pop("self"), options.pop("X"), options.pop("y"), options.pop("sample_weight", None)
         client, placement = options.pop("client", None), options.pop("placement", None)
         callbacks, bars = with_bars(options.get("callbacks", ()), getattr(self, "verbose", 0))
         if bars:

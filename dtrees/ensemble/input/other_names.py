@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from dtrees.ensemble.compat import parameter_names
 #: Names of parameters here, and what LightGBM, XGBoost, CatBoost and scikit-learn's HistGradientBoosting call them.
 _ELSEWHERE = {
     "max_leaf_nodes": "num_leaves num_leaf max_leaves max_leaf",
-    "n_estimators": "num_iterations num_iteration n_iter num_boost_round num_round num_rounds nrounds num_trees num_tree max_iter iterations",
+    "n_estimators": "num_iterations num_iteration n_iter num_boost_round num_round nrounds num_trees max_iter iterations",
     "learning_rate": "eta shrinkage_rate",
     "max_depth": "depth",
     "min_samples_leaf": "min_child_samples min_data_in_leaf min_data_per_leaf min_data",
@@ -19,23 +20,21 @@ _ELSEWHERE = {
     "reg_lambda": "lambda lambda_l2 l2_regularization l2_leaf_reg",
     "reg_alpha": "lambda_l1 l1_regularization",
     "min_split_gain": "gamma min_split_loss min_gain_to_split",
-    "subsample": "bagging_fraction sub_row bagging",
+    "subsample": "bagging_fraction sub_row",
     "colsample_bytree": "feature_fraction sub_feature",
     "max_features": "feature_fraction_bynode colsample_bynode rsm mtry",
     "random_state": "seed random_seed",
     "n_jobs": "nthread nthreads num_thread num_threads n_threads thread_count",
     "verbose": "verbosity",
-    "monotonic_cst": "monotone_constraints monotone_constraint mc",
+    "monotonic_cst": "monotone_constraints",
     "interaction_cst": "interaction_constraints",
     "categorical_features": "categorical_feature categorical_column cat_feature cat_features enable_categorical",
-    "max_cat_threshold": "max_cat_to_onehot",
     "min_samples_category": "min_data_per_group",
     "class_weight": "scale_pos_weight is_unbalance unbalance unbalanced_sets auto_class_weights class_weights",
     "loss": "objective objective_type application loss_function",
     "eval_metric": "metric metrics",
     "early_stopping_rounds": "early_stopping_round",
     "n_iter_no_change": "early_stopping od_wait",
-    "importance_type": "importance",
     "estimator": "base_estimator",
 }
 _MEANT = {other: name for name, others in _ELSEWHERE.items() for other in others.split()}
@@ -60,12 +59,13 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 class NamedParameters:
-    """Mixin of estimators: says what a parameter may be called that there is not."""
+    """Mixin of estimators: of a parameter that there is not, the error says which may be meant."""
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
-        unknown = next((name for name in given if name not in parameter_names(cls)), None)
-        if unknown is not None and cls.__init__.__kwdefaults__ is None:
-            raise TypeError(f"{cls.__name__} has no parameter {unknown!r}. {suggestion(unknown, parameter_names(cls))}")
+        """Make an estimator; raises TypeError for a parameter that there is not."""
+        for name in given:
+            if name not in parameter_names(cls) and not _takes_any(cls):
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}. {suggestion(name, parameter_names(cls))}")
         return super().__new__(cls)
 
     def set_params(self, **given: Any) -> Any:
@@ -86,3 +86,9 @@ class NamedParameters:
                     f"Invalid parameter {name!r} for estimator {type(self).__name__}. {suggestion(name, parameter_names(type(self)))}"
                 )
         return super().set_params(**given)  # type: ignore[misc]
+
+
+def _takes_any(kind: type) -> bool:
+    """Return whether a class, which may be a user's own, takes parameters of any name."""
+    parameters = inspect.signature(kind.__init__).parameters.values()  # type: ignore[misc]
+    return any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)

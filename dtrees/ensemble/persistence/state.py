@@ -2,10 +2,10 @@
 
 State holds all that prediction, inspection and a warm start need: parameters, schema, classes, trees, scores, and how the trees were
 grown. What belongs to the training set (the out-of-bag predictions of its rows) is left out, and so are parameters that are no plain data:
-a ``RandomState`` or ``Generator``, an estimator as ``init`` that was set after the fit, or a function as ``eval_metric`` becomes None, a callable
-``oob_score`` True, a scorer as ``scoring`` "loss", an objective as ``loss`` "custom": it predicts, and cannot be fitted. A model whose
-trees start from an estimator is refused: files hold no code. Restoring checks everything, since files may
-be damaged and kernels do not check bounds; the same is checked before saving, so that what is saved can be restored.
+a ``RandomState`` or ``Generator``, an estimator as ``init`` that was set after the fit, or a function as ``eval_metric`` becomes None, a
+callable ``oob_score`` True, a scorer as ``scoring`` "loss", an objective as ``loss`` "custom": it predicts, and cannot be fitted. A model
+whose trees start from an estimator is refused: files hold no code. Restoring checks everything, since files may be damaged and kernels do
+not check bounds; the same is checked before saving, so that what is saved can be restored.
 """
 
 from __future__ import annotations
