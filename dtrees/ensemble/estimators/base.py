@@ -376,6 +376,7 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParamete
 def measured(model: Any, metric: Callable[..., float], y: Any, predictions: Any, sample_weight: Any) -> float:
     """Return what a metric says of predictions; y and the weights are read as they are at fit."""
     y = check_target(y, classify=is_classifier(model), name=type(model).__name__, several=np.ndim(predictions) == 2)
+    y = np.ascontiguousarray(y)  # in another order, the last bit of a sum is another
     return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
 
 
