@@ -196,7 +196,7 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
         return _several_labels(y, name) if classify else _several_targets(y)
     if classify and _is_wide(y):
         raise ValueError(
-            "y should be a 1d array, but has several columns: boosting learns one target of classes; pass one column, wrap the estimator in "
+            "y should be a 1d array, but has several columns: boosting learns one target of classes; pass one column, wrap it in "
             "sklearn.multioutput.MultiOutputClassifier, or use a forest, which learns several targets together"
         )
     if shape is not None and tuple(shape[1:]) == (1,):
