@@ -154,7 +154,7 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParamete
         self._n_targets = table.n_targets
         self._schema = table.schema
         self._note_categories(chosen)
-        self._refuse_text_as_numbers()
+        self._refuse_text_as_numbers(chosen)
         self.placement_ = table.placement
         return backend, table
 
@@ -177,9 +177,9 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParamete
         self.is_categorical_ = np.zeros(len(self._schema), np.bool_)
         self.is_categorical_[sorted(by_dtype | of_kind.intersection(chosen.named))] = True
 
-    def _refuse_text_as_numbers(self) -> None:
+    def _refuse_text_as_numbers(self, chosen: Chosen) -> None:
         """Raise if ``categorical_features`` lists columns, but not all of those whose category numbers have no meaning."""
-        if not self._chosen_categories().named:
+        if not chosen.named:
             return
         columns = zip(self._schema.columns, self.is_categorical_, strict=True)
         left_out = [column.name for column, by_sets in columns if column.has_unordered_text and not by_sets]
@@ -382,14 +382,9 @@ def measured(model: Any, metric: Callable[..., float], y: Any, predictions: Any,
 
 def _difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
     """Return in words in which of their categories two dictionaries differ."""
-    words = [
-        f"{verb} {', '.join(map(repr, differing[:5]))}{', ...' * (len(differing) > 5)}"
-        for verb, differing in (
-            ("has", [category for category in now if category not in set(before)]),
-            ("lacks", [category for category in before if category not in set(now)]),
-        )
-        if differing
-    ]
+    known, there = set(before), set(now)
+    differing = {"has": [one for one in now if one not in known], "lacks": [one for one in before if one not in there]}
+    words = [f"{verb} {', '.join(map(repr, some[:5]))}{', ...' * (len(some) > 5)}" for verb, some in differing.items() if some]
     return " and ".join(words) or "has them in another order"
 
 

@@ -43,8 +43,9 @@ def check_margin(base_margin: Any, n_rows: int, n_outputs: int, name: str = "bas
     (3, 2)
     """
     wanted = f"({n_rows},)" if n_outputs == 1 else f"({n_rows}, {n_outputs})"
+    base_margin = without_mask(base_margin, name)
     try:
-        margin = np.asarray(without_mask(base_margin, name), np.float64)
+        margin = np.asarray(base_margin, np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} cannot be turned into numbers ({error}); wants raw scores of shape {wanted}") from error
     shape = margin.shape

@@ -140,8 +140,8 @@ def numbers_of(column: Column, values: NDArray[Any]) -> NDArray[Any]:
         return np.where(known_values, values + 0.0, np.nan).astype(dtype, copy=False)  # no negative zero
     integers, known = _small_integers(values), _small_integers(distinct)
     if integers is None or known is None:
-        values = values.astype(np.float64, copy=False)
-        place = np.minimum(np.searchsorted(distinct, values), len(distinct) - 1)
+        values, ascending = values.astype(np.float64, copy=False), np.argsort(distinct)  # an ordered dtype has an order of its own
+        place = ascending[np.minimum(np.searchsorted(distinct, values, sorter=ascending), len(distinct) - 1)]
         return np.where(distinct[place] == values, place, np.nan).astype(dtype)
     number_of = np.full(known.max(initial=-1) + 2, np.nan, dtype)  # the last is that of missing values, and of higher ones
     number_of[known] = np.arange(len(distinct))

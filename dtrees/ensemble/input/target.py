@@ -226,7 +226,9 @@ def _of_one_kind(y: Any) -> Any:
 
     As an array, scikit-learn and NumPy would have some of them as floats.
     """
-    if not isinstance(y, np.ndarray) and is_frame(y):
+    if isinstance(y, np.ndarray | list | tuple):
+        return y
+    if is_frame(y):
         columns = frame_columns(y)
         if len(columns) > 1:
             return y

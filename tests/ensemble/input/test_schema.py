@@ -167,6 +167,11 @@ def test_ordered_dtypes_give_categories_their_order():
         assert restored == schema
         assert bool(restored.columns[0].order)
         np.testing.assert_array_equal(restored.matrix(frame)[:, 0], [1, 0, np.nan, 2])
+    for levels in ([3.5, -1.0, 2.0], [3, 1, 2]):
+        schema = Schema.infer(pd.DataFrame({"x": pd.Categorical(levels, levels, ordered=True)}))
+        assert schema.columns[0].categories == tuple(levels)
+        for table in (pd.DataFrame({"x": levels[::-1]}), np.array(levels[::-1], np.float64)[:, np.newaxis]):
+            np.testing.assert_array_equal(schema.matrix(table)[:, 0], [2, 1, 0])
     with pytest.raises(ValueError, match="partitions whose dtypes declare different orders"):
         Schema.merge([Schema.infer(pandas), Schema.infer(pd.DataFrame({"x": pd.Categorical(["a"], ordered=True)}))])
     damaged = [{"name": "x", "kind": CATEGORICAL, "dtype": "", "categories": ["b", "a", "b"], "ordered": True}]
