@@ -155,7 +155,7 @@ def load(path: str | os.PathLike[str], *, mmap_mode: Literal["r"] | None = None)
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a mapping)
             found = digest(document, arrays)
     except (SafetensorError, OSError, KeyError, TypeError, AttributeError, RecursionError, ValueError) as error:
-        if isinstance(error, _Unusable):
+        if isinstance(error, ModelFileError):
             raise
         raise _unreadable(path) from error
     if found != document.get("sha256"):
@@ -192,30 +192,30 @@ def _check_version(document: dict[str, Any], path: str | os.PathLike[str]) -> No
     if not isinstance(version, int) or version < 1:
         raise _damaged(path, f"its format version is {version!r}")
     if version > FORMAT_VERSION:
-        raise _Unusable(
+        raise ModelFileError(
             f"{_quoted(path)} was written by dtrees {document.get('dtrees_version')} in format {version}; "
             f"this is dtrees {__version__}, which reads formats up to {FORMAT_VERSION}. Upgrade dtrees to load it."
         )
 
 
-class _Unusable(ValueError):
+class ModelFileError(ValueError):
     """What is wrong with a file, said in full."""
 
 
-def _unreadable(path: str | os.PathLike[str]) -> _Unusable:
+def _unreadable(path: str | os.PathLike[str]) -> ModelFileError:
     """What to say of a file that cannot be parsed, by whether its start shows that it was a model once."""
     with open(path, "rb") as file:
         start = file.read(64)
     if start[8:].startswith(b'{"__metadata__":{"%s":' % _KEY.encode()):
         return _damaged(path, "it cannot be parsed")
-    return _Unusable(
+    return ModelFileError(
         f"{_quoted(path)} is not a dtrees model file, or is damaged beyond recognition. "
         "Give a file that dtrees.save or 'dtrees fit --output' wrote."
     )
 
 
-def _damaged(path: str | os.PathLike[str], how: str) -> _Unusable:
-    return _Unusable(f"{_quoted(path)} is damaged or truncated: {how}. Copy it again from where it came, or save the model again.")
+def _damaged(path: str | os.PathLike[str], how: str) -> ModelFileError:
+    return ModelFileError(f"{_quoted(path)} is damaged or truncated: {how}. Copy it again from where it came, or save the model again.")
 
 
 def _quoted(path: str | os.PathLike[str]) -> str:

@@ -206,8 +206,6 @@ class LoadOptions:
         Whether trees are grown once from the table, so that its columns need not be kept when these are.
     categories : tuple of int
         Columns whose values are categories, also where they are numbers.
-    by_dtype : bool
-        Whether columns that hold categories by their dtype are split by sets of categories, too.
     several : bool
         Whether y may have several columns, each a target.
     bag : bool
@@ -224,7 +222,6 @@ class LoadOptions:
     sets: Sequence[EvalSet] = ()
     single_use: bool = False
     categories: tuple[int, ...] = ()
-    by_dtype: bool = False
     several: bool = False
     bag: bool = False
     rows_refusal: str | None = None

@@ -177,7 +177,7 @@ def short_text(value: float, precision: int) -> str:
     ('0.457', '1234.6', '6.607e+09', '32561')
     """
     size = abs(value)
-    if size >= 1e6 and (value != round(value) or size >= 1e9):
+    if size >= 1e9 or (size >= 1e6 and value != round(value)):
         return f"{value:.{precision + 1}g}"
     return exact_text(value, precision if size < 1000 else max(precision - 2, 0))
 

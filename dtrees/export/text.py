@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,7 @@ def export_text(
     ):
         check_integer(name, number, least)
     tree = model._tree
-    branches = Branches(model, feature_names, f"{{:.{decimals}f}}".format, show_missing, max_categories)
+    branches = Branches(model, feature_names, partial(_number, decimals), show_missing, max_categories)
     classes = class_names_for(class_names, model)
     lines = []
     # What is to be written, the next last: a line, or a node and where what is below it ends, as nodes are in preorder.
@@ -127,5 +128,10 @@ def _leaf(tree: Tree, node: int, classes: list[list[str]], decimals: int, show_w
     return ", ".join(told)
 
 
+def _number(decimals: int, value: float) -> str:
+    """Return a number with so many decimals, a very large one with as many digits instead."""
+    return f"{value:.{decimals}f}" if abs(value) < 1e15 else f"{value:.{max(decimals, 1)}g}"
+
+
 def _numbers(values: NDArray[np.float64], decimals: int) -> str:
-    return "[" + ", ".join(f"{value:.{decimals}f}" for value in values) + "]"
+    return "[" + ", ".join(_number(decimals, value) for value in values) + "]"

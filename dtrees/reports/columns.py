@@ -62,6 +62,9 @@ def summarise_columns(model: Any, X: Any, limit: int) -> tuple[list[ColumnSummar
 
 def _summary(name: str, column: Any, values: NDArray[Any], importance: float) -> ColumnSummary:
     numbers = values.astype(np.float64)
+    if values.dtype.kind == "f":  # infinities are encoded as the extremes of the dtype
+        extreme = np.abs(values) == np.finfo(values.dtype).max
+        numbers[extreme] = np.copysign(np.inf, numbers[extreme])
     present = numbers[~np.isnan(numbers)]
     missing = 1 - len(present) / max(len(numbers), 1)
     if column.kind == CATEGORICAL:
@@ -74,11 +77,15 @@ def _summary(name: str, column: Any, values: NDArray[Any], importance: float) ->
     if not len(present):
         return ColumnSummary(name, kind, missing, 0, "", [], importance)
     low, middle, high = (short_text(float(value), 3) for value in (present.min(), np.median(present), present.max()))
-    return ColumnSummary(name, kind, missing, len(np.unique(present)), f"{low} · {middle} · {high}", _bars(present), importance)
+    return ColumnSummary(
+        name, kind, missing, len(np.unique(present)), f"{low} · {middle} · {high}", _bars(present[np.isfinite(present)]), importance
+    )
 
 
 def _bars(present: NDArray[np.float64]) -> list[float]:
     """Return a histogram; values beyond the middle 98 % are in its first and last bar, lest a single one flatten the others."""
+    if not len(present):
+        return []
     low, high = np.quantile(present, [0.01, 0.99])
     if low == high:
         low, high = present.min(), present.max()

@@ -26,11 +26,11 @@ def test_dask(client):
     X, y = dd.concat([dd.from_pandas(part, npartitions=1) for part in parts]), dd.from_pandas(pd.Series(Y), npartitions=4)
     model = regressor(n_estimators=5, random_state=0)
     assert_same_trees(model.fit(X, y), regressor(n_estimators=5, random_state=0).fit(FRAME, Y))
-    by_name = regressor(n_estimators=5, random_state=0, categorical_features=["number"])
+    by_name = regressor(n_estimators=5, random_state=0, categorical_features=["from_dtype", "number"])
     halves = FRAME.assign(number=np.round(NUMBER))
     X = dd.from_pandas(halves, npartitions=3)
     assert sets(by_name.fit(X, dd.from_pandas(pd.Series(Y), npartitions=3))) > 0
-    assert_same_trees(by_name, regressor(n_estimators=5, random_state=0, categorical_features=["number"]).fit(halves, Y))
+    assert_same_trees(by_name, regressor(n_estimators=5, random_state=0, categorical_features=["from_dtype", "number"]).fit(halves, Y))
 
 
 @pytest.mark.slow  # kernels of their own

@@ -278,12 +278,13 @@ def test_without_a_client() -> None:
         dtrees.submit(boosting(), FRAME, REGRESSION)
 
 
-def test_random_states_move_on_as_they_do_here(client: Client) -> None:
+@pytest.mark.parametrize("generator", [np.random.RandomState, np.random.default_rng])
+def test_random_states_move_on_as_they_do_here(client: Client, generator: Any) -> None:
     outcomes = []
     for data in (training_set(), (FRAME, REGRESSION)):
-        state = np.random.RandomState(7)
+        state = generator(7)
         models = [forest().set_params(random_state=state).fit(*data) for _ in range(2)]
-        outcomes.append((models, state.randint(1000)))
+        outcomes.append((models, state.normal()))
     (there, drawn_there), (here, drawn_here) = outcomes
     assert drawn_there == drawn_here
     for a, b in zip(there, here, strict=True):

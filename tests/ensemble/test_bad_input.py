@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 import dtrees
@@ -29,6 +32,7 @@ CLASSIFIERS = [
 ]
 ALL = REGRESSORS + CLASSIFIERS
 
+TREE, FOREST, BOOSTING = dtrees.DecisionTreeRegressor, dtrees.RandomForestClassifier, dtrees.GradientBoostingRegressor
 X = np.arange(12.0).reshape(6, 2)
 Y = np.array([0.0, 1.0, 0.0, 1.0, 1.0, 0.0])
 
@@ -46,12 +50,11 @@ every_classifier = pytest.mark.parametrize("estimator", CLASSIFIERS, ids=name)
 @pytest.mark.parametrize(
     ("X", "message"),
     [
-        (np.where(X == 3, np.inf, X), "X contains infinity; wants finite numbers"),
         (np.empty((0, 2)), "X has no rows"),
         (X.astype(str), "X is an array of dtype .*; wants numbers"),
         (X[:4], "X has 4 rows but y has 6"),
         (np.where(X == 3, 2.0**60, X).astype(np.int64), "X contains the integer 1152921504606846976; integers must lie within"),
-        (pd.DataFrame({"day": pd.date_range("2020-01-01", periods=6)}), "column 'day' is of dtype Datetime"),
+        (pd.DataFrame({"day": pd.date_range("2020-01-01", periods=6)}), "column 'day' is of dtype datetime64"),
         (pl.DataFrame({"x": [[1]] * 6}), "column 'x' is of dtype List"),
         (np.array([["a", 1.0]] * 6, dtype=object), r"X is a ndarray of objects .*'a'.*; wants numbers\. .*set_output"),
         (X[:, 0], r"Expected 2D array, got 1D array instead: X has shape \(6,\)\. Reshape your data"),
@@ -85,6 +88,32 @@ def test_what_is_no_table(estimator, X):
 def test_y(estimator, y, message):
     with pytest.raises(ValueError, match=message):
         estimator.fit(X, y)
+
+
+@every
+@pytest.mark.filterwarnings("ignore:the matrix subclass is not the recommended way")
+def test_masks_and_matrices(estimator):
+    estimator = clone(estimator).set_params(random_state=0)
+    whole, one = np.ma.array(Y, mask=False), np.ma.array(Y, mask=[0, 0, 1, 0, 0, 0])
+    assert_array_equal(estimator.fit(X, whole, np.ma.array(Y + 1)).predict(X), estimator.fit(X, Y, Y + 1).predict(X))
+    assert estimator.score(X, whole) == estimator.score(X, Y)
+    for call in (lambda y: estimator.fit(X, y), lambda y: estimator.score(X, y)):
+        with pytest.raises(ValueError, match=r"y is a masked array with 1 masked value"):
+            call(one)
+        with pytest.raises(TypeError, match="y is a numpy.matrix"):
+            call(np.matrix(Y).T)
+    for call in (lambda weight: estimator.fit(X, Y, weight), lambda weight: estimator.score(X, Y, weight)):
+        with pytest.raises(ValueError, match="sample_weight is a masked array with 1 masked value"):
+            call(one)
+        with pytest.raises(TypeError, match="sample_weight is a numpy.matrix"):
+            call(np.matrix(Y).T)
+    with pytest.raises(TypeError, match="X is a numpy.matrix"):
+        estimator.fit(np.matrix(X), Y)
+    with pytest.raises(TypeError, match="X is a numpy.matrix"):
+        estimator.predict(np.matrix(X))
+    masked, missing = np.ma.masked_equal(X, 3.0), np.where(X == 3.0, np.nan, X)
+    estimator.fit(masked, Y)
+    assert_array_equal(estimator.predict(masked), estimator.fit(missing, Y).predict(missing))
 
 
 @every_regressor
@@ -164,6 +193,13 @@ def test_sample_weight(estimator, weight, message):
         ("min_impurity_decrease", -1.0, "a float in the range"),
         ("n_jobs", 0, "an int in the range"),
         ("random_state", "seed", "an int in the range"),
+        ("max_depth", 2**70, r"an int in the range \[1, 9223372036854775807\]"),
+        ("min_samples_split", 2**70, "an int in the range"),
+        ("min_samples_leaf", 2**70, "an int in the range"),
+        ("max_features", 2**70, "an int in the range"),
+        ("max_leaf_nodes", 2**70, "an int in the range"),
+        ("min_samples_category", 2**70, "an int in the range"),
+        ("max_cat_threshold", 2**70, "an int in the range"),
     ],
 )
 def test_parameters(estimator, parameter, value, wanted):
@@ -171,9 +207,20 @@ def test_parameters(estimator, parameter, value, wanted):
         type(estimator)(**{parameter: value}).fit(X, Y)
 
 
+@every
+@pytest.mark.parametrize("largest", [2**62, 2**63 - 1])
+@pytest.mark.filterwarnings("ignore:no tree found a split")
+def test_limits_of_64_bits(estimator, largest, tmp_path):
+    for limit in ("max_depth", "max_leaf_nodes", "min_samples_split", "min_samples_leaf"):
+        model = clone(estimator).set_params(**{limit: largest}).fit(X, Y)
+        dtrees.save(model, tmp_path / "model")
+        assert getattr(dtrees.load(tmp_path / "model"), limit) == largest
+
+
 @pytest.mark.parametrize(
     ("kind", "parameter", "value"),
     [
+        (dtrees.RandomForestRegressor, "max_samples", 2**70),
         (dtrees.RandomForestRegressor, "n_estimators", 0),
         (dtrees.RandomForestRegressor, "criterion", "gini"),
         (dtrees.RandomForestRegressor, "max_samples", 0.0),
@@ -202,11 +249,40 @@ def test_parameters_of_some(kind, parameter, value):
 def test_unknown_parameters():
     with pytest.raises(TypeError, match="max_bins"):
         dtrees.DecisionTreeRegressor(max_bins=5)
-    with pytest.raises(ValueError, match="Invalid parameter 'depth'"):
+    with pytest.raises(ValueError, match="Invalid parameter 'depth' for estimator DecisionTreeRegressor. Did you mean 'max_depth'"):
         dtrees.DecisionTreeRegressor().set_params(depth=3)
+    with pytest.raises(ValueError, match="Invalid parameter 'estimator__eta'|Did you mean 'learning_rate'"):
+        dtrees.BaggingRegressor(BOOSTING()).set_params(estimator__eta=0.1)
+    with pytest.raises(TypeError, match="GradientBoostingRegressor has no parameter 'num_leaves'. Did you mean 'max_leaf_nodes'"):
+        BOOSTING(num_leaves=31)
+    with pytest.raises(TypeError, match="BaggingRegressor has no parameter 'seed'. Did you mean 'random_state'"):
+        dtrees.BaggingRegressor(seed=3)
 
 
-TREE, FOREST, BOOSTING = dtrees.DecisionTreeRegressor, dtrees.RandomForestClassifier, dtrees.GradientBoostingRegressor
+def test_classes_of_users_have_parameters_of_their_own():
+    class Shallow(dtrees.DecisionTreeRegressor):
+        def __init__(self, levels=2, **others):
+            super().__init__(max_depth=levels, **others)
+            self.levels = levels
+
+    assert Shallow(levels=3, min_samples_leaf=2).max_depth == 3
+    assert copy.copy(Shallow(3)).levels == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (BOOSTING, {}, "GradientBoostingRegressor.fit.. missing a required argument: 'y'"),
+        (BOOSTING, {"y": Y, "early_stopping_rounds": 3}, "keyword argument 'early_stopping_rounds'; it is a parameter of Gradient"),
+        (BOOSTING, {"y": Y, "eval_sets": []}, "Boosting.*fit.. got an unexpected keyword argument 'eval_sets'. Did you mean 'eval_set'"),
+        (TREE, {"y": Y, "check_input": True}, "DecisionTreeRegressor.fit.. got .* 'check_input'. There are: sample_weight, callbacks"),
+    ],
+)
+def test_unknown_options_of_fit(kind, options, message):
+    with pytest.raises(TypeError, match=message):
+        kind().fit(X, **options)
+
+
 NUMBERED, SETS = X.astype(int), {"eval_set": [(X, Y)]}
 
 
@@ -313,8 +389,6 @@ def test_prediction(estimator):
         estimator.predict(np.ones((1, 3)))
     with pytest.raises(ValueError, match="X has no rows"):
         estimator.predict(np.empty((0, 2)))
-    with pytest.raises(ValueError, match="X contains infinity"):
-        estimator.predict(np.full((1, 2), -np.inf))
     with pytest.raises(ValueError, match="Expected 2D array"):
         estimator.predict(np.ones(2))
 

@@ -157,3 +157,66 @@ def test_going_on_from_a_model():
     whole = regressor(n_estimators=8, subsample=0.7, random_state=0).fit(FRAME, Y)
     half = regressor(n_estimators=4, subsample=0.7, random_state=0, warm_start=True).fit(FRAME, Y)
     assert_same_trees(half.set_params(n_estimators=8).fit(FRAME, Y), whole)
+
+
+def test_text_is_no_number():
+    frame = FRAME.assign(day=LEVEL % 7, colour=pd.Categorical(NAMES[LEVEL % 3]))
+    with pytest.raises(
+        ValueError, match=r"categorical_features is \['day'\], which leaves out X columns 'level', 'colour': text.*'from_dtype'"
+    ):
+        DecisionTreeRegressor(categorical_features=["day"]).fit(frame, Y)
+    mask = DecisionTreeRegressor(categorical_features=[False, True, True, False])
+    with pytest.raises(ValueError, match="leaves out X column 'colour': text"):
+        mask.fit(frame, Y)
+    with pytest.warns(UserWarning, match="text of X column 'level' and 1 more is taken for numbers, in alphabetical order"):
+        DecisionTreeRegressor(criterion="absolute_error", max_depth=2).fit(frame, Y)
+    for columns in (["level", "colour", "day"], ["day", "from_dtype"], [2, "from_dtype"], np.array(["from_dtype", "day"])):
+        model = DecisionTreeRegressor(categorical_features=columns).fit(frame, Y)
+        assert model.is_categorical_.tolist() == [False, True, True, True]
+    with pytest.raises(ValueError, match="names a column twice"):
+        DecisionTreeRegressor(categorical_features=["from_dtype", "day", "day"]).fit(frame, Y)
+
+
+def test_from_dtype_and_others_travels(tmp_path):
+    frame = FRAME.assign(day=LEVEL % 7)
+    model = DecisionTreeRegressor(categorical_features=["from_dtype", "day"], **SMALL).fit(frame, Y)
+    dtrees.save(model, tmp_path / "model")
+    loaded = dtrees.load(tmp_path / "model")
+    assert loaded.is_categorical_.tolist() == [False, True, True]
+    assert loaded.categorical_features == ["from_dtype", "day"]
+
+
+SIZES = ["small", "medium", "large", "huge"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [pd.Categorical(np.take(SIZES, LEVEL % 4), SIZES, ordered=True), pl.Series(np.take(SIZES, LEVEL % 4).tolist(), dtype=pl.Enum(SIZES))],
+    ids=["pandas", "polars"],
+)
+def test_order_of_ordered_dtypes(column, tmp_path):
+    """It is that of numbers where category numbers are taken for numbers; monotonic_cst takes them so."""
+    frame = pl.DataFrame({"size": column}) if isinstance(column, pl.Series) else pd.DataFrame({"size": column})
+    number = (LEVEL % 4).astype(np.float64)[:, np.newaxis]
+    y = LEVEL % 4 + 0.3 * RANDOM.normal(size=N)
+    for options in (
+        {"categorical_features": None},
+        {"criterion": "absolute_error"},
+        {"monotonic_cst": [1]},
+        {"monotonic_cst": {"size": 1}},
+    ):
+        if "criterion" not in options:
+            options = {"max_depth": 3, **options}
+        same = {name: value for name, value in options.items() if not isinstance(value, dict)} | {
+            "monotonic_cst": options.get("monotonic_cst") and [1]
+        }
+        model = DecisionTreeRegressor(**options).fit(frame, y)
+        assert not model.is_categorical_.any() or "criterion" in options
+        assert_same_trees(model, DecisionTreeRegressor(**same).fit(number, y))
+        dtrees.save(model, tmp_path / "model")
+        loaded = dtrees.load(tmp_path / "model")
+        np.testing.assert_array_equal(loaded.predict(frame), model.predict(frame))
+        assert loaded.is_categorical_.tolist() == model.is_categorical_.tolist()
+    assert DecisionTreeRegressor(max_depth=3).fit(frame, y).is_categorical_.all()
+    with pytest.raises(ValueError, match="wants 0 for it, or an ordered dtype"):
+        DecisionTreeRegressor(monotonic_cst=[1]).fit(pd.DataFrame({"size": np.take(SIZES, LEVEL % 4)}), y)

@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_matrix
 
 import dtrees
 from tests.ensemble.samples import (
@@ -78,12 +79,13 @@ def test_the_same_for_any_number_of_threads(kind):
 
 
 @every_kind
-def test_random_state(kind):
-    fits = [make(kind, random_state=seed).fit(X, target(kind)) for seed in (0, 0, 1, np.random.RandomState(5))]
+@pytest.mark.parametrize("generator", [np.random.RandomState, np.random.default_rng])
+def test_random_state(kind, generator):
+    fits = [make(kind, random_state=seed).fit(X, target(kind)) for seed in (0, 0, 1, generator(5))]
     assert_same_trees(fits[0], fits[1])
     with pytest.raises(AssertionError):
         assert_same_trees(fits[0], fits[2])
-    shared = np.random.RandomState(5)
+    shared = generator(5)
     assert_same_trees(make(kind, random_state=shared).fit(X, target(kind)), fits[3])
     with pytest.raises(AssertionError):  # a generator moves on
         assert_same_trees(make(kind, random_state=shared).fit(X, target(kind)), fits[3])
@@ -270,3 +272,23 @@ def test_rows_of_weight_zero_are_as_good_as_absent(kind):
         given["bootstrap"] = True
     model, alone = make(kind, **given), make(kind, **given)
     assert_same_trees(model.fit(table, y, WEIGHT), alone.fit(table[present], y[present], WEIGHT[present]))
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_infinities_are_the_largest_and_the_smallest_values(kind, dtype, tmp_path):
+    rng = np.random.default_rng(1)
+    infinite = rng.choice([-np.inf, np.inf, 0.0, 1.0], X.shape, p=[0.1, 0.1, 0.3, 0.5])
+    table = np.where(np.isinf(infinite), infinite, np.round(X, 1)).astype(dtype)
+    table[:, 1] = np.where(table[:, 1] < 0, -np.inf, np.inf)  # nothing else to split
+    y = target(kind) if is_classifier(kind) else np.clip(np.nan_to_num(table[:, 0]), -2, 2) + (table[:, 1] > 0)
+    model = make(kind).fit(table, y)
+    assert {0, 1} <= {column for tree in trees(model) for column in tree.feature.tolist()}
+    finite = np.nan_to_num(table, nan=np.nan)
+    assert_same_trees(model, make(kind).fit(finite, y))
+    predicted = model.predict(table)
+    for same in (finite, table.astype(np.float64), csr_matrix(table)):
+        assert_array_equal(model.predict(same), predicted)
+    assert_same_trees(make(kind).fit(csr_matrix(table), y), model)
+    dtrees.save(model, tmp_path / "model")
+    assert_array_equal(dtrees.load(tmp_path / "model").predict(table), predicted)

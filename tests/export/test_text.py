@@ -34,6 +34,11 @@ def test_trees_of_numbers_read_as_scikit_learns(kind, depth, options):
     assert export_text(tree, **options) == sklearn.tree.export_text(tree, **options)
 
 
+def test_large_thresholds_are_short():
+    tree = dtrees.DecisionTreeRegressor().fit([[1.0], [np.inf]], [1.0, 2.0])
+    assert export_text(tree).splitlines()[0] == "|--- feature_0 <= 9e+307"
+
+
 def test_class_names():
     tree = dtrees.DecisionTreeClassifier(max_depth=2).fit(X, LABELS)
     names = [f"kind {k}" for k in range(len(tree.classes_))]

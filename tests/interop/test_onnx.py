@@ -61,6 +61,12 @@ def test_a_tree_without_splits_and_one_of_missing_values() -> None:
     check(dtrees.DecisionTreeRegressor().fit(one, SIGNAL), one)
 
 
+def test_infinities() -> None:
+    for dtype in (np.float32, np.float64):
+        table = np.where(X > 1, np.inf, np.where(X < -1, -np.inf, X)).astype(dtype)
+        check(dtrees.DecisionTreeRegressor(max_depth=5).fit(table, SIGNAL), table)
+
+
 def test_names_and_categories_are_in_the_metadata() -> None:
     made = to_onnx(dtrees.DecisionTreeRegressor().fit(PEOPLE, WAGE))
     found = {entry.key: entry.value for entry in made.metadata_props}

@@ -208,6 +208,14 @@ def test_columns_are_told_as_they_are():
     assert max(n.bars) == max(c.bars) == 1
 
 
+def test_histograms_are_of_finite_values():
+    X = np.array([[1.0], [2.0], [np.inf], [-np.inf], [3.0]] * 20, np.float32)
+    tree = dtrees.DecisionTreeRegressor().fit(X, np.arange(100) % 5)
+    (column,), _ = summarise_columns(tree, X, 10)
+    assert (column.values, column.distinct) == ("-inf · 2 · inf", 5)
+    assert sum(bar > 0 for bar in column.bars) == 3
+
+
 def test_parameters_that_were_changed_come_first():
     model = dtrees.GradientBoostingRegressor(loss="huber", n_estimators=100, max_depth=2)
     found = parameters_of(model)

@@ -10,13 +10,12 @@ are closed, and fits on those of others given up, before a command ends by a sig
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import click
@@ -106,23 +105,6 @@ def describe(error: BaseException) -> str:
         kind = type(error).__name__
         return f"{kind}{': ' if message else ''}{message} (set {TRACEBACK_VARIABLE}=1 to see where)"
     return message
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return what ``name`` may have meant, as a sentence.
-
-    >>> suggestion("incme", ["income", "age"])
-    "Did you mean 'income'?"
-    >>> suggestion("target", ["income", "age"])
-    'There are: income, age.'
-    """
-    known = list(known)
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.7)
-    if close:
-        return f"Did you mean {' or '.join(repr(by_lower[match]) for match in close)}?"
-    shown = ", ".join(known[:30])
-    return f"There are: {shown}{f' and {len(known) - 30} more' if len(known) > 30 else ''}."
 
 
 def _usage(error: click.UsageError) -> str:

@@ -331,10 +331,9 @@ def _to_send(model: Any) -> Any:
     state = getattr(model, "random_state", 0)
     if isinstance(state, int | np.integer) or draws_by_default_alone(model):
         return model
-    generator = check_random_state(state)
+    generator = state if isinstance(state, np.random.Generator) else check_random_state(state)
     sent = copy.copy(model)
-    sent.random_state = np.random.RandomState()
-    sent.random_state.set_state(generator.get_state())
+    sent.random_state = copy.deepcopy(generator)
     if not (getattr(model, "warm_start", False) and model.__sklearn_is_fitted__()):
         parameters.draw_seed(generator)
     return sent

@@ -17,7 +17,7 @@ from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.backend import Backend, Placement, Table
 from dtrees.ensemble.bag.members import Draws, GrowBooster, Grown, MeanOfBoosters, out_of_bag_mean, steps_of
 from dtrees.ensemble.compat import DocumentationLink, HasMethods, Interval, RealNotInt, check_parameters, fit_context
-from dtrees.ensemble.estimators.base import all_or_nothing
+from dtrees.ensemble.estimators.base import all_or_nothing, measured
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.evaluation.callbacks import grown_or_kept
 from dtrees.ensemble.evaluation.metrics import check_metrics
@@ -25,6 +25,7 @@ from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.evaluation.scoring import check_scoring
 from dtrees.ensemble.in_process import backend_for
 from dtrees.ensemble.input import parameters
+from dtrees.ensemble.input.other_names import NamedParameters
 from dtrees.ensemble.input.plain_data import from_plain, plain, take
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.warning import warn
@@ -35,7 +36,7 @@ from dtrees.ensemble.prediction import Step
 _SHARED = ("schema", "named", "classes", "targets")
 
 
-class Bagging(DocumentationLink, BaseEstimator):
+class Bagging(NamedParameters, DocumentationLink, BaseEstimator):
     """What the two bags share."""
 
     _UNIT: ClassVar[str] = "booster"
@@ -49,7 +50,7 @@ class Bagging(DocumentationLink, BaseEstimator):
         "bootstrap": ["boolean"],
         "oob_score": ["boolean", callable],
         "n_jobs": parameters.COMMON["n_jobs"],
-        "random_state": ["random_state"],
+        "random_state": parameters.RANDOM_STATE,
         "verbose": ["verbose"],
     }
 
@@ -256,8 +257,7 @@ class Bagging(DocumentationLink, BaseEstimator):
         return MeanOfBoosters(tuple(replace(one, n_jobs=n_jobs) for one in predictors), last)
 
     def _score(self, metric: Any, X: Any, y: Any, sample_weight: Any) -> float:
-        y_true, y_pred, weight = backend_for(X).gather(y, self.predict(X), sample_weight)
-        return float(metric(y_true, y_pred, sample_weight=weight))
+        return measured(self, metric, *backend_for(X).gather(y, self.predict(X), sample_weight))
 
     def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata that JSON can hold, and named arrays; see :meth:`~dtrees.ensemble.persistence.state.EstimatorState._to_state`."""

@@ -8,6 +8,7 @@ passed in, so estimators know nothing of where the data is.
 from __future__ import annotations
 
 import functools
+import inspect
 import time
 from abc import ABC
 from collections.abc import Callable, Sequence
@@ -27,9 +28,12 @@ from dtrees.ensemble.evaluation.progress import shown, with_bars
 from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
-from dtrees.ensemble.input.named_columns import columns_of_categories
+from dtrees.ensemble.input.constraints import ordered_columns
+from dtrees.ensemble.input.named_columns import Chosen, columns_of_categories
+from dtrees.ensemble.input.other_names import NamedParameters, suggestion
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.tables import column_names
+from dtrees.ensemble.input.target import check_target, check_weights
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.loss import ROUNDING
 from dtrees.ensemble.persistence.state import EstimatorState, take_classes
@@ -52,7 +56,7 @@ R = TypeVar("R")
 GrownBy = tuple[tuple[int, dict[str, Any]], ...]
 
 
-class TreeEstimator(Explaining, EstimatorState, CheckedParameters, DocumentationLink, BaseEstimator, ABC):
+class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator, ABC):
     """Base class of the ten estimators."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
@@ -140,7 +144,7 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
         chosen = self._chosen_categories()
-        purpose |= {"categories": chosen or (), "by_dtype": chosen is None, "several": self._SEVERAL_TARGETS}
+        purpose |= {"categories": chosen.named, "several": self._SEVERAL_TARGETS}
         options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose)
         start = time.perf_counter()
         table = backend.load(X, y, sample_weight, options)
@@ -150,6 +154,7 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
         self._n_targets = table.n_targets
         self._schema = table.schema
         self._note_categories(chosen)
+        self._refuse_text_as_numbers(chosen)
         self.placement_ = table.placement
         return backend, table
 
@@ -161,14 +166,29 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
         finally:
             self._growing_seconds = time.perf_counter() - start
 
-    def _chosen_categories(self) -> tuple[int, ...] | None:
-        """Return the columns that ``categorical_features`` names, None where their dtype is to tell."""
+    def _chosen_categories(self) -> Chosen:
+        """Return the columns that ``categorical_features`` chooses."""
         return columns_of_categories(self.categorical_features, self.n_features_in_, getattr(self, "feature_names_in_", None))
 
-    def _note_categories(self, chosen: tuple[int, ...] | None) -> None:
+    def _note_categories(self, chosen: Chosen) -> None:
         """Set which columns are split by sets of categories, given the schema and what :meth:`_chosen_categories` returned."""
-        of_kind = np.array([column.kind == CATEGORICAL for column in self._schema.columns])
-        self.is_categorical_ = of_kind if chosen is None else of_kind & np.isin(np.arange(len(of_kind)), chosen)
+        of_kind = {j for j, column in enumerate(self._schema.columns) if column.kind == CATEGORICAL}
+        by_dtype = of_kind - ordered_columns(self) if chosen.by_dtype else set()
+        self.is_categorical_ = np.zeros(len(self._schema), np.bool_)
+        self.is_categorical_[sorted(by_dtype | of_kind.intersection(chosen.named))] = True
+
+    def _refuse_text_as_numbers(self, chosen: Chosen) -> None:
+        """Raise if ``categorical_features`` lists columns, but not all of those whose category numbers have no meaning."""
+        if not chosen.named:
+            return
+        columns = zip(self._schema.columns, self.is_categorical_, strict=True)
+        left_out = [column.name for column, by_sets in columns if column.has_unordered_text and not by_sets]
+        if left_out:
+            raise ValueError(
+                f"categorical_features is {self.categorical_features!r:.200}, which leaves out X column{'s' * (len(left_out) > 1)} "
+                f"{', '.join(map(repr, left_out[:5]))}{', ...' * (len(left_out) > 5)}: text, whose alphabetical order is no number. Put "
+                "'from_dtype' in the list for all columns of text and of category dtypes, name them, or drop them"
+            )
 
     def _load_evaluation(self, backend: Backend, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Load evaluation sets beside a training set."""
@@ -234,8 +254,9 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
         for was, column in zip(self._schema.columns, table.schema.columns, strict=True):
             if was.categories != column.categories and CATEGORICAL in (was.kind, column.kind):
                 raise ValueError(
-                    f"warm_start=True keeps the trees of the previous fit, but X column {column.name!r} has other categories now; "
-                    "pass the same categories, or warm_start=False"
+                    f"warm_start=True keeps the trees of the previous fit, which know the categories of X column {column.name!r} by their "
+                    f"numbers, but it {_difference(was.categories, column.categories)} now. Pass rows that have every category of the "
+                    "previous fit and no other (of rare ones, a row of weight 0 will do), or fit all rows with warm_start=False"
                 )
         before, now = by_target(getattr(self, "classes_", table.classes)), by_target(table.classes)
         for k, (old, new) in enumerate(zip(before, now, strict=True)):
@@ -349,8 +370,22 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
 
     def _score(self, metric: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
         backend = backend_for(X)
-        y_true, y_pred, weight = backend.gather(y, self.predict(X), sample_weight)
-        return float(metric(y_true, y_pred, sample_weight=weight))
+        return measured(self, metric, *backend.gather(y, self.predict(X), sample_weight))
+
+
+def measured(model: Any, metric: Callable[..., float], y: Any, predictions: Any, sample_weight: Any) -> float:
+    """Return what a metric says of predictions; y and the weights are read as they are at fit."""
+    y = check_target(y, classify=is_classifier(model), name=type(model).__name__, several=np.ndim(predictions) == 2)
+    y = np.ascontiguousarray(y)  # in another order, the last bit of a sum is another
+    return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
+
+
+def _difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
+    """Return in words in which of their categories two dictionaries differ."""
+    known, there = set(before), set(now)
+    differing = {"has": [one for one in now if one not in known], "lacks": [one for one in before if one not in there]}
+    words = [f"{verb} {', '.join(map(repr, some[:5]))}{', ...' * (len(some) > 5)}" for verb, some in differing.items() if some]
+    return " and ".join(words) or "has them in another order"
 
 
 def in_memory(collection: Any) -> Any:
@@ -375,9 +410,20 @@ def all_or_nothing(fit: F) -> F:
     The copy is fitted here, by the backend of X where the data is, or on the cluster of the ``client`` among the options. A fit that fails
     or is interrupted leaves the estimator as it was. Its progress is shown meanwhile, if that is wanted.
     """
+    signature = inspect.signature(fit)
+    known = [name for name in signature.parameters if name not in ("self", "X", "y")]
 
     @functools.wraps(fit)
-    def wrapper(self: TreeEstimator, X: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
+    def wrapper(self: TreeEstimator, *args: Any, **given: Any) -> Any:
+        try:
+            options = dict(signature.bind(self, *args, **given).arguments)
+        except TypeError as error:
+            unknown = next((name for name in given if name not in signature.parameters), None)
+            hint = "" if unknown is None else f". {suggestion(unknown, known)}"
+            if unknown in parameter_names(type(self)):
+                hint = f"; it is a parameter of {type(self).__name__}"
+            raise TypeError(f"{type(self).__name__}.fit() {error}{hint}") from None
+        _, X, y, sample_weight = options.pop("self"), options.pop("X"), options.pop("y"), options.pop("sample_weight", None)
         client, placement = options.pop("client", None), options.pop("placement", None)
         callbacks, bars = with_bars(options.get("callbacks", ()), getattr(self, "verbose", 0))
         if bars:

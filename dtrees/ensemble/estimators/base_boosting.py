@@ -402,6 +402,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
                 "pass method='brute', which averages these"
             )
         assert self._trees.initial is not None
+        grid = self._schema.numbers_at(grid, target_features)
         raw = np.hstack([mean_predictions(group, grid, target_features) for group in self._trees.groups])
         return (raw + self._trees.initial).T
 

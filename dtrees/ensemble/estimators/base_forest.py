@@ -434,6 +434,7 @@ class ForestRegressor(TreeRegressor, Forest):
         Shape (n_points,), or (n_outputs_, n_points) for several targets.
         """
         check_is_fitted(self)
+        grid = self._schema.numbers_at(grid, target_features)
         means = mean_predictions(self._trees.groups[0], grid, target_features) / self._trees.n_rounds
         return means[:, 0] if self._n_targets == 1 else means.T
 

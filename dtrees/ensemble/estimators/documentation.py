@@ -26,7 +26,8 @@ _DESCRIPTIONS = {
     "categories": """
         categorical_features : "from_dtype", array-like or None, default="from_dtype"
             Columns that hold categories, which are split by sets of them, not by an order: those of text or of a category dtype, or those
-            named (by name, by position, or by a mask), also of numbers. None takes category numbers for numbers. Missing values are a
+            listed (by name, by position, or by a mask), also of numbers; "from_dtype" in a list adds those of text or of a category dtype.
+            None takes category numbers for numbers; they are in the order of an ordered dtype, otherwise sorted. Missing values are a
             category of their own; categories that no row in a node has go right there, and those not seen at fit where missing values go.
         cat_smooth : float, default=10.0
             Weight by which the mean of a category is moved towards that of its node before categories are put in order. With 0, the order
@@ -75,7 +76,7 @@ _DESCRIPTIONS = {
         n_jobs : int or None, default=None
             Threads to fit and predict with; None is as the estimator says. The result does not depend on it. On a cluster, the workers' own
             number of threads counts.
-        random_state : int, RandomState or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
             Decides rows, and the ``random_state`` of each booster. Pass an int for the same bag every time.
         verbose : int, default=0
             Tell of the progress, in lines, from booster to booster.
@@ -148,7 +149,7 @@ _DESCRIPTIONS = {
         {categories}
         """,
     "random_state_tree": """
-        random_state : int, RandomState or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
             Decides which columns nodes draw (with ``max_features``) and random thresholds. Pass an int for the same tree every time.
         """,
     "class_weight_tree": """
@@ -185,7 +186,7 @@ _DESCRIPTIONS = {
             Also predict each row by the trees that did not draw it, and score that: as ``score`` does, or by the callable
             ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
         {n_jobs}
-        random_state : int, RandomState or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
             Decides rows and columns drawn, and random thresholds. Pass an int for the same forest every time.
         {verbose: tree}
         warm_start : bool, default=False
@@ -292,7 +293,7 @@ _DESCRIPTIONS = {
             scikit-learn's say it by their names. None means "logloss", or "loss" for the exponential loss.
         """,
     "boosting_control": """
-        random_state : int, RandomState or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
             Decides rows and columns drawn. Pass an int for the same model every time. None draws anew in each fit, but where columns are
             drawn because ``max_features`` is "auto" and nothing else is: then every fit draws the same.
         {n_jobs}

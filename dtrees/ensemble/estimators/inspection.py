@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
 from dtrees.ensemble.input.sparse import by_rows, is_sparse, sparse_table
+from dtrees.ensemble.input.tables import unmasked
 from dtrees.tree.tree import Tree
 
 
@@ -100,7 +101,7 @@ class FittedTree:
         from dtrees.tree.predict import apply, packed_for  # brings in the compiler
         from dtrees.tree.sparse_rows import SparseRows
 
-        matrix: Any = by_rows(sparse_table(X)) if is_sparse(X) else np.asarray(X)
+        matrix: Any = by_rows(sparse_table(X)) if is_sparse(X) else np.asarray(unmasked(X))
         if matrix.ndim != 2 or matrix.shape[1] != self.n_features:
             raise ValueError(f"X has shape {matrix.shape}; wants (n, {self.n_features})")
         if matrix.dtype != np.float32:

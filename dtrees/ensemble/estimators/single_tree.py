@@ -178,7 +178,7 @@ class SingleTreeRegressor(TreeRegressor, SingleTree):
 
         Shape (n_points,), or (n_outputs_, n_points) for several targets.
         """
-        means = mean_predictions([self._tree], grid, target_features)
+        means = mean_predictions([self._tree], self._schema.numbers_at(grid, target_features), target_features)
         return means[:, 0] if self._n_targets == 1 else means.T
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {**parameters.TREE, **parameters.REGRESSION_CRITERION}

@@ -17,6 +17,7 @@ from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.estimators.base import TreeEstimator, in_memory
 from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
 from dtrees.ensemble.in_process import LOCAL, backend_for
+from dtrees.ensemble.input.tables import without_mask
 from dtrees.ensemble.objective.loss import LinkedLoss
 from dtrees.ensemble.prediction import Predict, Step
 
@@ -42,6 +43,7 @@ def check_margin(base_margin: Any, n_rows: int, n_outputs: int, name: str = "bas
     (3, 2)
     """
     wanted = f"({n_rows},)" if n_outputs == 1 else f"({n_rows}, {n_outputs})"
+    base_margin = without_mask(base_margin, name)
     try:
         margin = np.asarray(base_margin, np.float64)
     except (TypeError, ValueError) as error:

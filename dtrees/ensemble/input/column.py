@@ -6,12 +6,15 @@ kind
     ``"numeric"``, ``"categorical"``, or ``"unknown"`` for a column without a single value (all missing, of whatever dtype), which
     says nothing about its kind: it takes on the kind that other partitions show.
 dictionary
-    the sorted distinct categories of a column. Missing values and categories it does not hold become NaN.
+    the distinct categories of a column: sorted, or in the order that its dtype declares (ordered categoricals of pandas, Enum of polars).
+    Missing values and categories it does not hold become NaN.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import repeat
 from typing import Any
 
@@ -19,7 +22,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.input.plain_data import check_labels, check_text, take
+from dtrees.ensemble.input.plain_data import check_labels, check_text, plain_label, take
 
 NUMERIC, CATEGORICAL, UNKNOWN = "numeric", "categorical", "unknown"
 #: Integers beyond this are not exact in float64.
@@ -36,6 +39,7 @@ class Column:
     """One column: its name (None for arrays), kind, dtype when numeric, dictionary when categorical.
 
     ``is_text`` says of a categorical column that it came as plain text, not as a dtype of categories; it is no part of what it is.
+    ``order`` are all categories that an ordered dtype declares, whether or not the data has them.
     """
 
     name: str | None
@@ -43,6 +47,12 @@ class Column:
     dtype: str = "float64"
     categories: tuple[Any, ...] = ()
     is_text: bool = field(default=False, compare=False)
+    order: tuple[Any, ...] = field(default=(), compare=False)
+
+    @property
+    def has_unordered_text(self) -> bool:
+        """Whether the categories are text whose numbers follow the alphabet, and so have no meaning."""
+        return self.kind == CATEGORICAL and not self.order and isinstance(next(iter(self.categories), None), str)
 
     @property
     def holds_numbers(self) -> bool:
@@ -58,10 +68,11 @@ def column_from_json(item: Any) -> Column:
     if name is not None:
         check_text(name, "the names of columns")
     if kind == CATEGORICAL:
-        check_labels(categories, f"the categories of column {name!r}")
+        is_ordered = "ordered" in item and take(item, "ordered", bool, owner)
+        check_labels(categories, f"the categories of column {name!r}", is_sorted=not is_ordered)
         if dtype:
             raise ValueError(f"column {name!r} is categorical, but has the dtype {dtype!r:.40}")
-        return Column(name, kind, dtype, tuple(categories))
+        return Column(name, kind, dtype, tuple(categories), order=tuple(categories) if is_ordered else ())
     if kind not in (NUMERIC, UNKNOWN) or dtype not in _DTYPES or categories:
         raise ValueError(f"column {name!r} is of kind {kind!r:.40} and dtype {dtype!r:.40}")
     return Column(name, kind, dtype)
@@ -74,14 +85,29 @@ def float_dtype(*dtypes: np.dtype[Any]) -> type[np.floating[Any]]:
 
 
 def check_values(values: NDArray[Any], where: str) -> None:
-    """Raise if there is an infinity or an integer that float64 cannot hold."""
-    if values.dtype.kind == "f":
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = values.sum()
-        if not np.isfinite(total) and np.isinf(values).any():
-            raise ValueError(f"{where} contains infinity; wants finite numbers (NaN marks missing values)")
-    elif values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size:
+    """Raise if there is an integer that float64 cannot hold."""
+    if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size:
         _check_integers(int(values.min()), int(values.max()), where)
+
+
+def has_infinity(values: NDArray[Any]) -> bool:
+    """Return whether some of many values is infinite."""
+    if values.dtype.kind != "f":
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum()
+    return not np.isfinite(total) and bool(np.isinf(values).any())
+
+
+def finite(values: NDArray[Any]) -> NDArray[Any]:
+    """Return training values with infinities as the largest and the smallest number of the dtype.
+
+    Every threshold is then finite, and divides infinite values from others also where it is compared with them as they are.
+
+    >>> finite(np.array([1.0, -np.inf, np.nan], np.float32))
+    array([ 1.0000000e+00, -3.4028235e+38,            nan], dtype=float32)
+    """
+    return np.nan_to_num(values, nan=np.nan) if has_infinity(values) else values
 
 
 def _check_integers(low: int, high: int, where: str) -> None:
@@ -114,8 +140,8 @@ def numbers_of(column: Column, values: NDArray[Any]) -> NDArray[Any]:
         return np.where(known_values, values + 0.0, np.nan).astype(dtype, copy=False)  # no negative zero
     integers, known = _small_integers(values), _small_integers(distinct)
     if integers is None or known is None:
-        values = values.astype(np.float64, copy=False)
-        place = np.minimum(np.searchsorted(distinct, values), len(distinct) - 1)
+        values, ascending = values.astype(np.float64, copy=False), np.argsort(distinct)  # an ordered dtype has an order of its own
+        place = ascending[np.minimum(np.searchsorted(distinct, values, sorter=ascending), len(distinct) - 1)]
         return np.where(distinct[place] == values, place, np.nan).astype(dtype)
     number_of = np.full(known.max(initial=-1) + 2, np.nan, dtype)  # the last is that of missing values, and of higher ones
     number_of[known] = np.arange(len(distinct))
@@ -151,6 +177,7 @@ def _side_by_side(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
 def infer_column(name: str, series: nw.Series[Any], is_categorical: bool = False) -> Column:
     """Return the column of a frame, or of one partition of it; the values of a categorical one are categories, also if they are numbers."""
     where = f"X column {name!r}"
+    check_text(name, "the names of columns")
     dtype = series.dtype
     if dtype.is_numeric() or dtype == nw.Boolean:
         numbers = _numeric(series, where)
@@ -160,7 +187,7 @@ def infer_column(name: str, series: nw.Series[Any], is_categorical: bool = False
         empty = numbers.dtype.kind == "f" and np.isnan(numbers[:1]).all() and np.isnan(numbers).all()
         return Column(name, UNKNOWN if empty else NUMERIC, numbers.dtype.name)
     if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object, nw.Unknown):
-        values = {value for value in _distinct(series, where) if not is_missing(value)}
+        values = [value for value in _distinct(series, where) if not is_missing(value)]
         kinds = {_value_kind(value, where) for value in values}
         if not kinds:
             return Column(name, UNKNOWN)
@@ -170,8 +197,26 @@ def infer_column(name: str, series: nw.Series[Any], is_categorical: bool = False
             if is_categorical:
                 return numbers_as_categories(name, _numeric(series, where))
             return Column(name, NUMERIC, _numeric(series, where).dtype.name)
-        return Column(name, CATEGORICAL, "", tuple(sorted(map(_plain, values))), is_text=dtype not in (nw.Categorical, nw.Enum))
-    raise ValueError(f"{where} is of dtype {dtype}; wants {_SUPPORTED} (turn dates into numbers, such as days since a fixed date)")
+        order = tuple(map(plain_label, dtype.categories)) if isinstance(dtype, nw.Enum) else ()
+        categories = _in_order(map(plain_label, values), order)
+        if kinds == {"numbers"} and len(categories) < len(values):
+            raise ValueError(f"{where} has categories that are the same number as float64; wants text, or numbers that float64 holds")
+        check_labels(categories, f"the categories of {where}", is_sorted=not order)  # so that a model of them can be saved
+        return Column(name, CATEGORICAL, "", categories, is_text=dtype not in (nw.Categorical, nw.Enum), order=order)
+    dates = " (turn dates into numbers, such as days since a fixed date)" if dtype.is_temporal() else ""
+    raise ValueError(f"{where} is of dtype {_native_dtype(series)}; wants {_SUPPORTED}{dates}")
+
+
+def _in_order(categories: Iterable[Any], order: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return distinct categories in the order of a dtype, sorted if it has none."""
+    place = {category: i for i, category in enumerate(order)}
+    return tuple(sorted(set(categories), key=place.__getitem__ if order else None))
+
+
+def _native_dtype(series: nw.Series[Any]) -> str:
+    """Return the dtype of a column as the library calls it that the column is of."""
+    native = series.to_native()
+    return str(getattr(native, "dtype", getattr(native, "type", series.dtype)))
 
 
 def merge_column(parts: list[Column]) -> Column:
@@ -190,7 +235,11 @@ def merge_column(parts: list[Column]) -> Column:
     value_kinds = {_value_kind(category, f"X column {name!r}") for category in categories}
     if len(value_kinds) > 1:
         raise ValueError(f"X column {name!r} has partitions with categories of {' and '.join(sorted(value_kinds))}; give it one dtype")
-    return Column(name, CATEGORICAL, "", tuple(sorted(categories)), is_text=any(part.is_text for part in parts))
+    orders = {part.order for part in parts if part.kind == CATEGORICAL}
+    if len(orders) > 1:
+        raise ValueError(f"X column {name!r} has partitions whose dtypes declare different orders of categories; give it one dtype")
+    order = orders.pop()
+    return Column(name, CATEGORICAL, "", _in_order(categories, order), is_text=any(part.is_text for part in parts), order=order)
 
 
 def encode_column(column: Column, series: nw.Series[Any]) -> NDArray[Any]:
@@ -200,10 +249,13 @@ def encode_column(column: Column, series: nw.Series[Any]) -> NDArray[Any]:
         return _category_numbers(column, series, where)
     if column.kind == UNKNOWN:
         return np.full(len(series), np.nan, column.dtype or np.float32)
-    if not (series.dtype.is_numeric() or series.dtype == nw.Boolean) and infer_column(str(column.name), series).kind == CATEGORICAL:
-        raise ValueError(f"{where} was numeric at fit, but now holds {series.dtype}; convert it to numbers")
+    if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        now = infer_column(str(column.name), series)
+        if now.kind == CATEGORICAL:
+            held = f"text, such as {now.categories[0]!r:.40}" if now.is_text else f"categories, such as {now.categories[0]!r:.40}"
+            raise ValueError(f"{where} was numeric at fit, but now holds {held}; convert it to numbers")
     values = _numeric(series, where)
-    return values.astype(column.dtype, copy=False) if column.dtype else values
+    return finite(values.astype(column.dtype, copy=False)) if column.dtype else values
 
 
 def _category_numbers(column: Column, series: nw.Series[Any], where: str) -> NDArray[Any]:
@@ -213,13 +265,26 @@ def _category_numbers(column: Column, series: nw.Series[Any], where: str) -> NDA
     values = series.to_list()
     dtype = np.float32 if len(numbers) <= _MAX_FLOAT32_INTEGER else np.float64
     codes = np.fromiter(map(numbers.get, values, repeat(np.nan)), dtype, len(values))
-    if numbers and series.dtype not in (nw.String, nw.Enum) and np.isnan(codes).any():
+    if numbers and series.dtype != nw.String and np.isnan(codes).any():
         # Unseen categories are missing values, but numbers where there was text are a mistake: none could ever match.
         wanted = _value_kind(column.categories[0], where)
+        number_of = {}
         for value in _distinct(series, where):
-            if not is_missing(value) and _value_kind(value, where) != wanted:
+            if is_missing(value):
+                continue
+            if _value_kind(value, where) != wanted:
                 raise ValueError(f"{where} held categories of {wanted} at fit, but now holds {value!r}; convert it to {wanted}")
+            number_of[value] = numbers.get(plain_label(value), np.nan)
+        codes = np.fromiter(map(number_of.get, values, repeat(np.nan)), dtype, len(values))
     return codes
+
+
+def numbers_at(column: Column, values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return values of a column, such as points of a grid, as the numbers that trees compare; NaN for missing values and new categories."""
+    if column.kind == CATEGORICAL:
+        numbers = {category: number for number, category in enumerate(column.categories)}
+        return np.array([np.nan if is_missing(value) else numbers.get(plain_label(value), np.nan) for value in values.tolist()], np.float64)
+    return np.array([np.nan if is_missing(value) else value for value in values.tolist()], np.float64)
 
 
 def _numeric(series: nw.Series[Any], where: str) -> NDArray[Any]:
@@ -252,13 +317,20 @@ def _integer_range(values: list[Any]) -> tuple[int, int]:
 def _distinct(series: nw.Series[Any], where: str) -> list[Any]:
     try:
         return list(series.unique().to_list())
-    except TypeError as error:
-        raise ValueError(f"{where} holds values that cannot be compared ({error}); wants {_SUPPORTED}") from error
+    except Exception as error:  # each library has errors of its own for dtypes whose values it cannot compare
+        try:
+            return list(set(series.to_list()))
+        except Exception:
+            raise ValueError(
+                f"{where} is of dtype {_native_dtype(series)}, whose values cannot be compared ({error}); wants {_SUPPORTED}"
+            ) from error
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether ``value`` is None, NaN or pandas' NA, which is neither true nor false when compared."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float | np.floating) and value != value)
+    """Return whether ``value`` is None, NaN, pandas' NA, which is neither true nor false when compared, or a masked cell."""
+    if value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating | Decimal) and value != value
 
 
 def _value_kind(value: Any, where: str) -> str:
@@ -266,11 +338,6 @@ def _value_kind(value: Any, where: str) -> str:
         return "text"
     if isinstance(value, bool | np.bool_):
         return "booleans"
-    if isinstance(value, int | float | np.integer | np.floating) or type(value).__name__ == "Decimal":
+    if isinstance(value, int | float | np.integer | np.floating | Decimal):
         return "numbers"
     raise ValueError(f"{where} holds {value!r} of type {type(value).__name__}; wants {_SUPPORTED}")
-
-
-def _plain(value: Any) -> Any:
-    """Return ``value`` as the Python scalar that JSON holds."""
-    return value.item() if isinstance(value, np.generic) else value

@@ -30,22 +30,37 @@ def monotonic_rule(estimator: Any) -> tuple[int, ...]:
     ValueError
         If ``monotonic_cst`` does not fit the columns, or there are more than two classes.
     """
-    given = estimator.monotonic_cst
-    if given is None:
+    if estimator.monotonic_cst is None:
         return ()
-    signs = _signs_by_name(estimator, given) if isinstance(given, Mapping) else _signs_in_order(estimator, given)
+    signs = _signs(estimator)
     if is_classifier(estimator) and estimator.n_classes_ > 2:
         raise ValueError(
             f"monotonic_cst is given, and y has {estimator.n_classes_} classes. Monotonicity constraints are not supported with multiclass "
             "classification: of several probabilities, not all can rise; pass monotonic_cst=None, or fit one class against the others"
         )
     for j, (column, sign) in enumerate(zip(estimator._schema.columns, signs, strict=True)):
-        if sign and (estimator.is_categorical_[j] or column.kind == CATEGORICAL):
+        if sign and (estimator.is_categorical_[j] or (column.kind == CATEGORICAL and not column.order)):
             raise ValueError(
                 f"monotonic_cst is {sign} for X column {j if column.name is None else column.name!r}, whose values are categories, by its "
-                f"dtype or by categorical_features={estimator.categorical_features!r:.60}, and have no order; wants 0 for it"
+                f"dtype or by categorical_features={estimator.categorical_features!r:.60}, and have no order; wants 0 for it, or an "
+                "ordered dtype (an ordered Categorical of pandas, an Enum of polars)"
             )
     return tuple(signs) if any(signs) else ()
+
+
+def ordered_columns(estimator: Any) -> set[int]:
+    """Return the columns of an ordered dtype that ``monotonic_cst`` has a sign for: their categories are taken for numbers."""
+    ordered = [j for j, column in enumerate(estimator._schema.columns) if column.order]
+    if not ordered or estimator.monotonic_cst is None:
+        return set()
+    signs = _signs(estimator)
+    return {j for j in ordered if signs[j]}
+
+
+def _signs(estimator: Any) -> list[int]:
+    """Return -1, 0 or 1 for each column."""
+    given = estimator.monotonic_cst
+    return _signs_by_name(estimator, given) if isinstance(given, Mapping) else _signs_in_order(estimator, given)
 
 
 def _signs_by_name(estimator: Any, given: Mapping[Any, Any]) -> list[int]:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+#: In place of the columns, or as one of them: those that hold text or a dtype of categories.
+FROM_DTYPE = "from_dtype"
 
-def columns_of_categories(given: Any, n_columns: int, names: NDArray[Any] | None) -> tuple[int, ...] | None:
-    """Return the columns that ``categorical_features`` names, ascending; None where their dtype is to tell.
+
+class Chosen(NamedTuple):
+    """Which columns hold categories: those that are named, ascending, and, ``by_dtype``, those whose dtype says so."""
+
+    named: tuple[int, ...]
+    by_dtype: bool
+
+
+def columns_of_categories(given: Any, n_columns: int, names: NDArray[Any] | None) -> Chosen:
+    """Return the columns that ``categorical_features`` chooses.
 
     Parameters
     ----------
     given : "from_dtype", None, or array-like
-        A mask, positions, or names.
+        A mask, positions, or names, of which "from_dtype" may be one.
     n_columns : int
     names : ndarray of str or None
         Of the columns, where they have any.
@@ -26,22 +36,25 @@ def columns_of_categories(given: Any, n_columns: int, names: NDArray[Any] | None
 
     Examples
     --------
-    >>> columns_of_categories(["job"], 2, np.array(["age", "job"])), columns_of_categories([True, False], 2, None)
-    ((1,), (0,))
+    >>> columns_of_categories(["from_dtype", "job"], 2, np.array(["age", "job"])), columns_of_categories([True, False], 2, None)
+    (Chosen(named=(1,), by_dtype=True), Chosen(named=(0,), by_dtype=False))
     """
     if isinstance(given, str):
-        return None
+        return Chosen((), True)
     if given is None:
-        return ()
+        return Chosen((), False)
     array = np.asarray(given)
     if array.ndim != 1:
         raise ValueError(f"categorical_features has shape {array.shape}; wants a list of columns, or a mask of shape ({n_columns},)")
     if array.size == 0:
-        return ()
+        return Chosen((), False)
+    if FROM_DTYPE in array.tolist():
+        rest = [item for item in given if not (isinstance(item, str) and item == FROM_DTYPE)]
+        return Chosen(columns_of_categories(rest, n_columns, names).named, True)
     if array.dtype.kind == "b":
         if array.shape[0] != n_columns:
             raise ValueError(f"categorical_features is a mask of {array.shape[0]} columns, but X has {n_columns}")
-        return tuple(np.flatnonzero(array).tolist())
+        return Chosen(tuple(np.flatnonzero(array).tolist()), False)
     places = []
     for item in array.tolist():
         if isinstance(item, str):
@@ -59,4 +72,4 @@ def columns_of_categories(given: Any, n_columns: int, names: NDArray[Any] | None
             )
     if len(set(places)) < len(places):
         raise ValueError(f"categorical_features is {given!r:.200}, which names a column twice")
-    return tuple(sorted(places))
+    return Chosen(tuple(sorted(places)), False)

@@ -25,12 +25,18 @@ from dtrees.ensemble.input.warning import warn
 if TYPE_CHECKING:
     from dtrees.ensemble.backend import Table
 
-POSITIVE_INTEGER = Interval(Integral, 1, None, closed="left")
+#: Integers of 64 bits, the largest that kernels take.
+LARGEST_INTEGER = 2**63 - 1
+#: Limits of trees are at most so large, so that twice a limit and sums with it are integers of 64 bits; no table has so many rows.
+_LARGEST_LIMIT = 2**61 - 1
+POSITIVE_INTEGER = Interval(Integral, 1, LARGEST_INTEGER, closed="both")
+AT_LEAST_TWO = Interval(Integral, 2, LARGEST_INTEGER, closed="both")
+RANDOM_STATE = ["random_state", np.random.Generator]
 
 #: Parameters of every estimator.
 COMMON = {
     "max_depth": [POSITIVE_INTEGER, None],
-    "min_samples_split": [Interval(Integral, 2, None, closed="left"), Interval(RealNotInt, 0.0, 1.0, closed="right")],
+    "min_samples_split": [AT_LEAST_TWO, Interval(RealNotInt, 0.0, 1.0, closed="right")],
     "min_samples_leaf": [POSITIVE_INTEGER, Interval(RealNotInt, 0.0, 1.0, closed="neither")],
     "max_features": [
         POSITIVE_INTEGER,
@@ -38,7 +44,7 @@ COMMON = {
         StrOptions({"sqrt", "log2"}),
         None,
     ],
-    "max_leaf_nodes": [Interval(Integral, 2, None, closed="left"), None],
+    "max_leaf_nodes": [AT_LEAST_TWO, None],
     "min_impurity_decrease": [Interval(Real, 0.0, None, closed="left")],
     "ccp_alpha": [Interval(Real, 0.0, None, closed="left")],
     "importance_type": [StrOptions({"gain", "split", "cover"})],
@@ -46,7 +52,7 @@ COMMON = {
     "cat_smooth": [Interval(Real, 0.0, None, closed="left")],
     "min_samples_category": [POSITIVE_INTEGER, None],
     "max_cat_threshold": [POSITIVE_INTEGER, None],
-    "random_state": ["random_state"],
+    "random_state": RANDOM_STATE,
     "n_jobs": [
         Interval(Integral, None, -1, closed="right"),
         POSITIVE_INTEGER,
@@ -176,12 +182,12 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         max_features=max_features,
         columns_per_tree=columns_per_tree,
         random_splits=random_splits,
-        max_depth=None if max_depth is None else int(max_depth),
+        max_depth=None if max_depth is None else _limit(max_depth),
         min_samples_split=max(2, _count(estimator.min_samples_split, n_rows), 2 * min_samples_leaf),
         min_samples_leaf=min_samples_leaf,
         min_weight_fraction_leaf=float(getattr(estimator, "min_weight_fraction_leaf", 0.0)),
         min_child_weight=float(getattr(estimator, "min_child_weight", 0.0)),
-        max_leaf_nodes=None if max_leaf_nodes is None else int(max_leaf_nodes),
+        max_leaf_nodes=None if max_leaf_nodes is None else _limit(max_leaf_nodes),
         min_impurity_decrease=float(estimator.min_impurity_decrease),
         reg_lambda=float(getattr(estimator, "reg_lambda_", 0.0)),
         reg_alpha=float(getattr(estimator, "reg_alpha", 0.0)),
@@ -225,7 +231,7 @@ def _quantile(estimator: Any, criterion: str) -> float:
 
 def _each(given: int | None, otherwise: list[int]) -> tuple[int, ...]:
     """Return a number for each column of categories: the one that is given, or what is otherwise taken."""
-    return tuple(otherwise) if given is None else (int(given),) * len(otherwise)
+    return tuple(otherwise) if given is None else (_limit(given),) * len(otherwise)
 
 
 def _fewest_rows(n_rows: int, n_categories: int) -> int:
@@ -261,6 +267,13 @@ def _categorical(estimator: Any, criterion: str) -> tuple[int, ...]:
     by_sums = criterion_named(CRITERION_ALIASES.get(criterion, criterion)).by_sums
     check_categories(estimator, by_sums=by_sums)
     if not by_sums:
+        text = [column.name for column in estimator._schema.columns if column.has_unordered_text]
+        if text and isinstance(estimator.categorical_features, str):
+            warn(
+                f"criterion={criterion!r} knows no sets of categories: the text of X column {text[0]!r}"
+                f"{f' and {len(text) - 1} more' if len(text) > 1 else ''} is taken for numbers, in alphabetical order; use another "
+                "criterion, an ordered dtype of categories, or categorical_features=None if that is meant"
+            )
         if estimator.categorical_features is not None and not isinstance(estimator.categorical_features, str):
             raise ValueError(
                 f"criterion={criterion!r} does not go with categorical_features={estimator.categorical_features!r:.60}: no order of "
@@ -291,11 +304,17 @@ def resolve_max_features(max_features: Any, n_columns: int) -> int:
 
 def _count(value: Any, n_rows: int) -> int:
     """Return a number of rows, given as such or as a fraction."""
-    return int(value) if isinstance(value, Integral) else math.ceil(value * n_rows)
+    return _limit(value) if isinstance(value, Integral) else math.ceil(value * n_rows)
+
+
+def _limit(value: Any) -> int:
+    return min(int(value), _LARGEST_LIMIT)
 
 
 def draw_seed(random_state: Any) -> int:
-    """Return the seed of a fit: the same for the same integer, a new one for None or a ``RandomState`` (which moves on)."""
+    """Return the seed of a fit: the same for the same integer, a new one for None, a ``RandomState`` or a ``Generator`` (which move on)."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(np.iinfo(np.int32).max))
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 

@@ -10,6 +10,7 @@ ValueError: the model has columns = '3'; wants int
 
 from __future__ import annotations
 
+from decimal import Decimal
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
@@ -91,8 +92,23 @@ def _scalar(value: Any) -> Any:
     return value
 
 
-def check_labels(values: Any, owner: str) -> None:
-    """Raise unless values are distinct labels in ascending order: text, booleans or numbers.
+def plain_label(value: Any) -> Any:
+    """Return a label or a category as the str, bool, int or float that JSON holds: scalars of NumPy, members of enums, decimals.
+
+    >>> plain_label(np.str_("a")), plain_label(np.int8(3)), plain_label(Decimal("1.50"))
+    ('a', 3, 1.5)
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, int) or (isinstance(value, Decimal) and float(value).is_integer()) else float(value)
+
+
+def check_labels(values: Any, owner: str, *, is_sorted: bool = True) -> None:
+    """Raise unless values are distinct labels: text, booleans or numbers; in ascending order, if they are to be sorted.
 
     Raises
     ------
@@ -108,7 +124,9 @@ def check_labels(values: Any, owner: str) -> None:
             check_text(value, owner)
         elif value != value:
             raise ValueError(f"{owner} contain NaN")
-    if not all(one < other for one, other in pairwise(values)):
+    if not is_sorted and len(set(values)) < len(values):
+        raise ValueError(f"{owner} are not distinct")
+    if is_sorted and not all(one < other for one, other in pairwise(values)):
         raise ValueError(f"{owner} are not distinct and in ascending order")
 
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,14 +30,17 @@ from dtrees.ensemble.input.column import (
     check_values,
     column_from_json,
     encode_column,
+    finite,
     float_dtype,
+    has_infinity,
     infer_column,
     merge_column,
     numbers_as_categories,
+    numbers_at,
     numbers_of,
 )
 from dtrees.ensemble.input.sparse import by_columns, by_rows, is_sparse, sparse_table
-from dtrees.ensemble.input.tables import checked_table, is_frame, numeric_array
+from dtrees.ensemble.input.tables import checked_table, frame_columns, is_frame, numeric_array
 from dtrees.ensemble.input.warning import warn
 
 #: Text columns are warned of from so many categories on: those that are all numbers, and those with another text in most rows.
@@ -106,7 +108,7 @@ class Schema:
                     )
                 return cls((numeric,) * X.shape[1])
             return cls(tuple(numbers_as_categories(None, X[:, j]) if j in categories else numeric for j in range(X.shape[1])))
-        return cls(tuple(infer_column(name, series, j in categories) for j, (name, series) in enumerate(_frame_columns(X))))
+        return cls(tuple(infer_column(name, series, j in categories) for j, (name, series) in enumerate(frame_columns(X))))
 
     @classmethod
     def merge(cls, schemas: Iterable[Schema]) -> Schema:
@@ -128,15 +130,17 @@ class Schema:
     def encode(self, X: Any) -> list[NDArray[Any]]:
         """Return the columns as numeric or bool arrays of shape (n,), each of the schema's dtype; NaN where missing.
 
+        Infinities are the largest and the smallest number of the dtype (:func:`~dtrees.ensemble.input.column.finite`).
+
         Raises
         ------
         ValueError
-            If X holds infinity, integers beyond 2**53, or columns of another kind than the schema's.
+            If X holds integers beyond 2**53, or columns of another kind than the schema's.
         TypeError
             If X is sparse; see :meth:`cells`.
         """
         if is_frame(X):
-            named = _frame_columns(X)
+            named = frame_columns(X)
             self._check_width(len(named))
             return [encode_column(column, series) for column, (_, series) in zip(self.columns, named, strict=True)]
         if is_sparse(X):
@@ -144,23 +148,50 @@ class Schema:
         X = numeric_array(X)
         self._check_width(X.shape[1])
         check_values(X, "X")
+        bounded = finite if has_infinity(X) else np.asarray
         return [
-            numbers_of(column, X[:, j]) if column.kind == CATEGORICAL else X[:, j].astype(column.dtype, copy=False)
+            numbers_of(column, X[:, j]) if column.kind == CATEGORICAL else bounded(X[:, j].astype(column.dtype, copy=False))
             for j, column in enumerate(self.columns)
         ]
 
     def cells(self, X: Any) -> Any:
         """Return a sparse table as CSC whose stored cells are in order, each once, none of them zero; NaN where missing.
 
+        Infinities are as of :meth:`encode`.
+
         Raises
         ------
         ValueError
-            If X holds infinity or integers beyond 2**53.
+            If X holds integers beyond 2**53.
         """
         X = by_columns(sparse_table(X))
         self._check_width(X.shape[1])
         check_values(X.data, "X")
+        if has_infinity(X.data):
+            X = X.astype(self.columns[0].dtype)  # a copy
+            X.data = finite(X.data)
         return X
+
+    def numbers_at(self, points: NDArray[Any], columns: Iterable[int]) -> NDArray[np.float64]:
+        """Return points of a grid as the numbers that trees compare: of columns of categories, their category numbers.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n_points, n)
+            Values of some columns as they are in X.
+        columns : iterable of int
+            Their places.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> schema = Schema.infer(pd.DataFrame({"job": ["smith", "baker"]}))
+        >>> schema.numbers_at(np.array([["baker"], ["smith"], ["potter"]]), [0])
+        array([[ 0.],
+               [ 1.],
+               [nan]])
+        """
+        return np.column_stack([numbers_at(self.columns[j], points[:, k]) for k, j in enumerate(columns)])
 
     def matrix(self, X: Any) -> Any:
         """Return a table for prediction: float32 where that holds every column exactly, else float64; NaN where missing.
@@ -178,10 +209,10 @@ class Schema:
         Raises
         ------
         ValueError
-            If X holds infinity, integers beyond 2**53, or columns of another kind than the schema's.
+            If X holds integers beyond 2**53, or columns of another kind than the schema's.
         """
         if is_frame(X):
-            named = _frame_columns(X)
+            named = frame_columns(X)
             self._check_width(len(named))
             encoded = [
                 encode_column(Column(name, column.kind, "", column.categories), series)
@@ -237,6 +268,7 @@ class Schema:
         """Return the schema as plain data that JSON can hold."""
         return [
             {"name": column.name, "kind": column.kind, "dtype": column.dtype, "categories": list(column.categories)}
+            | ({"ordered": True} if column.order else {})
             for column in self.columns
         ]
 
@@ -270,17 +302,3 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text.replace(",", ".", 1)))
     except ValueError:
         return False
-
-
-def _frame_columns(X: Any) -> list[tuple[str, nw.Series[Any]]]:
-    """Return the frame's columns by position (names need not be distinct), each with a name for messages."""
-    if hasattr(X, "iloc"):
-        series = [nw.from_native(X.iloc[:, j], series_only=True) for j in range(X.shape[1])]
-        names = [str(name) for name in X.columns]
-    else:
-        frame = nw.from_native(X, eager_only=True)
-        names = list(frame.columns)
-        series = [frame.get_column(name) for name in names]
-    if not series:
-        raise ValueError(f"X has 0 feature(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
-    return list(zip(names, series, strict=True))

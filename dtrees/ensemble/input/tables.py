@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
+from dtrees.ensemble.input.column import check_values
 from dtrees.ensemble.input.sparse import is_sparse, sparse_table
 
 
@@ -39,16 +40,61 @@ def column_names(X: Any) -> list[Any]:
     return list(X.columns) if hasattr(X, "iloc") else list(nw.from_native(X, eager_only=True).columns)
 
 
+def unmasked(X: Any) -> Any:
+    """Return a masked array as one with NaN in the masked cells, of a dtype that holds the others exactly; anything else as it is.
+
+    >>> unmasked(np.ma.masked_equal(np.array([[1, 2]], np.int16), 2))
+    array([[ 1., nan]], dtype=float32)
+    """
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    if not np.ma.is_masked(X) or X.dtype.kind not in "biufO":
+        return X.data
+    check_values(X.compressed(), "X")
+    floats = X.data.astype(X.dtype if X.dtype.kind == "O" else np.result_type(X.dtype, np.float16))
+    floats[np.ma.getmaskarray(X)] = np.nan
+    return floats
+
+
+def without_mask(values: Any, name: str) -> Any:
+    """Return a masked array of which no value is masked as a plain one; anything but a masked array or a matrix as it is.
+
+    Raises
+    ------
+    ValueError
+        If a value is masked.
+    TypeError
+        If it is a matrix.
+    """
+    refuse_matrix(values, name)
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    n_masked = int(np.ma.count_masked(values))
+    if n_masked:
+        raise ValueError(f"{name} is a masked array with {n_masked} masked value(s); drop these rows, every value must be known")
+    return values.data
+
+
+def refuse_matrix(values: Any, name: str) -> None:
+    """Raise TypeError for what is a ``numpy.matrix``, which stays two-dimensional however it is indexed."""
+    if isinstance(values, np.matrix):
+        raise TypeError(f"{name} is a numpy.matrix; wants an array, numpy.asarray({name})")
+
+
 def numeric_array(X: Any) -> NDArray[Any]:
     """Return ``X`` as an array of shape (n, n_columns) of float32, float64, integers or bool; n may be 0.
+
+    Masked cells are missing values.
 
     Raises
     ------
     ValueError
         If X is not 2-D, or holds text, dates or complex numbers.
     TypeError
-        If X is sparse.
+        If X is sparse, or a ``numpy.matrix``.
     """
+    refuse_matrix(X, "X")
+    X = unmasked(X)
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "biuf":
         if isinstance(X, list | tuple):
             X = np.asarray(X)
@@ -87,3 +133,17 @@ def _with_rows_and_columns(X: Any) -> NDArray[Any]:
             f"X is a {type(X).__name__} of objects that are not all numbers ({error}); wants numbers. Text is accepted in a frame (pandas, "
             "polars): in a pipeline, have the steps before return one by set_output(transform='pandas')"
         ) from error
+
+
+def frame_columns(X: Any) -> list[tuple[str, nw.Series[Any]]]:
+    """Return the frame's columns by position (names need not be distinct), each with a name for messages."""
+    if hasattr(X, "iloc"):
+        series = [nw.from_native(X.iloc[:, j], series_only=True) for j in range(X.shape[1])]
+        names = [str(name) for name in X.columns]
+    else:
+        frame = nw.from_native(X, eager_only=True)
+        names = list(frame.columns)
+        series = [frame.get_column(name) for name in names]
+    if not series:
+        raise ValueError(f"X has 0 feature(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
+    return list(zip(names, series, strict=True))

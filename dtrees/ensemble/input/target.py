@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
@@ -29,7 +30,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dtrees.ensemble.input.column import is_missing
+from dtrees.ensemble.input.plain_data import check_labels, plain_label
 from dtrees.ensemble.input.sparse import is_sparse
+from dtrees.ensemble.input.tables import frame_columns, is_frame, without_mask
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.losses.several_targets import naming_target
 
@@ -122,6 +125,8 @@ class TargetSummary:
         if len({isinstance(part[0], str) for part in labels}) > 1:
             raise ValueError("y holds text in some partitions and numbers in others; give it one dtype")
         classes = np.unique(np.concatenate(labels))
+        for part in labels:
+            _check_exact(part.tolist(), part.astype(classes.dtype))
         counts = np.zeros(len(classes), dtype=np.int64)
         weights = [Fraction(0)] * len(classes)
         for summary in summaries:
@@ -149,6 +154,7 @@ class TargetSummary:
             raise ValueError(f"sample_weight adds up to more than {MAX_WEIGHT:g}; wants smaller numbers, only their ratios matter much")
         if self.classes is not None:
             check_classification_targets(self.classes)
+            check_labels(self.classes.tolist(), "the labels in y")  # so that a model of them can be saved
         for k, target in enumerate(self.targets):
             with naming_target(k):
                 target.check()
@@ -172,18 +178,27 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
     Raises
     ------
     ValueError
-        If y is None, not one-dimensional (or two-dimensional, if it may be), holds missing or infinite values, or is of a type the
-        estimator cannot learn.
+        If y is None, not one-dimensional (or two-dimensional, if it may be), holds missing, masked or infinite values, or is of a type
+        the estimator cannot learn.
+    TypeError
+        If y is a ``numpy.matrix``.
     """
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    y = without_mask(y, "y")
     shape = getattr(y, "shape", None)
     if getattr(getattr(y, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array
         raise ValueError(f"Complex data not supported: y is an array of dtype {y.dtype}; wants real numbers or labels")
     if several and _is_wide(y):
         return _several_labels(y, name) if classify else _several_targets(y)
+    if classify and _is_wide(y):
+        raise ValueError(
+            "y should be a 1d array, but has several columns: boosting learns one target of classes; pass one column, wrap it in "
+            "sklearn.multioutput.MultiOutputClassifier, or use a forest, which learns several targets together"
+        )
     if shape is not None and tuple(shape[1:]) == (1,):
         warn_of_column()
+    given, y = y, _of_one_kind(y)
     # What is an array of this shape already, scikit-learn looks at as long as it takes to grow a small tree.
     y = np.ascontiguousarray(y) if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=shape is None)
     _refuse_dates(y)
@@ -192,11 +207,56 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
     if y.dtype.kind == "f":
         _check_finite(y)
         if y.dtype.itemsize > 8:  # no model file could hold them
-            y = y.astype(np.float64)
-    elif y.dtype.kind == "O":
-        y = _labels(y)
+            given, y = y, y.astype(np.float64)
+        if given is not y and isinstance(given, list | tuple | np.ndarray):
+            _check_exact(np.asarray(given, object).ravel().tolist(), y)
+    elif y.dtype.kind in "OT":
+        y = _labels(y.astype(object))
+    elif y.dtype.kind == "U" and isinstance(given, list | tuple):  # of which other labels may have become text
+        y = _labels(np.array(given, object).ravel()).astype(str)
     check_classification_targets(y)
     return y
+
+
+def _of_one_kind(y: Any) -> Any:
+    """Return a column of a frame of booleans, integers or categories as an array that keeps their kind; anything else as it is.
+
+    As an array, scikit-learn and NumPy would have some of them as floats.
+    """
+    if isinstance(y, np.ndarray | list | tuple):
+        return y
+    if is_frame(y):
+        columns = frame_columns(y)
+        if len(columns) > 1:
+            return y
+        series = columns[0][1]
+    else:
+        pandas = nw.dependencies.get_pandas()
+        if pandas is not None and isinstance(y, pandas.Index | pandas.api.extensions.ExtensionArray):
+            y = pandas.Series(y)
+        if not nw.dependencies.is_into_series(y):
+            return y
+        series = nw.from_native(y, series_only=True)
+    is_plain = series.dtype.is_integer() or series.dtype == nw.Boolean
+    if not is_plain and series.dtype not in (nw.Categorical, nw.Enum):
+        return y
+    if is_plain and series.dtype not in (nw.Int128, nw.UInt128) and not series.null_count():
+        values = series.to_numpy()
+        return values.astype(bool) if series.dtype == nw.Boolean else values
+    values = np.empty(len(series), object)
+    values[:] = series.to_list()
+    return values
+
+
+def _check_exact(labels: list[Any], array: NDArray[Any]) -> None:
+    """Raise if labels are not the same as those of the array that was made of them, which then may be equal."""
+    if array.dtype.kind != "f":
+        return
+    for label, became in zip(labels, array.tolist(), strict=True):
+        if label != became:
+            raise ValueError(
+                f"y holds the label {label!r} beside floats, as one of which it is {became!r}; give y one dtype, integers or text"
+            )
 
 
 def _refuse_dates(y: NDArray[Any]) -> None:
@@ -242,7 +302,7 @@ def _cells(y: Any) -> NDArray[Any]:
 def _several_labels(y: Any, name: str) -> NDArray[Any]:
     """Return labels of shape (n, k), column by column: of one dtype where all are of a kind, otherwise as objects."""
     cells = _cells(y)
-    columns = [y.iloc[:, k] for k in range(cells.shape[1])] if hasattr(y, "iloc") else list(cells.T)
+    columns = [series.to_native() for _, series in frame_columns(y)] if is_frame(y) else list(cells.T)
     checked = []
     for k, column in enumerate(columns):
         with naming_target(k):
@@ -271,10 +331,11 @@ def _labels(y: NDArray[Any]) -> NDArray[Any]:
         raise ValueError("y contains missing values (None or NaN); drop those rows, every label must be known")
     kinds = {type(label) for label in y}
     if all(issubclass(kind, str) for kind in kinds):
-        return y
+        return y if kinds == {str} else np.array([plain_label(label) for label in y], object)
     if all(issubclass(kind, bool | int | float | np.number | np.bool_) for kind in kinds):
         plain = np.array(y.tolist())
         if plain.dtype.kind in "biuf":  # integers may be too long
+            _check_exact(y.tolist(), plain)
             return plain
     names = " and ".join(sorted(kind.__name__ for kind in kinds))
     raise ValueError(
@@ -336,10 +397,13 @@ def check_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None
     Raises
     ------
     ValueError
-        If a weight is negative, NaN or infinite, or there are not as many as rows.
+        If a weight is negative, NaN, infinite or masked, or there are not as many as rows.
+    TypeError
+        If it is a ``numpy.matrix``.
     """
     if sample_weight is None:
         return None
+    sample_weight = without_mask(sample_weight, "sample_weight")
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -2,10 +2,10 @@
 
 State holds all that prediction, inspection and a warm start need: parameters, schema, classes, trees, scores, and how the trees were
 grown. What belongs to the training set (the out-of-bag predictions of its rows) is left out, and so are parameters that are no plain data:
-a ``RandomState``, an estimator as ``init`` that was set after the fit, or a function as ``eval_metric`` becomes None, a callable
-``oob_score`` True, a scorer as ``scoring`` "loss", an objective as ``loss`` "custom": it predicts, and cannot be fitted. A model whose
-trees start from an estimator is refused: files hold no code. Restoring checks everything, since files may
-be damaged and kernels do not check bounds; the same is checked before saving, so that what is saved can be restored.
+a ``RandomState`` or ``Generator``, an estimator as ``init`` that was set after the fit, or a function as ``eval_metric`` becomes None, a
+callable ``oob_score`` True, a scorer as ``scoring`` "loss", an objective as ``loss`` "custom": it predicts, and cannot be fitted. A model
+whose trees start from an estimator is refused: files hold no code. Restoring checks everything, since files may be damaged and kernels do
+not check bounds; the same is checked before saving, so that what is saved can be restored.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sklearn.base import is_classifier
 from dtrees.engine.plan.plans import CONSTRAINTS, ForestPlan, Rules
 from dtrees.ensemble.compat import check_parameters, parameter_names, stand_in_for_sklearns
 from dtrees.ensemble.input.by_size import NAMES, is_auto
+from dtrees.ensemble.input.parameters import LARGEST_INTEGER
 from dtrees.ensemble.input.plain_data import check_labels, from_plain, plain, shown, take
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.prediction import AdditiveTrees, by_target
@@ -48,7 +49,7 @@ _SPARE_BYTES = 2**24
 #: Integers in plans are below, and so is what they are added to.
 _LARGEST = 2**62
 #: The least that limits of trees may be, and what they must be below.
-_BOUNDS = {"max_leaf_nodes": (2, _LARGEST), "max_depth": (1, _LARGEST)}
+_BOUNDS = {"max_leaf_nodes": (2, LARGEST_INTEGER + 1), "max_depth": (1, LARGEST_INTEGER + 1)}
 
 
 class EstimatorState:

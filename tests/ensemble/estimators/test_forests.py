@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import pickle
 
 import numpy as np
@@ -126,8 +127,10 @@ def test_warm_start_with_other_data(kind):
     y = target(kind)
     model = make(kind, warm_start=True).fit(frame, y)
     model.set_params(n_estimators=10)
-    with pytest.raises(ValueError, match="column 'c' has other categories now"):
+    with pytest.raises(ValueError, match="categories of X column 'c' by their numbers, but it has 'z' and lacks 'a', 'b' now"):
         model.fit(frame.assign(c="z"), y)
+    weight = np.arange(len(y)) > 0.0  # as the message says
+    copy.deepcopy(model).fit(frame.assign(c=["a", *"b" * (len(y) - 1)]), y, weight)
     with pytest.warns(UserWarning, match="valid feature names"), pytest.raises(ValueError, match="X has 1 features"):
         model.fit(frame[["x"]].to_numpy(), y)
     if is_classifier(kind):

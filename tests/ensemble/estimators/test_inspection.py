@@ -126,6 +126,39 @@ def test_partial_dependence_by_recursion_is_scikit_learns(kind):
     assert_allclose(np.squeeze(everything), raw, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["DecisionTreeRegressor", "RandomForestRegressor", "GradientBoostingRegressor"])
+def test_partial_dependence_of_categories(kind):
+    """The grid holds categories, as X does."""
+    frame = pd.DataFrame(
+        {
+            "code": pd.Categorical(np.repeat([10.0, 20.0, 30.0], 36)),
+            "text": np.tile(["low", "high", "middle"], 36),
+            "kind": pd.Categorical(np.tile(["x", "x", "x", "y", "y", "y"], 18)),
+        }
+    )
+    level = frame["text"].map({"low": 100.0, "middle": 200.0, "high": 300.0})
+    y = frame["code"].astype(float) + level
+    some = (
+        {"n_estimators": 20} if kind == "GradientBoostingRegressor" else {"n_estimators": 2, "bootstrap": False} if "Forest" in kind else {}
+    )
+    model = getattr(dtrees, kind)(**some).fit(frame, y)
+    # Every category of one column meets each of the other as often: the mean over the others is the same either way.
+    for features in (["code"], ["text"], ["code", "text"]):
+        names = frame.columns
+        fast, slow = (
+            partial_dependence(model, frame, features, categorical_features=names, method=method) for method in ("recursion", "brute")
+        )
+        assert_allclose(fast.average, slow.average, rtol=1e-9)
+        if kind != "GradientBoostingRegressor":
+            wanted = {"code": [[10.0, 20.0, 30.0]], "text": [[300.0, 100.0, 200.0]]}
+            if len(features) == 1:
+                assert_allclose(fast.average - fast.average.mean(), wanted[features[0]] - np.mean(wanted[features[0]]), atol=1e-9)
+    grid = {"code": [30.0, 10.0, np.nan, 70.0]}
+    custom = partial_dependence(model, frame, ["code"], categorical_features=names, method="recursion", custom_values=grid)
+    assert custom.average[0, 0] > custom.average[0, 1]
+    assert custom.average[0, 2] == custom.average[0, 3]
+
+
 def test_recursion_is_refused_where_means_of_raw_predictions_mean_something_else():
     model = dtrees.GradientBoostingRegressor(n_estimators=2, loss="poisson").fit(X, np.abs(SIGNAL))
     with pytest.raises(ValueError, match="no predictions with loss='poisson'; pass method='brute'"):

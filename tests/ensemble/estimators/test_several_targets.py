@@ -247,5 +247,5 @@ def test_what_does_not_go_with_the_targets():
 
 
 def test_boosting_of_classes_has_one_target():
-    with pytest.raises(ValueError, match="y should be a 1d array"):
+    with pytest.raises(ValueError, match="y should be a 1d array.*MultiOutputClassifier"):
         GradientBoostingClassifier().fit(X, (Y > 0).astype(int))

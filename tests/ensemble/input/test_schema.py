@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import enum
 import json
 import re
 import warnings
@@ -9,6 +10,8 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +19,13 @@ from scipy.sparse import csr_matrix
 
 import dtrees
 from dtrees.ensemble.input.column import CATEGORICAL, NUMERIC, UNKNOWN
+from dtrees.ensemble.input.plain_data import plain_label
 from dtrees.ensemble.input.schema import Schema
 from tests.examples import examples
+
+
+def arrow(values):
+    return pa.table({"x": values})
 
 
 def frames():
@@ -76,7 +84,7 @@ def test_pandas_dtypes(column, kind, encoded):
     ("column", "kind", "encoded"),
     [
         (pl.Series(["b", None], dtype=pl.Categorical), CATEGORICAL, [0, np.nan]),
-        (pl.Series(["a", "b"], dtype=pl.Enum(["b", "a"])), CATEGORICAL, [0, 1]),
+        (pl.Series(["a", "b"], dtype=pl.Enum(["b", "c", "a"])), CATEGORICAL, [1, 0]),
         (pl.Series([None, None]), UNKNOWN, [np.nan, np.nan]),
         (pl.Series([1, None], dtype=pl.Int16), NUMERIC, [1, np.nan]),
         (pl.Series([1, 2], dtype=pl.Int128), NUMERIC, [1, 2]),
@@ -89,6 +97,98 @@ def test_polars_dtypes(column, kind, encoded):
     schema = Schema.infer(frame)
     assert schema.columns[0].kind == kind
     np.testing.assert_array_equal(schema.encode(frame)[0], encoded)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "encoded"),
+    [
+        (pa.array([decimal.Decimal("1.25"), None], pa.decimal32(5, 2)), NUMERIC, [1.25, np.nan]),
+        (pa.array([decimal.Decimal("1.25"), None], pa.decimal64(12, 2)), NUMERIC, [1.25, np.nan]),
+        (pc.run_end_encode(pa.array([3, 3, 5])), NUMERIC, [3, 3, 5]),
+        (pc.run_end_encode(pa.array(["b", "a"])), CATEGORICAL, [1, 0]),
+        (pa.array([1, 0], pa.bool8()), NUMERIC, [1, 0]),
+    ],
+)
+def test_arrow_types_without_a_kernel(column, kind, encoded):
+    """Arrow can list their values, but not tell which are distinct."""
+    schema = Schema.infer(arrow(column))
+    assert schema.columns[0].kind == kind
+    np.testing.assert_array_equal(schema.encode(arrow(column))[0], encoded)
+    np.testing.assert_array_equal(schema.matrix(arrow(column))[:, 0], encoded)
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@pytest.mark.parametrize(
+    ("values", "categories"),
+    [
+        ([decimal.Decimal("2.5"), decimal.Decimal("1")], (1, 2.5)),
+        ([decimal.Decimal("0.1"), decimal.Decimal("Infinity")], (0.1, np.inf)),
+        ([np.str_("b"), np.str_("a")], ("a", "b")),
+        ([Colour.RED, Colour.BLUE], ("blue", "red")),
+        ([2**60 + 1, 2**60], (2**60, 2**60 + 1)),
+        ([np.float32(0.1), np.float32(2)], (float(np.float32(0.1)), 2.0)),
+        ([True, np.False_], (False, True)),
+    ],
+)
+def test_categories_are_what_a_file_holds(values, categories):
+    frame = pd.DataFrame({"x": pd.Series(pd.Series(values, dtype=object).astype("category"))})
+    schema = Schema.infer(frame)
+    assert schema.columns[0].categories == categories
+    assert list(map(type, schema.columns[0].categories)) == list(map(type, categories))
+    restored = Schema.from_json(json.loads(json.dumps(schema.to_json())))
+    assert restored == schema
+    np.testing.assert_array_equal(restored.matrix(frame)[:, 0], [categories.index(plain_label(value)) for value in values])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("dtype", "becomes"), [("f4", "f4"), ("f8", "f8"), ("i2", "f4"), ("i4", "f8"), ("?", "f4"), (object, "f8")])
+def test_masked_cells_are_missing(dtype, becomes, masked):
+    X = np.ma.array([[1, 0], [0, 1]], dtype, mask=[[False, masked], [False, False]])
+    encoded = Schema.infer(X).encode(X)
+    np.testing.assert_array_equal(np.column_stack(encoded), [[1, np.nan if masked else 0], [0, 1]])
+    np.testing.assert_array_equal(Schema.infer(X).matrix(X), np.column_stack(encoded))
+    if masked:
+        assert encoded[0].dtype == becomes
+
+
+def test_ordered_dtypes_give_categories_their_order():
+    sizes = ["small", "medium", "large", "huge"]
+    pandas = pd.DataFrame({"x": pd.Categorical(["large", "small", None, "huge"], sizes, ordered=True)})
+    polars = pl.DataFrame({"x": pl.Series(["large", "small", None, "huge"], dtype=pl.Enum(sizes))})
+    for frame in (pandas, polars):
+        schema = Schema.infer(frame)
+        assert schema.columns[0].categories == ("small", "large", "huge")
+        assert Schema.merge([Schema.infer(frame[:1]), Schema.infer(frame[1:])]) == schema
+        restored = Schema.from_json(json.loads(json.dumps(schema.to_json())))
+        assert restored == schema
+        assert bool(restored.columns[0].order)
+        np.testing.assert_array_equal(restored.matrix(frame)[:, 0], [1, 0, np.nan, 2])
+    for levels in ([3.5, -1.0, 2.0], [3, 1, 2]):
+        schema = Schema.infer(pd.DataFrame({"x": pd.Categorical(levels, levels, ordered=True)}))
+        assert schema.columns[0].categories == tuple(levels)
+        for table in (pd.DataFrame({"x": levels[::-1]}), np.array(levels[::-1], np.float64)[:, np.newaxis]):
+            np.testing.assert_array_equal(schema.matrix(table)[:, 0], [2, 1, 0])
+    with pytest.raises(ValueError, match="partitions whose dtypes declare different orders"):
+        Schema.merge([Schema.infer(pandas), Schema.infer(pd.DataFrame({"x": pd.Categorical(["a"], ordered=True)}))])
+    damaged = [{"name": "x", "kind": CATEGORICAL, "dtype": "", "categories": ["b", "a", "b"], "ordered": True}]
+    with pytest.raises(ValueError, match="not distinct"):
+        Schema.from_json(damaged)
+
+
+def test_partitions_agree_on_infinity():
+    """Infinities are the extremes of the dtype of all partitions."""
+    for as_table in (np.asarray, pd.DataFrame):
+        parts = [as_table(np.array([[np.inf], [1.0]], dtype)) for dtype in (np.float32, np.float64)]
+        schema = Schema.merge(map(Schema.infer, parts))
+        assert [schema.encode(part)[0][0] for part in parts] == [np.finfo(np.float64).max] * 2
+        assert [schema.matrix(part)[0, 0] for part in parts] == [np.inf] * 2
+    sparse = csr_matrix(np.array([[-np.inf], [1.0]], np.float32))
+    assert schema.cells(sparse).data.tolist() == [np.finfo(np.float64).min, 1.0]
+    assert np.isinf(sparse.data[0])
 
 
 def test_arrays_keep_their_dtype_and_are_not_copied():
@@ -193,18 +293,41 @@ def test_damaged_json(data):
         ([["a", 1.0]], ValueError, "wants numbers"),
         (np.array([["2020-01-01"]], dtype="M8[D]"), ValueError, "datetime64.*wants numbers"),
         (np.ones((2, 2), dtype=complex), ValueError, "Complex data not supported"),
-        (np.array([[1.0, np.inf]]), ValueError, "X contains infinity; wants finite numbers"),
+        (np.matrix([[1.0, 2.0]]), TypeError, r"X is a numpy.matrix; wants an array, numpy.asarray\(X\)"),
+        (np.ma.masked_equal([[2**60, 0]], 0), ValueError, "X contains the integer"),
         (np.array([[2**53 + 2]]), ValueError, "integer 9007199254740994; integers must lie within"),
         (np.array([[-(2**60)]]), ValueError, "integer -1152921504606846976"),
         (np.ones(3), ValueError, "Expected 2D array, got 1D array"),
         (np.ones((3, 0)), ValueError, "0 feature"),
         (csr_matrix(np.eye(2)), TypeError, "X is sparse"),
         (pl.LazyFrame({"x": [1]}), TypeError, r"call .collect\(\)"),
-        (pd.DataFrame({"day": [datetime.datetime(2020, 1, 1)]}), ValueError, "column 'day' is of dtype Datetime.*wants numbers"),
+        (
+            pd.DataFrame({"day": [datetime.datetime(2020, 1, 1)]}),
+            ValueError,
+            "column 'day' is of dtype datetime64.*wants numbers.*turn dates",
+        ),
+        (
+            pl.DataFrame({"day": [datetime.datetime(2020, 1, 1)]}),
+            ValueError,
+            "column 'day' is of dtype Datetime.*wants numbers.*turn dates",
+        ),
         (pl.DataFrame({"lists": [[1]]}), ValueError, "column 'lists' is of dtype List"),
         (pd.DataFrame({"x": [1, "a"]}), ValueError, "column 'x' mixes numbers and text"),
-        (pd.DataFrame({"x": [{"a": 1}]}), ValueError, "column 'x' holds"),
-        (pd.DataFrame({"x": [1.0, np.inf]}), ValueError, "column 'x' contains infinity"),
+        (pd.DataFrame({"x": [{"a": 1}]}), ValueError, "column 'x' is of dtype object, whose values cannot be compared"),
+        (pl.DataFrame({"x": [object()]}), ValueError, "column 'x' holds <object"),
+        (
+            arrow(pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])])),
+            ValueError,
+            "column 'x' mixes",
+        ),
+        (arrow(pa.array([b"0" * 16] * 2, pa.uuid())), ValueError, "column 'x' holds UUID"),
+        (arrow(pa.array([[1]], pa.list_view(pa.int64()))), ValueError, "column 'x' is of dtype list_view<item: int64>, whose values"),
+        (
+            pd.DataFrame({"x": pd.Categorical([decimal.Decimal("0.1"), decimal.Decimal("0.1") + decimal.Decimal("1e-25")])}),
+            ValueError,
+            "column 'x' has categories that are the same number",
+        ),
+        (pd.DataFrame({"x": pd.Series(["a", "\ud800"], dtype=object)}), ValueError, "X column 'x' contain text that is no Unicode"),
         (pd.DataFrame({"x": pd.array([2**53 + 2, None], dtype="Int64")}), ValueError, "column 'x' contains the integer"),
         (pd.DataFrame({"x": pd.Series([2**70, 1], dtype=object)}), ValueError, "column 'x' contains the integer"),
         (pd.DataFrame(index=[0, 1]), ValueError, "0 feature"),
@@ -219,7 +342,7 @@ def test_columns_that_changed_their_kind_since_fit():
     schema = Schema.infer(pd.DataFrame({"c": ["a", "b"], "v": [1.0, 2.0]}))
     with pytest.raises(ValueError, match="column 'c' held categories of text at fit, but now holds 1"):
         schema.matrix(pd.DataFrame({"c": [1, 2], "v": [1.0, 2.0]}))
-    with pytest.raises(ValueError, match="column 'v' was numeric at fit, but now holds"):
+    with pytest.raises(ValueError, match="column 'v' was numeric at fit, but now holds text, such as 'b'; convert it to numbers"):
         schema.matrix(pd.DataFrame({"c": ["a"], "v": ["b"]}))
     with pytest.raises(ValueError, match="X is an array, but column 'c' held categories at fit"):
         schema.matrix(np.ones((1, 2)))

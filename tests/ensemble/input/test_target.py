@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import enum
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,3 +95,79 @@ def test_weights():
     weight = check_weights(pd.Series([1, 0, 2]), 3)
     assert weight.dtype == np.float64
     assert weight.flags.writeable
+
+
+BIG = [2**60, 2**60 + 1]
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(enum.IntEnum):
+    LOW = 3
+    HIGH = 5
+
+
+@pytest.mark.parametrize(
+    ("y", "wanted"),
+    [
+        (pd.Series([True, False], dtype="boolean"), [True, False]),
+        (pd.Series([True, False], dtype="bool[pyarrow]"), [True, False]),
+        (pd.array([True, False], dtype="boolean"), [True, False]),
+        (pd.Index(pd.Categorical([True, False])), [True, False]),
+        (pd.Series(pd.Categorical([True, False])), [True, False]),
+        (pd.DataFrame({"y": pd.array([True, False], dtype="boolean")}), [True, False]),
+        (pl.Series([True, False]), [True, False]),
+        (pl.DataFrame({"y": [True, False]}), [True, False]),
+        (pa.chunked_array([pa.array([True, False])]), [True, False]),
+        (pd.Series(BIG, dtype="Int64"), BIG),
+        (pd.Series(BIG, dtype="int64[pyarrow]"), BIG),
+        (pd.Series(pd.Categorical(BIG)), BIG),
+        (pl.Series([1, 2], dtype=pl.Int128), [1, 2]),
+        (BIG, BIG),
+        (pd.Series([Colour.RED, Colour.BLUE], dtype=object), ["red", "blue"]),
+        ([Colour.RED, Colour.BLUE], ["red", "blue"]),
+        (np.array([np.str_("b"), np.str_("a")], object), ["b", "a"]),
+        (np.array(["b", "a"], np.dtypes.StringDType()), ["b", "a"]),
+        (np.array([Level.LOW, Level.HIGH], object), [3, 5]),
+        (np.array([np.True_, np.False_], object), [True, False]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+def test_labels_keep_their_kind(y, wanted):
+    labels = check_target(y, classify=True, name="Tree")
+    assert labels.tolist() == wanted
+    assert {type(label) for label in labels.tolist()} == {type(label) for label in wanted}
+
+
+@pytest.mark.parametrize(
+    "y", [[*BIG, 0.0], np.array([*BIG, 0.0], object), np.array(BIG, np.longdouble), pd.Series([*BIG, 0.5], dtype=object), [2**63 + 1, -1]]
+)
+def test_labels_that_would_be_the_same_float(y):
+    with pytest.raises(ValueError, match="y holds the label .* beside floats, as one of which it is .*; give y one dtype"):
+        check_target(y, classify=True, name="Tree")
+
+
+def test_partitions_whose_labels_would_be_the_same_float():
+    parts = [TargetSummary.of(np.array(labels), None, classify=True) for labels in (BIG, [0.0])]
+    with pytest.raises(ValueError, match="y holds the label 1152921504606846977 beside floats"):
+        TargetSummary.merge(parts)
+
+
+def test_lists_of_several_kinds_do_not_become_text():
+    with pytest.raises(ValueError, match="y holds labels of type int and str"):
+        check_target([1, "1"], classify=True, name="Tree")
+
+
+@pytest.mark.parametrize("as_frame", [pd.DataFrame, pl.DataFrame])
+def test_several_labels_keep_their_kind(as_frame):
+    frame = as_frame({"a": [True, False], "b": BIG, "c": ["x", "y"]})
+    labels = check_target(frame, classify=True, name="Tree", several=True)
+    assert [labels[:, k].tolist() for k in range(3)] == [[True, False], BIG, ["x", "y"]]
+
+
+def test_labels_that_no_file_could_hold():
+    with pytest.raises(ValueError, match="the labels in y contain text that is no Unicode"):
+        TargetSummary.of(np.array(["a", "\ud800"]), None, classify=True).check()

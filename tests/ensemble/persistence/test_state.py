@@ -46,7 +46,7 @@ def test_pickle_and_state(kind):
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
 @every_ensemble
-@pytest.mark.parametrize("random_state", [3, np.random.RandomState(3)], ids=["integer", "generator"])
+@pytest.mark.parametrize("random_state", [3, np.random.RandomState(3), np.random.default_rng(3)], ids=["integer", "state", "generator"])
 def test_going_on_from_a_restored_model(kind, random_state):
     """The model of three fits is the same if one of them was in another process: trees, out-of-bag predictions, losses."""
     forest, boosting = {"bootstrap": True, "oob_score": True, "max_samples": 0.7}, {"subsample": 0.7, "n_iter_no_change": 90}
