@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +87,8 @@ class FitHistory:
     ----------
     fit : str
         The key of its task.
+    label : str
+        What its user calls it.
     estimator, unit : str
         What is fitted, and what is counted: "tree" or "round".
     compiling : set of str
@@ -102,6 +104,12 @@ class FitHistory:
         The fields of the last :class:`~dtrees.engine.plan.plans.Progress`.
     rows, columns : int
         Of the table.
+    failure : str
+        The error that it failed with.
+    listeners : list of str
+        Callbacks in its user's own process, which hear of lost workers and the like.
+    hear : callable or None
+        Given such a line when it happens.
     placement, reason : str
     workers : dict from str to WorkerShare
     communicate : float
@@ -112,6 +120,8 @@ class FitHistory:
         Seconds after trees or rounds.
     lines : deque of (float, str)
         What happened besides, and when.
+    unusual : deque of str
+        Those about lost workers and the like, and ``n_unusual``, how many there were.
     n_lost, n_recovered : int
         Workers lost, and losses after which trees have grown again.
     """
@@ -120,6 +130,7 @@ class FitHistory:
     estimator: str = ""
     unit: str = "tree"
     compiling: Set[str] = frozenset()
+    label: str = ""
     state: str = "waiting"
     began: float = field(default_factory=time.time)
     ended: float | None = None
@@ -138,6 +149,11 @@ class FitHistory:
     lines: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=_LINES))
     n_lost: int = 0
     n_recovered: int = 0
+    failure: str = ""
+    unusual: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES))
+    n_unusual: int = 0
+    listeners: list[str] = field(default_factory=list)
+    hear: Callable[[FitHistory, str], None] | None = None
     _first: tuple[int, float] | None = None
 
     @property
@@ -164,11 +180,13 @@ class FitHistory:
             return COMPILING if self.compiling else "loading"
         return "waiting"
 
-    def note_state(self, state: str) -> None:
-        """Take in the state of the fit's task."""
+    def note_state(self, state: str, failure: str = "") -> None:
+        """Take in the state of the fit's task, and the error that it failed with."""
         if self.is_over and state not in ("waiting", "processing"):
             return
-        self.state = state
+        self.state, self.failure = state, failure
+        if failure:
+            self._note(f"failed: {failure}")
         self.ended = time.time() if state in ("memory", "erred", "forgotten") else None
 
     def take(self, event: Mapping[str, Any]) -> None:
@@ -187,22 +205,34 @@ class FitHistory:
             self.say(f"lost {', '.join(gone)}")
 
     def say(self, line: str) -> None:
-        """Note that something happened."""
+        """Note that something unusual happened, and have whoever waits for the fit hear of it."""
+        self._note(line)
+        self.unusual.append(line)
+        self.n_unusual += 1
+        if self.hear is not None:
+            self.hear(self, line)
+
+    def _note(self, line: str) -> None:
         self.lines.append((time.time(), line))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return how far the fit has come, for :func:`dtrees.progress`."""
-        return {"unit": self.unit, "outcome": self.outcome, "is_over": self.is_over, "progress": dict(self.latest)}
+        """Return how far the fit has come, for :func:`dtrees.progress` and :func:`dtrees.fits`."""
+        told = ("fit", "label", "estimator", "unit", "outcome", "failure", "is_over", "began", "done", "total", "n_unusual")
+        return {name: getattr(self, name) for name in told} | {"progress": dict(self.latest), "unusual": list(self.unusual)}
 
     def _share(self, worker: str) -> WorkerShare:
         return self.workers.setdefault(worker, WorkerShare())
 
     def _take_began(self, event: Mapping[str, Any]) -> None:
-        self.say(f"coordinated by {event['worker']}" if event["turn"] == 1 else f"taken over by {event['worker']}")
+        self.listeners = list(event.get("listeners", ()))
+        if event["turn"] == 1:
+            self._note(f"coordinated by {event['worker']}")
+        else:
+            self.say(f"taken over by {event['worker']}")
 
     def _take_placed(self, event: Mapping[str, Any]) -> None:
         self.placement, self.reason = event["placement"], event["reason"]
-        self.say(f"placed {self.placement}: {self.reason}")
+        self._note(f"placed {self.placement}: {self.reason}")
 
     def _take_holding(self, event: Mapping[str, Any]) -> None:
         self.rows, self.columns = event["rows"], event["columns"]

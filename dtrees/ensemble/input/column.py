@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.input.plain_data import check_labels, check_text, take
+from dtrees.ensemble.input.text_numbers import HOW_TO_READ, looks_like_number
 
 NUMERIC, CATEGORICAL, UNKNOWN = "numeric", "categorical", "unknown"
 #: Integers beyond this are not exact in float64.
@@ -200,8 +201,14 @@ def encode_column(column: Column, series: nw.Series[Any]) -> NDArray[Any]:
         return _category_numbers(column, series, where)
     if column.kind == UNKNOWN:
         return np.full(len(series), np.nan, column.dtype or np.float32)
-    if not (series.dtype.is_numeric() or series.dtype == nw.Boolean) and infer_column(str(column.name), series).kind == CATEGORICAL:
-        raise ValueError(f"{where} was numeric at fit, but now holds {series.dtype}; convert it to numbers")
+    if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        now = infer_column(str(column.name), series)
+        if now.kind == CATEGORICAL:
+            example = now.categories[-1]
+            how = f" ({HOW_TO_READ})" if isinstance(example, str) and looks_like_number(example) else ""
+            raise ValueError(
+                f"{where} was numeric at fit, but now holds text or categories, such as {example!r:.40}; convert it to numbers{how}"
+            )
     values = _numeric(series, where)
     return values.astype(column.dtype, copy=False) if column.dtype else values
 

@@ -231,7 +231,7 @@ def test_a_fit_whose_client_has_left(cluster_of_3: LocalCluster, tmp_path: Path)
         assert shown_of(client, key)[4] == "2 of 4"
         go_on.touch()
         wait_until(lambda: shown_of(client, key)[0] == "finished")
-        assert dtrees.attach(key, client=client).result().n_estimators_ == 4
+        assert dtrees.attach(key, client=client, take_over=True).result().n_estimators_ == 4
 
 
 def shown_of(client: Client, key: str) -> list[str]:
