@@ -204,8 +204,9 @@ class FitRegistry(SchedulerPlugin):
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Keep the last events of fits."""
-        if topic == TOPIC and isinstance(msg, Mapping) and msg.get("fit") in self._records:
-            record = self._records[msg["fit"]]
+        fit = msg.get("fit") if topic == TOPIC and isinstance(msg, Mapping) else None
+        record = self._records.get(fit) if isinstance(fit, str) else None
+        if record is not None:
             record.events.append(msg)
             record.history.take(msg)
 

@@ -13,7 +13,8 @@ On ``dtrees``:
     a coordinator has begun: its ``turn``, from 1; it is higher where it takes over from one that was lost. ``listeners`` are the names of
     callbacks in users' own processes.
 ``holding``
-    what workers hold: the ``rows`` and ``columns`` of the table, and for each of the ``workers`` how many columns and the bytes they take.
+    what workers hold: the ``rows`` and ``columns`` of the table, and for each of the ``workers`` how many columns and the bytes they take;
+    where workers keep their rows, ``rows_of`` says how many each has.
 ``round``, ``tree``
     a round of boosting is finished, or a tree of a forest (not each is told of): ``round`` or ``tree``, the number, ``total``, ``seconds``
     since the fit began, and the ``progress`` that callbacks see, as a dict; also ``scan`` (seconds of work by worker) where trees grow
