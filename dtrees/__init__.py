@@ -23,7 +23,7 @@ from dtrees.version import __version__
 
 if TYPE_CHECKING:
     from dtrees.cluster.growing.submission import attach, submit
-    from dtrees.cluster.growing.watching import progress
+    from dtrees.cluster.growing.watching import fits, progress
     from dtrees.cluster.reliability.fit_context import Settings
     from dtrees.ensemble import (
         BaggingClassifier,
@@ -84,6 +84,7 @@ __all__ = [
     "attach",
     "export_graphviz",
     "export_text",
+    "fits",
     "from_sklearn",
     "load",
     "plot_importance",
@@ -120,6 +121,7 @@ _MODULES = {
     "report": "dtrees.reports.report",
     "save": "dtrees.model_file",
     "attach": "dtrees.cluster.growing.submission",
+    "fits": "dtrees.cluster.growing.watching",
     "progress": "dtrees.cluster.growing.watching",
     "Settings": "dtrees.cluster.reliability.fit_context",
     "KeepOnInterrupt": "dtrees.ensemble.evaluation.callbacks",

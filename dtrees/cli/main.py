@@ -89,12 +89,25 @@ _cluster_options = _options(
     ),
 )
 
-_separator_option = click.option(
-    "--separator",
-    metavar="CHAR",
-    help="What stands between the values of a CSV file.  [default: a comma; a tab for .tsv]",
-    show_default=False,
+_csv_options = _options(
+    click.option(
+        "--separator",
+        metavar="CHAR",
+        help="What stands between the values of a CSV file.  [default: a comma; a tab for .tsv]",
+        show_default=False,
+    ),
+    click.option("--decimal", metavar="CHAR", default=".", help="What stands before the fraction of a number in a CSV file."),
+    click.option("--thousands", metavar="CHAR", help="What groups the digits of a number in a CSV file, if anything."),
 )
+
+
+def _with_form(options: dict[str, Any]) -> dict[str, Any]:
+    """Put the options about CSV files into one."""
+    from dtrees.cli.data.tables import CSVForm
+
+    form = CSVForm(*(options.pop(name) for name in ("separator", "decimal", "thousands")))
+    return options | {"form": form}
+
 
 _output_model_option = click.option("-o", "--output", metavar="MODEL", type=click.Path(dir_okay=False), help="Save the model to this file.")
 
@@ -173,7 +186,7 @@ def main() -> None:
 @_output_model_option
 @_report_option
 @_json_option
-@_separator_option
+@_csv_options
 @_cluster_options
 def fit(**options: Any) -> None:
     """Train a model on DATA: a CSV or Parquet file, a folder of them, or a pattern in quotes ('part-*.csv').
@@ -183,22 +196,22 @@ def fit(**options: Any) -> None:
     """
     from dtrees.cli.commands.fit import FitOptions, run
 
-    run(FitOptions(**options))
+    run(FitOptions(**_with_form(options)))
 
 
 @main.command(epilog=_PREDICT_EPILOG, short_help="Predict with a saved model.")
 @_model_argument
 @click.argument("data")
-@click.option("-o", "--output", required=True, metavar="FILE", help="Where to write: Parquet if it ends in .parquet or .pq, else CSV.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="Where to write: Parquet (.parquet, .pq) or CSV (.csv, .txt, .tsv).")
 @click.option("--proba", is_flag=True, help="Write the probability of each class too.")
 @click.option("--keep", metavar="COLUMN[,COLUMN...]", multiple=True, help="Copy these columns of DATA to the output. Repeatable.")
-@_separator_option
+@_csv_options
 @click.option("--scheduler", metavar="ADDRESS", help="Predict on this Dask cluster; otherwise in this process.")
 def predict(**options: Any) -> None:
     """Predict with MODEL, a file that `dtrees fit --output` wrote, for each row of DATA, in order."""
     from dtrees.cli.commands.predict import run
 
-    run(**options)
+    run(**_with_form(options))
 
 
 @main.command(short_help="Score a saved model on a table.")
@@ -210,13 +223,13 @@ def predict(**options: Any) -> None:
 )  # fmt: skip
 @_report_option
 @_json_option
-@_separator_option
+@_csv_options
 @click.option("--scheduler", metavar="ADDRESS", help="Score on this Dask cluster, whose workers read DATA; otherwise in this process.")
 def evaluate(**options: Any) -> None:
     """Score MODEL on DATA, beside a prediction that looks at no column."""
     from dtrees.cli.commands.evaluate import run
 
-    run(**options)
+    run(**_with_form(options))
 
 
 @main.command(short_help="Say what a saved model is.")

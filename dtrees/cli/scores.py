@@ -17,6 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dtrees.cli.terminal.errors import CommandError
+
 #: Probabilities are kept this far from 0 in the log loss, as in scikit-learn.
 _SMALLEST = float(np.finfo(np.float64).eps)
 
@@ -58,6 +60,9 @@ def baseline(target: Any, classes: Sequence[Any] | None) -> Baseline:
         sums = dask.compute(*[dask.delayed(_count_and_sum)(part) for part in parts])
         return Baseline(mean=sum(total for _, total in sums) / sum(count for count, _ in sums))
     counts = np.sum(dask.compute(*[dask.delayed(_class_counts)(part, tuple(classes)) for part in parts]), axis=0)
+    if not counts.any():
+        found = target.head(1, npartitions=-1).tolist()[0]
+        raise CommandError(f"The target {target.name!r} has none of the model's classes, such as {classes[0]!r}, but {found!r}.")
     return Baseline(classes=tuple(classes), frequencies=tuple((counts / counts.sum()).tolist()))
 
 
@@ -128,7 +133,8 @@ def _count_and_sum(part: pd.Series) -> tuple[int, float]:
 
 
 def _class_counts(part: pd.Series, classes: tuple[Any, ...]) -> NDArray[np.int64]:
-    return np.bincount(_codes(part, classes), minlength=len(classes)).astype(np.int64)
+    codes = _codes(part, classes)
+    return np.bincount(codes[codes >= 0], minlength=len(classes)).astype(np.int64)
 
 
 def _codes(values: Any, classes: Sequence[Any]) -> NDArray[np.int64]:

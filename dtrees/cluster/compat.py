@@ -6,7 +6,11 @@ attributes of :class:`distributed.Scheduler`; questions to the scheduler go by `
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
+import logging
+import multiprocessing
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -58,6 +62,27 @@ def check_version(version: str = distributed.__version__) -> None:
 
 
 check_version()
+
+if multiprocessing.current_process().name.startswith("Dask Worker process"):
+    # A nanny kills a worker that takes more than some seconds to end, and the last collection of garbage, among all the objects of imported
+    # packages, takes up to a second of processor.
+    atexit.register(gc.freeze)
+
+
+def _is_ours(key: Any) -> bool:
+    return str(key[0] if isinstance(key, tuple) else key).startswith("dtrees-")
+
+
+class _WithoutTracebacks(logging.Filter):
+    """Has a worker not log the traceback of a failed task of ours: who waits for the fit gets the error, in one line."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a record is logged."""
+        ours = str(record.msg).startswith("Compute Failed") and isinstance(record.args, tuple) and _is_ours(record.args[0])
+        return not ours or logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
+
+
+logging.getLogger("distributed.worker").addFilter(_WithoutTracebacks())
 
 
 def future_of(client: Client, key: Any) -> Future:

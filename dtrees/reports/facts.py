@@ -6,10 +6,10 @@ import datetime
 import importlib.metadata
 import os
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from sklearn.base import is_classifier
 
 from dtrees.version import __version__
@@ -43,24 +43,39 @@ def parameters_of(model: Any) -> list[Parameter]:
     return sorted(found, key=lambda parameter: not parameter.changed)
 
 
-def facts_of(model: Any) -> list[tuple[str, str]]:
-    """Return what a fitted model amounts to: pairs of what, and how much."""
+def figures_of(model: Any) -> dict[str, Any]:
+    """Return what a fitted model amounts to, as plain data: counts, scores, and of leaves and depths the least, the most and the mean."""
     trees = [tree for group in model._trees.groups for tree in group]
-    leaves = np.array([tree.n_leaves for tree in trees])
-    depths = np.array([tree.max_depth for tree in trees])
-    rounds = model._trees.n_rounds
-    facts = [("task", _task(model))]
-    if len(model._trees.groups) > 1:
-        facts.append(("trees", f"{len(trees):,}: {rounds:,} rounds of {len(model._trees.groups)}"))
-    else:
-        facts.append(("trees", f"{len(trees):,}"))
-    facts += [("leaves", _range(leaves)), ("depth", _range(depths)), ("columns", f"{model.n_features_in_:,}")]
+    found = {
+        "task": _task(model),
+        "n_trees": len(trees),
+        "n_rounds": model._trees.n_rounds,
+        "leaves": _spread([tree.n_leaves for tree in trees]),
+        "depth": _spread([tree.max_depth for tree in trees]),
+        "n_columns": model.n_features_in_,
+    }
     if hasattr(model, "best_iteration_"):
-        facts.append(("best round", f"{model.best_iteration_ + 1:,}, with a score of {model.best_score_:.6g}"))
+        found |= {"best_round": model.best_iteration_ + 1, "best_score": model.best_score_}
     if hasattr(model, "oob_score_"):
-        facts.append(("out-of-bag score", f"{model.oob_score_:.6g}"))
+        found["oob_score"] = model.oob_score_
     if hasattr(model, "placement_"):
-        facts.append(("fitted", str(model.placement_)))
+        found["fitted"] = str(model.placement_)
+    return found
+
+
+def facts_of(model: Any) -> list[tuple[str, str]]:
+    """Return the figures of a fitted model in words: pairs of what, and how much."""
+    found = figures_of(model)
+    by_round = len(model._trees.groups)
+    trees = f"{found['n_trees']:,}" + (f": {found['n_rounds']:,} rounds of {by_round}" if by_round > 1 else "")
+    facts = [("task", found["task"]), ("trees", trees), ("leaves", _range(found["leaves"])), ("depth", _range(found["depth"]))]
+    facts.append(("columns", f"{found['n_columns']:,}"))
+    if "best_round" in found:
+        facts.append(("best round", f"{found['best_round']:,}, with a score of {found['best_score']:.6g}"))
+    if "oob_score" in found:
+        facts.append(("out-of-bag score", f"{found['oob_score']:.6g}"))
+    if "fitted" in found:
+        facts.append(("fitted", found["fitted"]))
     return facts
 
 
@@ -89,11 +104,14 @@ def _task(model: Any) -> str:
     return f"{task}, {len(model.classes_):,} classes" if is_classifier(model) else task
 
 
-def _range(numbers: Any) -> str:
-    if len(numbers) == 1 or numbers.min() == numbers.max():
-        each = " each" if len(numbers) > 1 else ""
-        return f"{numbers[0]:,}{each}"
-    return f"{numbers.min():,} to {numbers.max():,}, {numbers.mean():,.1f} on average"
+def _spread(numbers: list[int]) -> dict[str, float]:
+    return {"n": len(numbers), "min": min(numbers), "max": max(numbers), "mean": sum(numbers) / len(numbers)}
+
+
+def _range(spread: Mapping[str, float]) -> str:
+    if spread["min"] == spread["max"]:
+        return f"{spread['min']:,}{' each' if spread['n'] > 1 else ''}"
+    return f"{spread['min']:,} to {spread['max']:,}, {spread['mean']:,.1f} on average"
 
 
 def environment() -> list[tuple[str, str]]:

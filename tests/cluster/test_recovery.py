@@ -132,7 +132,7 @@ def test_the_coordinators_worker_stands_still(client: Client, tmp_path: Path, de
                 _, make = MODELS["regression"]
                 future = dtrees.submit(make(), *training_set(), detached=True)
                 model = future.result(timeout=120)
-                dtrees.attach(future.key).release()
+                dtrees.attach(future.key, take_over=True).release()
                 future.release()
             else:
                 model = fit()

@@ -149,6 +149,7 @@ def test_three_workers(client: Client, by_rows: None) -> None:
     check(fit(CASES[QUICK], PARTS[7]), QUICK)
     (holding,) = events(client, "holding")
     assert len(holding["workers"]) == 3
+    assert sum(holding["rows_of"].values()) == holding["rows"] > max(holding["rows_of"].values())
     assert_clean(client)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import logging
 import os
@@ -85,15 +86,32 @@ def test_a_detached_fit_outlives_its_client(cluster_of_3: LocalCluster, tmp_path
         del data
     with Client(cluster_of_3, set_as_default=False) as second:
         go_on.touch()
-        future = dtrees.attach(key, client=second, detached=True)
+        future = dtrees.attach(key, client=second)
         assert_same_model(future.result(timeout=150), fitted_here("boosting"))
     with Client(cluster_of_3, set_as_default=False) as third:
-        future = dtrees.attach(key, client=third)
+        future = dtrees.attach(key, client=third, take_over=True)
         assert_same_model(future.result(timeout=150), fitted_here("boosting"))
         del future
         assert_clean(third)
         with pytest.raises(KeyError, match=f"has no fit '{key}'"):
             dtrees.attach(key, client=third)
+
+
+def test_attaching_only_looks_and_fits_are_listed(cluster_of_3: LocalCluster) -> None:
+    with Client(cluster_of_3, set_as_default=False) as first:
+        key = dtrees.submit(forest(), *training_set(), client=first, detached=True, label="a trial").key
+    for _ in range(2):
+        with Client(cluster_of_3, set_as_default=False) as other:
+            assert_same_model(dtrees.attach(key, client=other).result(timeout=150), fitted_here("forest"))
+    with Client(cluster_of_3, set_as_default=False) as last:
+        (found,) = [fit for fit in dtrees.fits(last) if fit.key == key]
+        assert (found.label, found.estimator, found.state, found.failure) == ("a trial", "RandomForestRegressor", "finished", "")
+        assert found.done == found.total == 6
+        assert abs(datetime.datetime.now(datetime.UTC) - found.submitted) < datetime.timedelta(minutes=3)
+        dtrees.attach(key, client=last, take_over=True)
+        assert_clean(last)
+    with pytest.raises(TypeError, match="label is 3; wants text"):
+        dtrees.submit(forest(), *training_set(), label=3)
 
 
 def test_other_fits_end_with_their_client(cluster_of_3: LocalCluster) -> None:
@@ -127,7 +145,7 @@ def test_cancelling_a_detached_fit_that_is_finished(client: Client, found_again:
     future = dtrees.submit(boosting(), *training_set(), detached=True)
     future.result(timeout=150)
     if found_again:
-        future = dtrees.attach(future.key, detached=True)
+        future = dtrees.attach(future.key)
     future.cancel(force=True)
     del future
     assert_clean(client)
@@ -166,6 +184,7 @@ async def test_an_asynchronous_client(cluster_of_3: LocalCluster, name: str) -> 
         future = dtrees.submit(MODELS[name](), *training_set(), client=client, detached=True)
         assert_same_model(await future, fitted_here(name))
         again = await dtrees.attach(future.key, client=client)
+        assert future.key in [fit.key for fit in await dtrees.fits(client)]
         assert_same_model(await again, fitted_here(name))
         with client.as_current(), pytest.raises(ClusterError, match=r"await dtrees\.submit"):
             boosting().fit(*training_set())
@@ -260,7 +279,7 @@ def test_what_is_no_model_or_client_or_key(client: Client) -> None:
 def test_attaching_at_once(client: Client) -> None:
     """The scheduler may not have heard of the fit yet."""
     future = dtrees.submit(boosting(), *training_set(), detached=True)
-    assert_same_model(dtrees.attach(future.key).result(timeout=150), fitted_here("boosting"))
+    assert_same_model(dtrees.attach(future.key, take_over=True).result(timeout=150), fitted_here("boosting"))
     del future
     assert_clean(client)
 
@@ -269,7 +288,7 @@ def test_attaching_by_the_key_alone(client: Client) -> None:
     """Of the future, nothing is kept; the scheduler may hear of the fit later than of the question for it."""
     for _ in range(2):
         key = dtrees.submit(forest(), *training_set(), detached=True).key
-        assert_same_model(dtrees.attach(key).result(timeout=150), fitted_here("forest"))
+        assert_same_model(dtrees.attach(key, take_over=True).result(timeout=150), fitted_here("forest"))
     assert_clean(client)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
+import logging.handlers
 import os
 import signal
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -22,7 +26,7 @@ from dtrees.cluster.growing.kernel_shipping import _OfCluster, share_kernels
 from dtrees.cluster.growing.watching import _Watching
 from dtrees.cluster.transport.scheduler_rpc import own_client
 from dtrees.errors import ClusterError
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, wait_until
 from tests.slow import one_quick
 
 FRAME = table()
@@ -98,12 +102,43 @@ def test_a_bar_tells_of_compiling_until_there_is_a_tree(client: Client, capfd: p
     ]  # fmt: skip
 
 
-@pytest.mark.slow
-def test_watching_ends_with_a_fit_that_fails(client: Client) -> None:
+def test_watching_tells_how_a_fit_ended(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
     X, _ = training_set()
     future = dtrees.submit(boosting(), X, da.full(len(FRAME), np.nan, chunks=100))
     dtrees.progress(future)
     assert future.status == "error"
+    said = capfd.readouterr().err
+    assert f"the fit {future.key} failed: ValueError('y" in said
+    (found,) = [fit for fit in dtrees.fits(client) if fit.key == future.key]
+    assert found.state == "failed"
+    assert found.failure in said
+    future = dtrees.submit(boosting(10**6), *training_set())
+    key = future.key
+    wait_until(lambda: any(fit.key == key and fit.done for fit in dtrees.fits(client)))
+    future.cancel()
+    dtrees.progress(key, client=client)
+    assert f"the fit {key} was cancelled" in capfd.readouterr().err
+
+
+def loses_a_worker(progress: Progress) -> None:
+    """Have the records of fits hear that a worker is gone, as they do of one that is."""
+
+    def lose(dask_scheduler: Any) -> None:
+        fits = dask_scheduler.plugins["dtrees-fits"]
+        (history,) = [history for history in fits.histories() if not history.is_over]
+        fits.remove_worker(dask_scheduler, worker=min(history.workers))
+
+    if progress.done == 2:
+        own_client().run_on_scheduler(lose)
+
+
+def test_verbose_tells_of_lost_workers(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+    boosting(verbose=1).fit(*training_set(), callbacks=[loses_a_worker], placement="sharded")
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith(("lost tcp://", "goes on from round"))]
+    assert len(said) == 2
+    future = dtrees.submit(boosting(), *training_set(), callbacks=[loses_a_worker], placement="sharded")
+    dtrees.progress(future)
+    assert "lost tcp://" in capfd.readouterr().err
 
 
 def test_what_cannot_be_watched(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,3 +201,39 @@ def test_clients_that_fit_cannot_use(client: Client) -> None:
     for X in (FRAME, training_set()[0]):
         with pytest.raises(TypeError, match=r"client is 'tcp://somewhere'; wants a distributed\.Client"):
             dtrees.DecisionTreeRegressor().fit(X, Y, client="tcp://somewhere")
+
+
+def test_workers_do_not_log_what_the_user_is_told(client: Client) -> None:
+    """Bad data fails in every partition; the error is raised here, in one line."""
+
+    def listen(dask_worker: Any) -> None:
+        dask_worker.heard = logging.handlers.BufferingHandler(10**6)
+        logging.getLogger("distributed.worker").addHandler(dask_worker.heard)
+
+    def heard(dask_worker: Any) -> list[str]:
+        logging.getLogger("distributed.worker").removeHandler(dask_worker.heard)
+        return [record.getMessage() for record in dask_worker.heard.buffer]
+
+    X, y = training_set()
+    client.run(listen)
+    for model in (boosting(), dtrees.RandomForestRegressor(4)):
+        with pytest.raises(ValueError, match="y contains NaN"):
+            model.fit(X, y * np.nan)
+    with pytest.raises(ZeroDivisionError):  # somebody else's
+        client.submit(lambda: 1 / 0).result()
+    (said,) = [line for lines in client.run(heard).values() for line in lines if "Compute Failed" in line]
+    assert "ZeroDivisionError" in said
+
+
+@pytest.mark.slow
+def test_workers_end_without_a_last_collection(tmp_path: Path) -> None:
+    """It takes so long after all that a fit imports that nannies kill workers."""
+
+    def note() -> None:
+        atexit.register(lambda: (tmp_path / "frozen").write_text(str(gc.get_freeze_count())))
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        client.run(note)
+        dtrees.RandomForestRegressor(2).fit(*training_set())
+    wait_until((tmp_path / "frozen").exists, 10)
+    assert int((tmp_path / "frozen").read_text()) > 0

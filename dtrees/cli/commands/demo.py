@@ -11,7 +11,7 @@ import pandas as pd
 
 from dtrees.atomic_file import atomic_file
 from dtrees.cli.commands import fit
-from dtrees.cli.data.destinations import check_destinations, check_new
+from dtrees.cli.data.destinations import check_destinations, check_new, check_suffix
 from dtrees.cli.terminal.display import Display
 
 TARGET = "rent"
@@ -59,6 +59,7 @@ def run(rows: int, data: str | None, display: Display | None = None, **options: 
     display = display or Display(as_json=options.get("as_json", False))
     with tempfile.TemporaryDirectory(prefix="dtrees-demo-") as folder:
         path = data or str(Path(folder) / "flats.csv")
+        check_suffix("--data", path, ("", ".csv", ".txt"), "a CSV file")
         check_new("--data", path)
         check_destinations({"--data": path, "--output": options["output"], "--report": options["report"]}, [])
         with atomic_file(path) as file:

@@ -12,11 +12,11 @@ import dtrees
 from dtrees.cli import scores
 from dtrees.cli.clusters import cluster
 from dtrees.cli.commands.fit import warn_of_repeated_names
-from dtrees.cli.commands.predict import features_of, text_columns
+from dtrees.cli.commands.predict import columns_by_kind, features_of
 from dtrees.cli.commands.scoring import as_document, classes_of, evaluate
-from dtrees.cli.data.destinations import check_destinations
+from dtrees.cli.data.destinations import HTML_SUFFIXES, check_destinations, check_suffix
 from dtrees.cli.data.place import place_of
-from dtrees.cli.data.tables import check_columns, column_names, find_files, read_table, repeated_names
+from dtrees.cli.data.tables import CSVForm, check_columns, column_names, find_files, read_table, repeated_names
 from dtrees.cli.data.target import TEXT, TargetSummary, summarize, with_target
 from dtrees.cli.models import load_trees
 from dtrees.cli.terminal.display import Display, plural
@@ -30,7 +30,7 @@ def run(
     data: str,
     targets: Sequence[str],
     report: str | None,
-    separator: str | None,
+    form: CSVForm,
     scheduler: str | None,
     as_json: bool,
     display: Display | None = None,
@@ -45,6 +45,7 @@ def run(
             "give it once for each, in the order of the fit."
         )
     if report:
+        check_suffix("--report", report, HTML_SUFFIXES, "a page of HTML")
         pyplot()  # before the work is done
     classes = dict(zip(targets, classes_of(estimator), strict=True))
     with contextlib.ExitStack() as stack:
@@ -53,14 +54,16 @@ def run(
         where = place_of(data, client)
         files = where(find_files, data)
         check_destinations({"--report": report}, [model, *files.paths])
-        names = where(column_names, files, separator)
+        names = where(column_names, files, form)
         check_columns(targets, names, "--target", data)
-        warn_of_repeated_names(where(repeated_names, files, separator), data, display)
-        columns = features_of(estimator, [name for name in names if name not in targets], data)
+        warn_of_repeated_names(where(repeated_names, files, form), data, display)
+        columns = features_of(estimator, names, data, targets)
         of_text = [name for name, labels in classes.items() if labels and all(isinstance(label, str) for label in labels)]
-        text = [*text_columns(estimator), *of_text]
+        kinds = columns_by_kind(estimator)
+        kinds["text"] += of_text
+        kinds["numbers"] += [name for name in targets if name not in of_text]
         with display.stage(f"Scoring on {data}"):
-            frame = where(read_table, data, separator=separator, text=text)[list(dict.fromkeys([*columns, *targets]))]
+            frame = where(read_table, data, form=form, **kinds)[list(dict.fromkeys([*columns, *targets]))]
             found = {name: summarize(frame[name]) for name in targets}
             rows = frame
             for name in targets:
@@ -104,6 +107,4 @@ def _task(summary: TargetSummary, classes: list[Any] | None, target: str) -> str
         if TEXT in summary.kinds:
             raise CommandError(f"The model predicts numbers, but the target {target!r} holds text such as {summary.example!r}.")
         return "regression"
-    if not summary.many and not set(classes) & set(summary.distinct):
-        raise CommandError(f"The target {target!r} has none of the model's classes, such as {classes[0]!r}, but {summary.example!r}.")
     return "classification"

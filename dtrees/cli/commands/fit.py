@@ -14,9 +14,9 @@ from dtrees.cli.clusters import cluster
 from dtrees.cli.commands.scoring import as_document, classes_of, evaluate
 from dtrees.cli.data import holdout
 from dtrees.cli.data import target as targets
-from dtrees.cli.data.destinations import check_destinations
+from dtrees.cli.data.destinations import HTML_SUFFIXES, check_destinations, check_suffix
 from dtrees.cli.data.place import place_of
-from dtrees.cli.data.tables import check_columns, column_list, column_names, find_files, read_table, repeated_names
+from dtrees.cli.data.tables import DEFAULT_FORM, CSVForm, check_columns, column_list, column_names, find_files, read_table, repeated_names
 from dtrees.cli.terminal.display import Display, plural
 from dtrees.cli.terminal.errors import CommandError, describe
 from dtrees.plots.canvas import pyplot
@@ -45,7 +45,7 @@ class FitOptions:
     report: str | None = None
     params: str | None = None
     as_json: bool = False
-    separator: str | None = None
+    form: CSVForm = DEFAULT_FORM
     scheduler: str | None = None
     n_workers: int | None = None
     threads_per_worker: int | None = None
@@ -63,10 +63,9 @@ def run(options: FitOptions, display: Display | None = None) -> None:
         frame, summary = tables.read(options.data)
         task, reason = targets.choose_task(summary, options.target, options.task)
         display.note(f"Task: {task} ({reason}).")
-        if task == "classification" and (example := targets.number_with_comma(summary.distinct)):
+        if task == "classification" and (example := targets.number_as_text(summary.distinct)):
             display.warn(
-                f"{options.target!r} looks like numbers with decimal commas, such as {example!r}, which makes {summary.count} classes. "
-                "For regression, write them with a decimal point."
+                f"{options.target!r} looks like numbers, such as {example!r}, which makes {summary.count} classes. {targets.AS_NUMBERS}"
             )
         if summary.n_missing:
             display.warn(f"left out {summary.n_missing:,} of {summary.n_rows:,} rows, in which {options.target!r} is missing.")
@@ -124,6 +123,7 @@ def _check(options: FitOptions) -> dict[str, Any]:
         raise click.UsageError("early_stopping_rounds stops by the scores on --validation DATA; or use -p n_iter_no_change=N")
     models.check_parameters(options.model, parameters)
     if options.report:
+        check_suffix("--report", options.report, HTML_SUFFIXES, "a page of HTML")
         pyplot()
     return parameters
 
@@ -132,8 +132,8 @@ def _check_files(options: FitOptions, client: Any, display: Display) -> list[str
     """Check that files are there and have the columns that options name; return the columns to train on."""
     where = place_of(options.data, client)
     files = where(find_files, options.data)
-    names = where(column_names, files, options.separator)
-    warn_of_repeated_names(where(repeated_names, files, options.separator), options.data, display)
+    names = where(column_names, files, options.form)
+    warn_of_repeated_names(where(repeated_names, files, options.form), options.data, display)
     columns = choose_features(names, options.target, options.features, options.drop, options.data)
     read = [*files.paths, *([options.params] if options.params else [])]
     for option, data in (("--test", options.test), ("--validation", options.validation)):
@@ -141,7 +141,7 @@ def _check_files(options: FitOptions, client: Any, display: Display) -> list[str
             where = place_of(data, client)
             more = where(find_files, data)
             read += more.paths
-            check_columns([*columns, options.target], where(column_names, more, options.separator), option, data)
+            check_columns([*columns, options.target], where(column_names, more, options.form), option, data)
     check_destinations({"--output": options.output, "--checkpoint": options.checkpoint, "--report": options.report}, read)
     return columns
 
@@ -173,12 +173,12 @@ class _Tables:
         self._options, self._wanted, self._client, self._display = options, [*columns, options.target], client, display
         self.columns = columns
 
-    def read(self, data: str, text: Collection[str] = ()) -> tuple[Any, targets.TargetSummary]:
-        """Load a table into the cluster's memory, and see what its target is."""
+    def read(self, data: str, **kinds: Collection[str]) -> tuple[Any, targets.TargetSummary]:
+        """Load a table into the cluster's memory, and see what its target is; ``kinds`` are options of :func:`read_table`."""
         options = self._options
         with self._display.stage(f"Reading {data}"):
             try:
-                frame = place_of(data, self._client)(read_table, data, separator=options.separator, text=text)[self._wanted].persist()
+                frame = place_of(data, self._client)(read_table, data, form=options.form, **kinds)[self._wanted].persist()
                 return frame, targets.summarize(frame[options.target])
             except FileNotFoundError as error:
                 if options.scheduler is None:
@@ -195,8 +195,9 @@ class _Tables:
     def read_further(self, option: str, data: str, frame: Any, task: str, summary: targets.TargetSummary) -> Any:
         """Return the rows of another table than the one to train on, which an option names."""
         target = self._options.target
-        # A column that is text in one of the tables is text in both.
-        rows, found = self.read(data, [name for name in self._wanted if str(frame.dtypes[name]).startswith("str")])
+        # A column that is text in one of the tables is text in both, and one of numbers or flags is read as such.
+        text = [name for name in self._wanted if str(frame.dtypes[name]).startswith("str")]
+        rows, found = self.read(data, text=text, numbers=[name for name in self._wanted if name not in text])
         if found.kinds and (targets.TEXT in found.kinds) != (targets.TEXT in summary.kinds):
             raise CommandError(f"{option}: the target {target!r} holds text in one of the two tables and numbers in the other.")
         if found.n_missing:
@@ -216,7 +217,10 @@ def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: FitOp
             more["checkpoint_interval"] = options.checkpoint_interval
     try:
         unit = "round" if options.model == "boosting" else "tree"
-        with display.training(unit, elsewhere=options.scheduler is not None) as progress, local_callback(progress) as callback:
+        with (
+            display.training(unit, elsewhere=options.scheduler is not None) as progress,
+            local_callback(progress, note=display.note) as callback,
+        ):
             estimator.fit(X, y, callbacks=[callback], **more)
     except ValueError as error:
         if "X column" not in str(error):

@@ -7,12 +7,11 @@ from typing import Any
 
 import dtrees
 from dtrees.atomic_file import atomic_file
-from dtrees.cli.data.destinations import check_destinations
+from dtrees.cli.data.destinations import check_destinations, check_suffix
 from dtrees.cli.models import load_trees
 from dtrees.cli.terminal.display import Display
-from dtrees.cli.terminal.errors import CommandError
 
-_SUFFIXES = ("png", "svg", "pdf")
+_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def run(
@@ -28,14 +27,12 @@ def run(
 ) -> None:
     """Carry out the command; the arguments are its options."""
     display = display or Display()
-    suffix = PurePath(output).suffix.lower().removeprefix(".")
-    if suffix not in _SUFFIXES:
-        raise CommandError(f"--output: {output!r} names no kind of picture; give a name ending in .{', .'.join(_SUFFIXES)}.")
+    check_suffix("--output", output, _SUFFIXES, "a picture")
     check_destinations({"--output": output}, [model])
     estimator = load_trees(model)
     ax = _draw(estimator, what, tree, depth, importance_type, metric)
     with atomic_file(output) as file:
-        ax.figure.savefig(file, format=suffix, dpi=150)
+        ax.figure.savefig(file, format=PurePath(output).suffix[1:].lower(), dpi=150)
     display.result(f"Picture written to {output}")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,10 @@ import dtrees
 from dtrees.atomic_file import atomic_file
 from dtrees.cli.clusters import cluster
 from dtrees.cli.commands.fit import warn_of_repeated_names
-from dtrees.cli.data.destinations import check_destinations
-from dtrees.cli.data.output import partitions, writer_for
+from dtrees.cli.data.destinations import check_destinations, check_suffix
+from dtrees.cli.data.output import OUTPUT_SUFFIXES, partitions, writer_for
 from dtrees.cli.data.place import place_of
-from dtrees.cli.data.tables import COMPRESSION, check_columns, column_list, column_names, find_files, read_table, repeated_names
+from dtrees.cli.data.tables import CSVForm, check_columns, column_list, column_names, find_files, read_table, repeated_names
 from dtrees.cli.terminal.display import Display, plural
 from dtrees.cli.terminal.errors import CommandError
 
@@ -32,14 +31,13 @@ def run(
     output: str,
     proba: bool,
     keep: Sequence[str],
-    separator: str | None,
+    form: CSVForm,
     scheduler: str | None,
     display: Display | None = None,
 ) -> None:
     """Carry out the command; the arguments are its options."""
     display = display or Display()
-    if PurePath(output).suffix.lower() in COMPRESSION:
-        raise CommandError(f"--output: {output!r} would be compressed, which is not supported; give a name ending in .csv or .parquet.")
+    check_suffix("--output", output, OUTPUT_SUFFIXES, "a table of predictions")
     estimator = dtrees.load(model)
     if proba and not hasattr(estimator, "predict_proba"):
         raise CommandError(f"--proba is for classes, but {model!r} is a {type(estimator).__name__}, which predicts numbers; leave it out.")
@@ -49,8 +47,8 @@ def run(
         where = place_of(data, client)
         files = where(find_files, data)
         check_destinations({"--output": output}, [model, *files.paths])
-        names = where(column_names, files, separator)
-        warn_of_repeated_names(where(repeated_names, files, separator), data, display)
+        names = where(column_names, files, form)
+        warn_of_repeated_names(where(repeated_names, files, form), data, display)
         kept = column_list(keep)
         check_columns(kept, names, "--keep", data)
         features = features_of(estimator, names, data)
@@ -58,7 +56,7 @@ def run(
         if clash := set(kept) & set(added):
             raise CommandError(f"--keep: a column {min(clash)!r} is written already; leave it out.")
         with display.stage(f"Predicting {data}"):
-            frame = where(read_table, data, separator=separator, text=text_columns(estimator))[list(dict.fromkeys([*features, *kept]))]
+            frame = where(read_table, data, form=form, **columns_by_kind(estimator))[list(dict.fromkeys([*features, *kept]))]
             # On a cluster partitions are predicted side by side, here one after the other with all cores.
             estimator.set_params(n_jobs=None if client else -1)
             sent = client.scatter(estimator, broadcast=True) if client else estimator
@@ -105,16 +103,20 @@ def _predict_targets(frame: pd.DataFrame, X: pd.DataFrame, model: Any, names: li
         frame[names[n:]] = np.hstack(model.predict_proba(X)) if len(X) else np.empty((0, len(names) - n))
 
 
-def features_of(estimator: Any, names: Sequence[str], data: str) -> list[str]:
-    """Return the model's columns, which the table must have, or all of the table's for a model that was fitted without names."""
+def features_of(estimator: Any, names: Sequence[str], data: str, targets: Sequence[str] = ()) -> list[str]:
+    """Return the model's columns, which the table must have; for a model fitted without names, all of the table's but the targets."""
     wanted = getattr(estimator, "feature_names_in_", None)
     if wanted is None:
+        names = [name for name in names if name not in targets]
         if len(names) != estimator.n_features_in_:
             raise CommandError(
                 f"The model was fitted on {estimator.n_features_in_} columns without names, but {data!r} has {len(names)}; "
                 "give it exactly those, in that order."
             )
         return list(names)
+    for target in targets:
+        if target in wanted:
+            raise CommandError(f"--target: {target!r} is a column that the model predicts from; give the target of the fit.")
     missing = [str(name) for name in wanted if name not in names]
     if missing:
         shown = ", ".join(repr(name) for name in missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
@@ -130,10 +132,8 @@ def _output_names(estimator: Any, proba: bool) -> list[str]:
     return [PREDICTION, *(f"probability_{label}" for label in (estimator.classes_ if proba else ()))]
 
 
-def text_columns(estimator: Any) -> list[str]:
-    """Return the columns that held text when the model was fitted, and are read as such, whatever they look like."""
-    return [column.name for column in estimator._schema.columns if _is_text(column)]
-
-
-def _is_text(column: Any) -> bool:
-    return column.name is not None and any(isinstance(category, str) for category in column.categories)
+def columns_by_kind(estimator: Any) -> dict[str, list[str]]:
+    """Return the columns that held text when the model was fitted, and those that held numbers: they are read as such again."""
+    named = [column for column in estimator._schema.columns if column.name is not None]
+    text = [column.name for column in named if any(isinstance(category, str) for category in column.categories)]
+    return {"text": text, "numbers": [column.name for column in named if column.name not in text]}

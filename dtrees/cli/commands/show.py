@@ -11,7 +11,7 @@ from dtrees.cli.models import load_trees
 from dtrees.cli.terminal.display import Display
 from dtrees.export.branches import single_tree
 from dtrees.plots.importance import importance_by
-from dtrees.reports.facts import facts_of, parameters_of
+from dtrees.reports.facts import facts_of, figures_of, parameters_of
 
 
 def run(
@@ -36,11 +36,11 @@ def run(
     display.document(
         {
             "model": model,
-            **{name.replace(" ", "_").replace("-", "_"): value for name, value in facts},
+            "estimator": type(estimator).__name__,
+            **figures_of(estimator),
             "parameters": estimator.get_params(deep=False),
             "importance_type": importance_type,
             "importances": shares,
-            "n_trees": sum(len(group) for group in estimator._trees.groups),
             "classes": getattr(estimator, "classes_", None),
         }
     )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from dtrees.cli.terminal.errors import CommandError
+
+#: Of pages of HTML; a name without one is taken as it is.
+HTML_SUFFIXES = ("", ".html", ".htm")
 
 
 def check_destinations(written: Mapping[str, str | None], read: Collection[str]) -> None:
@@ -32,6 +35,29 @@ def check_destinations(written: Mapping[str, str | None], read: Collection[str])
         if (place := _place(path)) in taken:
             raise CommandError(f"{option}: {path!r} is {taken[place]}, and would be written over; give another name.")
         taken[place] = f"what {option} names too"
+
+
+def check_suffix(option: str, path: str, suffixes: Collection[str], what: str) -> None:
+    """Raise if the name of what is to be written has another suffix than one of those of what it will be.
+
+    Parameters
+    ----------
+    option : str
+    path : str
+    suffixes : collection of str
+        In lower case, with the point; empty text stands for none.
+    what : str
+        What is written.
+
+    Raises
+    ------
+    CommandError
+    """
+    if PurePath(path).suffix.lower() not in suffixes:
+        *others, last = (suffix for suffix in suffixes if suffix)
+        raise CommandError(
+            f"{option}: {path!r} is no name for {what}; give one ending in {', '.join(others)}{' or ' * bool(others)}{last}."
+        )
 
 
 def check_new(option: str, path: str) -> None:

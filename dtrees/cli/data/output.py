@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any, BinaryIO, Protocol
 
-from dtrees.cli.data.tables import PARQUET_SUFFIXES
+from dtrees.cli.data.tables import PARQUET_SUFFIXES, TEXT_SUFFIXES
+
+#: Of what a table can be written to; a name without one, such as that of a pipe, is CSV.
+OUTPUT_SUFFIXES = ("", *TEXT_SUFFIXES, *PARQUET_SUFFIXES)
 
 
 class Writer(Protocol):
@@ -22,13 +26,13 @@ class Writer(Protocol):
 class CSVWriter:
     """Appends frames to a CSV file, with one header."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, file: BinaryIO, separator: str = ",") -> None:
+        self._file, self._separator = file, separator
         self._header = True
 
     def write(self, frame: Any) -> None:
         """Append the rows of a pandas DataFrame."""
-        self._file.write(frame.to_csv(index=False, header=self._header, lineterminator="\n").encode())
+        self._file.write(frame.to_csv(index=False, sep=self._separator, header=self._header, lineterminator="\n").encode())
         self._header = False
 
     def close(self) -> None:
@@ -60,7 +64,8 @@ class ParquetWriter:
 
 def writer_for(path: str, file: BinaryIO) -> Writer:
     """Return a writer of the format that the name of the output asks for."""
-    return ParquetWriter(file) if path.lower().endswith(PARQUET_SUFFIXES) else CSVWriter(file)
+    suffix = PurePath(path).suffix.lower()
+    return ParquetWriter(file) if suffix in PARQUET_SUFFIXES else CSVWriter(file, "\t" if suffix == ".tsv" else ",")
 
 
 def partitions(frame: Any, client: Any = None) -> Iterator[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -16,11 +17,48 @@ from typing import Any
 from dtrees.cli.data import csv_types
 from dtrees.cli.terminal.errors import CommandError
 
-_TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
+#: Names that are to be CSV.
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 #: Names that are to be Parquet.
 PARQUET_SUFFIXES = (".parquet", ".pq")
 #: Compressed files, by the end of their names.
 COMPRESSION = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip", ".zst": "zstd"}
+#: How JSON, HTML and XML begin.
+_OTHER_TEXT = re.compile(rb"(\xef\xbb\xbf)?\s*(\{\s*[\"}]|\[\s*[\[{\]\"]|<(!doctype|html|\?xml))", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class CSVForm:
+    """How CSV files are written.
+
+    Attributes
+    ----------
+    separator : str or None
+        Between values. None: a comma, or a tab for ``.tsv``.
+    decimal : str
+        Before the fraction of a number.
+    thousands : str or None
+        Between groups of digits.
+
+    Raises
+    ------
+    CommandError
+        If one of them is not a single character, or two are the same.
+    """
+
+    separator: str | None = None
+    decimal: str = "."
+    thousands: str | None = None
+
+    def __post_init__(self) -> None:
+        for option, given in (("--decimal", self.decimal), ("--thousands", self.thousands)):
+            if given is not None and (len(given) != 1 or given.isalnum()):
+                raise CommandError(f"{option} is {given!r}; give one character, such as ',' or '.'.")
+        if self.decimal == self.thousands:
+            raise CommandError(f"--decimal and --thousands are both {self.decimal!r}; give two different characters.")
+
+
+DEFAULT_FORM = CSVForm()
 
 
 @dataclass(frozen=True)
@@ -68,7 +106,7 @@ def find_files(data: str) -> Files:
     return Files(data, kinds.pop(), tuple(found if local else system.unstrip_protocol(found) for found in paths))
 
 
-def column_names(files: Files, separator: str | None = None) -> list[str]:
+def column_names(files: Files, form: CSVForm = DEFAULT_FORM) -> list[str]:
     """Return the names of the columns, from the start of the first file.
 
     Raises
@@ -83,7 +121,7 @@ def column_names(files: Files, separator: str | None = None) -> list[str]:
 
         return [str(name) for name in dd.read_parquet(list(files.paths)).columns]
     header = _common_header(files)
-    separator = _separator(files, separator)
+    separator = _separator(files, form)
     names = [str(name) for name in pd.read_csv(io.BytesIO(header), sep=separator, nrows=0).columns]
     if len(names) == 1:
         for other in ";\t|,":
@@ -94,7 +132,7 @@ def column_names(files: Files, separator: str | None = None) -> list[str]:
     return names
 
 
-def repeated_names(files: Files, separator: str | None = None) -> dict[str, str]:
+def repeated_names(files: Files, form: CSVForm = DEFAULT_FORM) -> dict[str, str]:
     """Return the CSV columns whose name an earlier one has: what they are called instead, and the name in the file.
 
     >>> import tempfile
@@ -107,26 +145,26 @@ def repeated_names(files: Files, separator: str | None = None) -> dict[str, str]
 
     if files.kind == "parquet":
         return {}
-    header = pd.read_csv(io.BytesIO(_common_header(files)), sep=_separator(files, separator), header=None, dtype=str, keep_default_na=False)
+    header = pd.read_csv(io.BytesIO(_common_header(files)), sep=_separator(files, form), header=None, dtype=str, keep_default_na=False)
     given = header.iloc[0].tolist()
     return {
-        called: name
-        for name, called in zip(given, column_names(files, separator), strict=True)
-        if name in given and name != called and name
+        called: name for name, called in zip(given, column_names(files, form), strict=True) if name in given and name != called and name
     }
 
 
-def read_table(data: str, *, separator: str | None = None, text: Collection[str] = ()) -> Any:
+def read_table(data: str, *, form: CSVForm = DEFAULT_FORM, text: Collection[str] = (), numbers: Collection[str] = ()) -> Any:
     """Return a table as a lazy Dask DataFrame.
 
     Parameters
     ----------
     data : str
         A file, a folder or a pattern.
-    separator : str, optional
-        Of CSV files. None: a comma, or a tab for ``.tsv``.
+    form : CSVForm
+        Of CSV files.
     text : collection of str
         CSV columns that are text whatever they look like.
+    numbers : collection of str
+        CSV columns that are to hold numbers or flags: flags with gaps are not text there.
 
     Raises
     ------
@@ -136,16 +174,16 @@ def read_table(data: str, *, separator: str | None = None, text: Collection[str]
     import dask.dataframe as dd
 
     files = find_files(data)
-    names = column_names(files, separator)
+    names = column_names(files, form)
     if files.kind == "parquet":
         return dd.read_parquet(list(files.paths))
     header = _common_header(files)
     compression = _compression(files.paths[0])
-    separator = _separator(files, separator)
-    dtypes, block_size = csv_types.infer(files.paths, header, separator, [name for name in text if name in names], compression)
+    reading = {"sep": _separator(files, form), "decimal": form.decimal, "thousands": form.thousands}
+    dtypes, block_size = csv_types.infer(files.paths, header, reading, [name for name in text if name in names], numbers, compression)
     return dd.read_csv(
         list(files.paths),
-        sep=separator,
+        **reading,
         dtype=dtypes,
         blocksize=block_size,
         compression=compression,
@@ -192,9 +230,9 @@ def _first_line(path: str) -> bytes:
     return line
 
 
-def _separator(files: Files, separator: str | None) -> str:
-    if separator is not None:
-        return separator.replace("\\t", "\t")
+def _separator(files: Files, form: CSVForm) -> str:
+    if form.separator is not None:
+        return form.separator.replace("\\t", "\t")
     return "\t" if ".tsv" in PurePath(files.paths[0]).suffixes else ","
 
 
@@ -207,19 +245,21 @@ def _is_table(path: str) -> bool:
     suffixes = PurePath(name).suffixes
     if suffixes and suffixes[-1] in COMPRESSION:
         suffixes = suffixes[:-1]
-    return bool(suffixes) and suffixes[-1] in _TEXT_SUFFIXES + PARQUET_SUFFIXES and not name.startswith((".", "_"))
+    return bool(suffixes) and suffixes[-1] in TEXT_SUFFIXES + PARQUET_SUFFIXES and not name.startswith((".", "_"))
 
 
 def _file_kind(system: Any, path: str) -> str:
     """Tell by the first bytes: names can mislead."""
-    if _compression(path):
-        return "csv"
-    with system.open(path, "rb") as file:
+    compression = _compression(path)
+    with system.open(path, "rb", compression=compression) as file:
         start = file.read(1024)
-    if start.startswith(b"PAR1"):
+    if start.startswith(b"PAR1") and compression is None:
         return "parquet"
-    if path.lower().endswith(PARQUET_SUFFIXES) or b"\0" in start:
-        raise CommandError(f"{path!r} is neither a Parquet file nor CSV text; convert it to one of them.")
+    if path.lower().endswith(PARQUET_SUFFIXES) or b"\0" in start or _OTHER_TEXT.match(start):
+        raise CommandError(
+            f"{path!r} is neither a Parquet file nor CSV text (which may be compressed: {', '.join(COMPRESSION)}); convert it to one of "
+            "them. JSON, Excel and other formats are not read."
+        )
     return "csv"
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dtrees.cli.terminal.errors import CommandError
+from dtrees.ensemble.input.text_numbers import looks_like_number
 
 #: Up to this many distinct whole numbers are taken for classes.
 MAX_NUMBERED_CLASSES = 10
@@ -21,8 +22,8 @@ MAX_NUMBERED_CLASSES = 10
 #: Distinct values kept of a partition; enough to tell a class label from an identifier.
 _MAX_DISTINCT = 1000
 
-#: A number as text, perhaps with a decimal comma; points and spaces may group digits.
-_NUMBER = re.compile(r"\s*[+-]?\d[\d.\u00a0\u202f ']*(,\d+)?\s*")
+#: What to do about a target that is numbers to a reader.
+AS_NUMBERS = "To read it as numbers: --decimal CHAR and --thousands CHAR; take currencies and percent signs away first."
 
 TEXT, BOOL, WHOLE, FRACTION, OTHER = "text", "bool", "whole", "fraction", "other"
 
@@ -158,16 +159,18 @@ def choose_task(summary: TargetSummary, target: str, task: str) -> tuple[str, st
         raise CommandError(
             f"The target {target!r} is {summary.example!r} in every row, so there is nothing to learn; choose another column."
         )
+    number = number_as_text(summary.distinct)
     if task == "regression" and TEXT in kinds:
+        advice = f". {AS_NUMBERS}" if number else "; use --task classification."
         raise CommandError(
-            f"--task regression wants numbers, but the target {target!r} holds text such as {summary.example!r}; use --task classification."
+            f"--task regression wants numbers, but the target {target!r} holds text such as {number or summary.example!r}{advice}"
         )
     if task == "classification" and FRACTION in kinds:
         raise CommandError(f"--task classification wants classes, but the target {target!r} holds fractions; use --task regression.")
     if (task == "classification" or kinds <= {TEXT, BOOL}) and summary.many:
         raise CommandError(
-            f"The target {target!r} has more than {_MAX_DISTINCT:,} distinct values, too many for classes; is it an identifier? "
-            "Choose another column with --target."
+            f"The target {target!r} has more than {_MAX_DISTINCT:,} distinct values, such as {number or summary.example!r}, too many for "
+            f"classes. {AS_NUMBERS if number else 'Is it an identifier? Choose another column with --target.'}"
         )
     if task != "auto":
         return task, "as asked for"
@@ -177,27 +180,28 @@ def choose_task(summary: TargetSummary, target: str, task: str) -> tuple[str, st
     return "classification" if classes else "regression", f"{target!r} holds {held[kind]}, {summary.count} distinct values"
 
 
-def number_with_comma(values: Collection[Any]) -> str | None:
-    """Return an example where all values are text that looks like numbers, some of them with a decimal comma; None otherwise.
+def number_as_text(values: Collection[Any]) -> str | None:
+    """Return an example where all values are text that looks like numbers, some of which a parser does not take for such; None otherwise.
 
-    >>> number_with_comma(["1,5", "12,25", "3"])
+    >>> number_as_text(["1,5", "12,25", "3"])
     '1,5'
-    >>> number_with_comma(["1,5", "a"])
+    >>> number_as_text(["1,5", "a"])
+    >>> number_as_text(["01", "2"])
     """
-    if not all(isinstance(value, str) and _NUMBER.fullmatch(value) for value in values):
+    if not all(isinstance(value, str) and looks_like_number(value) for value in values):
         return None
-    return min((value for value in values if "," in value), default=None)
+    return min((value for value in values if not re.fullmatch(r"[-+\d.eE]+", value)), default=None)
 
 
 def convert(column: pd.Series, task: str, kinds: frozenset[str]) -> pd.Series:
     """Return a partition's target (nothing missing) in the dtype to train on.
 
     float64 for regression; for classes text, bool or int64, so that classes read ``1`` and not ``1.0`` where missing values had made
-    the column float.
+    the column float. Fractions, which a model may be scored on, stay as they are.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(column.cat.categories.dtype)
-    if task == "regression":
+    if task == "regression" or FRACTION in kinds:
         return column.astype("float64")
     if kinds <= {TEXT}:
         return column.astype("string")

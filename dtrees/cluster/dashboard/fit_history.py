@@ -5,9 +5,11 @@ It is made of the events of :mod:`dtrees.cluster.transport.events`, and of what 
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +58,7 @@ class WorkerShare:
 
     Attributes
     ----------
-    columns, bytes : int
+    columns, rows, bytes : int
         What it holds of the table, and the memory which that takes.
     scan, wait, communicate : float
         Seconds of its own work, of those that it waited for slower workers, and that messages took while it was there.
@@ -69,6 +71,7 @@ class WorkerShare:
     """
 
     columns: int = 0
+    rows: int = 0
     bytes: int = 0
     scan: float = 0.0
     wait: float = 0.0
@@ -87,6 +90,8 @@ class FitHistory:
     ----------
     fit : str
         The key of its task.
+    label : str
+        What its user calls it.
     estimator, unit : str
         What is fitted, and what is counted: "tree" or "round".
     compiling : set of str
@@ -102,6 +107,12 @@ class FitHistory:
         The fields of the last :class:`~dtrees.engine.plan.plans.Progress`.
     rows, columns : int
         Of the table.
+    failure : str
+        The error that it failed with.
+    listeners : list of str
+        Callbacks in its user's own process, which hear of lost workers and the like.
+    hear : callable or None
+        Given such a line when it happens.
     placement, reason : str
     workers : dict from str to WorkerShare
     communicate : float
@@ -112,6 +123,8 @@ class FitHistory:
         Seconds after trees or rounds.
     lines : deque of (float, str)
         What happened besides, and when.
+    unusual : deque of str
+        Those about lost workers and the like, and ``n_unusual``, how many there were.
     n_lost, n_recovered : int
         Workers lost, and losses after which trees have grown again.
     """
@@ -120,6 +133,7 @@ class FitHistory:
     estimator: str = ""
     unit: str = "tree"
     compiling: Set[str] = frozenset()
+    label: str = ""
     state: str = "waiting"
     began: float = field(default_factory=time.time)
     ended: float | None = None
@@ -138,6 +152,11 @@ class FitHistory:
     lines: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=_LINES))
     n_lost: int = 0
     n_recovered: int = 0
+    failure: str = ""
+    unusual: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES))
+    n_unusual: int = 0
+    listeners: list[str] = field(default_factory=list)
+    hear: Callable[[FitHistory, str], None] | None = None
     _first: tuple[int, float] | None = None
 
     @property
@@ -164,18 +183,23 @@ class FitHistory:
             return COMPILING if self.compiling else "loading"
         return "waiting"
 
-    def note_state(self, state: str) -> None:
-        """Take in the state of the fit's task."""
+    def note_state(self, state: str, failure: str = "") -> None:
+        """Take in the state of the fit's task, and the error that it failed with."""
         if self.is_over and state not in ("waiting", "processing"):
             return
-        self.state = state
+        self.state, self.failure = state, failure
+        if failure:
+            self._note(f"failed: {failure}")
         self.ended = time.time() if state in ("memory", "erred", "forgotten") else None
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take in an event; those of kinds that are not known are left aside."""
+        """Take in an event; those of kinds that are not known are left aside, and so are malformed ones, which anybody may send."""
         handle = getattr(self, f"_take_{str(event.get('what')).replace(' ', '_')}", None)
         if handle is not None:
-            handle(event)
+            with contextlib.suppress(LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+                handle(event)
+
+    # Each reads the whole event before it notes anything of it.
 
     def lose(self, workers: Iterable[str]) -> None:
         """Take in that workers are gone, or fell silent."""
@@ -187,34 +211,53 @@ class FitHistory:
             self.say(f"lost {', '.join(gone)}")
 
     def say(self, line: str) -> None:
-        """Note that something happened."""
+        """Note that something unusual happened, and have whoever waits for the fit hear of it."""
+        self._note(line)
+        self.unusual.append(line)
+        self.n_unusual += 1
+        if self.hear is not None:
+            self.hear(self, line)
+
+    def _note(self, line: str) -> None:
         self.lines.append((time.time(), line))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return how far the fit has come, for :func:`dtrees.progress`."""
-        return {"unit": self.unit, "outcome": self.outcome, "is_over": self.is_over, "progress": dict(self.latest)}
+        """Return how far the fit has come, for :func:`dtrees.progress` and :func:`dtrees.fits`."""
+        told = ("fit", "label", "estimator", "unit", "outcome", "failure", "is_over", "began", "done", "total", "n_unusual")
+        return {name: getattr(self, name) for name in told} | {"progress": dict(self.latest), "unusual": list(self.unusual)}
 
     def _share(self, worker: str) -> WorkerShare:
         return self.workers.setdefault(worker, WorkerShare())
 
     def _take_began(self, event: Mapping[str, Any]) -> None:
-        self.say(f"coordinated by {event['worker']}" if event["turn"] == 1 else f"taken over by {event['worker']}")
+        turn, worker, self.listeners = int(event["turn"]), str(event["worker"]), list(map(str, event.get("listeners", ())))
+        if turn == 1:
+            self._note(f"coordinated by {worker}")
+        else:
+            self.say(f"taken over by {worker}")
 
     def _take_placed(self, event: Mapping[str, Any]) -> None:
-        self.placement, self.reason = event["placement"], event["reason"]
-        self.say(f"placed {self.placement}: {self.reason}")
+        self.placement, self.reason = str(event["placement"]), str(event["reason"])
+        self._note(f"placed {self.placement}: {self.reason}")
 
     def _take_holding(self, event: Mapping[str, Any]) -> None:
-        self.rows, self.columns = event["rows"], event["columns"]
+        rows, columns, rows_of = _count(event["rows"]), _count(event["columns"]), dict(event.get("rows_of", {}))
+        held = {str(worker): (_count(n), _count(rows_of.get(worker, rows)), _count(size)) for worker, (n, size) in event["workers"].items()}
+        self.rows, self.columns = rows, columns
         for share in self.workers.values():
-            share.columns = share.bytes = 0
-        for worker, (columns, n_bytes) in event["workers"].items():
+            share.columns = share.rows = share.bytes = 0
+        for worker, (n, rows, n_bytes) in held.items():
             share = self._share(worker)
-            share.columns, share.bytes, share.lost = columns, n_bytes, False
+            share.columns, share.rows, share.bytes, share.lost = n, rows, n_bytes, False
 
     def _take_round(self, event: Mapping[str, Any]) -> None:
-        self.latest = dict(event["progress"])
-        progress = Progress(**self.latest)
+        progress = _progress(event["progress"])
+        shares = {
+            name: {str(worker): read(value) for worker, value in event.get(name, {}).items()}
+            for name, read in (("scan", _seconds), ("wait", _seconds), ("sent", _count), ("received", _count))
+        }
+        communicate = _seconds(event.get("communicate", self.communicate))
+        self.latest = dict(vars(progress))
         self.done, self.total, self.seconds = progress.done, progress.total, progress.seconds
         if self._first is None or self.done < self._first[0] or self.seconds < self._first[1]:
             self._first = self.done, self.seconds
@@ -222,9 +265,9 @@ class FitHistory:
         for name, value in figures(progress).items():
             if name in self.curves or len(self.curves) < _CURVES:
                 self.curves.setdefault(name, Curve()).add(self.done, value)
-        self._share_messages(event)
-        for name in ("scan", "wait", "sent", "received"):
-            for worker, value in event.get(name, {}).items():
+        self._share_messages(communicate, shares["scan"])
+        for name, values in shares.items():
+            for worker, value in values.items():
                 setattr(self._share(worker), name, value)
         if self.n_recovered < self.n_lost:
             self.n_recovered = self.n_lost
@@ -232,23 +275,23 @@ class FitHistory:
 
     _take_tree = _take_round
 
-    def _share_messages(self, event: Mapping[str, Any]) -> None:
+    def _share_messages(self, total: float, workers: Iterable[str]) -> None:
         """Add what messages took since the last event to the workers that were there all the time: everybody waits for them."""
-        total = event.get("communicate", self.communicate)
         spent = total - self.communicate if total >= self.communicate else total  # another coordinator counts anew
-        for worker in event.get("scan", {}):
+        for worker in workers:
             share = self._share(worker)
             if not share.lost and (share.scan or not self.communicate):
                 share.communicate += spent
         self.communicate = total
 
     def _take_batch(self, event: Mapping[str, Any]) -> None:
-        share = self._share(event["worker"])
-        share.scan += event["seconds"]
-        share.trees += event["trees"]
+        worker, seconds, trees = str(event["worker"]), _seconds(event["seconds"]), _count(event["trees"])
+        share = self._share(worker)
+        share.scan += seconds
+        share.trees += trees
 
     def _take_shards_lost(self, event: Mapping[str, Any]) -> None:
-        self.lose(event["workers"])
+        self.lose(list(map(str, event["workers"])))
 
     def _take_shard_moved(self, event: Mapping[str, Any]) -> None:
         what = "rows" if self.placement == "rows" else "columns"
@@ -259,3 +302,29 @@ class FitHistory:
 
     def _take_rows_spread(self, event: Mapping[str, Any]) -> None:
         self.say(f"{event['rows']:,} rows moved to {', '.join(event['to'])}, which joined")
+
+
+def _progress(told: Mapping[str, Any]) -> Progress:
+    """Return the progress that an event tells of. Raises TypeError, ValueError and the like if it is malformed."""
+    given = Progress(**told)
+    evaluation = {str(name): {str(metric): float(value) for metric, value in found.items()} for name, found in given.evaluation.items()}
+    optional = {name: _number(getattr(given, name)) for name in ("train_score", "validation_score", "tree_seconds")}
+    return Progress(
+        _count(given.done), _count(given.total), _seconds(given.seconds), evaluation=evaluation, by_scorer=bool(given.by_scorer), **optional
+    )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _count(value: Any) -> int:
+    if not 0 <= int(value) < 2**63:
+        raise ValueError("no count")
+    return int(value)
+
+
+def _seconds(value: Any) -> float:
+    if not 0.0 <= float(value) < math.inf:
+        raise ValueError("no number of seconds")
+    return float(value)

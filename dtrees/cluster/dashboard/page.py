@@ -102,7 +102,7 @@ class Page:
         """Show what there is now."""
         histories = self._fits.histories()
         self._set(self._list, "text", rows.fits(histories))
-        options = [_UNDER_WAY, *(f"{history.estimator} {history.fit}" for history in histories)]
+        options = [_UNDER_WAY, *(f"{rows.named(history)} {history.fit}" for history in histories)]
         if self._choice.value not in options:
             self._choice.value = _UNDER_WAY
         self._set(self._choice, "options", options)
@@ -111,7 +111,7 @@ class Page:
     def _chosen(self, histories: Sequence[FitHistory]) -> FitHistory:
         """Return the fit that the user has chosen, else the one that is under way, else the latest."""
         for history in histories:
-            if self._choice.value == f"{history.estimator} {history.fit}":
+            if self._choice.value == f"{rows.named(history)} {history.fit}":
                 return history
         under_way = [history for history in histories if not history.is_over]
         return (under_way or list(histories) or [FitHistory("")])[0]

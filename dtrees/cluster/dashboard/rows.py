@@ -57,7 +57,7 @@ def _fit(history: FitHistory) -> dict[str, Any]:
     latest = figures(Progress(**history.latest)) if history.latest else {}
     share = 1.0 if history.outcome == "finished" else history.done / history.total if history.total else 0.0
     return {
-        "fit": history.estimator,
+        "fit": named(history),
         "key": history.fit,
         "state": history.outcome,
         "progress": _Markup(_BAR.format(share=share)),
@@ -109,7 +109,7 @@ def _worker(address: str, share: WorkerShare, history: FitHistory, state: Any) -
         "worker": _name(address),
         "state": "lost" if share.lost else "gone" if state is None else state.status.name,
         "columns": f"{share.columns:,}" if share.columns else "",
-        "rows": f"{history.rows:,}" if share.columns else "",
+        "rows": f"{share.rows:,}" if share.columns else "",
         "memory planned": format_bytes(share.bytes) if share.bytes else "",
         "used / limit": "" if state is None else _memory(state),
         "sent to it": format_bytes(share.sent) if share.sent else "",
@@ -134,7 +134,9 @@ def heading(history: FitHistory) -> str:
     """Return what is told of a fit in a line, as HTML."""
     if not history.fit:
         return "No fit yet: what is fitted on this cluster, or submitted to it, appears here."
-    words = f"<b>{html.escape(history.estimator)}</b> <code>{html.escape(history.fit)}</code>: {history.outcome}"
+    words = f"<b>{html.escape(named(history))}</b> <code>{html.escape(history.fit)}</code>: {history.outcome}"
+    if history.failure:
+        words += f", {html.escape(history.failure)}"
     if history.placement:
         words += f", {html.escape(history.placement)} ({html.escape(history.reason)})"
     return words
@@ -143,4 +145,10 @@ def heading(history: FitHistory) -> str:
 def lines(history: FitHistory) -> str:
     """Return what happened to a fit, as HTML, the latest first."""
     told = [f"{time.strftime('%H:%M:%S', time.localtime(when))} {html.escape(line)}" for when, line in reversed(history.lines)]
-    return "<br>".join(["<b>What happened</b>", *told])
+    zone = time.strftime("%z", time.localtime(history.began))
+    return "<br>".join([f"<b>What happened</b> (time zone {zone[:3]}:{zone[3:]})", *told])
+
+
+def named(history: FitHistory) -> str:
+    """Return what a fit is called: by its user, and what is fitted."""
+    return f"{history.label} ({history.estimator})" if history.label else history.estimator

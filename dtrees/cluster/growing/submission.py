@@ -14,7 +14,7 @@ passed through :func:`dtrees.cluster.reliability.local_callback.local_callback`.
 What keeps what
 ---------------
 A result that nobody wants is given up by Dask, and so is all that it was made of. The fitted model is wanted by the future that
-:func:`submit` returns and, where it is *detached*, by the fit's record on the scheduler, until :func:`attach` takes it over. What the
+:func:`submit` returns and, where it is *detached*, by the fit's record on the scheduler, until ``attach(key, take_over=True)``. What the
 coordinator would need again if its worker died (the user's persisted partitions, the finished trees) is kept by the record until the
 coordinator ends (:mod:`dtrees.cluster.reliability.fit_registry`).
 """
@@ -47,7 +47,7 @@ from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, 
 from dtrees.cluster.reliability.fit_record import StopAsked, adopted, register, stop, take_turn
 from dtrees.cluster.reliability.fit_registry import described
 from dtrees.cluster.reliability.liveness import FutureWaiter
-from dtrees.cluster.reliability.local_callback import local_callback
+from dtrees.cluster.reliability.local_callback import listeners, local_callback
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import give_up, own_client
 from dtrees.ensemble.bag.base_bag import Bagging
@@ -79,6 +79,7 @@ def submit(
     priority: int = 0,
     max_restarts: int | None = None,
     placement: str | None = None,
+    label: str = "",
     **options: Any,
 ) -> Future:
     """Fit a model on a Dask cluster, without waiting for it.
@@ -106,6 +107,8 @@ def submit(
         it has, and all grow each tree together. "auto" decides by the sizes of the table, by the threads of workers
         and by the memory that they have left; the model does not depend on it, and says in ``placement_`` which it was, and what a tree of
         boosting was predicted to take. By default ``dtrees.placement`` of Dask's configuration, or "auto". Only for Dask collections.
+    label : str, default=""
+        What the fit is called in :func:`dtrees.fits` and in the dashboard.
     **options
         Passed on to ``fit``. Callbacks run on the cluster.
 
@@ -137,6 +140,39 @@ def submit(
     ...     future.result().get_depth()
     1
     """
+    if not isinstance(label, str):
+        raise TypeError(f"label is {label!r}; wants text")
+    return _submit(
+        model,
+        X,
+        y,
+        sample_weight,
+        client,
+        options,
+        detached=detached,
+        priority=priority,
+        max_restarts=max_restarts,
+        placement=placement,
+        label=label,
+    )
+
+
+def _submit(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    client: Client | None,
+    options: Mapping[str, Any],
+    *,
+    detached: bool = False,
+    priority: int = 0,
+    max_restarts: int | None = None,
+    placement: str | None = None,
+    label: str = "",
+    waited_for: bool = False,
+) -> Future:
+    """Submit a fit; where it is waited for, whoever waits says what the fit warns of."""
     if not isinstance(model, TreeEstimator | Bagging):
         raise TypeError(f"model is {model!r}; wants one of dtrees' estimators, such as GradientBoostingRegressor()")
     client = client_given(client)
@@ -153,16 +189,18 @@ def submit(
         )
     name = new_name()
     if options.get("checkpoint") is not None:  # workers may have another working directory
-        options = options | {"checkpoint": _seen_by_all(absolute_path(options["checkpoint"]), client)}
+        options = {**options, "checkpoint": _seen_by_all(absolute_path(options["checkpoint"]), client)}
     parts = {"model": _to_send(model), "X": X, "y": y, "sample_weight": sample_weight, **options}
     pickled = {part: _pickle(part, value) for part, value in parts.items()}
     needed = [future.key for future in futures_of([X, y, sample_weight, options.get("eval_set"), options.get("base_margin")])]
     registering = register(client)
     if not client.asynchronous:
         check_processes(client)
-    what = {"estimator": type(model).__name__, "unit": model._UNIT}
+    what = {"estimator": type(model).__name__, "unit": model._UNIT, "label": label}
     with dask.annotate(**described(name, patience=settings.patience, detached=detached, needs=needed, **what)):
-        future = client.submit(_coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), key=name, pure=False, priority=priority)
+        future = client.submit(
+            _coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), waited_for, key=name, pure=False, priority=priority
+        )
     if registering is not None:  # until then nobody else keeps a detached fit
         registering.add_done_callback(functools.partial(_keep, future))
     return future
@@ -179,8 +217,8 @@ def _seen_by_all(path: str, client: Client) -> str:
     return path
 
 
-def attach(key: str, *, client: Client | None = None, detached: bool = False) -> Any:
-    """Find a detached fit again.
+def attach(key: str, *, client: Client | None = None, take_over: bool = False) -> Any:
+    """Find a detached fit again, by default without a change to it: it goes on, and its result is kept, when this client is gone.
 
     Parameters
     ----------
@@ -188,8 +226,8 @@ def attach(key: str, *, client: Client | None = None, detached: bool = False) ->
         Of the future that :func:`submit` returned.
     client : distributed.Client, optional
         By default the current one.
-    detached : bool, default=False
-        Whether the fit remains detached. Otherwise it is this future that keeps it from now on.
+    take_over : bool, default=False
+        Whether the fit is detached no longer: it ends, and its result goes, with the last future that refers to it.
 
     Returns
     -------
@@ -215,10 +253,10 @@ def attach(key: str, *, client: Client | None = None, detached: bool = False) ->
     if not isinstance(key, str):
         raise TypeError(f"key is {key!r}; wants the text that a future of dtrees.submit has as its .key")
     client = client_given(client)
-    return client.sync(_attach, client, key, detached)
+    return client.sync(_attach, client, key, take_over)
 
 
-async def _attach(client: Client, key: str, detached: bool) -> Future:
+async def _attach(client: Client, key: str, take_over: bool) -> Future:
     registering = register(client)
     if registering is not None:
         await registering
@@ -230,7 +268,7 @@ async def _attach(client: Client, key: str, detached: bool) -> Future:
                 f"the cluster at {client.scheduler.address} has no fit {key!r}; it may have been cancelled, or the scheduler restarted"
             )
         await asyncio.sleep(_SECONDS_BETWEEN_QUESTIONS)
-    (future,) = adopted(client, [key], detached)
+    (future,) = adopted(client, [key], detached=not take_over)
     return future
 
 
@@ -239,14 +277,13 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
     with contextlib.ExitStack() as stack:
         callbacks = options.get("callbacks", ())
         if isinstance(callbacks, Sequence) and any(isinstance(callback, ProgressBar) for callback in callbacks):
-            here = {
-                bar: stack.enter_context(local_callback(bar, client, bar.compiling)) for bar in callbacks if isinstance(bar, ProgressBar)
-            }
+            bars = [bar for bar in callbacks if isinstance(bar, ProgressBar)]
+            here = {bar: stack.enter_context(local_callback(bar, client, bar.compiling, bar.note)) for bar in bars}
             options = options | {"callbacks": [here.get(callback, callback) for callback in callbacks]}
         if getattr(model, "verbose", 0):  # the coordinator's log is elsewhere, and need not say the same
             model = copy.copy(model)
             model.verbose = 0
-        future = submit(model, X, y, sample_weight, client=client, placement=placement, **options)
+        future = _submit(model, X, y, sample_weight, client, options, placement=placement, waited_for=True)
         try:
             fitted = _wait(future, client, keeps_on_interrupt(callbacks))
         except BaseException:
@@ -274,8 +311,8 @@ def _wait(future: Future, client: Client, keep: bool) -> Any:
     return fitted
 
 
-def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: bool) -> Any:
-    """Run a fit, as a task on a worker."""
+def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: bool, waited_for: bool) -> Any:
+    """Run a fit, as a task on a worker; a client that waits for it warns of what there is to warn of, and otherwise the log does."""
     if lazy:
         secede()  # for good: the thread only waits, and what it waits for may need its place
     client = own_client()
@@ -288,13 +325,14 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
     if keeps_on_interrupt(parts.get("callbacks", ())):
         parts["callbacks"] = [*parts["callbacks"], StopAsked(name)]
     model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
-    tell(name, "began", turn=turn[0], worker=get_worker().address)
+    tell(name, "began", turn=turn[0], worker=get_worker().address, listeners=listeners(parts.get("callbacks")))
     if not lazy and isinstance(parts.setdefault("callbacks", ()), Sequence):  # trees are grown here: who else would ask, and tell?
         parts["callbacks"] = [*parts["callbacks"], WholeTables(running, "round" if model._GROUP_PER_OUTPUT else "tree")]
     with lost_data_named(client, {"X": X, "y": y, **parts}), coordinating(running), collected_warnings() as messages, exits_as_errors():
         fitted = model.fit(X, y, **parts)
-    for message in messages:
-        logger.warning("%s: %s", name, message)
+    if not waited_for:
+        for message in messages:
+            logger.warning("%s: %s", name, message)
     setattr(fitted, _WARNINGS, messages)
     return fitted
 

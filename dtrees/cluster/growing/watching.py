@@ -1,9 +1,11 @@
-"""The progress of a submitted fit, shown wherever its user is."""
+"""The fits of a cluster, and the progress of one, shown wherever its user is."""
 
 from __future__ import annotations
 
 import asyncio
+import datetime
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from distributed import Client, Future
@@ -17,12 +19,15 @@ from dtrees.ensemble.evaluation.displays import COMPILING, Display, live_display
 _SECONDS_BETWEEN_QUESTIONS = 0.25
 #: A fit that was submitted a moment ago may not be known yet.
 _SECONDS_TO_BE_KNOWN = 5.0
+#: How a fit that did not finish ended.
+_ENDINGS = {"failed": "failed", "cancelled": "was cancelled"}
 
 
 def progress(fit: Future | str, *, client: Client | None = None) -> Any:
     """Watch a submitted fit until it has ended: a live bar in a terminal or a notebook, about ten lines elsewhere.
 
-    Ctrl-C ends the watching, and not the fit. How the fit ended is for its future to say: errors are not raised here.
+    Ctrl-C ends the watching, and not the fit. Lost workers are told of, and if the fit fails or is cancelled, that and the error; it is for
+    the future to raise it.
 
     Parameters
     ----------
@@ -71,6 +76,91 @@ def progress(fit: Future | str, *, client: Client | None = None) -> Any:
     return None
 
 
+@dataclass(frozen=True)
+class FitStatus:
+    """A fit on a cluster, as :func:`fits` returns it.
+
+    Attributes
+    ----------
+    key : str
+        What :func:`dtrees.attach` and :func:`dtrees.progress` take.
+    label : str
+        What :func:`dtrees.submit` was told to call it.
+    estimator : str
+        The class that is fitted.
+    state : str
+        "waiting", "loading", "growing", "finished", "failed", "cancelled", or that kernels are being compiled.
+    done, total : int
+        Trees or rounds; 0 while they are not known.
+    submitted : datetime.datetime
+        When it was submitted, in this process's time zone.
+    failure : str
+        The error that it failed with; empty if it did not.
+    """
+
+    key: str
+    label: str
+    estimator: str
+    state: str
+    done: int
+    total: int
+    submitted: datetime.datetime
+    failure: str
+
+
+def fits(client: Client | None = None) -> Any:
+    """Return the fits of a cluster, whoever submitted them: those under way or detached, and the last twenty others.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        By default the current one.
+
+    Returns
+    -------
+    list of FitStatus
+        The latest first. An awaitable of it where the client is asynchronous.
+
+    Raises
+    ------
+    ValueError
+        If there is no client.
+    SchedulerLost
+        If the scheduler does not answer.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from dtrees import DecisionTreeRegressor, fits, submit
+    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    ...     X = da.arange(8, chunks=4)
+    ...     model = submit(DecisionTreeRegressor(), X[:, None], X, label="a trial").result()
+    ...     [(fit.label, fit.estimator, fit.state) for fit in fits()]
+    [('a trial', 'DecisionTreeRegressor', 'finished')]
+    """
+    client = client_given(client)
+    if client.asynchronous:
+        return _fits(client)
+    register(client)
+    return [_status(told) for told in ask(client, client.scheduler.dtrees_fits)]
+
+
+async def _fits(client: Client) -> list[FitStatus]:
+    registering = register(client)
+    if registering is not None:
+        await registering
+    with explained():
+        return [_status(told) for told in await answer(client.scheduler.dtrees_fits(), SCHEDULER_PATIENCE)]
+
+
+def _status(told: dict[str, Any]) -> FitStatus:
+    submitted = datetime.datetime.fromtimestamp(told["began"]).astimezone()
+    return FitStatus(
+        told["fit"], told["label"], told["estimator"], told["outcome"], told["done"], told["total"], submitted, told["failure"]
+    )
+
+
 async def _watch(watching: _Watching, client: Client) -> None:
     try:
         registering = register(client)
@@ -93,7 +183,7 @@ class _Watching:
         self.key = key
         self._display: Display | None = None
         self._deadline = time.monotonic() + _SECONDS_TO_BE_KNOWN
-        self._done = 0
+        self._done = self._n_unusual = 0
 
     def goes_on(self, told: dict[str, Any] | None) -> bool:
         """Show how far the fit has come; tell whether it goes on."""
@@ -110,6 +200,12 @@ class _Watching:
         if latest and latest["done"] != self._done:
             self._done = latest["done"]
             self._display.update(Progress(**latest))
+        new = told["n_unusual"] - self._n_unusual
+        self._n_unusual = told["n_unusual"]
+        for line in told["unusual"][-new:] if new else ():
+            self._display.note(line)
+        if told["is_over"] and told["outcome"] != "finished":
+            self._display.note(f"the fit {self.key} {_ENDINGS[told['outcome']]}{told['failure'] and ': '}{told['failure']}")
         return not told["is_over"]
 
     def end(self) -> None:

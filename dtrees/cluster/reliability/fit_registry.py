@@ -34,7 +34,7 @@ from dtrees.cluster.compat import NoDashboard, add_dashboard_page, tell_released
 from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.cluster.dashboard.page import PAGE, make_page
 from dtrees.cluster.reliability.heartbeats import Heartbeats
-from dtrees.cluster.transport.events import TOPIC
+from dtrees.cluster.transport.events import PROGRESS, TOPIC
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -55,7 +55,7 @@ def belonging(fit: str, turn: int = 0) -> dict[str, Any]:
 
 
 def described(
-    fit: str, *, patience: float, detached: bool, needs: Collection[Any], estimator: str = "", unit: str = "tree"
+    fit: str, *, patience: float, detached: bool, needs: Collection[Any], estimator: str = "", unit: str = "tree", label: str = ""
 ) -> dict[str, Any]:
     """Return the annotation of the task that is a fit.
 
@@ -71,9 +71,11 @@ def described(
         Tasks whose results are kept until the fit ends.
     estimator, unit : str
         What is fitted, and what is counted: "tree" or "round".
+    label : str
+        What its user calls it.
     """
-    facts = {"fit": fit, "patience": patience, "detached": detached, "needs": list(needs), "estimator": estimator, "unit": unit}
-    return {ANNOTATION: facts}
+    what = {"estimator": estimator, "unit": unit, "label": label}
+    return {ANNOTATION: {"fit": fit, "patience": patience, "detached": detached, "needs": list(needs), **what}}
 
 
 def adopting(keys: Collection[Any], detached: bool = True) -> dict[str, Any]:
@@ -158,6 +160,7 @@ class FitRegistry(SchedulerPlugin):
             "dtrees_trees": self.trees,
             "dtrees_summary": self.summary,
             "dtrees_progress": self.progress,
+            "dtrees_fits": self.fits,
             "dtrees_stop": self.stop,
             "dtrees_is_stopped": self.is_stopped,
         }
@@ -188,7 +191,8 @@ class FitRegistry(SchedulerPlugin):
         if record is None:
             return
         record.state = finish
-        record.history.note_state(finish)
+        failed = self._scheduler.tasks.get(key) if finish == "erred" else None
+        record.history.note_state(finish, _first_line(failed.exception_text) if failed is not None else "")
         if finish == "forgotten":
             del self._records[key]
             self._past.append(record.history)
@@ -200,8 +204,9 @@ class FitRegistry(SchedulerPlugin):
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Keep the last events of fits."""
-        if topic == TOPIC and isinstance(msg, Mapping) and msg.get("fit") in self._records:
-            record = self._records[msg["fit"]]
+        fit = msg.get("fit") if topic == TOPIC and isinstance(msg, Mapping) else None
+        record = self._records.get(fit) if isinstance(fit, str) else None
+        if record is not None:
             record.events.append(msg)
             record.history.take(msg)
 
@@ -270,6 +275,10 @@ class FitRegistry(SchedulerPlugin):
         """Return how far a fit has come (:meth:`~dtrees.cluster.dashboard.fit_history.FitHistory.snapshot`); None if it is not known."""
         return next((history.snapshot() for history in self.histories() if history.fit == fit), None)
 
+    def fits(self) -> list[dict[str, Any]]:
+        """Return how far each fit has come, those under way and the last that were, the latest first."""
+        return [history.snapshot() for history in self.histories()]
+
     def stop(self, fit: str) -> bool:
         """Note that a fit is to end with the trees it has; tell whether it is there, and not over."""
         record = self._records.get(fit)
@@ -296,7 +305,7 @@ class FitRegistry(SchedulerPlugin):
         for key, facts in annotated:
             if "needs" not in facts or key in self._records:
                 continue
-            history = FitHistory(key, facts["estimator"], facts["unit"], self.compiling)
+            history = FitHistory(key, facts["estimator"], facts["unit"], self.compiling, facts["label"], hear=self._forward)
             record = self._records[key] = FitRecord(key, Heartbeats(facts["patience"]), history)
             if facts["detached"]:
                 self._scheduler.client_desires_keys(keys=[key], client=key)
@@ -305,6 +314,11 @@ class FitRegistry(SchedulerPlugin):
                 self._scheduler.client_desires_keys(keys=known, client=record.needs_holder)
         if self._records and (self._listening is None or self._listening.done()):
             self._listening = asyncio.get_running_loop().create_task(self._listen())
+
+    def _forward(self, history: FitHistory, line: str) -> None:
+        """Have whoever waits for a fit hear what happened to it."""
+        if history.listeners:
+            self._scheduler.log_event(PROGRESS, {"listeners": history.listeners, "line": line})
 
     def _clear(self, record: FitRecord) -> None:
         """Give up all that is kept for a fit, and what it has not given up itself."""
@@ -375,6 +389,10 @@ class FitRegistry(SchedulerPlugin):
                 scheduler.set_restrictions({task.key: others})
                 task.loose_restrictions = True
             scheduler.transitions({task.key: "released" for task in (*running, *missed)}, stimulus_id=stimulus)
+
+
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[0]
 
 
 def _belongs(task: Any, fit: str) -> bool:

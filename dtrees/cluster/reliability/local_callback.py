@@ -2,14 +2,15 @@
 
 The coordinator tells of its progress by an event on Dask's topic ``dtrees-progress``, and does not wait until it is heard: such a callback
 cannot end the fit, nor slow it down. All fits share the topic, of which Dask keeps the last thousand events. There the
-scheduler also tells that workers compile kernels (:mod:`dtrees.cluster.growing.kernel_shipping`): fits without a tree may wait for these.
+scheduler also tells that workers compile kernels (:mod:`dtrees.cluster.growing.kernel_shipping`), for which fits without a tree may wait,
+and what becomes of workers of a fit.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ class _Local(NamedTuple):
 
     told: Callable[[Progress], Any]
     compiling: Callable[[], Any] | None
+    note: Callable[[str], Any] | None
     client: Client | None
 
 
@@ -39,13 +41,13 @@ class _Forwarding:
     """The callback that travels."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
 
     def __call__(self, progress: Progress) -> None:
-        if self._name in _local:  # it has not travelled
-            _local[self._name].told(progress)
+        if self.name in _local:  # it has not travelled
+            _local[self.name].told(progress)
         else:
-            get_worker().log_event(PROGRESS, {"callback": self._name, "progress": asdict(progress)})
+            get_worker().log_event(PROGRESS, {"callback": self.name, "progress": asdict(progress)})
 
 
 def _hear(client: Client, event: tuple[float, dict[str, Any]]) -> None:
@@ -56,14 +58,28 @@ def _hear(client: Client, event: tuple[float, dict[str, Any]]) -> None:
         for compiling in waiting:
             compiling()
         return
+    if "line" in facts:
+        for name in facts["listeners"]:
+            listening = _local.get(name)
+            if listening is not None and listening.note is not None:
+                listening.note(facts["line"])
+        return
     called = _local.get(facts["callback"])
     if called is not None:
         called.told(Progress(**facts["progress"]))
 
 
+def listeners(callbacks: Any) -> list[str]:
+    """Return the names of those callbacks of a fit that call functions in a user's process."""
+    return [callback.name for callback in callbacks if isinstance(callback, _Forwarding)] if isinstance(callbacks, Sequence) else []
+
+
 @contextlib.contextmanager
 def local_callback(
-    function: Callable[[Progress], Any], client: Client | None = None, compiling: Callable[[], Any] | None = None
+    function: Callable[[Progress], Any],
+    client: Client | None = None,
+    compiling: Callable[[], Any] | None = None,
+    note: Callable[[str], Any] | None = None,
 ) -> Iterator[Callable[[Progress], None]]:
     """Give a callback for ``fit`` that calls a function in this process, wherever the fit runs.
 
@@ -75,6 +91,8 @@ def local_callback(
         By default the current one, if there is one.
     compiling : callable, optional
         Called, once or often, while workers of the cluster compile kernels, whoever waits for these.
+    note : callable, optional
+        Given a line of text when the fit on the cluster loses workers, recovers, or moves data to workers that have joined.
 
     Yields
     ------
@@ -92,7 +110,7 @@ def local_callback(
     client = client or default_client()
     name = uuid4().hex
     with _lock:
-        _local[name] = _Local(function, compiling, client)
+        _local[name] = _Local(function, compiling, note, client)
         if client is not None:
             client.subscribe_topic(PROGRESS, partial(_hear, client))
     try:

@@ -10,9 +10,11 @@ On ``dtrees``:
     where the trees are to grow: ``placement`` (one-worker, replicated, sharded or rows), the ``reason`` for it, ``workers`` that will have
     columns, and the ``bytes`` that each of these will need at most.
 ``began``
-    a coordinator has begun: its ``turn``, from 1; it is higher where it takes over from one that was lost.
+    a coordinator has begun: its ``turn``, from 1; it is higher where it takes over from one that was lost. ``listeners`` are the names of
+    callbacks in users' own processes.
 ``holding``
-    what workers hold: the ``rows`` and ``columns`` of the table, and for each of the ``workers`` how many columns and the bytes they take.
+    what workers hold: the ``rows`` and ``columns`` of the table, and for each of the ``workers`` how many columns and the bytes they take;
+    where workers keep their rows, ``rows_of`` says how many each has.
 ``round``, ``tree``
     a round of boosting is finished, or a tree of a forest (not each is told of): ``round`` or ``tree``, the number, ``total``, ``seconds``
     since the fit began, and the ``progress`` that callbacks see, as a dict; also ``scan`` (seconds of work by worker) where trees grow
@@ -52,8 +54,8 @@ from distributed import Worker, get_worker
 
 TOPIC = "dtrees"
 EXCHANGES = "dtrees-exchange"
-#: What callbacks in users' own processes are told, and by the scheduler that workers are ``compiling``, a list of them
-#: (:mod:`dtrees.cluster.reliability.local_callback`).
+#: What callbacks in users' own processes are told, and by the scheduler that workers are ``compiling``, a list of them, and a ``line``
+#: about lost workers and the like, for the callbacks named in ``listeners`` (:mod:`dtrees.cluster.reliability.local_callback`).
 PROGRESS = "dtrees-progress"
 
 

@@ -41,6 +41,9 @@ class Display(Protocol):
     def update(self, progress: Progress) -> None:
         """Show that a tree or round is finished."""
 
+    def note(self, line: str) -> None:
+        """Show that something unusual has happened."""
+
     def end(self) -> None:
         """Show how far the fit has come; nothing changes any more."""
 
@@ -160,6 +163,10 @@ class Lines:
             scores = in_words(figures(progress))
             _tell(f"{line}, {scores}" if scores else line)
 
+    def note(self, line: str) -> None:
+        """Write the line."""
+        _tell(line)
+
     def end(self) -> None:
         """Show nothing."""
 
@@ -238,6 +245,10 @@ class TerminalBar(_Live):
             scores = in_words({name: float(f"{value:.4g}") for name, value in figures(progress).items()})
             self._bar.update(self._task, description=f"{self._unit}s", total=progress.total, completed=progress.done, scores=scores)
 
+    def note(self, line: str) -> None:
+        """Write the line above the bar."""
+        self._bar.console.print(line, markup=False, highlight=False)
+
     def end(self) -> None:
         """Leave the bar as it is, or take it away."""
         if self._latest is not None:
@@ -289,6 +300,12 @@ class NotebookBar(_Live):
         bar = f'<progress max="{progress.total}" value="{progress.done}" style="width: 20em"></progress>'
         if self._handle is not None:
             self._handle.update(_Shown(text, f"{bar} {html.escape(text)}"))
+
+    def note(self, line: str) -> None:
+        """Write the line below the bar."""
+        from IPython.display import display
+
+        display(_Shown(line, html.escape(line)))
 
     def end(self) -> None:
         """Leave the bar as it is."""

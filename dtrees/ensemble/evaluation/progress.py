@@ -50,6 +50,11 @@ class ProgressBar:
         if display is not None and not self._has_moved:
             display.compiling()
 
+    def note(self, line: str) -> None:
+        """Be told of something unusual, such as a lost worker."""
+        if self._display is not None:
+            self._display.note(line)
+
     def end(self) -> None:
         """Be told that the fit has ended."""
         display, self._display = self._display, None

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.input.plain_data import check_labels, check_text, plain_label, take
+from dtrees.ensemble.input.text_numbers import HOW_TO_READ, looks_like_number
 
 NUMERIC, CATEGORICAL, UNKNOWN = "numeric", "categorical", "unknown"
 #: Integers beyond this are not exact in float64.
@@ -252,8 +253,10 @@ def encode_column(column: Column, series: nw.Series[Any]) -> NDArray[Any]:
     if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
         now = infer_column(str(column.name), series)
         if now.kind == CATEGORICAL:
-            held = f"text, such as {now.categories[0]!r:.40}" if now.is_text else f"categories, such as {now.categories[0]!r:.40}"
-            raise ValueError(f"{where} was numeric at fit, but now holds {held}; convert it to numbers")
+            example = now.categories[-1]
+            held = "text" if now.is_text else "categories"
+            how = f" ({HOW_TO_READ})" if isinstance(example, str) and looks_like_number(example) else ""
+            raise ValueError(f"{where} was numeric at fit, but now holds {held}, such as {example!r:.40}; convert it to numbers{how}")
     values = _numeric(series, where)
     return finite(values.astype(column.dtype, copy=False)) if column.dtype else values
 

@@ -14,7 +14,6 @@ to compare them (estimators do, by scikit-learn's rules). ``to_json`` and ``from
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +40,7 @@ from dtrees.ensemble.input.column import (
 )
 from dtrees.ensemble.input.sparse import by_columns, by_rows, is_sparse, sparse_table
 from dtrees.ensemble.input.tables import checked_table, frame_columns, is_frame, numeric_array
+from dtrees.ensemble.input.text_numbers import HOW_TO_READ, looks_like_number
 from dtrees.ensemble.input.warning import warn
 
 #: Text columns are warned of from so many categories on: those that are all numbers, and those with another text in most rows.
@@ -252,11 +252,11 @@ class Schema:
             if not column.is_text or n_categories < _MANY_NUMBERS:
                 continue
             example = column.categories[-1]
-            if all(map(_is_number, column.categories)):
+            if all(map(looks_like_number, column.categories)):
                 warn(
                     f"X column {column.name!r} holds numbers as text, such as {example!r:.40}, which are taken for categories: their "
-                    "order is that of the text, and numbers not seen at fit are missing values; convert it to numbers (astype(float)), or "
-                    "to a category dtype if categories are meant"
+                    "order is that of the text, and numbers not seen at fit are missing values; convert it to numbers "
+                    f"({HOW_TO_READ}), or to a category dtype if categories are meant"
                 )
             elif n_categories >= max(_MANY_TEXTS, _MOST * n_rows):
                 warn(
@@ -294,11 +294,3 @@ class Schema:
     def _check_width(self, width: int) -> None:
         if width != len(self.columns):
             raise ValueError(f"X has {width} features, but {len(self.columns)} were seen at fit; pass the columns of fit")
-
-
-def _is_number(text: str) -> bool:
-    """Return whether a text is a number, with a point or a comma."""
-    try:
-        return math.isfinite(float(text.replace(",", ".", 1)))
-    except ValueError:
-        return False

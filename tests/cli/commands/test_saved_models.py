@@ -100,7 +100,9 @@ def test_evaluate_several_targets(kind: str, tmp_path: Path) -> None:
 
 def test_what_cannot_be_evaluated(folder: Path, tmp_path: Path) -> None:
     assert "holds text such as" in error("evaluate", folder / "rent.dtrees", folder / "few.csv", "--target", "word")
-    assert "lacks 1 of the 8 columns" in error("evaluate", folder / "rent.dtrees", folder / "flats.csv", "--target", "area")
+    assert "'area' is a column that the model predicts from; give" in error(
+        "evaluate", folder / "rent.dtrees", folder / "flats.csv", "--target", "area"
+    )
     assert "none of the model's classes, such as '01'" in error("evaluate", folder / "dear.dtrees", folder / "few.csv", "--target", "other")
     several = dtrees.GradientBoostingRegressor(n_estimators=1, min_samples_leaf=1).fit(
         np.arange(4.0)[:, np.newaxis], np.arange(8.0).reshape(4, 2)
@@ -108,6 +110,76 @@ def test_what_cannot_be_evaluated(folder: Path, tmp_path: Path) -> None:
     dtrees.save(several, tmp_path / "several.dtrees")
     assert "--target names 1 column, but" in error("evaluate", tmp_path / "several.dtrees", folder / "flats.csv", "--target", "rent")
     assert "No such file" in error("evaluate", folder / "nothing", folder / "flats.csv", "--target", "rent")
+
+
+def test_what_is_compared_with_a_classifier(folder: Path, tmp_path: Path) -> None:
+    """Classes that were not there at the fit count as wrong, and a target without any of the model's is named."""
+    frame = pd.read_csv(folder / "dear.csv", dtype={"dear": str})
+    rent = pd.read_csv(folder / "flats.csv")["rent"]
+    frame.assign(rent=rent).to_csv(tmp_path / "numbers.csv", index=False)
+    frame.assign(rent=rent).to_parquet(tmp_path / "numbers.parquet")
+    for name in ("numbers.csv", "numbers.parquet"):
+        assert "none of the model's classes, such as '01'" in error("evaluate", folder / "dear.dtrees", tmp_path / name, "--target", "rent")
+    frame.loc[:9, "dear"] = "new"
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    found = json.loads(run("evaluate", folder / "dear.dtrees", tmp_path / "new.csv", "--target", "dear", "--json").stdout)
+    predicted = dtrees.load(folder / "dear.dtrees").predict(frame.drop(columns="dear"))
+    assert found["scores"]["accuracy"]["model"] == pytest.approx(accuracy_score(frame["dear"], predicted))
+
+
+def test_fractions_are_no_classes(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": np.arange(40.0), "y": np.arange(40) >= 20})
+    dtrees.save(dtrees.DecisionTreeClassifier().fit(frame[["a"]], frame["y"].astype(int)), tmp_path / "model")
+    frame.assign(y=frame["y"] * 0.75).to_csv(tmp_path / "t.csv", index=False)
+    found = json.loads(run("evaluate", tmp_path / "model", tmp_path / "t.csv", "--target", "y", "--json").stdout)
+    assert found["scores"]["accuracy"]["model"] == 0.5  # 0.75 is not 0
+
+
+def test_flags_with_a_gap_are_flags_as_at_the_fit(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"flag": np.arange(60) % 3 > 0, "word": np.where(np.arange(60) % 2, "7", "8")})
+    frame["y"], frame["class"] = frame["flag"] + 0.5 * (frame["word"] == "7"), frame["flag"]
+    X = frame[["flag", "word"]]
+    models = {
+        "y": dtrees.DecisionTreeRegressor(min_samples_leaf=1).fit(X, frame["y"]),
+        "class": dtrees.DecisionTreeClassifier(min_samples_leaf=1).fit(X, frame["class"]),
+    }
+    gaps = frame.astype({"flag": object, "class": object})
+    gaps.loc[[0, 5], "flag"], gaps.loc[7, "class"] = None, None
+    gaps.to_csv(tmp_path / "gaps.csv", index=False)
+    for target, model in models.items():
+        dtrees.save(model, tmp_path / target)
+        run("predict", tmp_path / target, tmp_path / "gaps.csv", "--output", tmp_path / "p.csv")
+        wanted = model.predict(gaps[["flag", "word"]])
+        np.testing.assert_array_equal(pd.read_csv(tmp_path / "p.csv")["prediction"], wanted)
+        found = json.loads(run("evaluate", tmp_path / target, tmp_path / "gaps.csv", "--target", target, "--json").stdout)
+        assert found["n_rows"] == (60 if target == "y" else 59)
+
+
+def test_numbers_as_people_write_them(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": np.arange(1000.0, 1100.0)})
+    model = dtrees.DecisionTreeRegressor().fit(frame, frame["a"])
+    dtrees.save(model, tmp_path / "model")
+    lines = [f"{value // 1000:.0f}.{value % 1000:03.0f},50" for value in frame["a"]]
+    (tmp_path / "t.csv").write_text("\n".join(["a;y", *(f"{line};{line}" for line in lines)]))
+    command = "predict", tmp_path / "model", tmp_path / "t.csv", "--output", tmp_path / "p.tsv", "--separator", ";", "--keep", "a"
+    assert "such as '1.099,50'; convert it to numbers (pandas.read_csv has decimal=" in error(*command)
+    run(*command, "--decimal", ",", "--thousands", ".")
+    found = pd.read_csv(tmp_path / "p.tsv", sep="\t")
+    np.testing.assert_array_equal(found["a"], frame["a"] + 0.5)
+    np.testing.assert_array_equal(found["prediction"], model.predict(frame + 0.5))
+    assert "--decimal and --thousands are both '.'" in error(*command, "--thousands", ".")
+    assert "--decimal is ',,'" in error(*command, "--decimal", ",,")
+
+
+@pytest.mark.parametrize("name", ["p.xlsx", "p.json", "p.csv.gz", "p.feather"])
+def test_names_that_are_no_tables(name: str, folder: Path, tmp_path: Path) -> None:
+    assert f"{name}' is no name for a table of predictions; give one ending in .csv, " in error(
+        "predict", folder / "rent.dtrees", folder / "flats.csv", "--output", tmp_path / name
+    )
+    assert not (tmp_path / name).exists()
+    assert "is no name for a page of HTML" in error(
+        "evaluate", folder / "rent.dtrees", folder / "flats.csv", "--target", "rent", "--report", tmp_path / name
+    )
 
 
 def test_show(folder: Path) -> None:
@@ -120,6 +192,7 @@ def test_show(folder: Path) -> None:
     assert found["importances"] == dict(
         sorted(zip(model.feature_names_in_, wanted.feature_importances_, strict=True), key=lambda pair: -pair[1])
     )
+    assert (found["n_columns"], found["depth"]["max"], type(found["leaves"]["mean"])) == (8, 3, float)
     text = run("show", folder / "rent.dtrees", "--columns", 2).stdout
     assert "column (2 of 8)" in text
     assert "max_depth" in text
@@ -138,7 +211,7 @@ def test_plot(what: str, suffix: str, start: bytes, folder: Path, tmp_path: Path
 
 
 def test_what_cannot_be_drawn(folder: Path, tmp_path: Path) -> None:
-    assert "names no kind of picture" in error("plot", "tree", folder / "rent.dtrees", "-o", tmp_path / "x.doc")
+    assert "ending in .png, .svg or .pdf" in error("plot", "tree", folder / "rent.dtrees", "-o", tmp_path / "x.doc")
     assert "model is a RandomForestClassifier; wants a boosting estimator" in error(
         "plot", "metric", folder / "dear.dtrees", "-o", tmp_path / "x.png"
     )

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from dtrees.cli.data import csv_types
-from dtrees.cli.data.tables import column_names, find_files, read_table, repeated_names
+from dtrees.cli.data.tables import CSVForm, column_names, find_files, read_table, repeated_names
 from dtrees.cli.terminal.errors import CommandError
 
 
@@ -49,7 +49,7 @@ def test_compressed_and_tab_separated(tmp_path: Path) -> None:
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n1,x\n"))
     (tmp_path / "t.tsv").write_text("a\tb\n1\tx\n")
     (tmp_path / "t.txt").write_text("a;b\n1;x\n")
-    assert rows(tmp_path / "t.csv.gz") == rows(tmp_path / "t.tsv") == rows(tmp_path / "t.txt", separator=";") == [(1, "x")]
+    assert rows(tmp_path / "t.csv.gz") == rows(tmp_path / "t.tsv") == rows(tmp_path / "t.txt", form=CSVForm(separator=";")) == [(1, "x")]
 
 
 def test_dtypes_are_those_of_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,12 +120,23 @@ def test_columns_of_one_name(tmp_path: Path) -> None:
         ("t.csv", b"a;b\n1;2\n", "try --separator ';'"),
         ("t.parquet", b"a,b\n1,2\n", "neither a Parquet file nor CSV"),
         ("t.bin", b"\0\1\2", "neither a Parquet file nor CSV"),
+        ("t.json", b'[{"a": 1, "b": 2}]', "JSON, Excel and other formats are not read"),
+        ("t.csv", b' {\n"a": [1, 2]}', "neither a Parquet file nor CSV"),
+        ("t.json.gz", gzip.compress(b'{"a": 1}\n{"a": 2}\n'), "neither a Parquet file nor CSV"),
+        ("t.xlsx", b"PK\3\4\24\0", "neither a Parquet file nor CSV"),
+        ("t.xls", b"<html><table>", "neither a Parquet file nor CSV"),
     ],
 )
 def test_files_that_are_no_tables(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CommandError, match=message):
         read_table(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("header", ["[id],[b]", "<DATE>,<OPEN>", "{a},b"])
+def test_names_with_brackets_are_csv(tmp_path: Path, header: str) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\n1,2\n")
+    assert rows(tmp_path / "t.csv") == [(1, 2)]
 
 
 def test_files_that_are_not_there(folder: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dtrees.cli.data.target import TargetSummary, choose_task, convert, merge, number_with_comma, summarize_part
+from dtrees.cli.data.target import TargetSummary, choose_task, convert, merge, number_as_text, summarize_part
 from dtrees.cli.terminal.errors import CommandError
 
 MANY_NUMBERS = list(range(11))
@@ -93,4 +93,4 @@ def test_classes_are_whole_numbers_again_after_missing_values_made_them_floats()
     ],
 )
 def test_numbers_with_decimal_commas(values: list[object], example: str | None) -> None:
-    assert number_with_comma(values) == example
+    assert number_as_text(values) == example

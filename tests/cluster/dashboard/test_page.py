@@ -17,6 +17,7 @@ from sklearn.base import clone
 
 import dtrees
 from dtrees.cluster import compat
+from dtrees.cluster.dashboard import rows
 from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.cluster.dashboard.page import Page, make_page
 from dtrees.cluster.reliability import fit_registry
@@ -231,10 +232,70 @@ def test_a_fit_whose_client_has_left(cluster_of_3: LocalCluster, tmp_path: Path)
         assert shown_of(client, key)[4] == "2 of 4"
         go_on.touch()
         wait_until(lambda: shown_of(client, key)[0] == "finished")
-        assert dtrees.attach(key, client=client).result().n_estimators_ == 4
+        assert dtrees.attach(key, client=client, take_over=True).result().n_estimators_ == 4
 
 
 def shown_of(client: Client, key: str) -> list[str]:
     """What the list of fits says of one, from its state on."""
     _, fits, _ = seen(client, workers=False)
     return next((fit[2:] for fit in fits if fit[1] == key), ["unknown"])
+
+
+MALFORMED = [
+    {"what": "round"},
+    {"what": "round", "progress": {}},
+    {"what": "round", "progress": {"done": "x", "total": 3, "seconds": 1.0}},
+    {"what": "round", "progress": {"done": 3, "total": 3, "seconds": float("nan")}},
+    {"what": "tree", "progress": {"done": 1e300, "total": 3, "seconds": 1.0}},
+    {"what": "tree", "progress": {"done": 3, "total": 5, "seconds": 1.0, "evaluation": [1]}},
+    {"what": "round", "progress": {"done": 3, "total": 5, "seconds": 1.0}, "scan": {"a": "long"}},
+    {"what": "round", "progress": {"done": 3, "total": 5, "seconds": 1.0}, "sent": 3},
+    {"what": "holding", "rows": "many", "columns": 3, "workers": {"a": (1, 2)}},
+    {"what": "holding", "rows": 3, "columns": 3, "workers": {"a": None}},
+    {"what": "holding", "rows": 3, "columns": 3, "workers": {"a": (1, 2)}, "rows_of": 4},
+    {"what": "batch", "worker": ["a"], "seconds": None, "trees": 1},
+    {"what": "placed", "placement": None, "reason": 3},
+    {"what": "shards lost", "workers": 3},
+    {"what": "rows spread", "to": 3, "rows": "x"},
+    {"what": "began", "turn": "first", "worker": None},
+    {"what": ["round"]},
+]
+
+
+def test_malformed_events_are_left_aside() -> None:
+    """Anybody may log on the topic; the page is there all the same."""
+    history = boosting()
+    page = Page(Fits(history), Scheduler)
+    before = rows.workers(history, {}), history.done, history.rows
+    for event in MALFORMED:
+        history.take(event)
+        page.update()
+    assert (rows.workers(history, {}), history.done, history.rows) == before
+    history.take(round_event(50))
+    assert history.done == 50
+    assert rows.workers(history, {})
+
+
+def test_malformed_events_on_a_cluster() -> None:
+    with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster, Client(cluster) as client:
+        future = dtrees.submit(dtrees.RandomForestRegressor(2), FRAME, Y)
+        dtrees.progress(future)
+        for fit in (future.key, [future.key], None, {"a": 1}):
+            for event in MALFORMED:
+                client.log_event("dtrees", {**event, "fit": fit})
+        client.log_event("dtrees", "text")
+        assert [fit[1] for fit in seen(client, workers=False)[1]] == [future.key]
+
+
+def test_rows_of_each_worker_and_why_a_fit_failed() -> None:
+    history = FitHistory("dtrees-fit-1", "GradientBoostingRegressor", "round", label="<a trial>", state="processing")
+    held = {"tcp://a:1": (5, 600), "tcp://b:2": (5, 400)}
+    history.take({"what": "holding", "rows": 1000, "columns": 5, "workers": held, "rows_of": {"tcp://a:1": 700, "tcp://b:2": 300}})
+    history.note_state("erred", "ValueError('y contains <NaN>')")
+    page = Page(Fits(history), Scheduler)
+    page.update()
+    assert [row[2:4] for row in cells(page._workers.text)[1:]] == [["5", "700"], ["5", "300"]]
+    assert "failed, ValueError(&#x27;y contains &lt;NaN&gt;&#x27;)" in page._heading.text
+    assert "failed: ValueError" in page._lines.text
+    assert re.search(r"time zone [+-]\d\d:\d\d", page._lines.text)
+    assert cells(page._list.text)[1][0] == "&lt;a trial&gt; (GradientBoostingRegressor)"

@@ -225,6 +225,8 @@ class DaskRowsExecutor(WorkerShards, RowsExecutor):
     def _tell_holding(self) -> None:
         """Tell what the rows of each worker take."""
         held: dict[str, tuple[int, int]] = {}
-        for worker, n_bytes in zip(self._actors.workers, self._bytes, strict=True):
+        rows_of: dict[str, int] = {}
+        for shard, (worker, n_bytes) in enumerate(zip(self._actors.workers, self._bytes, strict=True)):
             held[worker] = self.n_columns, held.get(worker, (0, 0))[1] + n_bytes
-        tell(self._fit.name, "holding", rows=self.n_rows, columns=self.n_columns, workers=held)
+            rows_of[worker] = rows_of.get(worker, 0) + self._rows.rows_of(shard)
+        tell(self._fit.name, "holding", rows=self.n_rows, columns=self.n_columns, workers=held, rows_of=rows_of)
