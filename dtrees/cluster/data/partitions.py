@@ -7,7 +7,6 @@ i-th entries hold the same rows: each a future on the cluster. Partitions withou
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -292,19 +291,10 @@ def _take_rows(parts: list[Any], begin: int, end: int) -> Any:
 
 
 def _send(tasks: Tasks, name: str, values: Any, lengths: list[int]) -> list[Future]:
-    """Send a local array to the cluster in pieces of the given lengths.
-
-    Pieces travel as arguments of tasks, not as scattered data: a task can be run again when the worker that held its result is lost.
-    """
+    """Send a local array to the cluster in pieces of the given lengths."""
     n_rows = sum(lengths)
     values = np.full(n_rows, values) if np.ndim(values) == 0 else np.asarray(values)
     if len(values) != n_rows:
         raise ValueError(f"X has {n_rows} rows but {name} has {len(values)}; both must describe the same rows")
     pieces = np.split(values, np.cumsum(lengths)[:-1])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sending large graph")
-        return [tasks.submit("align", _keep, piece) for piece in pieces]
-
-
-def _keep(piece: Any) -> Any:
-    return piece
+    return [tasks.send("align", piece) for piece in pieces]

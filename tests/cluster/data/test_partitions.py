@@ -98,3 +98,29 @@ def test_partitions_that_are_another_time_others(request: pytest.FixtureRequest,
         assert model.score(*given) == 1.0
     assert model.tree_.weighted_n_node_samples[0] == values["weight"].sum()
     np.testing.assert_array_equal(model.predict(values[["x"]].to_numpy() if kind == "array" else values[["x"]]), values["y"])
+
+
+def test_wide_tables(client: Client) -> None:
+    """Names of columns that come to more than Dask sends with each task."""
+    wide = FRAME.iloc[:, :3].set_axis([f"{name} {'long' * 20_000}" for name in "abc"], axis=1)
+    assert_same_model(regressor(n_estimators=2).fit(lazy(wide, "frame"), TARGET), regressor(n_estimators=2).fit(wide, TARGET))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", ["sharded", "rows", "one-worker"])
+@pytest.mark.parametrize("what", ["columns", "categories", "partitions"])
+def test_much_of_something(client: Client, what: str, placement: str) -> None:
+    random = np.random.default_rng(0)
+    match what:
+        case "columns":
+            X = pd.DataFrame(random.normal(size=(150, 5000)).astype(np.float32), columns=[f"{'column' * 5} {i}" for i in range(5000)])
+        case "categories":
+            levels = [f"level {i}" for i in range(100_000)]
+            X = pd.DataFrame({"level": pd.Categorical(levels[:2000], levels), "x": random.normal(size=2000)})
+        case _:
+            X = pd.DataFrame({"x": random.normal(size=4000), "other": random.normal(size=4000)})
+    y = X.iloc[:, -1] + random.normal(size=len(X))
+    n = 2000 if what == "partitions" else 3
+    collections = [dd.from_pandas(values, npartitions=n) for values in (X, y)]
+    found = regressor(n_estimators=2).fit(*collections, placement=placement)
+    assert_same_model(found, regressor(n_estimators=2).fit(X, y))
