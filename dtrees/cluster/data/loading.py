@@ -36,7 +36,6 @@ from dtrees.cluster.transport.scheduler_rpc import holders
 from dtrees.ensemble.backend import LoadOptions, Placement, Table
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_target
-from dtrees.split.table.columns import Columns
 
 logger = logging.getLogger("dtrees.cluster")
 
