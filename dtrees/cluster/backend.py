@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import dask
 import numpy as np
 from distributed import Future
 from numpy.typing import NDArray
 
 from dtrees.cluster.data.drawn_rows import draw_rows
 from dtrees.cluster.data.loading import ClusterColumns, load
-from dtrees.cluster.data.partitions import column_names, in_order, is_array, whole_rows
+from dtrees.cluster.data.partitions import column_names, computed, in_order, is_array, whole_rows
 from dtrees.cluster.data.predict import predict
 from dtrees.cluster.data.row_blocks import ClusterRows, whole_target
 from dtrees.cluster.growing.submission import fit
@@ -75,14 +74,14 @@ class DaskBackend:
                 return table
         logger.info("no Dask client: computing the collections here, and fitting in this process")
         names = column_names(whole_rows(X))
-        X, y, sample_weight = dask.compute(X, y, sample_weight)
+        X, y, sample_weight = computed(X, y, sample_weight)
         return LOCAL.load(in_order(X, names), y, sample_weight, options)
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
         if not isinstance(table.columns, ON_CLUSTER):
-            computed = [dask.compute(given.X, given.y, given.weight) for given in sets]
-            here = [replace(given, X=X, y=y, weight=weight) for given, (X, y, weight) in zip(sets, computed, strict=True)]
+            rows = iter(computed(*(values for given in sets for values in (given.X, given.y, given.weight))))
+            here = [replace(given, X=next(rows), y=next(rows), weight=next(rows)) for given in sets]
             return LOCAL.load_evaluation(table, here, metrics)
         from dtrees.cluster.growing.evaluation import load_evaluation
 
@@ -156,7 +155,7 @@ class DaskBackend:
     def rows(self, table: Table, values: Any) -> NDArray[Any]:
         """Fetch values of the table's rows into this process."""
         if not isinstance(table.columns, ON_CLUSTER):
-            return np.asarray(dask.compute(values)[0])
+            return np.asarray(*computed(values))
         from dtrees.cluster.growing.evaluation import fetch_rows
 
         with out_of_the_way(), Tasks(table.columns.client) as tasks:
@@ -176,8 +175,8 @@ class DaskBackend:
         return predict(X, function, output)
 
     def gather(self, *collections: Any) -> list[Any]:
-        """Compute collections, together."""
-        return list(dask.compute(*collections))
+        """Compute collections, those of a kind together."""
+        return computed(*collections)
 
     def draw_rows(self, n: int | None, seed: int, X: Any, *others: Any) -> tuple[int, list[Any]]:
         """Return at most ``n`` rows of collections; the others stay where they are."""

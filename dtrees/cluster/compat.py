@@ -13,10 +13,14 @@ import logging
 import multiprocessing
 import socket
 import threading
+import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import distributed
+from dask.base import collections_to_expr, flatten
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, Scheduler, SchedulerPlugin, Worker, get_worker
 from distributed.comm.tcp import TCP
 from distributed.core import ConnectionPool, Status, connect
@@ -83,6 +87,17 @@ class _WithoutTracebacks(logging.Filter):
 
 
 logging.getLogger("distributed.worker").addFilter(_WithoutTracebacks())
+
+
+def partitions_together(collections: Sequence[Any]) -> list[list[Delayed]]:
+    """Return the partitions of collections of one kind, row by row of blocks, of one graph: they are optimized together.
+
+    ``to_delayed`` optimizes each collection by itself, so that a partition that two of them are made of is computed twice.
+    """
+    expression = collections_to_expr(collections).optimize()
+    layer = f"partitions-{uuid.uuid4().hex}"
+    graph = HighLevelGraph.from_collections(layer, expression.__dask_graph__(), dependencies=())
+    return [[Delayed(key, graph, layer=layer) for key in flatten(keys)] for keys in expression.__dask_keys__()]
 
 
 def future_of(client: Client, key: Any) -> Future:

@@ -242,6 +242,8 @@ class Output:
         Of the ``width`` columns, where they have labels (the classes).
     further : tuple of int
         Dimensions after the second one. There are no frames of such.
+    dtypes : tuple of numpy.dtype or None
+        Of each of the ``width`` columns, where ``dtype`` is that of objects.
     """
 
     dtype: np.dtype[Any]
@@ -249,6 +251,7 @@ class Output:
     name: str = "predict"
     labels: tuple[Any, ...] | None = None
     further: tuple[int, ...] = ()
+    dtypes: tuple[np.dtype[Any], ...] | None = None
 
 
 #: Makes one of several things that do not depend on each other, from a table in memory, by its number; a callback may end it early.

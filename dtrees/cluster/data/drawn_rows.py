@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dtrees.cluster.data.partitions import column_names, in_order, is_array, is_lazy, whole_rows
+from dtrees.cluster.data.partitions import column_names, in_order, is_array, is_lazy, partitions_of, whole_rows
 from dtrees.ensemble.in_process import drawn_rows
 from dtrees.ensemble.input.sparse import is_sparse
 
@@ -28,7 +28,7 @@ def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[
     """
     collections = [whole_rows(X), *others]
     lazy = [collection for collection in collections if is_lazy(collection)]
-    parts = [np.ravel(_in_rows(collection).to_delayed()).tolist() for collection in lazy]
+    parts = partitions_of([_in_rows(collection) for collection in lazy])
     lengths = dask.compute(*[[dask.delayed(_length)(part) for part in group] for group in parts])
     n_rows = sum(lengths[0])
     for given in lengths[1:]:

@@ -30,13 +30,12 @@ from dtrees.cluster.data.placement import Plan, check_placement, place
 from dtrees.cluster.data.presorting import presort_blocks, presort_stored, side_by_side
 from dtrees.cluster.data.row_blocks import ClusterRows, RowEncoding, load_rows, partition_holders, row_encoding, share_out
 from dtrees.cluster.reliability.fit_context import current_fit
-from dtrees.cluster.reliability.tasks import Tasks, release
+from dtrees.cluster.reliability.tasks import Tasks, release, same
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import holders
 from dtrees.ensemble.backend import LoadOptions, Placement, Table
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_target
-from dtrees.split.table.columns import Columns
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -93,7 +92,7 @@ class ClusterColumns:
         old = self.blocks[i]
         with Tasks(self.client) as tasks:
             if set(holders(self.client, [old.key])[old.key]) - current_fit().heartbeats.silent.keys():
-                new = tasks.submit("presort", _same, old, workers=[worker], allow_other_workers=True)
+                new = tasks.submit("presort", same, old, workers=[worker], allow_other_workers=True)
             else:
                 X = tasks.find(self.partitions)
                 (new,) = presort_blocks(tasks, X, self.schema, self.n_rows, {worker: self.ids[i]})
@@ -287,10 +286,6 @@ def _check(
     y = check_target(y, classify=classify, name=name, several=several)
     weight = check_weights(weight, len(y))
     return Schema.infer(X, categories), TargetSummary.of(y, weight, classify=classify)
-
-
-def _same(block: Columns) -> Columns:
-    return block
 
 
 def _encode_target(y: Any, classes: NDArray[Any] | list[NDArray[Any]] | None, name: str, several: bool) -> NDArray[Any]:

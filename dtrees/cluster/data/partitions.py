@@ -7,8 +7,7 @@ i-th entries hold the same rows: each a future on the cluster. Partitions withou
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ import pandas as pd
 from dask.delayed import Delayed
 from distributed import Future
 
+from dtrees.cluster.compat import partitions_together
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.ensemble.input.sparse import is_sparse
 from dtrees.ensemble.input.target import warn_of_column
@@ -52,6 +52,30 @@ def is_lazy(collection: Any) -> bool:
 def is_array(collection: Any) -> bool:
     """Return whether this is a Dask Array rather than a Dask frame."""
     return hasattr(collection, "chunks")
+
+
+def computed(*values: Any) -> list[Any]:
+    """Compute Dask collections; return each in its place, and what is none as it is.
+
+    ``dask.compute`` takes frames and arrays at once, but returns their results in another order: those of a kind are computed together.
+    """
+    return _by_kind(values, dask.compute)
+
+
+def partitions_of(collections: Sequence[Any]) -> list[list[Delayed]]:
+    """Return the partitions of each collection; what collections of a kind have in common is computed once."""
+    return _by_kind(collections, lambda *of_kind: partitions_together(of_kind))
+
+
+def _by_kind(values: Sequence[Any], function: Callable[..., Sequence[Any]]) -> list[Any]:
+    """Return what a function makes of the collections of each kind, in the places of these."""
+    found = list(values)
+    kinds = ["" if not is_lazy(value) else "frame" if hasattr(value, "expr") else type(value).__qualname__ for value in values]
+    for kind in sorted({*kinds} - {""}):
+        places = [i for i, other in enumerate(kinds) if other == kind]
+        for i, result in zip(places, function(*(values[i] for i in places)), strict=True):
+            found[i] = result
+    return found
 
 
 def whole_rows(X: Any) -> Any:
@@ -181,7 +205,8 @@ def lengths_by_target(tasks: Tasks, X: Any, y: Any) -> list[int]:
     if is_array(y) and not np.isnan(y.shape[0]):
         return [int(length) for length in y.chunks[0]]
     with Tasks(tasks.client) as counting:
-        parts = counting.compute(np.ravel(_in_whole_rows(y).to_delayed()).tolist())
+        (delayed,) = partitions_of([_in_whole_rows(y)])
+        parts = counting.compute(delayed)
         return [length for length in counting.waiter.gather(counting.map("count", len, parts)) if length]
 
 
@@ -229,9 +254,9 @@ def _outline(part: Any, i: int, name: str, names: list[Any] | None) -> Outline:
 
 def _compute(tasks: Tasks, collections: dict[str, Any]) -> dict[str, list[Future]]:
     """Start computing collections; return their partitions in row order."""
-    delayed = {name: np.ravel(collection.to_delayed()).tolist() for name, collection in collections.items()}
-    futures = iter(tasks.compute([part for parts in delayed.values() for part in parts]))
-    return {name: list(itertools.islice(futures, len(parts))) for name, parts in delayed.items()}
+    delayed = partitions_of([*collections.values()])
+    futures = iter(tasks.compute([part for parts in delayed for part in parts]))
+    return {name: list(itertools.islice(futures, len(parts))) for name, parts in zip(collections, delayed, strict=True)}
 
 
 def _disagreement(name: str, wanted: Sequence[int], found: Sequence[int], *, whole: bool) -> str:
@@ -266,19 +291,10 @@ def _take_rows(parts: list[Any], begin: int, end: int) -> Any:
 
 
 def _send(tasks: Tasks, name: str, values: Any, lengths: list[int]) -> list[Future]:
-    """Send a local array to the cluster in pieces of the given lengths.
-
-    Pieces travel as arguments of tasks, not as scattered data: a task can be run again when the worker that held its result is lost.
-    """
+    """Send a local array to the cluster in pieces of the given lengths."""
     n_rows = sum(lengths)
     values = np.full(n_rows, values) if np.ndim(values) == 0 else np.asarray(values)
     if len(values) != n_rows:
         raise ValueError(f"X has {n_rows} rows but {name} has {len(values)}; both must describe the same rows")
     pieces = np.split(values, np.cumsum(lengths)[:-1])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sending large graph")
-        return [tasks.submit("align", _keep, piece) for piece in pieces]
-
-
-def _keep(piece: Any) -> Any:
-    return piece
+    return [tasks.send("align", piece) for piece in pieces]

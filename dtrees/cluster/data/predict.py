@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from dtrees.cluster.data.partitions import column_names, in_order, is_array, whole_rows
 from dtrees.ensemble.backend import Output
 
+#: The dtype of columns of text, object where pandas infers that (before 3), does not say that they are text.
+_TEXT = "string" if pd.Index(["text"]).dtype == object else "str"
+
 
 def predict(X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
     """Apply a function to the partitions of a collection, when that is computed.
@@ -63,10 +66,18 @@ def _predict_to_array(part: pd.DataFrame, function: Callable[[Any], NDArray[Any]
 
 
 def _as_frame(values: NDArray[Any], index: pd.Index, output: Output) -> pd.Series | pd.DataFrame:
-    dtype = output.dtype if output.dtype.kind not in "US" else "str"
     if output.width is None:
-        return pd.Series(values, index=index, dtype=dtype, name=output.name)
-    return pd.DataFrame(values, index=index, columns=list(output.labels or range(output.width)), dtype=dtype)
+        return pd.Series(values, index=index, dtype=_dtype_in_frame(output.dtype), name=output.name)
+    names = list(output.labels or range(output.width))
+    frame = pd.DataFrame(values, index=index, columns=names)
+    return frame.astype(
+        {name: _dtype_in_frame(dtype) for name, dtype in zip(names, output.dtypes or [output.dtype] * output.width, strict=True)}
+    )
+
+
+def _dtype_in_frame(dtype: np.dtype[Any]) -> Any:
+    """Return the dtype of a column of predictions: labels of dtype object are text, and the meta has to say so."""
+    return _TEXT if dtype.kind in "OUS" else dtype
 
 
 def _predict_array(X: Any, function: Any, output: Output) -> Any:

@@ -28,7 +28,7 @@ from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.memory import Sizes
 from dtrees.cluster.data.partitions import Partitions
 from dtrees.cluster.reliability.fit_context import current_fit
-from dtrees.cluster.reliability.tasks import Tasks
+from dtrees.cluster.reliability.tasks import Tasks, same
 from dtrees.cluster.transport.scheduler_rpc import holders
 from dtrees.engine.rows.between.stretches import in_order
 from dtrees.engine.threads import Threads
@@ -189,7 +189,7 @@ class ClusterRows:
         with Tasks(self.client) as tasks:
             having = set(holders(self.client, [old.key])[old.key]) - current_fit().heartbeats.silent.keys()
             if worker in having if self.encoding.is_on_disk else having:
-                new = tasks.submit("rows", _same, old, workers=[worker], allow_other_workers=True)
+                new = tasks.submit("rows", same, old, workers=[worker], allow_other_workers=True)
             else:
                 new = self.load(tasks, self.stretches[i], self.parts[i], worker)
             tasks.keep(new)
@@ -318,10 +318,6 @@ def _load(X: list[Any], y: list[Any], weight: list[Any] | None, stretches: list[
         np.asarray(np.concatenate(targets), order="F"),
         None if weights is None else np.concatenate([one for one in weights if one is not None]),
     )
-
-
-def _same(block: RowBlock) -> RowBlock:
-    return block
 
 
 def _of_rows(columns: Columns, pieces: Sequence[slice]) -> Columns:

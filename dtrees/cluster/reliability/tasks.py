@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -66,10 +68,28 @@ class Tasks:
         self._futures.append(future)
         return future
 
+    def send(self, stage: str, value: Any, **there: Any) -> Future:
+        """Return the future of a value, however large; ``there`` is of :meth:`submit`.
+
+        It is what a task returns, not scattered data: the task is run again when the worker that held its result is lost.
+        """
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return self.submit(stage, partial(same, value), **there)
+
     def map(self, stage: str, function: Callable[..., Any], *sequences: Sequence[Any], **options: Any) -> list[Future]:
-        """Return futures of a call for each element; ``options`` are those of :meth:`distributed.Client.map`."""
+        """Return futures of a call for each element.
+
+        ``workers`` and ``allow_other_workers`` are those of :meth:`distributed.Client.map`. All other options are passed to each call; they
+        are sent as one task, as a table of many columns or categories has large ones, and Dask would make tasks of these by their names.
+        """
+        n_calls = len(sequences[0])
+        there = {name: options.pop(name) for name in ("workers", "allow_other_workers") if name in options}
+        if options and n_calls:
+            sequences = ([self.send("options", options, **there)] * n_calls, *sequences)
+            function = partial(_with_options, function)
         with dask.annotate(**self._annotations):
-            futures = self.client.map(function, *sequences, key=task_keys(stage, len(sequences[0])), **options)
+            futures = self.client.map(function, *sequences, key=task_keys(stage, n_calls), **there)
         self._futures += futures
         return list(futures)
 
@@ -99,6 +119,15 @@ class Tasks:
         """Leave it to the caller to release some futures."""
         kept = set(map(id, futures))
         self._futures = [future for future in self._futures if id(future) not in kept]
+
+
+def same(value: Any) -> Any:
+    """Return the argument."""
+    return value
+
+
+def _with_options(function: Callable[..., Any], options: dict[str, Any], *args: Any) -> Any:
+    return function(*args, **options)
 
 
 def release(futures: Iterable[Future | None]) -> None:

@@ -90,7 +90,8 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
     def _label_output(self) -> Output:
         if self._n_targets == 1:
             return Output(self.classes_.dtype)
-        return Output(common_dtype(self.classes_), self._n_targets)
+        dtypes = tuple(classes.dtype for classes in self.classes_)
+        return Output(common_dtype(self.classes_), self._n_targets, dtypes=dtypes)
 
     def _probability_output(self, name: str) -> Output:
         if self._n_targets > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -49,6 +50,21 @@ def test_probabilities_of_a_frame_have_a_column_for_each_class(classifier: dtree
         computed = predicted.compute()
         assert computed.index.equals(lazy.index.compute())
         np.testing.assert_array_equal(computed.to_numpy(), getattr(classifier, method)(FRAME))
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one target", "two targets"])
+def test_labels_can_be_written_to_parquet(tmp_path: Path, several: bool) -> None:
+    """Labels of dtype object are text, and columns of several targets have a dtype each."""
+    words = TARGETS["binary"].astype(object)
+    y = pd.DataFrame({"word": words, "number": TARGETS["multiclass"].to_numpy()}, index=words.index) if several else words
+    model = dtrees.DecisionTreeClassifier(max_depth=2).fit(FRAME, y)
+    assert model.predict(FRAME).dtype == object
+    predicted = model.predict(in_partitions(FRAME, LENGTHS[7]))
+    frame = predicted.rename(columns={0: "word", 1: "number"}) if several else predicted.to_frame()
+    frame.to_parquet(tmp_path)
+    read = pd.read_parquet(tmp_path)
+    assert list(read.dtypes) == list(frame.dtypes)
+    np.testing.assert_array_equal(read.to_numpy().reshape(model.predict(FRAME).shape), model.predict(FRAME))
 
 
 def test_known_divisions_stay_known(classifier: dtrees.RandomForestClassifier) -> None:

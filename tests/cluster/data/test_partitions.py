@@ -1,0 +1,126 @@
+"""Collections of different kinds, and collections that have partitions in common, are never exchanged and never mixed."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client
+
+import dtrees
+from dtrees.cluster.data.partitions import computed, partitions_of
+from tests.cluster.samples import assert_same_model, numbers, table, targets, weights
+from tests.plain import regressor
+
+FRAME = pd.DataFrame(numbers(table(200)))
+TARGET, WEIGHT = targets(table(200))["regression"], weights(200)
+MARGIN = TARGET.round() / 2
+LENGTH = 70
+#: Of X, y and weights, of which each is a frame or an array.
+MIXTURES = list(itertools.product(["frame", "array"], repeat=3))
+
+
+def lazy(values: Any, kind: str) -> Any:
+    if kind == "frame":
+        return dd.from_pandas(values, chunksize=LENGTH, sort=False)
+    return da.from_array(values.to_numpy(), chunks=(LENGTH, *values.shape[1:]))
+
+
+def of_kinds(kinds: tuple[str, str, str]) -> list[Any]:
+    return [lazy(values, kind) for values, kind in zip((FRAME, TARGET, WEIGHT), kinds, strict=True)]
+
+
+def local(kind: str) -> Any:
+    return FRAME if kind == "frame" else FRAME.to_numpy()
+
+
+@contextlib.contextmanager
+def around(client: Client | None) -> Any:
+    """Have a client or none."""
+    with contextlib.nullcontext() if client is None else client.as_current():
+        yield
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("kinds", MIXTURES)
+def test_mixtures(request: pytest.FixtureRequest, kinds: tuple[str, str, str], there: bool) -> None:
+    """Of arrays and frames, to fit, to evaluate, as scores to start from, to score and to predict."""
+    X, y, weight = of_kinds(kinds)
+    here, margin = local(kinds[0]), lazy(MARGIN, kinds[1])
+    wanted = regressor(n_estimators=2).fit(here, TARGET, WEIGHT, eval_set=[(here, TARGET, WEIGHT)])
+    with around(request.getfixturevalue("client") if there else None):
+        found = regressor(n_estimators=2).fit(X, y, weight, eval_set=[(X, y, weight)])
+        assert_same_model(found, wanted)
+        assert found.evals_result_["validation_0"]["rmse"].tobytes() == wanted.evals_result_["validation_0"]["rmse"].tobytes()
+        assert found.score(X, y, weight) == wanted.score(here, TARGET, WEIGHT)
+        np.testing.assert_array_equal(found.predict(X).compute(), wanted.predict(here))
+        started = regressor(n_estimators=2).fit(X, y, weight, base_margin=margin)
+    assert_same_model(started, regressor(n_estimators=2).fit(here, TARGET, WEIGHT, base_margin=MARGIN))
+
+
+def test_places() -> None:
+    """Each collection is in the place that it was given in, one that is given twice or none, too."""
+    y, weight = lazy(TARGET, "frame"), lazy(WEIGHT, "array")
+    found = computed(weight, y, None, weight + 1, y, 3)
+    assert [type(one) for one in found] == [np.ndarray, pd.Series, type(None), np.ndarray, pd.Series, int]
+    for one, other in zip(found[::3] + found[1::3], [WEIGHT, WEIGHT + 1, TARGET, TARGET], strict=True):
+        np.testing.assert_array_equal(one, other)
+    parts = [np.concatenate(some) for some in dask.compute(*partitions_of([weight, y, weight + 1]))]
+    np.testing.assert_array_equal(parts, [WEIGHT, TARGET, WEIGHT + 1])
+
+
+def shuffled(part: Any) -> Any:
+    """Rows in an order that nobody knows before."""
+    order = np.random.default_rng().permutation(len(part))
+    return part.iloc[order] if hasattr(part, "iloc") else part[order]
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("kind", ["frame", "array"])
+def test_partitions_that_are_another_time_others(request: pytest.FixtureRequest, kind: str, there: bool) -> None:
+    """X, y and weights of one collection are of the same computation of it, so that their rows belong together."""
+    values = pd.DataFrame({"x": np.arange(200.0), "y": np.arange(200.0), "weight": 1.0 + np.arange(200)})
+    if kind == "frame":
+        whole = lazy(values, kind).map_partitions(shuffled, meta=values.iloc[:0])
+        given = whole[["x"]], whole["y"], whole["weight"]
+    else:
+        whole = lazy(values, kind).map_blocks(shuffled, dtype=float)
+        given = whole[:, :1], whole[:, 1], whole[:, 2]
+    with around(request.getfixturevalue("client") if there else None):
+        model = dtrees.DecisionTreeRegressor().fit(*given)
+        assert model.score(*given) == 1.0
+    assert model.tree_.weighted_n_node_samples[0] == values["weight"].sum()
+    np.testing.assert_array_equal(model.predict(values[["x"]].to_numpy() if kind == "array" else values[["x"]]), values["y"])
+
+
+def test_wide_tables(client: Client) -> None:
+    """Names of columns that come to more than Dask sends with each task."""
+    wide = FRAME.iloc[:, :3].set_axis([f"{name} {'long' * 20_000}" for name in "abc"], axis=1)
+    assert_same_model(regressor(n_estimators=2).fit(lazy(wide, "frame"), TARGET), regressor(n_estimators=2).fit(wide, TARGET))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", ["sharded", "rows", "one-worker"])
+@pytest.mark.parametrize("what", ["columns", "categories", "partitions"])
+def test_much_of_something(client: Client, what: str, placement: str) -> None:
+    random = np.random.default_rng(0)
+    match what:
+        case "columns":
+            X = pd.DataFrame(random.normal(size=(150, 5000)).astype(np.float32), columns=[f"{'column' * 5} {i}" for i in range(5000)])
+        case "categories":
+            levels = [f"level {i}" for i in range(100_000)]
+            X = pd.DataFrame({"level": pd.Categorical(levels[:2000], levels), "x": random.normal(size=2000)})
+        case _:
+            X = pd.DataFrame({"x": random.normal(size=4000), "other": random.normal(size=4000)})
+    y = X.iloc[:, -1] + random.normal(size=len(X))
+    n = 2000 if what == "partitions" else 3
+    collections = [dd.from_pandas(values, npartitions=n) for values in (X, y)]
+    found = regressor(n_estimators=2).fit(*collections, placement=placement)
+    assert_same_model(found, regressor(n_estimators=2).fit(X, y))
