@@ -18,11 +18,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+_ABANDONED_SECONDS = 86_400.0
 
 
 @contextlib.contextmanager
@@ -56,6 +60,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise FileNotFoundError(f"the folder {str(destination.parent)!r} does not exist; create it first.")
     # Not tempfile: it makes files that only their owner can read, and that would stay so under the final name.
     temporary = destination.with_name(f".{destination.name}.{secrets.token_hex(6)}.tmp")
+    _remove_abandoned(destination)
     mode = stat.S_IMODE(destination.stat().st_mode) if destination.exists() else None
     try:
         # What replaces a private file is never open to others, not even before it has the mode of that.
@@ -72,6 +77,15 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             temporary.unlink()
         raise
     _sync_directory(destination.parent)
+
+
+def _remove_abandoned(destination: Path) -> None:
+    """Remove temporary files of this destination that nobody has written to for a day: those of processes that were killed."""
+    pattern = re.compile(rf"\.{re.escape(destination.name)}\.[0-9a-f]{{12}}\.tmp")
+    with contextlib.suppress(OSError):  # whoever may write here may not be allowed to list or to remove
+        for path in destination.parent.iterdir():
+            if pattern.fullmatch(path.name) and time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                path.unlink()
 
 
 def _sync_directory(directory: Path) -> None:

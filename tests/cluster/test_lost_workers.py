@@ -6,7 +6,9 @@ import contextlib
 import functools
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,6 @@ from distributed import Client, get_client, get_worker
 
 import dtrees
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
-from dtrees.cluster.reliability.liveness import FutureWaiter
-from dtrees.cluster.reliability.tasks import Tasks
 from tests.cluster.clusters import cluster_of, process
 from tests.cluster.samples import (
     LENGTHS,
@@ -128,12 +128,15 @@ def test_the_scheduler_is_lost(name: str, tmp_path: Path) -> None:
             getattr(dtrees, name)(n_estimators=2000).fit(*training_set(), callbacks=[kill])
 
 
-def test_no_workers_at_all() -> None:
-    with cluster_of(0) as client, Tasks(client) as tasks:
-        tasks.waiter = FutureWaiter(client, patience=1.0)
-        future = tasks.submit("nothing", int)
-        with pytest.raises(WorkerLost, match="no workers"):
-            tasks.waiter.gather([future])
+def test_the_first_worker_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    """However long it takes: those of an adaptive cluster come when there are tasks, and those of a queue when it is their turn."""
+    with cluster_of(0) as client, dask.config.set({"dtrees.patience": 0.5}), ThreadPoolExecutor() as pool:
+        fitting = pool.submit(dtrees.DecisionTreeRegressor().fit, *training_set(), client=client)
+        time.sleep(2.0)
+        assert not fitting.done()
+        assert caplog.text.count("waits for a first worker") == 1
+        client.cluster.scale(1)
+        assert fitting.result(timeout=60).get_depth() > 1
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,8 @@ class Fit:
         The key of the task that this runs in.
     next_closing : float
         When others are to close their connections to silent workers again (``time.monotonic()``).
+    awaits_worker : bool
+        Whether the log says that there was no worker to begin with.
     """
 
     def __init__(self, name: str, settings: Settings, turn: int = 0) -> None:
@@ -113,6 +115,7 @@ class Fit:
         self.turn = turn
         self.heartbeats = Heartbeats(settings.patience)
         self.next_closing = 0.0
+        self.awaits_worker = False
         self._futures: list[Future | None] = []
         self._worker: Worker | None = None
         self.task: str | None = None

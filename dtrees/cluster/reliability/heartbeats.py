@@ -51,6 +51,7 @@ class Heartbeats:
         self._last_seen: dict[str, float] = {}  # by the scheduler's clock
         self._silence: dict[str, float] = {}
         self._usable: set[str] = set()
+        self._had_workers = False
         self._without_workers = 0.0
         self._last_note = time.monotonic()
 
@@ -84,6 +85,7 @@ class Heartbeats:
             self.patience = max(self.patience, min(_GROWTH * self.patience, self._most_patience))
         usable = last_seen.keys() - silent.keys()
         self.n_departed += len(self._usable - usable)
+        self._had_workers = self._had_workers or bool(last_seen)
         self._without_workers = 0.0 if usable else self._without_workers + listened
         self.silent, self._usable, self._silence, self._last_seen = silent, usable, silence, dict(last_seen)
 
@@ -100,8 +102,13 @@ class Heartbeats:
 
     @property
     def all_lost(self) -> bool:
-        """Whether there has been no worker, but silent ones, for longer than the patience."""
-        return self._without_workers > self.patience
+        """Whether there has been no worker, but silent ones, for longer than the patience; the first one is waited for, as Dask does."""
+        return self._had_workers and self._without_workers > self.patience
+
+    @property
+    def awaits_first(self) -> bool:
+        """Whether there has been no worker yet."""
+        return not self._had_workers
 
 
 def last_seen(workers: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:

@@ -24,7 +24,7 @@ from dtrees.cluster.errors import ClusterError, SchedulerLost, WorkerLost
 from dtrees.cluster.reliability.fit_context import Fit, current_fit
 from dtrees.cluster.reliability.heartbeats import Heartbeats, last_seen
 from dtrees.cluster.reliability.pauses import Pauses
-from dtrees.cluster.transport.scheduler_rpc import RUN_AGAIN, SCHEDULER_PATIENCE, answer, connected, explained
+from dtrees.cluster.transport.scheduler_rpc import NO_WORKER_YET, RUN_AGAIN, SCHEDULER_PATIENCE, answer, connected, explained, in_loop
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -154,6 +154,9 @@ class WorkerMonitor:
         self._fit.note(workers)
         before = self.heartbeats.silent
         self.heartbeats.note(last_seen(workers), self._fit.worker)
+        if self.heartbeats.awaits_first and not self._fit.awaits_worker:
+            self._fit.awaits_worker = True
+            logger.warning("%s %s", self._fit.name, NO_WORKER_YET)
         silent = self.heartbeats.silent
         for worker in silent:
             del workers[worker]
@@ -268,7 +271,7 @@ class FutureWaiter:
         Raises as :meth:`gather` does.
         """
         deadline = time.monotonic() + seconds
-        self._client.sync(self._monitor.look)
+        in_loop(self._client, self._monitor.look)
         n_departed = self._monitor.heartbeats.n_departed
         heartbeats = self._monitor.heartbeats
         return all(heartbeats.n_departed == n_departed and time.monotonic() < deadline for _ in self._finished(futures))
@@ -339,9 +342,9 @@ class FutureWaiter:
         if time.monotonic() < self._next_look:
             return
         pending = [future for future in awaited if future.status == "pending"]
-        for future in self._client.sync(self._unknown.among, pending):
+        for future in in_loop(self._client, self._unknown.among, pending):
             raise SchedulerLost(f"The Dask scheduler does not know the task {future.key} of this fit any more. {RUN_AGAIN}.")
-        self._client.sync(self._monitor.look)
+        in_loop(self._client, self._monitor.look)
         self._next_look = time.monotonic() + self._monitor.heartbeats.seconds_between_looks
         if self._monitor.heartbeats.all_lost:
             silent = len(self._monitor.heartbeats.silent)

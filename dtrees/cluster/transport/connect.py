@@ -24,6 +24,10 @@ from collections.abc import Iterator
 from distributed import Client, LocalCluster
 from distributed.comm import get_address_host_port, normalize_address
 
+from dtrees.cluster.transport.scheduler_rpc import NO_WORKER_YET
+
+logger = logging.getLogger("dtrees.cluster")
+
 _LOOPBACK = "127.0.0.1"
 _DASHBOARD_PORT = 8787
 
@@ -93,7 +97,7 @@ def connect(address: str, timeout: float = 10.0) -> Iterator[Client]:
     address : str
         As the scheduler prints it, for example ``"tcp://10.0.0.5:8786"`` or ``"10.0.0.5:8786"``.
     timeout : float
-        Seconds to wait for the scheduler to answer, and then for it to have a worker.
+        Seconds to wait for the scheduler to answer.
 
     Yields
     ------
@@ -102,8 +106,7 @@ def connect(address: str, timeout: float = 10.0) -> Iterator[Client]:
     Raises
     ------
     ConnectionError
-        In one line, if nothing answers there, if what answers is no Dask scheduler of a version that this one understands, or if it has
-        no workers.
+        In one line, if nothing answers there, or if what answers is no Dask scheduler of a version that this one understands.
 
     Examples
     --------
@@ -117,12 +120,8 @@ def connect(address: str, timeout: float = 10.0) -> Iterator[Client]:
     if client is None:
         raise ConnectionError(reason)
     with client:
-        try:
-            client.wait_for_workers(1, timeout=timeout)
-        except TimeoutError as error:
-            raise ConnectionError(
-                f"The scheduler at {address!r} has no workers (waited {timeout:g} s). Start one with: dask worker {address}"
-            ) from error
+        if not client.scheduler_info(n_workers=1)["workers"]:
+            logger.warning("dtrees %s", NO_WORKER_YET)
         yield client
 
 

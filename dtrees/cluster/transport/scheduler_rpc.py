@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError, wait
+from typing import Any, TypeVar
 
 from distributed import Client, Future, get_client
 
@@ -20,6 +20,11 @@ T = TypeVar("T")
 SCHEDULER_PATIENCE = 20.0
 #: What users are told to do.
 RUN_AGAIN = "Nothing of this fit is left on the cluster; run it again"
+#: What is said where there is no worker to begin with.
+NO_WORKER_YET = (
+    "waits for a first worker, of which the Dask cluster has none yet; Dask's setting distributed.scheduler.no-workers-timeout limits the "
+    "wait, which has no limit by default"
+)
 _SLICE = 0.5
 _SECONDS_TO_CONNECT = 0.01
 
@@ -50,8 +55,33 @@ def ask(client: Client, question: Callable[[], Awaitable[T]]) -> T:
         with explained():
             return await answer(question(), SCHEDULER_PATIENCE)
 
-    answered: T = client.sync(within_time)
-    return answered
+    return in_loop(client, within_time)
+
+
+def in_loop(client: Client, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    """Return what a coroutine function returns in the event loop of a client; it ends with the loop, where ``Client.sync`` waits on.
+
+    Raises
+    ------
+    SchedulerLost
+        If the loop has ended, as that of a process does which exits.
+    RuntimeError
+        If this is the loop's own thread, which cannot wait for it.
+    """
+    loop = client.loop.asyncio_loop
+    if client.asynchronous:
+        raise RuntimeError("this waits for a client's event loop; wants another thread than that of the loop")
+    coroutine = function(*args)
+    if loop.is_running():
+        waiting = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            while loop.is_running() or waiting.done():
+                if wait([waiting], timeout=_SLICE).done:
+                    return waiting.result()
+        finally:
+            waiting.cancel()
+    coroutine.close()  # nobody runs it any more
+    raise SchedulerLost(f"The connection to the Dask scheduler was closed. {RUN_AGAIN}.")
 
 
 def states(client: Client, keys: Sequence[str]) -> dict[str, str | None]:

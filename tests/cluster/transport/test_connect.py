@@ -48,13 +48,13 @@ def test_no_scheduler_there(address: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_scheduler_without_workers() -> None:
+def test_a_scheduler_without_workers(caplog: pytest.LogCaptureFixture) -> None:
+    """Its workers may come when there is work: an adaptive cluster's, or those that wait in a queue."""
     with (
         LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
-        pytest.raises(ConnectionError, match="has no workers"),
-        connect(cluster.scheduler_address, timeout=0.5),
+        connect(cluster.scheduler_address, timeout=5),
     ):
-        pass
+        assert "distributed.scheduler.no-workers-timeout" in caplog.text
 
 
 def test_no_client_is_left_behind() -> None:
