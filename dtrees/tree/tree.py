@@ -106,7 +106,16 @@ class Tree:
         small = self.compact() if self.node_count >= LARGE else None
         if small is None:
             return Tree, (*(getattr(self, name) for name in self.ARRAYS), self.categories)
-        return _from_compact, (self.categories, *small)
+        return Tree.from_compact, (self.categories, *small)
+
+    @classmethod
+    def from_compact(cls, categories: CategorySets, *small: NDArray[Any]) -> Tree:
+        """Return the tree of a :class:`~dtrees.tree.compact.CompactTree`; its arrays are made when one is first asked for."""
+        from dtrees.tree.compact import CompactTree
+
+        tree = cls.__new__(cls)
+        vars(tree)[_COMPACT], vars(tree)["categories"] = CompactTree(*small), categories
+        return tree
 
     def compact(self) -> CompactTree | None:
         """Return what the arrays follow from (:mod:`dtrees.tree.compact`); None where they do not, to the last bit."""
@@ -203,9 +212,5 @@ class Tree:
 
 
 def _from_compact(categories: CategorySets, *small: NDArray[Any]) -> Tree:
-    """Return a tree that was pickled compactly."""
-    from dtrees.tree.compact import CompactTree
-
-    tree = Tree.__new__(Tree)
-    vars(tree)[_COMPACT], vars(tree)["categories"] = CompactTree(*small), categories
-    return tree
+    """Return a tree that an earlier version pickled compactly."""
+    return Tree.from_compact(categories, *small)

@@ -260,7 +260,13 @@ def test_times_of_the_fit(tmp_path):
     model.set_params(n_estimators=7).fit(X, y)
     assert model._growing_seconds != 2.0
     assert " to grow 3 rounds, " in times_of(model)[0][1]
-    assert times_of(pickle.loads(pickle.dumps(model))) == times_of(model)
+    assert times_of(pickle.loads(pickle.dumps(model))) == []
+    equal = dtrees.GradientBoostingRegressor(n_estimators=4, warm_start=True).fit(X, y).set_params(n_estimators=7).fit(X, y)
+    assert pickle.dumps(equal) == pickle.dumps(model)
+    equal.send_times()  # as from the worker that coordinated a fit
+    came = pickle.loads(pickle.dumps(equal))
+    assert times_of(came) == times_of(equal) != []
+    assert pickle.dumps(came) == pickle.dumps(model)
     dtrees.save(model, tmp_path / "model")
     assert times_of(dtrees.load(tmp_path / "model")) == []
     assert times_of(dtrees.DecisionTreeRegressor().fit(X, y))[0][1].endswith(" s to grow a tree")

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.backend import Backend, Placement, Table
 from dtrees.ensemble.bag.members import Draws, GrowBooster, Grown, MeanOfBoosters, out_of_bag_mean, steps_of
-from dtrees.ensemble.compat import DocumentationLink, HasMethods, Interval, RealNotInt, check_parameters, fit_context
+from dtrees.ensemble.compat import DocumentationLink, HasMethods, Interval, RealNotInt, check_parameters, checked_fit
 from dtrees.ensemble.estimators.base import all_or_nothing
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.evaluation.callbacks import grown_or_kept
@@ -93,7 +93,7 @@ class Bagging(DocumentationLink, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "estimators_")
 
-    @fit_context(prefer_skip_nested_validation=False)
+    @checked_fit
     @all_or_nothing
     def fit(
         self,
@@ -138,6 +138,7 @@ class Bagging(DocumentationLink, BaseEstimator):
             raise ValueError("oob_score=True is only available if bootstrap=True")
         callback = called_together(callbacks)
         backend, table = template._load(X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True)
+        template._check_classes(table)
         self._take_columns(template)
         self.placement_ = template.placement_
         share = not self.bootstrap and not isinstance(self.max_samples, int | np.integer)

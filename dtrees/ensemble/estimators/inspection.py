@@ -231,10 +231,17 @@ def importance_by_column(tree: Tree, n_columns: int, kind: str) -> NDArray[np.fl
     n_columns : int
     kind : {"gain", "split", "cover"}
         The sum of their gains, their number, or the weight of the rows that they divide (of boosted trees, the sum of hessians).
+
+    Raises
+    ------
+    ValueError
+        If it is another kind.
     """
+    of_split = {"gain": tree.gain, "split": np.ones(tree.node_count), "cover": tree.weighted_n_node_samples}
+    if kind not in of_split:
+        raise ValueError(f"importance_type is {kind!r}; wants {', '.join(map(repr, of_split))}")
     inner = tree.feature >= 0
-    weights = None if kind == "split" else (tree.gain if kind == "gain" else tree.weighted_n_node_samples)[inner]
-    return np.bincount(tree.feature[inner], weights=weights, minlength=n_columns).astype(np.float64)
+    return np.bincount(tree.feature[inner], weights=of_split[kind][inner], minlength=n_columns)
 
 
 def normalised(amounts: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan
-from dtrees.ensemble.compat import fit_context
+from dtrees.ensemble.compat import checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.documentation import described
@@ -30,7 +30,7 @@ class SingleTree(TreeEstimator):
     splitter: str
     min_weight_fraction_leaf: float
 
-    @fit_context(prefer_skip_nested_validation=True)
+    @checked_fit
     @all_or_nothing
     def fit(
         self,

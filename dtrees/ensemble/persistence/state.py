@@ -94,6 +94,8 @@ class EstimatorState:
                 metadata["attributes"].pop("oob_score_", None)
         if hasattr(self, "_seed"):
             metadata["seed"] = self._seed
+        if hasattr(self, "_validated_by"):
+            metadata["validated_by"] = self._validated_by
         if hasattr(self, "_batches"):
             metadata["batches"] = [[_describe_plan(plan), first, last] for plan, first, last in self._batches]
         evaluation = getattr(self, "evals_result_", {})
@@ -199,6 +201,8 @@ class EstimatorState:
                 name: {metric: _series(arrays, f"evals_result_.{i}.{k}") for k, metric in enumerate(metrics)}
                 for i, (name, metrics) in enumerate(evaluation.items())
             }
+        if "validated_by" in metadata:
+            model._validated_by = take(metadata, "validated_by", str, owner)  # type: ignore[attr-defined]
         if "seed" in metadata:
             model._seed = _bounded(take(metadata, "seed", int, owner), "seed")  # type: ignore[attr-defined]
         return model

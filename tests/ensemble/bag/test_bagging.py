@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn.ensemble
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
@@ -174,3 +174,18 @@ def test_an_interrupted_bag_keeps_its_boosters_if_asked_to():
 def test_a_bag_without_splits_warns():
     with pytest.warns(UserWarning, match="no tree found a split"):
         dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=2, min_samples_leaf=100), 2).fit(X, SIGNAL)
+
+
+def test_a_booster_that_draws_a_single_class():
+    """It predicts that class; only where there is no other class at all is the bag refused."""
+    rare = np.where(np.arange(len(X)) < 2, "rare", "often")
+    bag = dtrees.BaggingClassifier(dtrees.GradientBoostingClassifier(n_estimators=3), 12, random_state=0).fit(X, rare)
+    drawn = [set(rare[rows]) for rows in bag.estimators_samples_]
+    assert {"often"} in drawn
+    for booster, classes in zip(bag.estimators_, drawn, strict=True):
+        assert booster.classes_.tolist() == ["often", "rare"]
+        if classes == {"often"}:
+            assert_allclose(booster.predict_proba(X)[:, 0], 1.0)
+    assert 0 < bag.predict_proba(X)[0, 1] < 1
+    with pytest.raises(ValueError, match=r"y contains 1 class\(es\) with a weight above zero"):
+        bag.fit(X, rare, sample_weight=(rare == "often").astype(float))

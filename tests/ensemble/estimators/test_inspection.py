@@ -11,7 +11,7 @@ from sklearn.inspection import partial_dependence
 
 import dtrees
 from dtrees.tree.tree import Tree
-from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, make, target, trees
+from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, every_kind, make, target, trees
 from tests.plain import PLAIN
 
 
@@ -165,3 +165,10 @@ def test_methods_of_a_tree_know_categories():
     everything = np.zeros(400)
     model.tree_.compute_partial_dependence(matrix, [0, 1], everything)
     assert_array_equal(everything, model.predict(frame))
+
+
+@every_kind
+def test_a_count_that_there_is_not(kind):
+    model = make(kind).fit(X, target(kind)).set_params(importance_type="weight")
+    with pytest.raises(ValueError, match="importance_type is 'weight'; wants 'gain', 'split', 'cover'"):
+        model.feature_importances_  # noqa: B018
