@@ -66,7 +66,7 @@ def plot_tree(
     filled : bool, default=True
         Whether nodes have the colour of what they predict, the stronger the purer (for numbers, the larger).
     impurity : bool, default=True
-        Show the impurity of each node.
+        Show the impurity of each node; boosted trees have none.
     node_ids : bool, default=False
         Show the number of each node.
     proportion : bool, default=False

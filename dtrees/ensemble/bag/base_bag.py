@@ -148,6 +148,7 @@ class Bagging(DocumentationLink, BaseEstimator):
         grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks, 0, len)
         for one in grown:
             one.booster._schema, one.booster.placement_ = template._schema, template.placement_
+            one.booster.n_jobs = None if self.estimator is None else self.estimator.n_jobs  # that of the bag is no part of boosters
         self.estimators_ = [one.booster for one in grown]
         if all(tree.node_count == 1 for booster in self.estimators_ for group in booster._trees.groups for tree in group):
             template._trees = self.estimators_[0]._trees

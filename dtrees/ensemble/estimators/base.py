@@ -89,6 +89,8 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
     _trees: AdditiveTrees
     _seed: int
     _n_targets: int = 1
+    #: Whether the tree is a boosted one, whose nodes have no impurity: the criterion is about gains alone.
+    _boosted: bool = False
     _grown_by: GrownBy  # by fits, the first one first; not there of a model from a file
 
     def _keep_parameters(self, given: dict[str, Any]) -> None:
@@ -341,6 +343,7 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
         single = kind(**parameters)
         single._schema = self._schema
         single._trees = AdditiveTrees([[tree]])
+        single._boosted = self._GROUP_PER_OUTPUT
         for name in ("n_features_in_", "feature_names_in_", "max_features_"):
             if hasattr(self, name):
                 setattr(single, name, getattr(self, name))

@@ -36,7 +36,8 @@ class FittedTree:
     missing_go_to_left : ndarray of bool of shape (node_count,)
         Where rows go whose value is missing.
     impurity, gain : ndarray of float64 of shape (node_count,)
-        The impurity of a node's rows, and the decrease of impurity times weight by its split.
+        The impurity of a node's rows, and the decrease of impurity times weight by its split. Of boosted trees, the impurity is NaN:
+        their criterion says what a split gains, and not how far a node's rows are from alike.
     n_node_samples : ndarray of int64 of shape (node_count,)
     weighted_n_node_samples : ndarray of float64 of shape (node_count,)
         The weight of a node's rows; of boosted trees, the sum of their hessians.
@@ -62,11 +63,14 @@ class FittedTree:
     weighted_n_node_samples: NDArray[np.float64]
     value: NDArray[np.float64]
 
-    def __init__(self, tree: Tree, n_features: int, n_outputs: int = 1, n_classes: int | list[int] = 1) -> None:
+    def __init__(
+        self, tree: Tree, n_features: int, n_outputs: int = 1, n_classes: int | list[int] = 1, *, boosted: bool = False
+    ) -> None:
         counts = n_classes if isinstance(n_classes, list) else [n_classes] * n_outputs
         for name in Tree.ARRAYS:
             array = getattr(tree, name)
             array = _by_output(array, counts) if name == "value" else array.view()
+            array = np.full(array.shape, np.nan) if name == "impurity" and boosted else array
             array.flags.writeable = False
             setattr(self, name, array)
         self._tree = tree

@@ -82,7 +82,7 @@ class SingleTree(TreeEstimator):
             targets=table.targets,
             class_weight=parameters.class_weights(getattr(self, "class_weight", None), table, by_rows=True),
         )
-        self.max_features_ = rules.max_features
+        self.max_features_, self._boosted = rules.max_features, False
         self._trees = AdditiveTrees([self._timed(lambda: backend.grow_forest(table, plan, 0, 1, callback)).trees])
         self._n_grown = 1
         self._warn_if_constant()
@@ -96,7 +96,7 @@ class SingleTree(TreeEstimator):
     @property
     def tree_(self) -> FittedTree:
         """The tree as arrays of nodes."""
-        return FittedTree(self._tree, self.n_features_in_, self._n_targets, getattr(self, "n_classes_", 1))
+        return FittedTree(self._tree, self.n_features_in_, self._n_targets, getattr(self, "n_classes_", 1), boosted=self._boosted)
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:

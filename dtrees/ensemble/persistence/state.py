@@ -25,6 +25,7 @@ from dtrees.ensemble.input.plain_data import check_labels, from_plain, plain, sh
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.prediction import AdditiveTrees, by_target
 from dtrees.tree.stacking import stacked, unstacked
+from dtrees.tree.tree import Tree
 
 #: Fitted attributes that are numbers, with their types, where an estimator has them.
 _NUMBERS: dict[str, tuple[type, ...]] = {
@@ -60,6 +61,7 @@ class EstimatorState:
     _schema: Schema
     _trees: AdditiveTrees
     _n_targets: int
+    _boosted: bool
 
     def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata that JSON can hold, and named arrays; if ``mappable``, with all that prediction needs, as it needs it.
@@ -88,6 +90,8 @@ class EstimatorState:
                 metadata["parameters"]["scoring"] = "loss"
         if self._n_targets > 1:
             metadata["targets"] = self._n_targets
+        if self._boosted:
+            metadata["boosted"] = True
         if callable(getattr(self, "oob_score", None)):
             metadata["parameters"]["oob_score"] = True
             if type(metadata["attributes"].get("oob_score_")) not in (int, float):
@@ -165,6 +169,8 @@ class EstimatorState:
             model._starts = metadata.get("starts", "loss")  # type: ignore[attr-defined]
             if model._starts not in ("loss", "zero", "base_margin"):  # type: ignore[attr-defined]
                 raise ValueError(f"the model's trees start from {shown(model._starts)}; wants 'loss', 'zero' or 'base_margin'")  # type: ignore[attr-defined]
+        if "boosted" in metadata:
+            model._boosted = take(metadata, "boosted", bool, owner)
         if "targets" in metadata:
             model._n_targets = _restore_targets(model, take(metadata, "targets", int, owner), arrays)
         model._schema = Schema.from_json(take(metadata, "schema", list, owner))
@@ -223,6 +229,12 @@ class EstimatorState:
         n_rounds = self._trees.n_rounds
         if getattr(self, "n_estimators_", n_rounds) != n_rounds or not 0 <= getattr(self, "best_iteration_", 0) < n_rounds:
             raise ValueError(f"the model's n_estimators_ or best_iteration_ do not go with its {n_rounds} rounds")
+        if self._GROUP_PER_OUTPUT and not (hasattr(self, "n_estimators_") and len(getattr(self, "train_score_", ())) == n_rounds):
+            raise ValueError(f"the model's state has no n_estimators_, or not a train_score_ for each of {n_rounds} rounds")
+        n_categories = np.array([len(column.categories or ()) for column in self._schema.columns])
+        for group in groups:
+            for tree in group:
+                _check_categories(tree, n_categories)
 
 
 def take_classes(estimator: Any, classes: Any) -> None:
@@ -257,6 +269,20 @@ def _restore_by_size(model: Any) -> None:
             setattr(model, f"{name}_", float(given))
         elif name in _BOUNDS:
             setattr(model, f"{name}_", given)
+
+
+def _check_categories(tree: Tree, n_categories: NDArray[np.integer]) -> None:
+    """Raise ValueError if a node splits on categories that its column, which has so many, has not."""
+    ends = 32 * np.diff(tree.categories.offset)
+    if tree.categories.node.shape[0]:
+        last = tree.categories.words[tree.categories.offset[1:] - 1]
+        ends -= 31 - np.frexp(last.astype(np.float64))[1] + 1
+    if np.any(ends > n_categories[tree.feature[tree.categories.node]]):
+        raise ValueError("the model's trees have sets of categories that their columns have not")
+    by_number = np.flatnonzero((tree.feature >= 0) & np.isfinite(tree.threshold))
+    n, threshold = n_categories[tree.feature[by_number]], tree.threshold[by_number]
+    if np.any((n > 0) & ((threshold < 0) | (threshold >= np.maximum(n - 1, 1)))):
+        raise ValueError("the model's trees split columns of categories by thresholds that divide none of them")
 
 
 def _series(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:

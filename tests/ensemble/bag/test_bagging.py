@@ -189,3 +189,13 @@ def test_a_booster_that_draws_a_single_class():
     assert 0 < bag.predict_proba(X)[0, 1] < 1
     with pytest.raises(ValueError, match=r"y contains 1 class\(es\) with a weight above zero"):
         bag.fit(X, rare, sample_weight=(rare == "often").astype(float))
+
+
+def test_threads_leave_no_trace_in_boosters(tmp_path):
+    files = []
+    for n_jobs in (1, 3):
+        bag = dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=3), 2, random_state=0, n_jobs=n_jobs).fit(X, SIGNAL)
+        dtrees.save(bag.set_params(n_jobs=None), tmp_path / "bag")
+        files.append((tmp_path / "bag").read_bytes())
+        assert [booster.n_jobs for booster in bag.estimators_] == [None, None]
+    assert files[0] == files[1]
