@@ -236,7 +236,7 @@ def use(model: Any, path: Path, random: np.random.Generator) -> None:
     if not is_bag(model):
         dtrees.export_text(model)
         dtrees.export_graphviz(model)
-        with contextlib.suppress(ValueError):  # a float that scikit-learn cannot hold, say
+        with contextlib.suppress(ValueError, OverflowError):  # numbers that scikit-learn cannot hold
             dtrees.to_sklearn(model)
     if hasattr(model, "warm_start"):
         add_a_tree(copy.deepcopy(model), X)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
+from dtrees.reports.members import members_of
 from dtrees.version import __version__
 
 _PACKAGES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "dask", "distributed", "matplotlib")
@@ -45,15 +46,16 @@ def parameters_of(model: Any) -> list[Parameter]:
 
 def facts_of(model: Any) -> list[tuple[str, str]]:
     """Return what a fitted model amounts to: pairs of what, and how much."""
-    trees = [tree for group in model._trees.groups for tree in group]
+    members = members_of(model)
+    of_each = members[0]._trees.groups
+    trees = [tree for member in members for group in member._trees.groups for tree in group]
     leaves = np.array([tree.n_leaves for tree in trees])
     depths = np.array([tree.max_depth for tree in trees])
-    rounds = model._trees.n_rounds
     facts = [("task", _task(model))]
-    if len(model._trees.groups) > 1:
-        facts.append(("trees", f"{len(trees):,}: {rounds:,} rounds of {len(model._trees.groups)}"))
-    else:
-        facts.append(("trees", f"{len(trees):,}"))
+    if len(members) > 1:
+        facts.append(("boosters", f"{len(members):,}"))
+    rounds = f": {len(trees) // len(of_each):,} rounds of {len(of_each)}" if len(of_each) > 1 else ""
+    facts.append(("trees", f"{len(trees):,}{rounds}"))
     facts += [("leaves", _range(leaves)), ("depth", _range(depths)), ("columns", f"{model.n_features_in_:,}")]
     if hasattr(model, "best_iteration_"):
         facts.append(("best round", f"{model.best_iteration_ + 1:,}, with a score of {model.best_score_:.6g}"))

@@ -150,8 +150,11 @@ def _cut(found: Arrays, ends: NDArray[np.int64], sets: Sequence[CategorySets]) -
     lengths = {name: len(array) for name, array in found.items()}
     if set(lengths.values()) != {ends[-1]}:
         raise ValueError(f"the model's arrays have lengths {lengths}, but its trees have {ends[-1]} nodes")
-    bounds = pairwise([0, *ends.tolist()])
-    return [Tree(*(found[name][start:end] for name in Tree.ARRAYS), mine) for (start, end), mine in zip(bounds, sets, strict=True)]
+    trees = []
+    for start, end, mine in zip([0, *ends.tolist()], ends.tolist(), sets, strict=False):
+        own: dict[str, Any] = {name: found[name][start:end] for name in Tree.ARRAYS}
+        trees.append(Tree(**own, categories=mine))
+    return trees
 
 
 def _compact(trees: Sequence[Tree]) -> list[CompactTree] | None:

@@ -209,10 +209,10 @@ class Tree:
             raise ValueError("tree nodes have neither a threshold nor a set of categories, or both")
         if np.any(np.isneginf(self.threshold)) or not np.all(np.isfinite(self.value)):
             raise ValueError("tree has thresholds or values that are not numbers")
-        for name in ("impurity", "gain", "n_node_samples", "weighted_n_node_samples"):
-            array = getattr(self, name)
-            if not np.all((array >= 0) & (array < np.inf)):
-                raise ValueError(f"tree array {name!r} has numbers that are not finite, or below 0")
+        if np.any(self.n_node_samples < 0) or not all(
+            np.isfinite(a).all() for a in (self.impurity, self.gain, self.weighted_n_node_samples)
+        ):
+            raise ValueError("tree has impurities, gains or weights that are not finite, or numbers of rows below 0")
 
 
 def _from_compact(categories: CategorySets, *small: NDArray[Any]) -> Tree:

@@ -96,7 +96,10 @@ class SingleTree(TreeEstimator):
     @property
     def tree_(self) -> FittedTree:
         """The tree as arrays of nodes."""
-        return FittedTree(self._tree, self.n_features_in_, self._n_targets, getattr(self, "n_classes_", 1), boosted=self._boosted)
+        categories = [column.categories for column in self._schema.columns] if self._tree.categories.node.size else ()
+        return FittedTree(
+            self._tree, self.n_features_in_, self._n_targets, getattr(self, "n_classes_", 1), boosted=self._boosted, categories=categories
+        )
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:

@@ -143,6 +143,8 @@ class EstimatorState:
             model = cls._restore_facts(metadata, arrays)
             model._restore_trees(arrays)
             stand_in_for_sklearns(cls)  # type: ignore[arg-type]
+            if "seed" in metadata and not cls._GROUP_PER_OUTPUT and "batches" not in metadata:
+                raise ValueError("the model's state has a seed, but not the batches of trees that were grown from it")
             if "batches" in metadata:
                 model._batches = _restore_batches(model, metadata["batches"])  # type: ignore[attr-defined]
                 model._votes = None  # type: ignore[attr-defined]
@@ -273,15 +275,13 @@ def _restore_by_size(model: Any) -> None:
 
 def _check_categories(tree: Tree, n_categories: NDArray[np.integer]) -> None:
     """Raise ValueError if a node splits on categories that its column, which has so many, has not."""
-    ends = 32 * np.diff(tree.categories.offset)
-    if tree.categories.node.shape[0]:
-        last = tree.categories.words[tree.categories.offset[1:] - 1]
-        ends -= 31 - np.frexp(last.astype(np.float64))[1] + 1
-    if np.any(ends > n_categories[tree.feature[tree.categories.node]]):
+    node, offset, words = tree.categories
+    n_bits = 32 * (np.diff(offset) - 1) + np.frexp(np.append(words, 0)[offset[1:] - 1])[1]  # up to the highest one set
+    if np.any(n_bits > n_categories[tree.feature[node]]):
         raise ValueError("the model's trees have sets of categories that their columns have not")
     by_number = np.flatnonzero((tree.feature >= 0) & np.isfinite(tree.threshold))
     n, threshold = n_categories[tree.feature[by_number]], tree.threshold[by_number]
-    if np.any((n > 0) & ((threshold < 0) | (threshold >= np.maximum(n - 1, 1)))):
+    if np.any((n > 0) & ((threshold < 0) | (threshold >= n - 1))):
         raise ValueError("the model's trees split columns of categories by thresholds that divide none of them")
 
 
@@ -428,6 +428,8 @@ def _restore_plan(data: Any, n_features: int, targets: tuple[int, ...]) -> Fores
             found[name] = tuple(value)
     found |= _restore_constraints(data, n_features)
     rules = Rules(**{field.name: found.pop(field.name) for field in fields(Rules) if field.name in found})
+    if rules.min_weight_fraction_leaf > 0.5:
+        raise ValueError(f"{owner} has min_weight_fraction_leaf = {rules.min_weight_fraction_leaf}; wants at most 0.5")
     n_sets = len(rules.categorical)
     if not len(rules.min_samples_category) == len(rules.max_cat_threshold) == n_sets or any(
         not isinstance(column, int) or column >= n_features for column in rules.categorical
