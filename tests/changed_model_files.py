@@ -10,6 +10,7 @@ Files of all kinds of models are tried, half of them mapped into memory too.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import faulthandler
 import functools
@@ -232,10 +233,27 @@ def use(model: Any, path: Path, random: np.random.Generator) -> None:
     for member in np.ravel(getattr(model, "estimators_", ()))[:2]:
         member.predict(X)
     repr(model)
+    if not is_bag(model):
+        dtrees.export_text(model)
+        dtrees.export_graphviz(model)
+        with contextlib.suppress(ValueError, OverflowError):  # numbers that scikit-learn cannot hold
+            dtrees.to_sklearn(model)
+    if hasattr(model, "warm_start"):
+        add_a_tree(copy.deepcopy(model), X)
     dtrees.save(model, path, mappable=bool(random.integers(2)))
     again = dtrees.load(path)
     assert repr(again) == repr(model)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def add_a_tree(model: Any, X: Any) -> None:
+    """Continue a fit, on rows that it may refuse."""
+    classes = getattr(model, "classes_", [0.0, 1.0])
+    columns = [np.resize(labels, len(X)) for labels in (classes if isinstance(classes[0], np.ndarray) else [classes] * model._n_targets)]
+    model.set_params(warm_start=True, n_estimators=model._trees.n_rounds + 1)
+    with contextlib.suppress(ValueError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, columns[0] if len(columns) == 1 else np.column_stack(columns))
 
 
 def is_bag(model: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,16 @@ EXAMPLES = {
 
 def test_every_example_is_tested() -> None:
     assert {path.stem for path in (ROOT / "docs" / "examples").glob("*.py")} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_without_its_files_says_how_to_run_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "to_onnx":
+        pytest.importorskip("onnxruntime")
+    path = ROOT / "docs" / "examples" / f"{name}.py"
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    with pytest.raises(SystemExit, match=rf"``python {name}\.py {' '.join(EXAMPLES[name][0])}``"):
+        runpy.run_path(str(path), run_name="__main__")
 
 
 @pytest.mark.slow

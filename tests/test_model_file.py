@@ -386,6 +386,10 @@ def replace_array(name: str, function: Callable[[Any], Any]) -> Callable[[dict[s
         pytest.param(set_item("feature", 0, -1), id="column below zero"),
         pytest.param(set_item("threshold", 0, np.nan), id="threshold not a number"),
         pytest.param(set_item("value", 0, np.inf), id="infinite value"),
+        pytest.param(set_item("impurity", 0, np.nan), id="impurity not a number"),
+        pytest.param(set_item("gain", 0, np.inf), id="infinite gain"),
+        pytest.param(set_item("weighted_n_node_samples", 0, np.inf), id="infinite weight"),
+        pytest.param(set_item("n_node_samples", 0, -1), id="fewer rows than none"),
         pytest.param(set_item("node_counts", 0, 2), id="fewer nodes than there are"),
         pytest.param(set_item("node_counts", 0, 2**62), id="more nodes than there are"),
         pytest.param(replace_array("value", lambda value: np.hstack([value, value])), id="too many values"),
@@ -414,6 +418,12 @@ def of_state(*way: Any, value: Any) -> Callable[[dict[str, Any], dict[str, Any]]
         holder[way[-1]] = value
 
     return change
+
+
+def exchange_columns(schema: list[dict[str, Any]]) -> None:
+    """Let each of two columns be what the other is, but for its name."""
+    first, second = schema
+    schema[:] = [second | {"name": first["name"]}, first | {"name": second["name"]}]
 
 
 def nested(depth: int) -> Any:
@@ -446,10 +456,35 @@ def nested(depth: int) -> Any:
         pytest.param(of_state("attributes", "max_features_", value=4), id="more columns drawn than there are"),
         pytest.param(of_state("seed", value=10**400), id="a seed beyond all bounds"),
         pytest.param(of_state("batches", 0, 0, "max_depth", value=1.5), id="half a level"),
+        pytest.param(of_state("batches", 0, 0, "min_weight_fraction_leaf", value=1e308), id="leaves larger than all rows"),
+        pytest.param(lambda document, _: document["state"].pop("batches"), id="a seed without what was grown from it"),
     ],
 )
 def test_states_that_cannot_be(change: Callable[..., None], tmp_path: Path) -> None:
     dtrees.save(fitted("RandomForestClassifier"), tmp_path / "model.dtrees")
+    rewrite(tmp_path / "model.dtrees", change)
+    with pytest.raises(ValueError, match=r"model.dtrees' does not describe a valid .*\. Save the model again"):
+        dtrees.load(tmp_path / "model.dtrees")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda document, arrays: arrays.pop("train_score_"), id="no scores"),
+        pytest.param(lambda document, arrays: arrays.update(train_score_=arrays["train_score_"][:-1]), id="fewer scores than rounds"),
+        pytest.param(lambda document, arrays: document["state"]["attributes"].pop("n_estimators_"), id="no number of rounds"),
+        pytest.param(set_item("set_words", 0, 2**31), id="a category beyond the last"),
+        pytest.param(lambda document, _: exchange_columns(document["state"]["schema"]), id="sets and thresholds of other columns"),
+        pytest.param(
+            lambda document, _: document["state"]["schema"][1].update(kind="categorical", categories=["x", "y"], dtype=""),
+            id="a threshold that divides no categories",
+        ),
+    ],
+)
+def test_boosting_that_cannot_be(change: Callable[..., None], tmp_path: Path) -> None:
+    frame = pd.DataFrame({"c": ["a", "b", "c", "a"] * 10, "n": np.arange(40.0)})
+    model = dtrees.GradientBoostingRegressor(n_estimators=3, min_samples_category=1)
+    dtrees.save(model.fit(frame, frame["n"] + 50 * (frame["c"] == "b")), tmp_path / "model.dtrees")
     rewrite(tmp_path / "model.dtrees", change)
     with pytest.raises(ValueError, match=r"model.dtrees' does not describe a valid .*\. Save the model again"):
         dtrees.load(tmp_path / "model.dtrees")

@@ -53,7 +53,7 @@ __all__ = [
     "SklearnMetric",
     "StrOptions",
     "check_parameters",
-    "fit_context",
+    "checked_fit",
     "parameter_names",
     "safe_indexing",
     "scorer_named",
@@ -69,10 +69,13 @@ SKLEARN_VERSION = tuple(map(int, sklearn.__version__.split(".")[:2]))
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], _Method]:
-    """Return scikit-learn's decorator of ``fit``, which checks parameters; type checkers see the method as it was."""
-    decorator: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
-    return decorator
+def checked_fit(fit: _Method) -> _Method:
+    """Decorate ``fit`` with scikit-learn's check of parameters; type checkers see the method as it was.
+
+    What a fit calls (an estimator as ``init``, metrics, scorers) is the user's, and checks its parameters as well.
+    """
+    decorated: _Method = _fit_context(prefer_skip_nested_validation=False)(fit)
+    return decorated
 
 
 def with_known_names(X: Any, names: list[Any]) -> Any:
@@ -190,6 +193,8 @@ class SklearnMetric:
         Whether it compares labels rather than labels with probabilities.
     sign : int
         What a scorer multiplies the function by.
+    takes_raw : bool
+        Whether a scorer compares labels with what ``decision_function`` returns, where a classifier has that.
     """
 
     function: Callable[..., Any]
@@ -197,6 +202,7 @@ class SklearnMetric:
     greater_is_better: bool | None
     takes_labels: bool
     sign: int = 1
+    takes_raw: bool = False
 
 
 def sklearn_metric(metric: Any) -> SklearnMetric | None:
@@ -213,8 +219,9 @@ def sklearn_metric(metric: Any) -> SklearnMetric | None:
     if hasattr(metric, "_score_func") and hasattr(metric, "_sign"):  # a scorer, which has no public way to its function
         function = metric._score_func
         name = ("neg_" if metric._sign < 0 else "") + getattr(function, "__name__", type(function).__name__)
-        takes_labels = _response(metric) == "predict"
-        return SklearnMetric(functools.partial(function, **metric._kwargs), name, True, takes_labels, int(metric._sign))
+        methods = [_response(metric)] if isinstance(_response(metric), str) else list(_response(metric))
+        takes_labels, takes_raw = methods == ["predict"], methods[0] == "decision_function"
+        return SklearnMetric(functools.partial(function, **metric._kwargs), name, True, takes_labels, int(metric._sign), takes_raw)
     function = metric
     while isinstance(function, functools.partial):
         function = function.func

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.input.schema import Schema
+from dtrees.tree.stacking import restacked, stacked
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ class AdditiveTrees:
         self._packs: dict[np.dtype[Any], tuple[Packed | PackedWithSets, ...]] = {}
         self._paths: tuple[Paths, ...] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packs": {}, "_paths": None}
+    def __reduce__(self) -> Any:
+        # A few arrays for all trees: whoever maps a pickle into memory (joblib) keeps a file open for each.
+        return _unpickled, (stacked(self.groups) if self.n_rounds else None, len(self.groups), self.initial)
 
     @property
     def n_rounds(self) -> int:
@@ -136,6 +138,11 @@ class AdditiveTrees:
         n_threads = self._threads(X.shape[0], self.n_rounds, n_jobs)
         found = [apply(pack, X, n_threads) for pack in self.packs(X.dtype)]
         return found[0] if len(found) == 1 else np.stack(found, axis=2).reshape(X.shape[0], len(found) * self.n_rounds)
+
+
+def _unpickled(arrays: dict[str, NDArray[Any]] | None, n_groups: int, initial: NDArray[np.float64] | None) -> AdditiveTrees:
+    """Return trees that were pickled."""
+    return AdditiveTrees([()] * n_groups if arrays is None else restacked(arrays), initial)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def export_graphviz(
     filled : bool, default=True
         Whether nodes have the colour of what they predict.
     impurity : bool, default=True
-        Show the impurity of each node.
+        Show the impurity of each node; boosted trees have none.
     node_ids : bool, default=False
         Show the number of each node.
     proportion : bool, default=False

@@ -140,7 +140,7 @@ class NodeTexts:
             test = textwrap.wrap(self._branches.tests(node)[0], _WIDTH, break_on_hyphens=False)
             bold = range(len(lines), len(lines) + len(test))
             lines += test
-        if options.impurity:
+        if options.impurity and not self.model._boosted:
             lines.append(say(str(self.model.criterion), self._number(float(tree.impurity[node]))))
         share = tree.n_node_samples[node] / tree.n_node_samples[0]
         lines.append(say("samples", f"{100 * share:.1f}%" if options.proportion else str(tree.n_node_samples[node])))

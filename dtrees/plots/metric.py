@@ -106,7 +106,7 @@ def learning_curves(model: Any) -> dict[str, dict[str, NDArray[np.float64]]]:
     for metric, rows, attribute in (
         (_LOSS, "training", "train_score_"),
         (_LOSS, "out of bag", "oob_scores_"),
-        (scored, "held out", "validation_score_"),
+        (scored, "held out" if getattr(model, "validation_fraction", None) is not None else "training", "validation_score_"),
     ):
         values = np.asarray(getattr(model, attribute, ()), np.float64)
         if np.isfinite(values).any():

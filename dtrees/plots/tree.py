@@ -28,7 +28,7 @@ def plot_tree(
     decision_tree: Any,
     *,
     tree_index: int = 0,
-    max_depth: int | None = 4,
+    max_depth: int | None = 3,
     feature_names: ArrayLike | None = None,
     class_names: ArrayLike | None = None,
     label: str = "all",
@@ -55,7 +55,7 @@ def plot_tree(
         A fitted tree, such as a member of an ensemble, or an ensemble.
     tree_index : int, default=0
         Which tree of an ensemble; boosting's are numbered round by round.
-    max_depth : int or None, default=4
+    max_depth : int or None, default=3
         Nodes below this depth are left out; None draws all.
     feature_names : array-like of str of shape (n_features,) or None, default=None
         None for the names at fit, or ``feature_0``, ``feature_1``, ... if it was fitted on an array.
@@ -66,7 +66,7 @@ def plot_tree(
     filled : bool, default=True
         Whether nodes have the colour of what they predict, the stronger the purer (for numbers, the larger).
     impurity : bool, default=True
-        Show the impurity of each node.
+        Show the impurity of each node; boosted trees have none.
     node_ids : bool, default=False
         Show the number of each node.
     proportion : bool, default=False

@@ -13,6 +13,7 @@ from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.sparse import is_sparse
 from dtrees.export.node_text import short_text
+from dtrees.reports.members import importances_of, members_of
 
 _BINS, _MOST_FREQUENT, _MAX_TEXT = 24, 3, 24
 
@@ -46,7 +47,7 @@ class ColumnSummary:
 
 def summarise_columns(model: Any, X: Any, limit: int) -> tuple[list[ColumnSummary], int]:
     """Return the columns, the most important ones first, at most ``limit`` of them, and how many there are."""
-    importances = model.feature_importances_
+    importances = importances_of(model, members_of(model)[0].importance_type)
     schema: Schema = model._schema
     order = np.argsort(-importances, kind="stable")[:limit].tolist()
     if is_sparse(X):
@@ -91,5 +92,9 @@ def _bars(present: NDArray[np.float64]) -> list[float]:
         low, high = present.min(), present.max()
     if low == high:
         return [1.0]
-    counts, _ = np.histogram(np.clip(present, low, high), bins=_BINS, range=(float(low), float(high)))
+    edges = np.linspace(low, high, _BINS + 1)
+    if np.array_equal(present, np.round(present)) and high - low < 2**50:  # as many integers in each bar, lest some have none
+        width = np.ceil((high - low + 1) / _BINS)
+        edges = np.arange(np.floor(low), high + width + 1, width) - 0.5
+    counts, _ = np.histogram(np.clip(present, low, high), bins=edges)
     return (counts / counts.max()).tolist()

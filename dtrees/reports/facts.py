@@ -12,6 +12,7 @@ from typing import Any
 
 from sklearn.base import is_classifier
 
+from dtrees.reports.members import members_of
 from dtrees.version import __version__
 
 _PACKAGES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "dask", "distributed", "matplotlib")
@@ -45,11 +46,14 @@ def parameters_of(model: Any) -> list[Parameter]:
 
 def figures_of(model: Any) -> dict[str, Any]:
     """Return what a fitted model amounts to, as plain data: counts, scores, and of leaves and depths the least, the most and the mean."""
-    trees = [tree for group in model._trees.groups for tree in group]
-    found = {
-        "task": _task(model),
+    members = members_of(model)
+    trees = [tree for member in members for group in member._trees.groups for tree in group]
+    found: dict[str, Any] = {"task": _task(model)}
+    if len(members) > 1:
+        found["n_boosters"] = len(members)
+    found |= {
         "n_trees": len(trees),
-        "n_rounds": model._trees.n_rounds,
+        "n_rounds": len(trees) // len(members[0]._trees.groups),
         "leaves": _spread([tree.n_leaves for tree in trees]),
         "depth": _spread([tree.max_depth for tree in trees]),
         "n_columns": model.n_features_in_,
@@ -66,9 +70,12 @@ def figures_of(model: Any) -> dict[str, Any]:
 def facts_of(model: Any) -> list[tuple[str, str]]:
     """Return the figures of a fitted model in words: pairs of what, and how much."""
     found = figures_of(model)
-    by_round = len(model._trees.groups)
+    by_round = found["n_trees"] // max(1, found["n_rounds"])
     trees = f"{found['n_trees']:,}" + (f": {found['n_rounds']:,} rounds of {by_round}" if by_round > 1 else "")
-    facts = [("task", found["task"]), ("trees", trees), ("leaves", _range(found["leaves"])), ("depth", _range(found["depth"]))]
+    facts = [("task", found["task"])]
+    if "n_boosters" in found:
+        facts.append(("boosters", f"{found['n_boosters']:,}"))
+    facts += [("trees", trees), ("leaves", _range(found["leaves"])), ("depth", _range(found["depth"]))]
     facts.append(("columns", f"{found['n_columns']:,}"))
     if "best_round" in found:
         facts.append(("best round", f"{found['best_round']:,}, with a score of {found['best_score']:.6g}"))

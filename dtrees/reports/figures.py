@@ -15,6 +15,7 @@ from dtrees.export.node_text import NodeOptions, NodeTexts
 from dtrees.plots.importance import plot_importance
 from dtrees.plots.metric import deciding_metric, learning_curves, plot_metric
 from dtrees.plots.tree import draw_tree
+from dtrees.reports.members import importances_of, members_of
 from dtrees.reports.rows import Target
 
 #: Of more classes, only the most frequent ones are drawn.
@@ -65,12 +66,16 @@ def predictions(target: Target) -> list[Picture]:
 def importances(model: Any) -> list[Picture]:
     """Return pictures of how much columns matter, by gain and by number of splits."""
     shown = min(model.n_features_in_, 20)
+    first, *others = members_of(model)
+
+    def counted(kind: str) -> dict[str, Any]:
+        return {"importances": importances_of(model, kind)} if others else {"importance_type": kind}
 
     def picture(kind: str) -> Picture:
         return _drawn(
             f"By {kind}",
             "As shares of all columns.",
-            lambda ax: plot_importance(model, importance_type=kind, title=None, ax=ax),
+            lambda ax: plot_importance(first, title=None, ax=ax, **counted(kind)),
             (6.4, 1.1 + 0.28 * shown),
         )
 
@@ -78,7 +83,8 @@ def importances(model: Any) -> list[Picture]:
 
 
 def trees(model: Any, n_trees: int, max_depth: int | None) -> list[Picture]:
-    """Return pictures of the first trees."""
+    """Return pictures of the first trees; of a bag, of its first booster."""
+    model = members_of(model)[0]
     found = []
     groups = len(model._trees.groups)
     several = groups * model._trees.n_rounds > 1
@@ -191,6 +197,12 @@ def _of_classes(target: Target) -> Iterator[Picture]:
             (4.6, 4.4),
         )
         yield _drawn(
+            "Precision and recall",
+            f"Of rows taken for a class, the share that is of it, against the share of the class that is found.{some}",
+            lambda ax: _precision_recall(ax, target, codes, drawn),
+            (4.6, 4.4),
+        )
+        yield _drawn(
             "Calibration",
             f"Of rows with about the same probability, the share that is of the class; on the diagonal, it is right.{some}",
             lambda ax: _calibration(ax, target, codes, drawn),
@@ -215,6 +227,20 @@ def _roc(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int]) -> 
     ax.set_xlabel("false positive rate")
     ax.set_ylabel("true positive rate")
     ax.legend(loc="lower right", fontsize="small")
+
+
+def _precision_recall(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int]) -> None:
+    from sklearn.metrics import PrecisionRecallDisplay
+
+    assert target.classes is not None
+    assert target.probabilities is not None
+    for k in drawn:
+        PrecisionRecallDisplay.from_predictions(
+            (codes == k).astype(int), target.probabilities[:, k], sample_weight=target.weight, name=_short(target.classes[k]), ax=ax
+        )
+    ax.set_xlabel("recall")
+    ax.set_ylabel("precision")
+    ax.legend(loc="lower left", fontsize="small")
 
 
 def _calibration(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int]) -> None:

@@ -15,9 +15,9 @@ from dtrees.atomic_file import atomic_file
 from dtrees.export.branches import check_integer
 from dtrees.export.node_text import short_text
 from dtrees.plots.canvas import pyplot
-from dtrees.plots.importance import check_model
 from dtrees.reports import facts, figures
 from dtrees.reports.columns import summarise_columns
+from dtrees.reports.members import members_of, without_steps
 from dtrees.reports.rows import Rows, take_rows
 from dtrees.reports.scores import scores_of
 
@@ -72,15 +72,15 @@ def report(
 
     Parameters
     ----------
-    model : estimator of dtrees
-        Fitted.
+    model : estimator or bag of dtrees, or pipeline that ends with one
+        Fitted. Of a pipeline, the page describes the last step, and the columns that the steps before pass on to it.
     X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
         Rows, best of all such as the model was not fitted on: scores of those it was fitted on are too good.
     y : array-like of shape (n,), or (n, k) for k targets
     path : str, path-like or None, default=None
         Where to write the page, which appears there whole or not at all; None only returns it.
     sample_weight : array-like of shape (n,) or None, default=None
-        For scores, the confusion matrix and ROC curves.
+        For scores, the confusion matrix, ROC and precision-recall curves.
     base_margin : array-like of shape (n,) or (n, n_outputs), or None, default=None
         For boosting that was fitted with it.
     max_rows : int or None, default=10000
@@ -118,7 +118,7 @@ def report(
     >>> page.html[:15], page.html.count("<h1>")
     ('<!DOCTYPE html>', 1)
     """
-    check_model(model)
+    model, X = without_steps(model, X)
     pyplot()
     check_integer("n_trees", n_trees, 0)
     if max_rows is not None:
@@ -162,7 +162,7 @@ def _page(model: Any, rows: Rows, what: str | None, title: str | None, n_trees: 
 def _targets(model: Any, rows: Rows) -> list[dict[str, Any]]:
     found = []
     for target in rows.targets[:_MAX_TARGETS]:
-        baseline, scores = scores_of(target, model)
+        baseline, scores = scores_of(target, members_of(model)[0])
         found.append({"name": target.name, "baseline": baseline, "scores": scores, "pictures": figures.predictions(target)})
     return found
 
@@ -180,7 +180,7 @@ def _warnings(rows: Rows, what: str | None, weighted: bool) -> Sequence[str]:
     if rows.n_unknown:
         found.append(f"{rows.n_unknown:,} rows are of classes that the model does not know; scores and pictures are without them.")
     if weighted:
-        found.append("Scores, confusion matrix and ROC curve count rows by their weights; other pictures do not.")
+        found.append("Scores, confusion matrix, ROC and precision-recall curves count rows by their weights; other pictures do not.")
     return found
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from dtrees.ensemble.input.target import check_target, check_weights
+from dtrees.reports.members import members_of
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,11 @@ def take_rows(model: Any, X: Any, y: Any, sample_weight: Any, base_margin: Any, 
     ValueError
         If the rows are not such as the model predicts, or there are none.
     """
-    backend = model._check_columns(X)
+    first = members_of(model)[0]
+    backend = first._check_columns(X)
     names = [str(name) for name in getattr(y, "columns", ())]
     n_total, (X, y, sample_weight, base_margin) = backend.draw_rows(max_rows, seed, X, y, sample_weight, base_margin)
-    several = model._SEVERAL_TARGETS
+    several = first._SEVERAL_TARGETS
     y = check_target(y, classify=is_classifier(model), name=type(model).__name__, several=several)
     if not len(y):
         raise ValueError("X has no rows; a report wants at least one")

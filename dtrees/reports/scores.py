@@ -113,8 +113,16 @@ def _of_classes(target: Target) -> tuple[str, list[Score]]:
     if len(classes) > 1:
         every = np.arange(len(classes))
         found.append(score("log loss", "of the probabilities", metrics.log_loss, False, _summing_to_one(shares), trivial, labels=every))
+    if len(classes) > 1:
+        of, average = (f"of the class {classes[1]}", "binary") if len(classes) == 2 else ("mean over classes", "macro")
+        among = None if len(classes) == 2 else present
+        for name, metric in (("precision", metrics.precision_score), ("recall", metrics.recall_score), ("F1", metrics.f1_score)):
+            found.append(score(name, of, metric, True, labels, guess, labels=among, average=average, zero_division=0.0))
     if len(classes) == 2 and len(present) == 2:
         found.append(score("ROC AUC", f"of the class {classes[1]}", metrics.roc_auc_score, True, shares[:, 1], trivial[:, 1]))
+        found.append(
+            score("average precision", f"of the class {classes[1]}", metrics.average_precision_score, True, shares[:, 1], trivial[:, 1])
+        )
         found.append(
             score("Brier score", "mean squared error of the probability", metrics.brier_score_loss, False, shares[:, 1], trivial[:, 1])
         )

@@ -22,14 +22,13 @@ Files may be damaged, or made to do damage, so all that kernels rely on is check
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.tree.category_sets import CategorySets
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.tree import LARGE, Tree
 
 if TYPE_CHECKING:
@@ -81,18 +80,33 @@ def unstacked(arrays: Arrays, n_groups: int, n_values: int, n_features: int) -> 
         raise ValueError(
             f"the model's node counts have dtype {counts.dtype} and shape {counts.shape}; wants {n_groups} rows of int64 above 0"
         )
-    is_compact = "trees.children_left" not in arrays
-    found = {name: arrays[f"trees.{name}"] for name in (_KINDS if is_compact else Tree.ARRAYS)}
     n_nodes = sum(counts.ravel().tolist())  # too large a sum is no other number
-    if n_nodes != len(found["feature"]):
-        raise ValueError(f"the model's trees have {n_nodes} nodes, but the array 'feature' has {len(found['feature'])}")
-    trees = (_expanded if is_compact else _cut)(found, np.cumsum(counts.ravel()))
-    if "trees.set_counts" in arrays:
-        sets = _sets_unstacked(arrays, len(trees))
-        trees = [replace(tree, categories=mine) for tree, mine in zip(trees, sets, strict=True)]
-    for tree in trees:
-        tree.validate(n_features, n_values)
-    per_group = counts.shape[1]
+    if n_nodes != len(arrays["trees.feature"]):
+        raise ValueError(f"the model's trees have {n_nodes} nodes, but the array 'feature' has {len(arrays['trees.feature'])}")
+    groups = restacked(arrays)
+    for group in groups:
+        for tree in group:
+            tree.validate(n_features, n_values)
+    return groups
+
+
+def restacked(arrays: Arrays) -> list[list[Tree]]:
+    """Return the groups that :func:`stacked` was given, with nodes unchecked, for trees that are not from a file.
+
+    Raises
+    ------
+    ValueError
+        If arrays do not belong together.
+    KeyError
+        If one is missing.
+    """
+    counts = arrays["trees.node_counts"]
+    is_compact = "trees.children_left" not in arrays
+    found = {name: np.asarray(arrays[f"trees.{name}"]) for name in (_KINDS if is_compact else Tree.ARRAYS)}
+    n_groups, per_group = counts.shape
+    sets = _sets_unstacked(arrays, counts.size) if "trees.set_counts" in arrays else [NO_SETS] * counts.size
+    ends = np.cumsum(counts.ravel())
+    trees = _expanded(found, ends, sets) if is_compact else _cut(found, ends, sets)
     return [trees[group * per_group : (group + 1) * per_group] for group in range(n_groups)]
 
 
@@ -131,12 +145,16 @@ def _sets_unstacked(arrays: Arrays, n_trees: int) -> list[CategorySets]:
     ]
 
 
-def _cut(found: Arrays, ends: NDArray[np.int64]) -> list[Tree]:
+def _cut(found: Arrays, ends: NDArray[np.int64], sets: Sequence[CategorySets]) -> list[Tree]:
     """Return trees that lie one behind the other, by the numbers of nodes up to the end of each."""
     lengths = {name: len(array) for name, array in found.items()}
     if set(lengths.values()) != {ends[-1]}:
         raise ValueError(f"the model's arrays have lengths {lengths}, but its trees have {ends[-1]} nodes")
-    return [_tree_of({name: found[name][start:end] for name in Tree.ARRAYS}) for start, end in pairwise([0, *ends.tolist()])]
+    trees = []
+    for start, end, mine in zip([0, *ends.tolist()], ends.tolist(), sets, strict=False):
+        own: dict[str, Any] = {name: found[name][start:end] for name in Tree.ARRAYS}
+        trees.append(Tree(**own, categories=mine))
+    return trees
 
 
 def _compact(trees: Sequence[Tree]) -> list[CompactTree] | None:
@@ -156,7 +174,7 @@ def _is_pure(tree: CompactTree) -> bool:
     return len(tree.impurity) < len(tree.feature)
 
 
-def _expanded(found: Arrays, ends: NDArray[np.int64]) -> list[Tree]:
+def _expanded(found: Arrays, ends: NDArray[np.int64], sets: Sequence[CategorySets]) -> list[Tree]:
     """Return trees of the compact layout, by the numbers of nodes up to the end of each.
 
     Raises
@@ -181,16 +199,8 @@ def _expanded(found: Arrays, ends: NDArray[np.int64]) -> list[Tree]:
     for name, each in entries.items():
         if len(found[name]) != last[each][-1]:
             raise ValueError(f"tree array {name!r} has {len(found[name])} entries; wants {last[each][-1]}, one for each {each}")
-    from dtrees.tree.compact import CompactTree, expanded  # compiles
-
     pieces = {name: [found[name][start:end] for start, end in pairwise([0, *last[each]])] for name, each in entries.items()}
-    whole = (expanded(CompactTree(**{name: pieces[name][i] for name in _KINDS})) for i in range(len(ends)))
-    return [_tree_of(arrays) for arrays in whole]
-
-
-def _tree_of(arrays: dict[str, Any]) -> Tree:
-    """Return the tree of some arrays, as they are."""
-    return Tree(**arrays)
+    return [Tree.from_compact(mine, *(pieces[name][i] for name in _KINDS)) for i, mine in enumerate(sets)]
 
 
 def _check_preorder(inner: NDArray[np.bool_], ends: NDArray[np.int64]) -> None:

@@ -106,7 +106,16 @@ class Tree:
         small = self.compact() if self.node_count >= LARGE else None
         if small is None:
             return Tree, (*(getattr(self, name) for name in self.ARRAYS), self.categories)
-        return _from_compact, (self.categories, *small)
+        return Tree.from_compact, (self.categories, *small)
+
+    @classmethod
+    def from_compact(cls, categories: CategorySets, *small: NDArray[Any]) -> Tree:
+        """Return the tree of a :class:`~dtrees.tree.compact.CompactTree`; its arrays are made when one is first asked for."""
+        from dtrees.tree.compact import CompactTree
+
+        tree = cls.__new__(cls)
+        vars(tree)[_COMPACT], vars(tree)["categories"] = CompactTree(*small), categories
+        return tree
 
     def compact(self) -> CompactTree | None:
         """Return what the arrays follow from (:mod:`dtrees.tree.compact`); None where they do not, to the last bit."""
@@ -200,12 +209,12 @@ class Tree:
             raise ValueError("tree nodes have neither a threshold nor a set of categories, or both")
         if np.any(np.isneginf(self.threshold)) or not np.all(np.isfinite(self.value)):
             raise ValueError("tree has thresholds or values that are not numbers")
+        if np.any(self.n_node_samples < 0) or not all(
+            np.isfinite(a).all() for a in (self.impurity, self.gain, self.weighted_n_node_samples)
+        ):
+            raise ValueError("tree has impurities, gains or weights that are not finite, or numbers of rows below 0")
 
 
 def _from_compact(categories: CategorySets, *small: NDArray[Any]) -> Tree:
-    """Return a tree that was pickled compactly."""
-    from dtrees.tree.compact import CompactTree
-
-    tree = Tree.__new__(Tree)
-    vars(tree)[_COMPACT], vars(tree)["categories"] = CompactTree(*small), categories
-    return tree
+    """Return a tree that an earlier version pickled compactly."""
+    return Tree.from_compact(categories, *small)

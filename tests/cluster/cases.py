@@ -114,6 +114,12 @@ def coupled(y: Any, raw: Any, weight: Any) -> tuple[Any, Any]:
     return factor[:, np.newaxis] * error, np.repeat(factor[:, np.newaxis], y.shape[1], axis=1)
 
 
+def by_estimator(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    """A scorer, called with an estimator; the order of rows matters."""
+    error = np.abs(y - model.predict(X)) * (1.0 if sample_weight is None else sample_weight)
+    return -float((error * np.linspace(1.0, 2.0, len(X))).sum())
+
+
 CASES: dict[str, Case] = {
     "tree": Case("regression", lambda: dtrees.DecisionTreeRegressor(max_features=0.6, random_state=1)),
     "tree of absolute error": Case(
@@ -289,7 +295,9 @@ CASES: dict[str, Case] = {
     ),
     "boosting of scores": Case(
         "regression",
-        lambda: regressor(n_estimators=4, subsample=0.7, max_depth=4, random_state=23),
+        lambda: regressor(
+            n_estimators=4, subsample=0.7, max_depth=4, n_iter_no_change=3, validation_fraction=None, scoring=by_estimator, random_state=23
+        ),
         scored=True,
     ),
     "boosting with an L1 penalty": Case(

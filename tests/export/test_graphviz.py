@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import dtrees
-from dtrees import export_graphviz
+from dtrees import GradientBoostingRegressor, export_graphviz, load, save
 from dtrees.export.colours import class_colour, node_colours
 from dtrees.export.node_text import NodeOptions, NodeTexts, exact_text, short_text
 from tests.ensemble.samples import KINDS, LABELS, SIGNAL, X, every_kind, is_classifier, make, target
@@ -167,3 +167,15 @@ def test_what_cannot_be_used(options, error, message):
     tree = dtrees.DecisionTreeRegressor(max_depth=1).fit(X, SIGNAL)
     with pytest.raises(error, match=message):
         export_graphviz(tree, **options)
+
+
+def test_boosted_trees_have_no_impurity(tmp_path):
+    """Gains are all that Newton's criterion has; squares of leaf values, by another criterion's name, are no impurity."""
+    X = np.arange(20.0)[:, np.newaxis]
+    model = GradientBoostingRegressor(n_estimators=2).fit(X, X[:, 0])
+    member = model.estimators_[0, 0]
+    save(member, tmp_path / "member")
+    for tree in (model, member, load(tmp_path / "member")):
+        assert "squared_error" not in export_graphviz(tree)
+    assert np.isnan(load(tmp_path / "member").tree_.impurity).all()
+    assert "squared_error = " in export_graphviz(member.fit(X, X[:, 0]))

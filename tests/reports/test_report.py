@@ -12,6 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn import metrics
+from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
 
 import dtrees
 from dtrees.reports.columns import summarise_columns
@@ -90,7 +93,7 @@ def test_a_report(tmp_path):
     path = tmp_path / "page.html"
     report = dtrees.report(model, frame[200:], LABELS[200:], path, rows="held <out>", title="A & B", max_rows=90)
     assert path.read_text(encoding="utf-8") == report.html
-    page = assert_self_contained(report.html, pictures=3 + 2 + 1)
+    page = assert_self_contained(report.html, pictures=4 + 2 + 1)
     assert headings(report.html) == ["Scores", "Predictions", "Importance of columns", "Columns", "The first trees", "Model"]
     assert "<script>alert(1)</script>" in page.text
     assert "<script" not in report.html
@@ -108,7 +111,9 @@ def test_every_estimator(kind):
     model = make(kind).fit(X, target(kind))
     report = dtrees.report(model, X, target(kind), sample_weight=WEIGHT, max_depth=1)
     boosting = "GradientBoosting" in kind.__name__
-    assert_self_contained(report.html, pictures=boosting + 3 + 2 + (2 if hasattr(model, "n_estimators") else 1))
+    assert_self_contained(
+        report.html, pictures=boosting + 3 + hasattr(model, "classes_") + 2 + (2 if hasattr(model, "n_estimators") else 1)
+    )
     page = Page(report.html)
     score = model.score(X, target(kind), WEIGHT)
     assert float(row(page, "accuracy" if hasattr(model, "classes_") else "R²")[1]) == pytest.approx(score, abs=1e-4)
@@ -122,7 +127,7 @@ def test_boosting_of_every_shape():
         X, LABELS == "low", base_margin=margin, eval_set={"<i>": (X, LABELS == "low", None, margin)}
     )
     report = dtrees.report(two, X, LABELS == "low", base_margin=margin, n_trees=1)
-    assert_self_contained(report.html, pictures=1 + 3 + 2 + 1)
+    assert_self_contained(report.html, pictures=1 + 4 + 2 + 1)
     y = pd.DataFrame({"<u>": SIGNAL, "b": np.nan_to_num(X[:, 2])})
     several = dtrees.GradientBoostingRegressor(n_estimators=3, n_iter_no_change=2, scoring="r2").fit(X, y)
     report = dtrees.report(several, X, y, n_trees=2)
@@ -163,6 +168,46 @@ def test_sparse_and_polars_tables():
     frame = pl.DataFrame({"a": X[:, 0], "b": ["x", "y", "z"] * 100})
     tree = dtrees.DecisionTreeRegressor(max_depth=2).fit(frame, pl.Series(SIGNAL))
     assert row(Page(dtrees.report(tree, frame, pl.Series(SIGNAL), n_trees=0, max_rows=100).html), "b")[1] == "categories"
+
+
+def test_pipelines_and_bags():
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    steps = make_pipeline(SimpleImputer().set_output(transform="pandas"), make(dtrees.DecisionTreeRegressor, max_depth=2))
+    page = Page(dtrees.report(steps.fit(frame, SIGNAL), frame, SIGNAL, n_trees=1).html)
+    assert float(row(page, "R²")[1]) == pytest.approx(steps.score(frame, SIGNAL), rel=1e-3)
+    assert row(page, "c")[1] == "float64"
+    bag = dtrees.BaggingClassifier(make(dtrees.GradientBoostingClassifier), 3, random_state=0, oob_score=True).fit(frame, LABELS)
+    page = Page(dtrees.report(bag, frame, LABELS, n_trees=1).html)
+    assert float(row(page, "accuracy")[1]) == pytest.approx(bag.score(frame, LABELS), rel=1e-3)
+    assert row(page, "boosters")[1] == "3"
+    assert row(page, "trees")[1] == "72: 24 rounds of 3"
+    found, _ = summarise_columns(bag, frame, 5)
+    wanted = np.mean([booster.feature_importances_ for booster in bag.estimators_], axis=0)
+    assert {column.name: column.importance for column in found} == pytest.approx(dict(zip("abcde", wanted, strict=True)))
+    with pytest.raises(NotFittedError):
+        dtrees.report(dtrees.BaggingRegressor(), X, SIGNAL)
+
+
+@pytest.mark.parametrize("step", [1, 7, 10])
+def test_histograms_of_integers_have_no_gaps(step):
+    numbers = np.repeat(np.arange(0, 60 * step, step), 3)
+    model = dtrees.DecisionTreeRegressor(max_depth=1).fit(numbers[:, np.newaxis], numbers)
+    bars = summarise_columns(model, numbers[:, np.newaxis] // step, 1)[0][0].bars
+    assert min(bars) > 0
+    assert len(bars) <= 24
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT])
+def test_precision_and_recall_are_scikit_learns(weight):
+    for y, average in ((LABELS, "macro"), (SIGNAL > 1, "binary")):
+        model = make(dtrees.RandomForestClassifier, max_depth=2).fit(X, y)
+        shares = model.predict_proba(X)
+        by_name = {score.name: score for score in scores_of(Target("", y, model.predict(X), shares, model.classes_, weight), model)[1]}
+        for name, metric in (("precision", metrics.precision_score), ("recall", metrics.recall_score), ("F1", metrics.f1_score)):
+            assert by_name[name].model == pytest.approx(metric(y, model.predict(X), sample_weight=weight, average=average))
+        if average == "binary":
+            wanted = metrics.average_precision_score(y, shares[:, 1], sample_weight=weight)
+            assert by_name["average precision"].model == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT])
@@ -268,7 +313,13 @@ def test_times_of_the_fit(tmp_path):
     model.set_params(n_estimators=7).fit(X, y)
     assert model._growing_seconds != 2.0
     assert " to grow 3 rounds, " in times_of(model)[0][1]
-    assert times_of(pickle.loads(pickle.dumps(model))) == times_of(model)
+    assert times_of(pickle.loads(pickle.dumps(model))) == []
+    equal = dtrees.GradientBoostingRegressor(n_estimators=4, warm_start=True).fit(X, y).set_params(n_estimators=7).fit(X, y)
+    assert pickle.dumps(equal) == pickle.dumps(model)
+    equal.send_times()  # as from the worker that coordinated a fit
+    came = pickle.loads(pickle.dumps(equal))
+    assert times_of(came) == times_of(equal) != []
+    assert times_of(pickle.loads(pickle.dumps(came))) == []
     dtrees.save(model, tmp_path / "model")
     assert times_of(dtrees.load(tmp_path / "model")) == []
     assert times_of(dtrees.DecisionTreeRegressor().fit(X, y))[0][1].endswith(" s to grow a tree")

@@ -56,7 +56,8 @@ def test_what_a_tree_says_of_itself() -> None:
 
 
 def test_a_single_leaf() -> None:
-    leaf = Tree.from_arrays(**{name: [-2] if name == "feature" else [-1] for name in Tree.ARRAYS} | {"value": [[0.5]]})
+    arrays = {name: [-1] if name.startswith("children") else [1] for name in Tree.ARRAYS}
+    leaf = Tree.from_arrays(**arrays | {"feature": [-2], "value": [[0.5]]})
     assert (leaf.node_count, leaf.n_leaves, leaf.max_depth) == (1, 1, 0)
     leaf.validate(1)
 

@@ -334,6 +334,8 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
         for message in messages:
             logger.warning("%s: %s", name, message)
     setattr(fitted, _WARNINGS, messages)
+    if isinstance(fitted, TreeEstimator):
+        fitted.send_times()
     return fitted
 
 

@@ -34,29 +34,31 @@ def replay_tree(session: Session, tree: Tree, output: int) -> None:
     n_known = 1
     level = np.zeros(1, np.int64)
     nothing = np.empty(0, np.int64)
-    while True:
-        level = level[tree.children_left[level] >= 0]
-        n = level.shape[0]
+    while level.size:
+        inner = level[tree.children_left[level] >= 0]
+        level = np.concatenate([tree.children_left[inner], tree.children_right[inner]])
+        start[level], stop[level] = np.tile(start[inner], 2), np.tile(stop[inner], 2)
+        inner = inner[start[inner] < stop[inner]]  # nodes without rows have nothing to divide
+        n = inner.shape[0]
         if n == 0:
-            break
-        left, right = tree.children_left[level], tree.children_right[level]
+            continue
+        left, right = tree.children_left[inner], tree.children_right[inner]
         number[left] = n_known + 2 * np.arange(n)
         number[right] = number[left] + 1
         n_known += 2 * n
         splits = Splits(
-            node=number[level],
+            node=number[inner],
             left=number[left],
-            column=tree.feature[level],
-            threshold=tree.threshold[level],
-            missing_left=tree.missing_go_to_left[level],
+            column=tree.feature[inner],
+            threshold=tree.threshold[inner],
+            missing_left=tree.missing_go_to_left[inner],
             n_left=np.zeros(n, np.int64),  # no row is in sample
             left_sums=np.zeros((n, 2), np.int64),
         )
-        marks = session.run(session.mark(splits, RouteBitStore(), tree.categories.take(level)))
+        marks = session.run(session.mark(splits, RouteBitStore(), tree.categories.take(inner)))
         divided = session.run(session.advance(splits, marks, nothing))[0]
-        start[left], stop[left] = start[level], divided.left_stop
-        start[right], stop[right] = divided.left_stop, stop[level]
-        level = np.concatenate([left, right])
+        start[left], stop[left] = start[inner], divided.left_stop
+        start[right], stop[right] = divided.left_stop, stop[inner]
     leaf = tree.children_left < 0
     value = tree.value[leaf]
     session.executor.broadcast(m.Finish(session.fit, session.epoch, output, start[leaf], start[leaf], stop[leaf], value))

@@ -37,6 +37,12 @@ class Parts(NamedTuple):
         train_weight = weight_of(n_rows, weight, train)
         return cls(train, held_out, np.array([train_weight, 0.0 if held_out is None else weight_of(n_rows, weight, held_out)]))
 
+    @property
+    def scored(self) -> NDArray[np.bool_] | slice:
+        """The rows that decide about early stopping: those held out or, without such, those trained on."""
+        part = self.train if self.held_out is None else self.held_out
+        return slice(None) if part is None else part
+
     def share(self, first: int, last: int) -> Parts:
         """Return the parts of some rows; the weights are still those of all."""
         if self.train is None and self.held_out is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,7 +49,17 @@ class Stopping:
 
 
 def has_stalled(scores: Sequence[float], patience: int, tol: float) -> bool:
-    """Tell whether none of the last ``patience`` losses is below all those before by more than ``tol``, scikit-learn's rule."""
+    """Tell whether none of the last ``patience`` losses is below all those before by more than ``tol``, scikit-learn's rule.
+
+    NaN is above all numbers.
+
+    Examples
+    --------
+    >>> has_stalled([3.0, 2.0, 1.0], 2, 0.0), has_stalled([1.0, math.nan, math.nan], 2, 0.0), has_stalled([math.nan] * 3, 2, 0.0)
+    (False, True, True)
+    """
     if len(scores) <= patience:
         return False
-    return min(scores[-patience:]) > min(scores[:-patience]) - tol
+    losses = [math.inf if math.isnan(score) else score for score in scores]
+    latest = min(losses[-patience:])
+    return latest == math.inf or latest > min(losses[:-patience]) - tol

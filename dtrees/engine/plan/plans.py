@@ -282,13 +282,15 @@ class BoostingPlan:
         Shrinkage: each leaf value is multiplied by it.
     subsample : float
         Share of the rows drawn, without replacement, for each round.
-    validation_fraction : float
-        Share of the rows held out when ``n_iter_no_change`` is set.
+    validation_fraction : float or None
+        Share of the rows held out when ``n_iter_no_change`` is set; None holds out none, and the rows trained on decide.
     n_iter_no_change : int or None
         Stop when the held-out loss, or score, has not improved by ``tol`` in this many rounds.
     tol : float
     scoring : Scoring or None
         What the rows held out are scored by; None is the loss.
+    scores_before : tuple of float
+        Losses, or scores, of the same rows after the rounds of an earlier fit that this one continues.
     first_order : bool
         Whether splits are found by gradients alone, each row with a hessian of 1. Leaves still hold Newton steps, or what is measured.
     class_weight : tuple of float or None
@@ -305,14 +307,20 @@ class BoostingPlan:
     n_classes: int = 0
     learning_rate: float = 0.1
     subsample: float = 1.0
-    validation_fraction: float = 0.1
+    validation_fraction: float | None = 0.1
     n_iter_no_change: int | None = None
     tol: float = 1e-4
     scoring: Scoring | None = None
+    scores_before: tuple[float, ...] = ()
     first_order: bool = False
     class_weight: tuple[float, ...] | None = None
     stopping: Stopping | None = None
     checkpoint: Checkpoint | None = None
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether some rows are held out for validation."""
+        return self.n_iter_no_change is not None and self.validation_fraction is not None
 
     @property
     def steps_apart(self) -> bool:

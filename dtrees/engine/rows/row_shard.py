@@ -211,7 +211,7 @@ class RowShard:
         """Add a tree to the predictions; return what is told of it, with losses if they are asked for."""
         scored, score = self._tree.finish(tree, known, message.output, message.score), None
         if message.score and isinstance(self._plan, BoostingPlan) and self._plan.scoring is not None:
-            mine = {0: (self._tree.held_out_predictions(),)}
+            mine = {0: (self._tree.scored_predictions(),)}
             sent = yield self._step("scores", told.serial, mine, () if self._shard else self._everyone)
             score = None if self._shard else self._scored_rows.score(sent)
         if scored is None:
@@ -360,7 +360,7 @@ class RowShard:
         plan = self._plan
         assert isinstance(plan, BoostingPlan)
         weight = combine_weights(weight, plan.class_weight, target)
-        held_out = rows_held_out(plan, target, weight) if plan.n_iter_no_change is not None else None
+        held_out = rows_held_out(plan, target, weight)
         train = None if held_out is None else ~held_out
         if weight is not None and not weight.all():
             train = weight > 0 if train is None else train & (weight > 0)
@@ -370,18 +370,20 @@ class RowShard:
         initial = message.initial
         if initial is None:
             initial = plan.loss.initial(by_output[..., which], None if weight is None else weight[which])
-        weights = Parts.of(target.shape[0], weight, train, held_out).weights
+        parts = Parts.of(target.shape[0], weight, train, held_out)
         exponent = 0
         if weight is not None and plan.loss.measures_leaves:
             exponent = weights_in_bits(weight if train is None else np.where(train, weight, 0.0))[1]
-        if plan.scoring is not None and held_out is not None:
-            self._scored_rows = ScoredRows(plan.scoring, by_output, weight, held_out, [rows_of(one[0]) for one in sent])
+        if plan.scoring is not None:
+            scored = np.zeros(target.shape[0], np.bool_)
+            scored[parts.scored] = True
+            self._scored_rows = ScoredRows(plan.scoring, by_output, weight, scored, [rows_of(one[0]) for one in sent])
         bits: dict[int, Arrays] = {}
         eligible = np.packbits(train if train is not None and plan.subsample < 1.0 else np.empty(0, np.bool_))
         for shard, one in enumerate(sent):
             mine = np.empty(0, np.bool_) if held_out is None else held_out[rows_of(one[0])]
             bits[shard] = np.packbits(mine), eligible
-        return m.Prepared(np.array(initial, np.float64), weights, exponent), bits
+        return m.Prepared(np.array(initial, np.float64), parts.weights, exponent), bits
 
     def _open(self, message: m.Open) -> None:
         target, weight = self._table
@@ -389,7 +391,7 @@ class RowShard:
         assert isinstance(self._plan, BoostingPlan)
         self._elsewhere, self._helpers, self._stretches_of_all = message.elsewhere, message.helpers, message.stretches
         held_out = None
-        if self._plan.n_iter_no_change is not None:
+        if self._plan.holds_out:
             held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)
         own = RowTarget(
             self._plan, target, weight, message.initial, held_out, message.weights, eligible, self._n_rows_total, self._threads,

@@ -143,10 +143,9 @@ class RowTarget(AddsByLeaf):
         self._loss_rows = rows_at_once(plan.loss, n)
 
     @property
-    def held_out(self) -> NDArray[np.bool_]:
-        """Which rows are held out, where some are."""
-        assert self._parts.held_out is not None
-        return self._parts.held_out
+    def scored(self) -> NDArray[np.bool_] | slice:
+        """The rows that decide about early stopping."""
+        return self._parts.scored
 
     def open_round(self) -> None:
         """Note the predictions that the gradients of a round's trees are taken at."""

@@ -359,9 +359,9 @@ class RowsInTree:
         self._add_values(tree, known, np.ascontiguousarray(tree.value[:, 0]), self._target.raw[output], outside=True)
         return self._target.losses(self._stretches, self._n_rows_total) if score else None
 
-    def held_out_predictions(self) -> NDArray[np.float64]:
-        """Return the raw predictions of the rows held out, shape (K, n)."""
-        return self._target.raw[:, self._target.held_out]
+    def scored_predictions(self) -> NDArray[np.float64]:
+        """Return the raw predictions of the rows that a scorer is to score, shape (K, n)."""
+        return self._target.raw[:, self._target.scored]
 
     def residuals(self, message: by_order.MeasureLeaves) -> Grouped:
         """Return the residuals of the leaves of a tree."""

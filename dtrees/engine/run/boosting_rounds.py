@@ -127,7 +127,7 @@ def boost(
                     )
             train.append(scores.train)
             if plan.n_iter_no_change is not None:
-                validation.append(scores.validation)
+                validation.append(scores.validation if plan.holds_out or plan.scoring is not None else scores.train)
             if plan.subsample < 1.0:
                 out_of_bag.append((scores.out_of_bag, scores.before))
             if evaluation is not None:
@@ -164,7 +164,8 @@ def boost(
 
 def _has_stalled(validation: Sequence[float], plan: BoostingPlan) -> bool:
     assert plan.n_iter_no_change is not None
-    losses = validation if plan.scoring is None else [-score for score in validation]
+    scores = [*plan.scores_before, *validation]
+    losses = scores if plan.scoring is None else [-score for score in scores]
     return has_stalled(losses, plan.n_iter_no_change, plan.tol)
 
 

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.backend import Backend, Placement, Table
 from dtrees.ensemble.bag.members import Draws, GrowBooster, Grown, MeanOfBoosters, out_of_bag_mean, steps_of
-from dtrees.ensemble.compat import DocumentationLink, HasMethods, Interval, RealNotInt, check_parameters, fit_context
+from dtrees.ensemble.compat import DocumentationLink, HasMethods, Interval, RealNotInt, check_parameters, checked_fit
 from dtrees.ensemble.estimators.base import all_or_nothing, measured
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.evaluation.callbacks import grown_or_kept
@@ -94,7 +94,7 @@ class Bagging(NamedParameters, DocumentationLink, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "estimators_")
 
-    @fit_context(prefer_skip_nested_validation=False)
+    @checked_fit
     @all_or_nothing
     def fit(
         self,
@@ -139,6 +139,7 @@ class Bagging(NamedParameters, DocumentationLink, BaseEstimator):
             raise ValueError("oob_score=True is only available if bootstrap=True")
         callback = called_together(callbacks)
         backend, table = template._load(X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True)
+        template._check_classes(table)
         self._take_columns(template)
         self.placement_ = template.placement_
         n_draws = parameters.number_of_draws(self.max_samples, table, None)
@@ -147,6 +148,7 @@ class Bagging(NamedParameters, DocumentationLink, BaseEstimator):
         grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks, 0, len)
         for one in grown:
             one.booster._schema, one.booster.placement_ = template._schema, template.placement_
+            one.booster.n_jobs = None if self.estimator is None else self.estimator.n_jobs  # that of the bag is no part of boosters
         self.estimators_ = [one.booster for one in grown]
         if all(tree.node_count == 1 for booster in self.estimators_ for group in booster._trees.groups for tree in group):
             template._trees = self.estimators_[0]._trees

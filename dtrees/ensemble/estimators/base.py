@@ -55,6 +55,10 @@ R = TypeVar("R")
 #: Numbers of rounds, and the parameters by which so many were grown.
 GrownBy = tuple[tuple[int, dict[str, Any]], ...]
 
+#: Attributes that say how long a fit took, for reports, and the one that they travel in.
+_TIMES = ("_loading_seconds", "_growing_seconds")
+_SENT_TIMES = "_sent_times"
+
 
 class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator, ABC):
     """Base class of the ten estimators."""
@@ -89,6 +93,8 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParamete
     _trees: AdditiveTrees
     _seed: int
     _n_targets: int = 1
+    #: Whether the tree is a boosted one, whose nodes have no impurity: the criterion is about gains alone.
+    _boosted: bool = False
     _grown_by: GrownBy  # by fits, the first one first; not there of a model from a file
 
     def _keep_parameters(self, given: dict[str, Any]) -> None:
@@ -110,13 +116,19 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParamete
         return self._n_targets
 
     def __getstate__(self) -> Any:
-        # Single trees are made on demand, from trees that are in the state anyway.
+        # Single trees are made on demand, from trees that are in the state anyway. Equal fits have equal pickles, so times are left out.
         state = dict(super().__getstate__())
-        state.pop("_members", None)
+        for name in ("_members", *_TIMES):
+            state.pop(name, None)
         return state
+
+    def send_times(self) -> None:
+        """Have the next pickle keep how long the fit took, for whoever unpickles it."""
+        self.__dict__[_SENT_TIMES] = {name: value for name, value in vars(self).items() if name in _TIMES}
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
+        self.__dict__.update(self.__dict__.pop(_SENT_TIMES, {}))
         if self.__sklearn_is_fitted__():
             stand_in_for_sklearns(type(self))
 
@@ -352,6 +364,7 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParamete
         single = kind(**parameters)
         single._schema = self._schema
         single._trees = AdditiveTrees([[tree]])
+        single._boosted = self._GROUP_PER_OUTPUT
         for name in ("n_features_in_", "feature_names_in_", "max_features_"):
             if hasattr(self, name):
                 setattr(single, name, getattr(self, name))

@@ -23,7 +23,7 @@ from dtrees.engine.plan.early_stopping import Stopping
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Loss, Rules
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.backend import Output, Table
-from dtrees.ensemble.compat import fit_context
+from dtrees.ensemble.compat import checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import Members, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
@@ -63,7 +63,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     min_split_gain: float
     colsample_bytree: float
     colsample_bylevel: float
-    validation_fraction: float
+    validation_fraction: float | None
     n_iter_no_change: int | None
     tol: float
     scoring: Any
@@ -81,6 +81,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     oob_improvement_: NDArray[np.float64]
     oob_score_: float
     evals_result_: dict[str, dict[str, NDArray[np.float64]]]
+    _validated_by: str
     best_iteration_: int
     best_score_: float
 
@@ -88,6 +89,9 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     _loss_parameters: dict[str, Any]
     #: Which parameters are for some losses only.
     _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ()
+
+    def _check_classes(self, table: Table) -> None:
+        """Raise ValueError for a training set of a single class; a booster of a bag may draw such."""
 
     def _loss(self, table: Table) -> LinkedLoss:
         """Return the loss for a table."""
@@ -114,7 +118,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         """The loss of the trees that there are, whatever the parameter has been set to since."""
         return registry.loss_for(self._loss_name, getattr(self, "n_classes_", 0), self._loss_parameters, self._n_targets)
 
-    @fit_context(prefer_skip_nested_validation=True)
+    @checked_fit
     @all_or_nothing
     def fit(
         self,
@@ -209,12 +213,15 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
         backend, table = self._load(X, y, sample_weight, keep=keep, sets=sets, rows_refusal=self._rows_refusal(scorer))
+        self._check_classes(table)
         loss = self._loss(table)
-        plan = replace(self._plan(table, loss, keep), stopping=stopping, scoring=scoring_for(scorer, loss))
+        plan = replace(self._plan(table, loss, keep), stopping=stopping, scoring=scoring_for(scorer, loss, table.classes))
         initial = self._starting_points(backend, table, plan, loss, X, base_margin, keep=keep)
         if sets:
             sets = [replace(given, base_margin=self._margin_of(given, loss, backend)) for given in sets]
             table = self._load_evaluation(backend, table, sets, [metric_for(metric, loss) for metric in asked])
+        if keep and getattr(self, "_validated_by", None) == self._validation(plan):
+            plan = replace(plan, scores_before=tuple(self.validation_score_.tolist()))
         previous = list(zip(*self._trees.groups, strict=True)) if keep else []
         if checkpoint is not None:
             plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
@@ -257,7 +264,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             raise ValueError("loss='custom' stands for a function that a model file could not hold; pass the function to fit again")
         if scorer is not None and self.n_iter_no_change is None:
             raise ValueError(
-                f"scoring={self.scoring!r} scores the rows held out by n_iter_no_change, but n_iter_no_change is None; pass a number of "
+                f"scoring={self.scoring!r} is for early stopping by n_iter_no_change, but n_iter_no_change is None; pass a number of "
                 "rounds, or scoring='loss'"
             )
         if callable(self.loss):
@@ -281,13 +288,21 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         if self.n_iter_no_change is not None:
             earlier = getattr(self, "validation_score_", np.empty(0)) if keep else np.empty(0)
             self.validation_score_ = np.concatenate([earlier, result.validation_score])
-        elif hasattr(self, "validation_score_"):
-            del self.validation_score_
+            self._validated_by = self._validation(plan)
+            _check_deciding(self.validation_score_, f"scoring={self.scoring!r}")
+        else:
+            for name in ("validation_score_", "_validated_by"):
+                self.__dict__.pop(name, None)
         self._take_over_out_of_bag(result, keep=keep)
         self.max_features_, self.min_samples_leaf_ = plan.rules.max_features, plan.rules.min_samples_leaf
         self.max_leaf_nodes_, self.max_depth_ = plan.rules.max_leaf_nodes, plan.rules.max_depth
         self.n_estimators_ = len(result.rounds)
         self._trees = AdditiveTrees(list(zip(*result.rounds, strict=True)), result.initial)
+
+    def _validation(self, plan: BoostingPlan) -> str:
+        """Return which rows early stopping scores, and by what: scores of fits in which these differ do not compare."""
+        scoring = self.scoring if self.scoring is None or isinstance(self.scoring, str) else metric_name(self.scoring)
+        return f"{scoring!r} of {plan.validation_fraction!r} drawn by {plan.seed}"
 
     def _take_over_out_of_bag(self, result: BoostingResult, *, keep: bool) -> None:
         """Set the losses of rows that rounds did not draw, NaN for rounds that drew all; as in scikit-learn, each is of other rows."""
@@ -315,6 +330,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         if stopping is None:
             return
         deciding = scores[:, stopping.set, stopping.metric]
+        _check_deciding(deciding, f"eval_metric {metrics[stopping.metric]!r} of the set {sets[stopping.set].name!r}")
         self.best_iteration_ = stopping.best(deciding.tolist())
         self.best_score_ = float(deciding[self.best_iteration_])
         n_after = len(deciding) - 1 - self.best_iteration_
@@ -348,7 +364,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             n_classes=0 if table.classes is None else len(table.classes),
             learning_rate=float(self.learning_rate_),
             subsample=float(self.subsample),
-            validation_fraction=float(self.validation_fraction),
+            validation_fraction=None if self.validation_fraction is None else float(self.validation_fraction),
             n_iter_no_change=None if self.n_iter_no_change is None else int(self.n_iter_no_change),
             tol=float(self.tol),
             first_order=self.criterion == "squared_error",
@@ -434,3 +450,15 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             return
         for n_rounds in range(1, self._trees.n_rounds + 1):
             yield backend.predict(X, self._predictor(*steps, n_rounds=n_rounds), output)
+
+
+def _check_deciding(scores: NDArray[np.float64], what: str) -> None:
+    """Warn if some of the scores that decide about early stopping are NaN; raise ValueError if all are, so that no round is the best."""
+    n_missing, n = int(np.isnan(scores).sum()), len(scores)
+    if n and n_missing == n:
+        raise ValueError(
+            f"early stopping decides by {what}, which is NaN after each of {n} rounds, so that no round is the best; wants another metric, "
+            "or rows that it is defined for (AUC, for example, wants at least two classes)"
+        )
+    if n_missing:
+        warn(f"early stopping decides by {what}, which is NaN after {n_missing} of {n} rounds; these count as no improvement")

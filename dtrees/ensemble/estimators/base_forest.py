@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Backend, Table
-from dtrees.ensemble.compat import StrOptions, fit_context
+from dtrees.ensemble.compat import StrOptions, checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.inspection import (
@@ -68,7 +68,7 @@ class Forest(Members, TreeEstimator):
     _drawn_from: list[SampleSource | None]
     _votes: ForestResult | None
 
-    @fit_context(prefer_skip_nested_validation=True)
+    @checked_fit
     @all_or_nothing
     def fit(
         self,
@@ -344,7 +344,7 @@ class Forest(Members, TreeEstimator):
 
         Parameters
         ----------
-        X : array-like or frame of shape (n, n_features_in_)
+        X : array-like, sparse table or frame of shape (n, n_features_in_)
             The very rows that the forest was fitted on, in their order.
         y : array-like of shape (n,) or (n, n_outputs_)
         seed : int, default=0
@@ -372,8 +372,8 @@ class Forest(Members, TreeEstimator):
         target = check_target(y, classify=is_classifier(self), name=type(self).__name__, several=self._n_targets > 1)
         if (target.shape[1] if target.ndim == 2 else 1) != self._n_targets:
             raise ValueError(f"y has shape {target.shape}; wants the {self._n_targets} targets that the forest was fitted on")
-        if {source.n_rows for source in self._drawn_from if source is not None} != {len(matrix)} or len(target) != len(matrix):
-            raise ValueError(f"X has {len(matrix)} rows and y {len(target)}; wants the rows that the forest was fitted on")
+        if {source.n_rows for source in self._drawn_from if source is not None} != {matrix.shape[0]} or len(target) != matrix.shape[0]:
+            raise ValueError(f"X has {matrix.shape[0]} rows and y {len(target)}; wants the rows that the forest was fitted on")
         classes = getattr(self, "classes_", None)
         ends = np.cumsum([len(labels) for labels in by_target(classes)])[:-1]
         return permutation_importances(self._trees.groups[0], samples, matrix, encode_target(target, classes), self.n_jobs, seed, ends)

@@ -259,16 +259,19 @@ _DESCRIPTIONS = {
         {categories}
         """,
     "boosting_stop": """
-        validation_fraction : float, default=0.1
-            With ``n_iter_no_change``, share of the rows (of each class) that is held out.
+        validation_fraction : float or None, default=0.1
+            With ``n_iter_no_change``, share of the rows (of each class) that is held out. None holds out none: the rows trained on decide.
         n_iter_no_change : int or None, default=None
-            Stop when the loss of the held-out rows has not become smaller, or their score larger, by ``tol`` in this many rounds.
+            Stop when the loss of the held-out rows has not become smaller, or their score larger, by ``tol`` in this many rounds. With
+            ``warm_start``, the rounds of earlier fits count where these scored the same rows by the same ``scoring``.
         tol : float, default=1e-4
             See ``n_iter_no_change``.
-        scoring : str, scorer or None, default="loss"
+        scoring : str, callable or None, default="loss"
             With ``n_iter_no_change``, what held-out rows are scored by: the loss, a scorer of scikit-learn by its name, or one made by
             :func:`sklearn.metrics.make_scorer`; None is R2 or accuracy. Scorers of labels are given class codes (positions in
-            ``classes_``).
+            ``classes_``). Any other callable is called as ``scoring(estimator, X, y)``, with ``sample_weight`` if there are weights, and
+            returns a number, the larger the better; ``y`` are labels, ``X`` stands for the rows without their columns, and the methods
+            ``predict``, ``predict_proba`` and ``decision_function`` of ``estimator`` take it, or ``X[rows]``.
         early_stopping_rounds : int or None, default=None
             Stop when the last metric of ``eval_metric`` has not improved on the last evaluation set for this many rounds, and leave out the
             rounds after the best one. For another set or metric see :class:`dtrees.EarlyStopping`. Wants an ``eval_set`` at fit.
@@ -325,8 +328,8 @@ _DESCRIPTIONS = {
             Mean loss on the rows trained on, after each round: squared or absolute error, pinball loss, deviance, log loss. NaN where
             ``loss`` is a function.
         validation_score_ : ndarray of float64
-            Mean loss on the rows held out, after each round, or their score by ``scoring`` (the larger the better); only with
-            ``n_iter_no_change``.
+            Mean loss on the rows held out (with ``validation_fraction=None``, on those trained on), after each round, or their score by
+            ``scoring`` (the larger the better); only with ``n_iter_no_change``.
         oob_scores_, oob_improvement_ : ndarray of float64 of shape (n_estimators_,)
             With ``subsample`` below 1: the mean loss, after each round, of the rows trained on that the round did not draw, and by how much
             it is below that of the round before (of the rows that this one did not draw); in the first round, below that of what it started

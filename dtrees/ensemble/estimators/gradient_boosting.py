@@ -19,7 +19,6 @@ from dtrees.ensemble.estimators.starting import BY_LOSS
 from dtrees.ensemble.input import parameters
 from dtrees.ensemble.input.parameters import BOOSTING_DEFAULTS
 from dtrees.ensemble.objective import registry
-from dtrees.ensemble.objective.loss import LinkedLoss
 from dtrees.ensemble.objective.losses.custom import NAME
 from dtrees.ensemble.prediction import Step, first_column
 
@@ -115,7 +114,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
         max_cat_threshold: int | None = None,
-        validation_fraction: float = 0.1,
+        validation_fraction: float | None = 0.1,
         n_iter_no_change: int | None = None,
         tol: float = 1e-4,
         scoring: Any = "loss",
@@ -254,7 +253,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         min_samples_category: int | None = None,
         max_cat_threshold: int | None = None,
         class_weight: Any = None,
-        validation_fraction: float = 0.1,
+        validation_fraction: float | None = 0.1,
         n_iter_no_change: int | None = None,
         tol: float = 1e-4,
         scoring: Any = "loss",
@@ -270,7 +269,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
     ) -> None:
         self._keep_parameters(locals())
 
-    def _loss(self, table: Table) -> LinkedLoss:
+    def _check_classes(self, table: Table) -> None:
         assert table.classes is not None
         assert table.class_weights is not None
         factors = parameters.class_weights(self.class_weight, table, by_rows=False)
@@ -280,7 +279,6 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
                 f"y contains {n_weighted} class(es) with a weight above zero (of {table.classes.tolist()}); "
                 "boosting wants rows of at least two classes"
             )
-        return super()._loss(table)
 
     @property
     def init_(self) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,45 @@ from scipy.sparse import csr_matrix
 from dtrees.ensemble.input.sparse import by_rows, is_sparse, sparse_table
 from dtrees.ensemble.input.tables import unmasked
 from dtrees.tree.tree import Tree
+
+
+class SetThreshold(float):
+    """NaN in place of a threshold, where a set of categories goes left: printed, also rounded, it is that set."""
+
+    text: str
+
+    def __new__(cls, categories: Sequence[Any]) -> SetThreshold:
+        """Return the threshold that stands for some categories."""
+        made = super().__new__(cls, np.nan)
+        made.text = f"{{{', '.join(map(str, categories))}}}"
+        return made
+
+    def __format__(self, spec: str) -> str:
+        return self.text
+
+    def __round__(self, n_digits: Any = None) -> Any:
+        return self
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Thresholds(np.ndarray[Any, np.dtype[np.float64]]):
+    """Thresholds of nodes, read one by one by functions of scikit-learn that print trees: those of sets are :class:`SetThreshold` then."""
+
+    _at: Mapping[int, SetThreshold] = {}
+
+    @classmethod
+    def of(cls, tree: Tree, categories: Sequence[Sequence[Any] | None]) -> Thresholds:
+        """Return those of a tree, given the categories of each column."""
+        made = tree.threshold.view(cls)
+        sets = ((node, categories[tree.feature[node]]) for node in tree.categories.node.tolist())
+        made._at = {node: SetThreshold([names[k] for k in tree.categories.of_node(node)]) for node, names in sets if names is not None}
+        return made
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        return self._at.get(int(key), found) if isinstance(found, float) and self._at else found
 
 
 class FittedTree:
@@ -37,7 +76,8 @@ class FittedTree:
     missing_go_to_left : ndarray of bool of shape (node_count,)
         Where rows go whose value is missing.
     impurity, gain : ndarray of float64 of shape (node_count,)
-        The impurity of a node's rows, and the decrease of impurity times weight by its split.
+        The impurity of a node's rows, and the decrease of impurity times weight by its split. Of boosted trees, the impurity is NaN:
+        their criterion says what a split gains, and not how far a node's rows are from alike.
     n_node_samples : ndarray of int64 of shape (node_count,)
     weighted_n_node_samples : ndarray of float64 of shape (node_count,)
         The weight of a node's rows; of boosted trees, the sum of their hessians.
@@ -63,11 +103,22 @@ class FittedTree:
     weighted_n_node_samples: NDArray[np.float64]
     value: NDArray[np.float64]
 
-    def __init__(self, tree: Tree, n_features: int, n_outputs: int = 1, n_classes: int | list[int] = 1) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        n_features: int,
+        n_outputs: int = 1,
+        n_classes: int | list[int] = 1,
+        *,
+        boosted: bool = False,
+        categories: Sequence[Sequence[Any] | None] = (),
+    ) -> None:
         counts = n_classes if isinstance(n_classes, list) else [n_classes] * n_outputs
         for name in Tree.ARRAYS:
             array = getattr(tree, name)
             array = _by_output(array, counts) if name == "value" else array.view()
+            array = Thresholds.of(tree, categories) if name == "threshold" and len(categories) else array
+            array = np.full(array.shape, np.nan) if name == "impurity" and boosted else array
             array.flags.writeable = False
             setattr(self, name, array)
         self._tree = tree
@@ -232,10 +283,17 @@ def importance_by_column(tree: Tree, n_columns: int, kind: str) -> NDArray[np.fl
     n_columns : int
     kind : {"gain", "split", "cover"}
         The sum of their gains, their number, or the weight of the rows that they divide (of boosted trees, the sum of hessians).
+
+    Raises
+    ------
+    ValueError
+        If it is another kind.
     """
+    of_split = {"gain": tree.gain, "split": np.ones(tree.node_count), "cover": tree.weighted_n_node_samples}
+    if kind not in of_split:
+        raise ValueError(f"importance_type is {kind!r}; wants {', '.join(map(repr, of_split))}")
     inner = tree.feature >= 0
-    weights = None if kind == "split" else (tree.gain if kind == "gain" else tree.weighted_n_node_samples)[inner]
-    return np.bincount(tree.feature[inner], weights=weights, minlength=n_columns).astype(np.float64)
+    return np.bincount(tree.feature[inner], weights=of_split[kind][inner], minlength=n_columns)
 
 
 def normalised(amounts: NDArray[np.float64]) -> NDArray[np.float64]:

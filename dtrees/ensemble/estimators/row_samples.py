@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.ensemble.backend import Table
@@ -62,7 +63,7 @@ class SampleSource:
 def permutation_importances(
     trees: Sequence[Tree],
     samples: Sequence[NDArray[np.integer]],
-    X: NDArray[Any],
+    X: Any,
     y: NDArray[Any],
     n_jobs: int | None,
     seed: int,
@@ -75,7 +76,7 @@ def permutation_importances(
     trees : sequence of Tree
     samples : sequence of ndarray of int
         The rows that each was grown on.
-    X : ndarray of shape (n, n_features)
+    X : ndarray or SparseRows of shape (n, n_features)
     y : ndarray of shape (n,) or (n, n_targets)
         Numbers of classes (of an integer type), or targets.
     n_jobs : int or None
@@ -95,14 +96,28 @@ def permutation_importances(
         if not outside.size:
             continue
         n_trees += 1
-        alone, rows, truth = AdditiveTrees([[tree]]), X[outside], y[outside]
+        columns = np.unique(tree.feature[tree.feature >= 0])
+        if not columns.size:
+            continue
+        of_columns = replace(
+            tree, feature=np.where(tree.feature < 0, tree.feature, np.searchsorted(columns, tree.feature)).astype(np.int32)
+        )
+        alone, rows, truth = AdditiveTrees([[of_columns]]), _cells(X, outside, columns), y[outside]
         error = _error(alone.raw(rows, n_jobs), truth, ends)
-        for column in np.unique(tree.feature[tree.feature >= 0]):
-            values = rows[:, column].copy()
-            rows[:, column] = np.random.default_rng([seed, number, column]).permutation(values)
+        for j, column in enumerate(columns):
+            values = rows[:, j].copy()
+            rows[:, j] = np.random.default_rng([seed, number, column]).permutation(values)
             total[column] += _error(alone.raw(rows, n_jobs), truth, ends) - error
-            rows[:, column] = values
+            rows[:, j] = values
     return total / max(n_trees, 1)
+
+
+def _cells(X: Any, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> NDArray[Any]:
+    """Return some rows and columns of a table, dense."""
+    if isinstance(X, np.ndarray):
+        return X[np.ix_(rows, columns)]
+    cells: NDArray[Any] = csr_array((X.data, X.columns, X.starts), X.shape)[rows][:, columns].toarray()
+    return cells
 
 
 def _error(predicted: NDArray[np.float64], truth: NDArray[Any], ends: NDArray[np.integer]) -> float:

@@ -12,7 +12,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan
-from dtrees.ensemble.compat import fit_context
+from dtrees.ensemble.compat import checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.documentation import described
@@ -30,7 +30,7 @@ class SingleTree(TreeEstimator):
     splitter: str
     min_weight_fraction_leaf: float
 
-    @fit_context(prefer_skip_nested_validation=True)
+    @checked_fit
     @all_or_nothing
     def fit(
         self,
@@ -84,7 +84,7 @@ class SingleTree(TreeEstimator):
             targets=table.targets,
             class_weight=factors,
         )
-        self.max_features_ = rules.max_features
+        self.max_features_, self._boosted = rules.max_features, False
         self._trees = AdditiveTrees([self._timed(lambda: backend.grow_forest(table, plan, 0, 1, callback)).trees])
         self._n_grown = 1
         self._warn_if_constant()
@@ -98,7 +98,10 @@ class SingleTree(TreeEstimator):
     @property
     def tree_(self) -> FittedTree:
         """The tree as arrays of nodes."""
-        return FittedTree(self._tree, self.n_features_in_, self._n_targets, getattr(self, "n_classes_", 1))
+        categories = [column.categories for column in self._schema.columns] if self._tree.categories.node.size else ()
+        return FittedTree(
+            self._tree, self.n_features_in_, self._n_targets, getattr(self, "n_classes_", 1), boosted=self._boosted, categories=categories
+        )
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:

@@ -181,7 +181,7 @@ class StartingPoints(TreeEstimator):
             from dtrees.engine.shard.targets.boosting_target import rows_held_out
 
             weight = combine_weights(table.weight, plan.class_weight, table.target)
-            held_out = None if plan.n_iter_no_change is None else rows_held_out(plan, table.target, weight)
+            held_out = rows_held_out(plan, table.target, weight)
             labels = table.target if table.classes is None else table.classes[table.target]
             self._init_estimator = fit_init(self.init, X, labels, weight, held_out, table.classes)
         return np.ascontiguousarray(InitialEstimator(self._init_estimator, loss)(X if hasattr(X, "shape") else np.asarray(X)).T)

@@ -190,6 +190,8 @@ class CustomMetric:
 
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
         """Return the predictions."""
+        if self.known is not None and self.known.takes_raw:
+            return raw[0] if raw.shape[0] == 1 else raw.T
         predicted = self.link.predictions(raw.T)
         if block.y.ndim == 2:  # several targets
             return predicted

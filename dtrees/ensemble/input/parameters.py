@@ -100,7 +100,7 @@ BOOSTING = {
     "reg_alpha": [Interval(Real, 0.0, None, closed="left")],
     "min_split_gain": [Interval(Real, 0.0, None, closed="left")],
     "min_child_weight": [Interval(Real, 0.0, None, closed="left")],
-    "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
+    "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither"), None],
     "n_iter_no_change": [POSITIVE_INTEGER, None],
     "tol": [Interval(Real, 0.0, None, closed="left")],
     "scoring": [str, callable, None],

@@ -55,6 +55,7 @@ _LEFT_OUT = {
     "n_rounds",
     "tol",
     "scoring",
+    "scores_before",
     "stopping",
     "checkpoint",
     "out_of_bag",
@@ -286,7 +287,7 @@ class FileCheckpoint:
                 rounds=[list(trees) for trees in zip(*groups, strict=True)],
                 initial=_checked(arrays, "initial", np.float64, (self.n_outputs,)),
                 train_score=_checked(arrays, "train_score", np.float64, (n_new,)),
-                validation_score=_checked(arrays, "validation_score", np.float64, (n_held_out,)),
+                validation_score=_checked(arrays, "validation_score", np.float64, (n_held_out,), finite=False),
                 out_of_bag=_checked(arrays, "out_of_bag", np.float64, (n_new, 2), finite=False) if self.draws_rows else np.empty((0, 2)),
             )
         if not self.n_rows_out_of_bag or not n_trees:

@@ -26,6 +26,7 @@ from dtrees.ensemble.input.plain_data import check_labels, from_plain, plain, sh
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.prediction import AdditiveTrees, by_target
 from dtrees.tree.stacking import stacked, unstacked
+from dtrees.tree.tree import Tree
 
 #: Fitted attributes that are numbers, with their types, where an estimator has them.
 _NUMBERS: dict[str, tuple[type, ...]] = {
@@ -61,6 +62,7 @@ class EstimatorState:
     _schema: Schema
     _trees: AdditiveTrees
     _n_targets: int
+    _boosted: bool
 
     def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata that JSON can hold, and named arrays; if ``mappable``, with all that prediction needs, as it needs it.
@@ -89,12 +91,16 @@ class EstimatorState:
                 metadata["parameters"]["scoring"] = "loss"
         if self._n_targets > 1:
             metadata["targets"] = self._n_targets
+        if self._boosted:
+            metadata["boosted"] = True
         if callable(getattr(self, "oob_score", None)):
             metadata["parameters"]["oob_score"] = True
             if type(metadata["attributes"].get("oob_score_")) not in (int, float):
                 metadata["attributes"].pop("oob_score_", None)
         if hasattr(self, "_seed"):
             metadata["seed"] = self._seed
+        if hasattr(self, "_validated_by"):
+            metadata["validated_by"] = self._validated_by
         if hasattr(self, "_batches"):
             metadata["batches"] = [[_describe_plan(plan), first, last] for plan, first, last in self._batches]
         evaluation = getattr(self, "evals_result_", {})
@@ -138,6 +144,8 @@ class EstimatorState:
             model = cls._restore_facts(metadata, arrays)
             model._restore_trees(arrays)
             stand_in_for_sklearns(cls)  # type: ignore[arg-type]
+            if "seed" in metadata and not cls._GROUP_PER_OUTPUT and "batches" not in metadata:
+                raise ValueError("the model's state has a seed, but not the batches of trees that were grown from it")
             if "batches" in metadata:
                 model._batches = _restore_batches(model, metadata["batches"])  # type: ignore[attr-defined]
                 model._votes = None  # type: ignore[attr-defined]
@@ -164,6 +172,8 @@ class EstimatorState:
             model._starts = metadata.get("starts", "loss")  # type: ignore[attr-defined]
             if model._starts not in ("loss", "zero", "base_margin"):  # type: ignore[attr-defined]
                 raise ValueError(f"the model's trees start from {shown(model._starts)}; wants 'loss', 'zero' or 'base_margin'")  # type: ignore[attr-defined]
+        if "boosted" in metadata:
+            model._boosted = take(metadata, "boosted", bool, owner)
         if "targets" in metadata:
             model._n_targets = _restore_targets(model, take(metadata, "targets", int, owner), arrays)
         model._schema = Schema.from_json(take(metadata, "schema", list, owner))
@@ -200,6 +210,8 @@ class EstimatorState:
                 name: {metric: _series(arrays, f"evals_result_.{i}.{k}") for k, metric in enumerate(metrics)}
                 for i, (name, metrics) in enumerate(evaluation.items())
             }
+        if "validated_by" in metadata:
+            model._validated_by = take(metadata, "validated_by", str, owner)  # type: ignore[attr-defined]
         if "seed" in metadata:
             model._seed = _bounded(take(metadata, "seed", int, owner), "seed")  # type: ignore[attr-defined]
         return model
@@ -220,6 +232,12 @@ class EstimatorState:
         n_rounds = self._trees.n_rounds
         if getattr(self, "n_estimators_", n_rounds) != n_rounds or not 0 <= getattr(self, "best_iteration_", 0) < n_rounds:
             raise ValueError(f"the model's n_estimators_ or best_iteration_ do not go with its {n_rounds} rounds")
+        if self._GROUP_PER_OUTPUT and not (hasattr(self, "n_estimators_") and len(getattr(self, "train_score_", ())) == n_rounds):
+            raise ValueError(f"the model's state has no n_estimators_, or not a train_score_ for each of {n_rounds} rounds")
+        n_categories = np.array([len(column.categories or ()) for column in self._schema.columns])
+        for group in groups:
+            for tree in group:
+                _check_categories(tree, n_categories)
 
 
 def take_classes(estimator: Any, classes: Any) -> None:
@@ -254,6 +272,18 @@ def _restore_by_size(model: Any) -> None:
             setattr(model, f"{name}_", float(given))
         elif name in _BOUNDS:
             setattr(model, f"{name}_", given)
+
+
+def _check_categories(tree: Tree, n_categories: NDArray[np.integer]) -> None:
+    """Raise ValueError if a node splits on categories that its column, which has so many, has not."""
+    node, offset, words = tree.categories
+    n_bits = 32 * (np.diff(offset) - 1) + np.frexp(np.append(words, 0)[offset[1:] - 1])[1]  # up to the highest one set
+    if np.any(n_bits > n_categories[tree.feature[node]]):
+        raise ValueError("the model's trees have sets of categories that their columns have not")
+    by_number = np.flatnonzero((tree.feature >= 0) & np.isfinite(tree.threshold))
+    n, threshold = n_categories[tree.feature[by_number]], tree.threshold[by_number]
+    if np.any((n > 0) & ((threshold < 0) | (threshold >= n - 1))):
+        raise ValueError("the model's trees split columns of categories by thresholds that divide none of them")
 
 
 def _series(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
@@ -399,6 +429,8 @@ def _restore_plan(data: Any, n_features: int, targets: tuple[int, ...]) -> Fores
             found[name] = tuple(value)
     found |= _restore_constraints(data, n_features)
     rules = Rules(**{field.name: found.pop(field.name) for field in fields(Rules) if field.name in found})
+    if rules.min_weight_fraction_leaf > 0.5:
+        raise ValueError(f"{owner} has min_weight_fraction_leaf = {rules.min_weight_fraction_leaf}; wants at most 0.5")
     n_sets = len(rules.categorical)
     if not len(rules.min_samples_category) == len(rules.max_cat_threshold) == n_sets or any(
         not isinstance(column, int) or column >= n_features for column in rules.categorical

@@ -76,6 +76,22 @@ def test_every_row_gets_the_value_that_prediction_gives_it() -> None:
             assert shard.target.raw[0].tolist() == expected.tolist()
 
 
+def test_nodes_without_rows() -> None:
+    """Rows of another table may be few, and leave nodes of a tree empty, of whole levels too."""
+    y = wild_target(TABLE, 0, 6)
+    with local(TABLE, y) as executor:
+        trees = boost(executor, plan(Squared(), 0, 4)).rounds
+    for few in ([0], [1, 7], [3, 4, 5, 6, 7]):
+        table = [column[few] for column in TABLE]
+        for other in (local(table, y[few]), ShardedExecutor(table, y[few], None, SPREAD)):
+            session = Session(other, plan(Squared(), 0, 4), "fit")
+            session.begin(np.zeros(1))
+            for (tree,) in trees:
+                replay_tree(session, tree, 0)
+            shard = other.shards[0] if isinstance(other, ShardedExecutor) else other.shard
+            assert shard.target.raw[0].tolist() == sum_values(pack([tree for (tree,) in trees]), X[few])[:, 0].tolist()
+
+
 def test_a_single_leaf_needs_no_splits() -> None:
     y = wild_target(TABLE, 0, 6)
     executor = ShardedExecutor(TABLE, y, None, SPREAD)

@@ -390,11 +390,12 @@ class InOrder:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("fraction", [0.3, None])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_scorer_is_given_all_rows_held_out_in_their_order(weighted: bool) -> None:
+def test_a_scorer_is_given_all_rows_held_out_in_their_order(weighted: bool, fraction: float | None) -> None:
     n = 400
     table = wild_table(n, 4)
-    plan = make_plan("squared", len(table), 5, n_iter_no_change=2, validation_fraction=0.3, scoring=InOrder())
+    plan = make_plan("squared", len(table), 5, n_iter_no_change=2, validation_fraction=fraction, scoring=InOrder())
     y, weight = wild_target(table, 0, 4), wild_weight(n, 4) if weighted else None
     one = fit_here(table, plan, y, weight)
     for n_shards, bounds in ((1, []), (3, [50, 51, 200, 390])):

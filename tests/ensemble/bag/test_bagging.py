@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn.ensemble
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
@@ -181,3 +181,28 @@ def test_draws_do_not_depend_on_the_size_of_weights(size):
     bag = dtrees.BaggingRegressor(REGRESSOR, 2, random_state=0)
     assert_array_equal(bag.fit(X, SIGNAL, np.full(N, size)).predict(X), bag.fit(X, SIGNAL, np.full(N, 1.0)).predict(X))
     assert [len(rows) for rows in bag.estimators_samples_] == [N, N]
+
+
+def test_a_booster_that_draws_a_single_class():
+    """It predicts that class; only where there is no other class at all is the bag refused."""
+    rare = np.where(np.arange(len(X)) < 2, "rare", "often")
+    bag = dtrees.BaggingClassifier(dtrees.GradientBoostingClassifier(n_estimators=3), 12, random_state=0).fit(X, rare)
+    drawn = [set(rare[rows]) for rows in bag.estimators_samples_]
+    assert {"often"} in drawn
+    for booster, classes in zip(bag.estimators_, drawn, strict=True):
+        assert booster.classes_.tolist() == ["often", "rare"]
+        if classes == {"often"}:
+            assert_allclose(booster.predict_proba(X)[:, 0], 1.0)
+    assert 0 < bag.predict_proba(X)[0, 1] < 1
+    with pytest.raises(ValueError, match=r"y contains 1 class\(es\) with a weight above zero"):
+        bag.fit(X, rare, sample_weight=(rare == "often").astype(float))
+
+
+def test_threads_leave_no_trace_in_boosters(tmp_path):
+    files = []
+    for n_jobs in (1, 3):
+        bag = dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=3), 2, random_state=0, n_jobs=n_jobs).fit(X, SIGNAL)
+        dtrees.save(bag.set_params(n_jobs=None), tmp_path / "bag")
+        files.append((tmp_path / "bag").read_bytes())
+        assert [booster.n_jobs for booster in bag.estimators_] == [None, None]
+    assert files[0] == files[1]

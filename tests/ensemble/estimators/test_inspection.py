@@ -11,7 +11,7 @@ from sklearn.inspection import partial_dependence
 
 import dtrees
 from dtrees.tree.tree import Tree
-from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, make, target, trees
+from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, every_kind, make, target, trees
 from tests.plain import PLAIN
 
 
@@ -198,3 +198,22 @@ def test_methods_of_a_tree_know_categories():
     everything = np.zeros(400)
     model.tree_.compute_partial_dependence(matrix, [0, 1], everything)
     assert_array_equal(everything, model.predict(frame))
+
+
+@every_kind
+def test_a_count_that_there_is_not(kind):
+    model = make(kind).fit(X, target(kind)).set_params(importance_type="weight")
+    with pytest.raises(ValueError, match="importance_type is 'weight'; wants 'gain', 'split', 'cover'"):
+        model.feature_importances_  # noqa: B018
+
+
+def test_scikit_learn_prints_sets_of_categories():
+    frame = pd.DataFrame({"colour": ["red", "green", "blue", "red"] * 9})
+    tree = dtrees.DecisionTreeRegressor(max_depth=1, min_samples_category=1).fit(frame, [1.0, 0.0, 1.0, 1.0] * 9)
+    left = "{green}" if tree.tree_.categories_left(0).size == 1 else "{blue, red}"
+    assert f"colour <= {left}" in sklearn.tree.export_text(tree, feature_names=["colour"])
+    assert f"colour <= {left}" in sklearn.tree.export_graphviz(tree, feature_names=["colour"])
+    assert f"colour <= {left}" in sklearn.tree.plot_tree(tree, feature_names=["colour"])[0].get_text()
+    assert np.isnan(tree.tree_.threshold[0])
+    assert np.isnan(tree.tree_.threshold[:1]).all()
+    assert np.isnan(np.asarray(tree.tree_.threshold).tolist()[0])

@@ -8,6 +8,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csc_array, csr_array
 
 import dtrees
 from tests.ensemble.samples import (
@@ -177,3 +178,9 @@ def test_importances_on_rows_out_of_bag(kind):
         model.oob_permutation_importances(columns[1:], y[1:])
     with pytest.raises(ValueError, match="fit with bootstrap=True"):
         make(kind, bootstrap=False).fit(X, y).oob_permutation_importances(X, y)
+
+
+def test_importances_on_rows_out_of_bag_of_a_sparse_table():
+    sparse = np.where(np.nan_to_num(X) > 0.5, X, 0.0)
+    forest = make(dtrees.RandomForestRegressor).fit(csc_array(sparse), SIGNAL)
+    assert_array_equal(forest.oob_permutation_importances(csr_array(sparse), SIGNAL), forest.oob_permutation_importances(sparse, SIGNAL))

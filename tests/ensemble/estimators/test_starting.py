@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, log_softmax
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
+from sklearn.metrics import fbeta_score
 from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
@@ -239,3 +241,13 @@ def test_init_may_be_a_classifier_that_does_not_call_itself_one():
     assert_allclose(model.predict_proba(X), np.tile([0.25, 0.75], (len(X), 1)), rtol=1e-6)
     with pytest.raises(ValueError, match="wants a classifier with predict_proba"):
         make(Classifier, init=LinearRegression()).fit(X, CLASS)
+
+
+def test_parameters_of_an_estimator_are_checked():
+    """Also of metrics of scikit-learn's: a fit does not switch the checks of what it calls off."""
+    for init in (Ridge(alpha=-3), dtrees.GradientBoostingRegressor(learning_rate=-1.0)):
+        with pytest.raises(ValueError, match=r"The '(alpha|learning_rate)' parameter of \w+ must be"):
+            make(dtrees.GradientBoostingRegressor, init=init).fit(X, SIGNAL)
+    beta = functools.partial(fbeta_score, beta=-1.0)
+    with pytest.raises(ValueError, match="The 'beta' parameter of fbeta_score must be"):
+        make(dtrees.RandomForestClassifier, oob_score=lambda y, p: beta(y, p), n_estimators=60).fit(X, SIGNAL > 1)

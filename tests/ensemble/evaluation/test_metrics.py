@@ -12,7 +12,9 @@ import pytest
 import sklearn.metrics
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 
+import dtrees
 from dtrees.ensemble.evaluation.metrics import (
     CLASSIFICATION,
     REGRESSION,
@@ -26,6 +28,7 @@ from dtrees.ensemble.evaluation.metrics import (
 )
 from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss, MultinomialLogLoss
 from dtrees.ensemble.objective.losses.squared_error import SquaredError
+from tests.ensemble.samples import LABELS, SIGNAL, X, make
 
 N = 200
 RNG = np.random.default_rng(3)
@@ -276,3 +279,14 @@ def test_nothing_is_warned_of():
         for name, n_classes in CASES:
             y, raw = sample(n_classes, 1)
             measure(metric_for(name, LINKS[n_classes]), y, raw, None)
+
+
+def test_scorers_that_ask_for_decisions_are_given_raw_predictions():
+    """As by scikit-learn: within a class, rows are ordered otherwise by probabilities."""
+    half = len(X) // 2
+    for y in (LABELS, SIGNAL > 1):
+        model = make(dtrees.GradientBoostingClassifier, eval_metric="average_precision").fit(
+            X[:half], y[:half], eval_set=[(X[half:], y[half:])]
+        )
+        wanted = sklearn.metrics.get_scorer("average_precision")(model, X[half:], y[half:])
+        assert_allclose(model.evals_result_["validation_0"]["average_precision"][-1], wanted, rtol=1e-12)

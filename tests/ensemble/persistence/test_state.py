@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import pickle
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +14,7 @@ from numpy.testing import assert_array_equal
 import dtrees
 from tests.ensemble.samples import (
     FORESTS,
+    LABELS,
     SIGNAL,
     WEIGHT,
     X,
@@ -161,3 +164,33 @@ def test_damaged_states(kind):
     for damaged in damages:
         with pytest.raises(ValueError, match=r"damaged|model's|tree"):
             kind._from_state(*damaged)
+
+
+@pytest.mark.parametrize("n_nodes", ["few", "many"])
+def test_a_pickle_is_a_few_arrays(n_nodes):
+    """joblib keeps a file open for each array that it maps into memory."""
+    arrays = []
+
+    class Counting(pickle.Pickler):
+        def reducer_override(self, thing):
+            arrays.extend([thing] * isinstance(thing, np.ndarray))
+            return NotImplemented
+
+    depth = {"few": 2, "many": None}[n_nodes]
+    rows = np.tile(X, (4, 1)) + np.arange(4 * len(X))[:, np.newaxis] % 7
+    for kind, y in ((dtrees.RandomForestRegressor, np.tile(SIGNAL, 4)), (dtrees.GradientBoostingClassifier, np.tile(LABELS, 4))):
+        model = make(kind, max_depth=depth, n_estimators=20).fit(rows, y)
+        arrays.clear()
+        Counting(file := io.BytesIO()).dump(model)
+        assert len(arrays) < 20
+        again = pickle.loads(file.getvalue())
+        assert_same_trees(again, model)
+        assert pickle.dumps(model) == pickle.dumps(make(kind, max_depth=depth, n_estimators=20).fit(rows, y))
+
+
+def test_a_pickle_mapped_into_memory(tmp_path):
+    model = make(dtrees.RandomForestClassifier).fit(X, LABELS)
+    joblib.dump(model, tmp_path / "model")
+    mapped = joblib.load(tmp_path / "model", mmap_mode="r")
+    assert_array_equal(mapped.predict_proba(X), model.predict_proba(X))
+    assert_same_trees(mapped, model)

@@ -1,4 +1,4 @@
-"""Rows held out, where a scorer is to look at all of them: the shard that has looked at all targets puts their predictions together."""
+"""Rows that a scorer is to look at together: the shard that has looked at all targets puts their predictions together."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dtrees.engine.rows.exchange import Arrays
 
 
 class ScoredRows:
-    """The rows held out, of all shards.
+    """The rows that a scorer scores (held out, or trained on), of all shards.
 
     Parameters
     ----------
     scoring : Scoring
     target, weight : ndarray
         Of all rows, targets as losses take them; ``weight`` may be None.
-    held_out : ndarray of bool, shape (n_rows,)
+    scored : ndarray of bool, shape (n_rows,)
     rows : sequence of ndarray of int64
         The rows of each shard.
     """
@@ -30,12 +30,12 @@ class ScoredRows:
         scoring: Scoring,
         target: NDArray[Any],
         weight: NDArray[np.float64] | None,
-        held_out: NDArray[np.bool_],
+        scored: NDArray[np.bool_],
         rows: Sequence[NDArray[np.int64]],
     ) -> None:
-        self._scoring, self._target, self._weight = scoring, target[..., held_out], None if weight is None else weight[held_out]
-        place = np.cumsum(held_out) - 1
-        self._places = [place[some[held_out[some]]] for some in rows]
+        self._scoring, self._target, self._weight = scoring, target[..., scored], None if weight is None else weight[scored]
+        place = np.cumsum(scored) - 1
+        self._places = [place[some[scored[some]]] for some in rows]
 
     def score(self, sent: Sequence[Arrays]) -> float:
         """Return the score of raw predictions, of which each shard has sent those of its rows, shape (K, n)."""

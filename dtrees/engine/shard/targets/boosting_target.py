@@ -36,8 +36,14 @@ _NO_TARGET = np.empty(0, np.float64)
 _NO_LIMIT = 2**31
 
 
-def rows_held_out(plan: BoostingPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.bool_]:
-    """Draw the rows kept for validation, a share of each class, but never all that it has; ``weight`` includes that of classes."""
+def rows_held_out(plan: BoostingPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.bool_] | None:
+    """Draw the rows held out for validation, a share of each class, but never all that it has; None if the plan holds out none.
+
+    ``weight`` includes the weights of classes.
+    """
+    if not plan.holds_out:
+        return None
+    assert plan.validation_fraction is not None
     n, seed = target.shape[0], hashing.as_seed(plan.seed)
     held_out = np.zeros(n, np.bool_)
     chosen = np.empty(n, np.bool_)
@@ -86,7 +92,7 @@ class BoostingTarget:
         self.target = target if target.ndim == 1 else np.ascontiguousarray(target.T)
         self.weight = combine_weights(weight, plan.class_weight, target)
         n = target.shape[0]
-        held_out = rows_held_out(plan, target, self.weight) if plan.n_iter_no_change is not None else None
+        held_out = rows_held_out(plan, target, self.weight)
         train = rows_trained_on(held_out, self.weight)
         which = slice(None) if train is None else train
         plan.loss.check(self.target[..., which])
@@ -229,10 +235,10 @@ class BoostingTarget:
         found = add_up_losses(losses, weight, self.parts.share(first, last))
         if self._drawn_for is not None:
             found = self._with_out_of_bag(found, losses, first, last)
-        held_out = self.parts.held_out
-        if self.plan.scoring is not None and held_out is not None and last == self.raw.shape[1]:
-            weight = None if self.weight is None else self.weight[held_out]
-            found = found._replace(score=self.plan.scoring.score(self.target[..., held_out], self.raw[:, held_out], weight))
+        if self.plan.scoring is not None and last == self.raw.shape[1]:
+            scored = self.parts.scored
+            weight = None if self.weight is None else self.weight[scored]
+            found = found._replace(score=self.plan.scoring.score(self.target[..., scored], self.raw[:, scored], weight))
         return found
 
     def _with_out_of_bag(self, found: Losses, losses: NDArray[np.float64], first: int, last: int) -> Losses:
