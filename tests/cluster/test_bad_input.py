@@ -49,10 +49,12 @@ REGRESSION = TARGETS["regression"]
 CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
     "NaN in y": (lambda: (parts(FRAME), parts(with_value(REGRESSION, 400, np.nan))), "y contains NaN"),
     "infinity in y": (lambda: (parts(FRAME), parts(with_value(REGRESSION, 110, np.inf))), "y contains infinity"),
-    "infinity in X": (lambda: (parts(with_value(FRAME, 400, -np.inf)), parts(REGRESSION)), "X column 'rounded' contains infinity"),
-    "infinity in an array": (
-        lambda: (da.from_array(np.where(NUMBERS > 2, np.inf, NUMBERS), chunks=(99, 5)), da.from_array(REGRESSION.to_numpy(), chunks=99)),
-        "X contains infinity",
+    "large integers in an array": (
+        lambda: (
+            da.from_array(np.where(NUMBERS > 2, 2**60, 0), chunks=(99, 5)),
+            da.from_array(REGRESSION.to_numpy(), chunks=99),
+        ),
+        "X contains the integer 1152921504606846976",
     ),
     "negative weight": (lambda: (parts(FRAME), parts(REGRESSION), parts(with_value(WEIGHTS, 3, -1.0))), "negative value -1.0"),
     "NaN weight": (lambda: (parts(FRAME), parts(REGRESSION), parts(with_value(WEIGHTS, 3, np.nan))), "sample_weight contains NaN"),
@@ -80,7 +82,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
 
 #: What differs from others in what is looked at, not in where that is done.
 MORE = {
-    "infinity in X", "infinity in an array", "NaN weight", "zero weights", "rows in another number of partitions", "rows of an array",
+    "large integers in an array", "NaN weight", "zero weights", "rows in another number of partitions", "rows of an array",
     "rows of a local y", "rows of weights", "one dimension",
 }  # fmt: skip
 

@@ -51,7 +51,7 @@ def people(seed=0, n=400):
     """Columns of text, of ordered categories and of numbers, all with missing values."""
     rng = np.random.default_rng(seed)
     job = rng.choice(["baker", "cook", "miller", "smith", "tailor", None], n)
-    size = pd.Categorical(rng.choice(["large", "medium", "small"], n), ["small", "medium", "large"])
+    size = pd.Categorical(rng.choice(["large", "medium", "small"], n), ["small", "medium", "large"], ordered=True)
     frame = pd.DataFrame({"job": job, "size": size, "age": np.where(rng.random(n) < 0.2, np.nan, rng.integers(20, 60, n))})
     y = (
         frame["job"].isin(["cook", "smith"]) * 3.0
