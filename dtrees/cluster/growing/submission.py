@@ -48,6 +48,7 @@ from dtrees.cluster.reliability.fit_record import StopAsked, adopted, register, 
 from dtrees.cluster.reliability.fit_registry import described
 from dtrees.cluster.reliability.liveness import FutureWaiter
 from dtrees.cluster.reliability.local_callback import local_callback
+from dtrees.cluster.reliability.tasks import however_large
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import give_up, own_client
 from dtrees.ensemble.bag.base_bag import Bagging
@@ -161,7 +162,7 @@ def submit(
     if not client.asynchronous:
         check_processes(client)
     what = {"estimator": type(model).__name__, "unit": model._UNIT}
-    with dask.annotate(**described(name, patience=settings.patience, detached=detached, needs=needed, **what)):
+    with however_large(), dask.annotate(**described(name, patience=settings.patience, detached=detached, needs=needed, **what)):
         future = client.submit(_coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), key=name, pure=False, priority=priority)
     if registering is not None:  # until then nobody else keeps a detached fit
         registering.add_done_callback(functools.partial(_keep, future))
