@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import warnings
 import zlib
 from collections.abc import Callable
 from decimal import Decimal
@@ -373,6 +374,17 @@ def test_dtypes_of_labels(client: Client, kind: str, dtype: Any) -> None:
     if dtype is not bool:
         with pytest.raises(ValueError, match="y contains (NaN|missing values)"):
             dtrees.DecisionTreeClassifier().fit(in_partitions(FRAME, SEVEN), in_partitions(y.where(COUNTS > 3), SEVEN))
+
+
+@pytest.mark.parametrize(("n_rows", "n_warnings"), [(400, 0), (50, 1)])
+def test_warning_of_many_classes(client: Client, n_rows: int, n_warnings: int) -> None:
+    """It is of all rows, not of each partition."""
+    labels = np.arange(n_rows) % 30
+    collections = [da.from_array(array, chunks=n_rows // 8) for array in (labels.astype(float), labels)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dtrees.DecisionTreeClassifier(max_depth=2).fit(collections[0][:, None], collections[1])
+    assert len([one for one in caught if "classes" in str(one.message)]) == n_warnings
 
 
 def test_labels_of_different_dtypes(client: Client) -> None:

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -68,7 +69,9 @@ def test_the_result_is_the_fitted_model(client: Client, name: str) -> None:
 
 @pytest.mark.parametrize("X", one_quick([FRAME, numbers(FRAME)]), ids=["frame", "array"])
 def test_data_in_memory_goes_to_a_worker(client: Client, X: Any) -> None:
-    fitted = dtrees.submit(boosting(), X, REGRESSION).result(timeout=150)
+    with warnings.catch_warnings(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1kB"}):
+        warnings.filterwarnings("error", message="Sending large graph")
+        fitted = dtrees.submit(boosting(), X, REGRESSION).result(timeout=150)
     assert_same_model(fitted, boosting().fit(X, REGRESSION))
     assert_clean(client)
 

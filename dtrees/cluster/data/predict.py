@@ -2,8 +2,8 @@
 
 A DataFrame gives a Series with the same partitions, divisions and index; where there are several values for each row (probabilities,
 leaves), a DataFrame with a column for each, and an Array where these have several values each. An Array gives an Array with the same row
-chunks. The model is one node of the graph, which
-the tasks of all partitions share.
+chunks. The model is one node of the graph, which the tasks of all partitions share. A large one is sent at once to the cluster that
+collections are computed on, if there is one, so that it is sent once, and not in the graph of each computation.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from typing import Any
 import dask
 import numpy as np
 import pandas as pd
+from distributed import Client, get_client
+from distributed.protocol.pickle import dumps, loads
 from numpy.typing import NDArray
 
 from dtrees.cluster.data.partitions import column_names, in_order, is_array, whole_rows
+from dtrees.cluster.reliability.tasks import however_large, task_keys
 from dtrees.ensemble.backend import Output
 
+#: A model of more bytes is large: half of what Dask warns of in a graph, as it warns of the data's part, too.
+_LARGE = 5_000_000
 #: The dtype of columns of text, object where pandas infers that (before 3), does not say that they are text.
 _TEXT = "string" if pd.Index(["text"]).dtype == object else "str"
 
@@ -38,9 +43,30 @@ def predict(X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> 
     Dask Series, DataFrame or Array
     """
     X = whole_rows(X)
-    # One node of the graph, under a name of its own: naming it by its contents would mean to hash a model for every prediction.
-    shared = dask.delayed(function, pure=False, traverse=False)
+    shared = _shared(function)
     return _predict_array(X, shared, output) if is_array(X) else _predict_frame(X, shared, output)
+
+
+def _shared(function: Callable[[Any], NDArray[Any]]) -> Any:
+    """Return a function as something that tasks can depend on: a future if it is large and there is a client, otherwise delayed."""
+    client = _computing_client()
+    if client is not None:
+        pickled = dumps(function)
+        if len(pickled) > _LARGE:
+            with however_large():  # what a task returns can be made again when the worker that has it is lost
+                return client.submit(loads, pickled, key=task_keys("model", 1)[0])
+    # Under a name of its own: naming it by its contents would mean to hash a model for every prediction.
+    return dask.delayed(function, pure=False, traverse=False)
+
+
+def _computing_client() -> Client | None:
+    """Return the client that Dask computes collections with if it is told nothing else, or None."""
+    if dask.config.get("scheduler", None) not in (None, "distributed", "dask.distributed"):
+        return None
+    try:
+        return get_client()
+    except ValueError:
+        return None
 
 
 def _predict_frame(X: Any, function: Any, output: Output) -> Any:

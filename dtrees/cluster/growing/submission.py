@@ -48,6 +48,7 @@ from dtrees.cluster.reliability.fit_record import StopAsked, adopted, register, 
 from dtrees.cluster.reliability.fit_registry import described
 from dtrees.cluster.reliability.liveness import FutureWaiter
 from dtrees.cluster.reliability.local_callback import listeners, local_callback
+from dtrees.cluster.reliability.tasks import however_large
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import give_up, own_client
 from dtrees.ensemble.bag.base_bag import Bagging
@@ -197,7 +198,7 @@ def _submit(
     if not client.asynchronous:
         check_processes(client)
     what = {"estimator": type(model).__name__, "unit": model._UNIT, "label": label}
-    with dask.annotate(**described(name, patience=settings.patience, detached=detached, needs=needed, **what)):
+    with however_large(), dask.annotate(**described(name, patience=settings.patience, detached=detached, needs=needed, **what)):
         future = client.submit(
             _coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), waited_for, key=name, pure=False, priority=priority
         )

@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -73,8 +74,7 @@ class Tasks:
 
         It is what a task returns, not scattered data: the task is run again when the worker that held its result is lost.
         """
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sending large graph")
+        with however_large():
             return self.submit(stage, partial(same, value), **there)
 
     def map(self, stage: str, function: Callable[..., Any], *sequences: Sequence[Any], **options: Any) -> list[Future]:
@@ -119,6 +119,14 @@ class Tasks:
         """Leave it to the caller to release some futures."""
         kept = set(map(id, futures))
         self._futures = [future for future in self._futures if id(future) not in kept]
+
+
+@contextlib.contextmanager
+def however_large() -> Iterator[None]:
+    """Have Dask send what is meant to be sent without its warning of large graphs."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        yield
 
 
 def same(value: Any) -> Any:

@@ -144,7 +144,7 @@ class TargetSummary:
         Raises
         ------
         ValueError
-            If there are no rows, all weights are zero, or the labels are not discrete.
+            If there are no rows, or all weights are zero.
         """
         if self.n_rows == 0:
             raise ValueError("X and y have no rows; at least one is needed to fit")
@@ -153,8 +153,12 @@ class TargetSummary:
         if self.total_weight > MAX_WEIGHT:
             raise ValueError(f"sample_weight adds up to more than {MAX_WEIGHT:g}; wants smaller numbers, only their ratios matter much")
         if self.classes is not None:
-            check_classification_targets(self.classes)
             check_labels(self.classes.tolist(), "the labels in y")  # so that a model of them can be saved
+        if self.n_rows > 20 and self.classes is not None and 2 * len(self.classes) > self.n_rows:  # as scikit-learn warns
+            warn(
+                f"y has {len(self.classes)} classes in {self.n_rows} rows: more than half as many as rows. "
+                "It may be a target for a regressor"
+            )
         for k, target in enumerate(self.targets):
             with naming_target(k):
                 target.check()
@@ -214,7 +218,7 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
         y = _labels(y.astype(object))
     elif y.dtype.kind == "U" and isinstance(given, list | tuple):  # of which other labels may have become text
         y = _labels(np.array(given, object).ravel()).astype(str)
-    check_classification_targets(y)
+    _check_discrete(y)
     return y
 
 
@@ -257,6 +261,15 @@ def _check_exact(labels: list[Any], array: NDArray[Any]) -> None:
             raise ValueError(
                 f"y holds the label {label!r} beside floats, as one of which it is {became!r}; give y one dtype, integers or text"
             )
+
+
+def _check_discrete(y: NDArray[Any]) -> None:
+    """Raise scikit-learn's error for labels that it takes for numbers of a regression.
+
+    It is shown 20 of them, fractions if there are any: of more labels, it warns of many classes, also in a partition or an evaluation set.
+    """
+    fractions = y[y != np.trunc(y)] if y.dtype.kind == "f" else y[:0]
+    check_classification_targets((fractions if len(fractions) else y)[:20])
 
 
 def _refuse_dates(y: NDArray[Any]) -> None:

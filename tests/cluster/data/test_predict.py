@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -121,6 +123,31 @@ def test_the_model_is_in_the_graph_once(client: Client) -> None:
         assert sum(held) > size / 2
         del predicted
         wait_until(lambda: not client.run_on_scheduler(_bytes_of_models))
+
+
+@pytest.mark.parametrize("kind", ["frame", "array"])
+def test_large_models_are_no_part_of_graphs(client: Client, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Dask does not warn of them, they go with the predictions, and without a client predictions are as lazy as before."""
+    model = dtrees.RandomForestRegressor(20, random_state=0).fit(NUMBERS, TARGETS["regression"])
+    X = da.from_array(NUMBERS, chunks=(100, 5)) if kind == "array" else in_partitions(pd.DataFrame(NUMBERS), LENGTHS[7])
+    limit = 100_000
+    assert len(pickle.dumps(model._predictor())) > limit
+    monkeypatch.setattr("dtrees.cluster.data.predict._LARGE", limit)
+    with warnings.catch_warnings(), dask.config.set({"distributed.admin.large-graph-warning-threshold": limit}):
+        warnings.simplefilter("error")
+        predicted = model.predict(X)
+        computed = predicted.compute()
+        np.testing.assert_array_equal(computed, model.predict(NUMBERS))
+        np.testing.assert_array_equal(predicted.compute(), computed)
+        model.score(X, da.from_array(TARGETS["regression"].to_numpy(), chunks=100))
+    del predicted
+    wait_until(lambda: not [key for key in client.run_on_scheduler(_keys) if "dtrees-model" in key])
+    with dask.config.set(scheduler="threads"):
+        np.testing.assert_array_equal(model.predict(X).compute(), computed)
+
+
+def _keys(dask_scheduler: Any) -> list[str]:
+    return [str(key) for key in dask_scheduler.tasks]
 
 
 def _bytes_of_models(dask_scheduler: Any) -> list[int]:

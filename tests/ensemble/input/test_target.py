@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import enum
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -171,3 +172,20 @@ def test_several_labels_keep_their_kind(as_frame):
 def test_labels_that_no_file_could_hold():
     with pytest.raises(ValueError, match="the labels in y contain text that is no Unicode"):
         TargetSummary.of(np.array(["a", "\ud800"]), None, classify=True).check()
+
+
+@pytest.mark.parametrize("kind", [int, float, str, object])
+def test_many_classes_are_warned_of_once(kind):
+    """Of all rows: a partition, or an evaluation set, may well have few rows of each class."""
+    labels = np.arange(30).astype(str if kind is object else kind).astype(kind)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        summaries = [TargetSummary.of(check_target(labels, classify=True, name="it"), None, classify=True) for _ in range(3)]
+        TargetSummary.merge(summaries).check()
+    with pytest.warns(UserWarning, match=r"y has 30 classes in 30 rows.*regressor"):
+        summaries[0].check()
+
+
+def test_fractions_are_no_classes():
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        check_target(np.append(np.arange(50.0), 0.5), classify=True, name="it")
