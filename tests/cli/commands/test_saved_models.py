@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 
 import dtrees
+from dtrees.cli.commands import check
 from dtrees.cli.commands.demo import flats
 from dtrees.cli.main import main
 
@@ -257,6 +259,37 @@ def test_check(compile_kernels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["versions"]["here"]["numpy"] == np.__version__
     assert math.isfinite(found["seconds_of_kernels"])
     assert len(fits) == (not compile_kernels)
+
+
+def test_check_compiles_all_kinds_and_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[tuple[object, ...]] = []
+    helpers: list[str | None] = []
+
+    def fit(estimator: object, *rest: object) -> bool:
+        fitted.append((type(estimator).__name__, getattr(estimator, "loss", None) or estimator.criterion, *rest))  # type: ignore[attr-defined]
+        helpers.append(os.environ.get("DTREES_HELPER"))
+        return True
+
+    monkeypatch.setattr(check, "_fit_a_little", lambda: None)
+    monkeypatch.setattr(check, "_fit", fit)
+    monkeypatch.delenv("DTREES_HELPER", raising=False)
+    assert json.loads(run("check", "--json").stdout)["kinds_of_fits"] == 0
+    assert json.loads(run("check", "--model", "tree", "--json").stdout)["kinds_of_fits"] == len(fitted)
+    assert {name for name, *_ in fitted} == {"DecisionTreeRegressor", "DecisionTreeClassifier"}
+    fitted.clear()
+    run("check", "--all")
+    assert len({name for name, *_ in fitted}) == 8
+    assert {
+        ("GradientBoostingRegressor", "tweedie", 0, "sparse", 50_000),
+        ("RandomForestClassifier", "gini", 3, "categories", 2_000),
+    } <= set(fitted)
+    assert set(helpers) == {"0"}
+    assert "DTREES_HELPER" not in os.environ
+
+
+@pytest.mark.parametrize("name", [table for table in check._TABLES if table != "several targets"])
+def test_check_fits_tables_of_each_kind(name: str) -> None:
+    assert check._fit(dtrees.DecisionTreeRegressor(), 0, name, 200)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
