@@ -149,7 +149,7 @@ def _fit(estimator: Any, n_classes: int, table: str, n_rows: int) -> bool:
     elif table == "sparse":
         given = scipy.sparse.csr_array(np.where(X > 0.7, X, 0.0))
     constraint = {"monotonic_cst": [1, 0, 0, 0]} if table == "monotonic" else {}
-    target = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes)) if n_classes else y
+    target: Any = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes)) if n_classes else y
     target = np.column_stack([target, target[::-1]]) if table == "several targets" else target
     try:
         clone(estimator).set_params(**constraint, max_depth=4).fit(given, target).predict(given[:10])
