@@ -454,7 +454,7 @@ def test_currencies_and_groups_of_digits_are_mentioned_once(tmp_path: Path) -> N
     result = succeed("fit", tmp_path / "t.csv", "--target", "y", "--model", "tree")
     (said,) = [line for line in result.stderr.splitlines() if "price" in line]
     assert said.startswith("Note: X column 'price' holds numbers as text, such as '$")
-    assert "the command line --decimal and --thousands" in said
+    assert "--decimal and --thousands of the command line" in said
 
 
 def test_test_data_with_gaps_among_flags(tmp_path: Path, scheduler: str) -> None:

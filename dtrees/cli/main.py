@@ -292,9 +292,19 @@ def export(**options: Any) -> None:
 
 @main.command(short_help="See whether an installation or a cluster is fit for work.")
 @click.option("--scheduler", metavar="ADDRESS", help="Compare the versions on this Dask cluster with those here.")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    type=click.Choice(["boosting", "forest", "extra-trees", "tree"]),
+    help="Compile all kernels of this model: each criterion, for numbers, categories, sparse tables and constraints. Repeatable.",
+)
+@click.option("--all", "all_models", is_flag=True, help="Compile the kernels of all models, which takes long.")
 @_json_option
 def check(**options: Any) -> None:
     """Print versions, compare those of a cluster, and fit something small, which compiles kernels that are not compiled yet.
+
+    When the command ends, all of them are compiled, for an image or a benchmark say: nothing goes on in the background.
 
     The exit code is 1 if versions differ.
     """

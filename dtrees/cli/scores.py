@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import click
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -61,7 +60,7 @@ def baseline(target: Any, classes: Sequence[Any] | None) -> Baseline:
     counts = np.sum(dask.compute(*[dask.delayed(_class_counts)(part, tuple(classes)) for part in parts]), axis=0)
     if not counts.any():
         found = target.head(1, npartitions=-1).tolist()[0]
-        raise click.ClickException(f"The target {target.name!r} has none of the model's classes, such as {classes[0]!r}, but {found!r}.")
+        raise ValueError(f"The target {target.name!r} has none of the model's classes, such as {classes[0]!r}, but {found!r}.")
     return Baseline(classes=tuple(classes), frequencies=tuple((counts / counts.sum()).tolist()))
 
 

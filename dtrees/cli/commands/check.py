@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import dtrees
 from dtrees.cli.clusters import cluster
+from dtrees.cli.models import FAMILIES
 from dtrees.cli.terminal.display import Display, plural
 from dtrees.cli.terminal.errors import CommandError
 from dtrees.version import DISTRIBUTION, pip_install
@@ -18,7 +21,16 @@ from dtrees.version import DISTRIBUTION, pip_install
 _PACKAGES = ("dtrees", "numpy", "numba", "llvmlite", "scikit-learn", "dask", "distributed", "cloudpickle", "pandas")
 
 
-def run(*, scheduler: str | None, as_json: bool, display: Display | None = None) -> None:
+#: Whether a second process compiles kernels beside this one.
+_HELPER = "DTREES_HELPER"
+#: Tables that have kernels of their own, and how many rows make a node small, or large enough to be searched by sums of zones.
+_TABLES = ("numbers", "categories", "sparse", "monotonic", "several targets")
+_ROWS = (2_000, 50_000)
+
+
+def run(
+    *, scheduler: str | None, as_json: bool, models: Sequence[str] = (), all_models: bool = False, display: Display | None = None
+) -> None:
     """Carry out the command; the arguments are its options.
 
     Raises
@@ -42,11 +54,21 @@ def run(*, scheduler: str | None, as_json: bool, display: Display | None = None)
             f"same names: pip uninstall dtrees {DISTRIBUTION}, then {pip_install()}."
         )
     differing = sorted({name for told in found.values() for name in here if told.get(name) != here[name]} - {"kernels"})
-    with display.stage("Compiling kernels, or reading compiled ones"):
+    before = os.environ.get(_HELPER)
+    os.environ[_HELPER] = "0"  # kernels are compiled when this has ended, and not by a process that goes on
+    try:
         start = time.monotonic()
-        _fit_a_little()
+        with display.stage("Compiling kernels, or reading compiled ones"):
+            _fit_a_little()
+        n_kinds = _compile_kinds(tuple(FAMILIES) if all_models else models, display)
         seconds = time.monotonic() - start
-    display.document({"versions": found, "differing": differing, "seconds_of_kernels": seconds, "ok": not differing})
+    finally:
+        os.environ.pop(_HELPER)
+        if before is not None:
+            os.environ[_HELPER] = before
+    display.document(
+        {"versions": found, "differing": differing, "seconds_of_kernels": seconds, "kinds_of_fits": n_kinds, "ok": not differing}
+    )
     if differing:
         raise CommandError(f"Versions differ: {', '.join(differing)}. Install the same everywhere, lest results or messages do.")
     display.result("All is well." if scheduler is None else f"All is well: {plural(len(found) - 2, 'worker')} and the scheduler.")
@@ -91,3 +113,54 @@ def _fit_a_little() -> None:
     dtrees.GradientBoostingClassifier(n_estimators=2).fit(X, y > 1).predict(X[:10])
     dtrees.RandomForestRegressor(2).fit(X, y).predict(X[:10])
     dtrees.RandomForestClassifier(2).fit(X, y > 1).predict(X[:10])
+
+
+def _compile_kinds(models: Sequence[str], display: Display) -> int:
+    """Fit models of each kind that has kernels of its own; return how many."""
+    n_kinds = 0
+    for name in models:
+        estimators = list(_estimators(name))
+        with display.stage(f"Compiling all kernels of --model {name}"):
+            for estimator, n_classes in estimators:
+                n_kinds += sum(_fit(estimator, n_classes, table, n_rows) for table in _TABLES for n_rows in _ROWS)
+    return n_kinds
+
+
+def _estimators(model: str) -> Iterator[tuple[Any, int]]:
+    """Yield an estimator of each criterion or loss of a model, and for how many classes; 0 is for regression."""
+    from dtrees.ensemble.objective.registry import registered_losses
+    from dtrees.split.criteria.criterion import criteria_for
+
+    size = {} if model == "tree" else {"n_estimators": 1}
+    if model == "boosting":
+        objectives = [("loss", name, classes) for name, classes, _ in registered_losses()]
+    else:
+        classification = [("criterion", name, classes) for name in sorted(criteria_for("classification")) for classes in (2, 3)]
+        objectives = [*(("criterion", name, 0) for name in sorted(criteria_for("regression"))), *classification]
+    for parameter, name, classes in objectives:
+        estimator_class = getattr(dtrees, FAMILIES[model] + ("Classifier" if classes else "Regressor"))
+        yield estimator_class(**size, **{parameter: name}, random_state=0), classes
+
+
+def _fit(estimator: Any, n_classes: int, table: str, n_rows: int) -> bool:
+    """Fit an estimator to a made-up table; tell whether it takes such a table."""
+    import numpy as np
+    import pandas as pd
+    import scipy.sparse
+    from sklearn.base import clone
+
+    X = np.random.default_rng(0).random((n_rows, 4))
+    y = 1.0 + X[:, 0] + X[:, 1] ** 2
+    given: Any = X
+    if table == "categories":
+        given = pd.DataFrame(X).rename(columns=str).assign(word=np.where(X[:, 2] > 0.5, "a", np.where(X[:, 3] > 0.5, "b", "c")))
+    elif table == "sparse":
+        given = scipy.sparse.csr_array(np.where(X > 0.7, X, 0.0))
+    constraint = {"monotonic_cst": [1, 0, 0, 0]} if table == "monotonic" else {}
+    target: Any = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes)) if n_classes else y
+    target = np.column_stack([target, target[::-1]]) if table == "several targets" else target
+    try:
+        clone(estimator).set_params(**constraint, max_depth=4).fit(given, target).predict(given[:10])
+    except ValueError:  # it refuses such a table, and so will the user's be
+        return False
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 
 import dtrees
+from dtrees.cli.commands import check
 from dtrees.cli.commands.demo import flats
 from dtrees.cli.main import main
 
@@ -162,7 +164,7 @@ def test_numbers_as_people_write_them(tmp_path: Path) -> None:
     lines = [f"{value // 1000:.0f}.{value % 1000:03.0f},50" for value in frame["a"]]
     (tmp_path / "t.csv").write_text("\n".join(["a;y", *(f"{line};{line}" for line in lines)]))
     command = "predict", tmp_path / "model", tmp_path / "t.csv", "--output", tmp_path / "p.tsv", "--separator", ";", "--keep", "a"
-    assert "such as '1.099,50'; convert it to numbers (pandas.read_csv has decimal=" in error(*command)
+    assert "such as '1.099,50'; convert it to numbers (astype(float), decimal= and thousands= of pandas.read_csv," in error(*command)
     run(*command, "--decimal", ",", "--thousands", ".")
     found = pd.read_csv(tmp_path / "p.tsv", sep="\t")
     np.testing.assert_array_equal(found["a"], frame["a"] + 0.5)
@@ -257,6 +259,37 @@ def test_check(compile_kernels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["versions"]["here"]["numpy"] == np.__version__
     assert math.isfinite(found["seconds_of_kernels"])
     assert len(fits) == (not compile_kernels)
+
+
+def test_check_compiles_all_kinds_and_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[tuple[object, ...]] = []
+    helpers: list[str | None] = []
+
+    def fit(estimator: object, *rest: object) -> bool:
+        fitted.append((type(estimator).__name__, getattr(estimator, "loss", None) or estimator.criterion, *rest))  # type: ignore[attr-defined]
+        helpers.append(os.environ.get("DTREES_HELPER"))
+        return True
+
+    monkeypatch.setattr(check, "_fit_a_little", lambda: None)
+    monkeypatch.setattr(check, "_fit", fit)
+    monkeypatch.delenv("DTREES_HELPER", raising=False)
+    assert json.loads(run("check", "--json").stdout)["kinds_of_fits"] == 0
+    assert json.loads(run("check", "--model", "tree", "--json").stdout)["kinds_of_fits"] == len(fitted)
+    assert {name for name, *_ in fitted} == {"DecisionTreeRegressor", "DecisionTreeClassifier"}
+    fitted.clear()
+    run("check", "--all")
+    assert len({name for name, *_ in fitted}) == 8
+    assert {
+        ("GradientBoostingRegressor", "tweedie", 0, "sparse", 50_000),
+        ("RandomForestClassifier", "gini", 3, "categories", 2_000),
+    } <= set(fitted)
+    assert set(helpers) == {"0"}
+    assert "DTREES_HELPER" not in os.environ
+
+
+@pytest.mark.parametrize("name", ["numbers", "categories", "sparse"])
+def test_check_fits_tables_of_each_kind(name: str) -> None:
+    assert check._fit(dtrees.DecisionTreeRegressor(), 0, name, 200)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -358,9 +358,11 @@ NUMBERS = [f"{i}.5" for i in range(40)]
     [
         (
             NUMBERS,
-            r"X column 'x' holds numbers as text, such as '9.5', .* convert it to numbers \(astype\(float\)\), or to a category dtype",
+            r"X column 'x' holds numbers as text, such as '9.5', .* convert it to numbers \(astype\(float\), .*\), or to a category dtype",
         ),
         ([text.replace(".", ",") for text in NUMBERS], "X column 'x' holds numbers as text, such as '9,5'"),
+        ([f"${i},{i:03}.50" for i in range(1, 40)], r"X column 'x' holds numbers as text, such as '\$9,009.50'"),
+        (["1.000", "2.500", "12 %"] * 10, "X column 'x' holds numbers as text"),
         ([" 1", "2 ", None, "-3e5"] * 10, "X column 'x' holds numbers as text"),
         ([f"row {i}" for i in range(40)], "X column 'x' holds 40 different texts in 40 rows, such as 'row 9'"),
         (["1", "2", "many"] * 10, None),
