@@ -93,8 +93,7 @@ def from_sklearn(estimator: Any) -> Any:
         }
     else:
         groups, arrays = [[_tree(member.tree_) for member in members]], {}
-    if hasattr(np.ravel(members)[0], "max_features_"):
-        metadata["attributes"]["max_features_"] = int(np.ravel(members)[0].max_features_)
+    metadata["attributes"]["max_features_"] = int(getattr(np.ravel(members)[0], "max_features_", estimator.n_features_in_))
     return type(model)._from_state(metadata, {**stacked(groups), **arrays})
 
 

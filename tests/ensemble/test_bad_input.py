@@ -333,8 +333,10 @@ def test_what_has_no_effect_names_what_it_wants(parameters, names):
 
 
 def test_class_weights():
-    with pytest.raises(ValueError, match=r"classes, \[1(\.0)?\], are not in class_weight"):
+    with pytest.raises(ValueError, match=r"class_weight has \[7\], but the classes are \[0(\.0)?, 1(\.0)?\]; wants factors of these"):
         dtrees.DecisionTreeClassifier(class_weight={0: 1.0, 7: 2.0}).fit(X, Y)
+    with pytest.raises(ValueError, match=r"class_weight has \['yes'\], but the classes are \[False, True\]"):
+        dtrees.DecisionTreeClassifier(class_weight={"yes": 2.0}).fit(X, Y == 1)
     with pytest.raises(ValueError, match="class_weight is .* wants finite factors of at least 0"):
         dtrees.DecisionTreeClassifier(class_weight={0: 1.0, 1: -2.0}).fit(X, Y)
     for kind in (dtrees.DecisionTreeClassifier, dtrees.RandomForestClassifier, dtrees.GradientBoostingClassifier):

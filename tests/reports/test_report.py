@@ -188,13 +188,13 @@ def test_pipelines_and_bags():
         dtrees.report(dtrees.BaggingRegressor(), X, SIGNAL)
 
 
-@pytest.mark.parametrize("step", [1, 7, 10])
-def test_histograms_of_integers_have_no_gaps(step):
-    numbers = np.repeat(np.arange(0, 60 * step, step), 3)
-    model = dtrees.DecisionTreeRegressor(max_depth=1).fit(numbers[:, np.newaxis], numbers)
-    bars = summarise_columns(model, numbers[:, np.newaxis] // step, 1)[0][0].bars
+@pytest.mark.parametrize("n", [5, 14, 100])
+def test_histograms_of_integers_have_no_gaps(n):
+    numbers = np.repeat(np.arange(n), 3)[:, np.newaxis]
+    model = dtrees.DecisionTreeRegressor(max_depth=1).fit(numbers, numbers[:, 0])
+    bars = summarise_columns(model, numbers, 1)[0][0].bars
     assert min(bars) > 0
-    assert len(bars) <= 24
+    assert len(bars) <= min(n, 25)
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT])

@@ -293,8 +293,7 @@ def importance_by_column(tree: Tree, n_columns: int, kind: str) -> NDArray[np.fl
     if kind not in of_split:
         raise ValueError(f"importance_type is {kind!r}; wants {', '.join(map(repr, of_split))}")
     inner = tree.feature >= 0
-    found: NDArray[np.float64] = np.bincount(tree.feature[inner], weights=of_split[kind][inner], minlength=n_columns)
-    return found
+    return np.bincount(tree.feature[inner], weights=of_split[kind][inner], minlength=n_columns).astype(np.float64)
 
 
 def normalised(amounts: NDArray[np.float64]) -> NDArray[np.float64]:

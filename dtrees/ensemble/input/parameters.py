@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.class_weight import compute_class_weight
 
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.rows.refusal import rows_placement_refusal
@@ -362,7 +361,11 @@ def _class_factors(class_weight: Any, classes: Any, totals: Any) -> tuple[float,
     if isinstance(class_weight, dict):
         if any(not np.isfinite(factor) or factor < 0 for factor in class_weight.values()):
             raise ValueError(f"class_weight is {class_weight}; wants finite factors of at least 0")
-        return tuple(float(factor) for factor in compute_class_weight(class_weight, classes=classes, y=classes))
+        labels = classes.tolist()
+        unknown = [label for label in class_weight if label not in labels]
+        if unknown and not all(label in class_weight for label in labels):
+            raise ValueError(f"class_weight has {unknown}, but the classes are {labels}; wants factors of these, each 1 if it is left out")
+        return tuple(float(class_weight.get(label, 1.0)) for label in labels)
     totals = np.asarray(totals, dtype=np.float64)
     # A class without weight has nothing to balance; its factor does not matter.
     return tuple(float(factor) for factor in totals.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, np.inf)))

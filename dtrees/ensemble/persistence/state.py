@@ -195,7 +195,7 @@ class EstimatorState:
             if name not in _NUMBERS:
                 raise ValueError(f"the model's state has the attribute {name!r:.40}; wants some of {', '.join(_NUMBERS)}")
             setattr(model, name, take(attributes, name, _NUMBERS[name], owner))
-        if not 1 <= attributes.get("max_features_", 1) <= len(names):
+        if not 1 <= take(attributes, "max_features_", int, owner) <= len(names):
             raise ValueError(f"the model's state has max_features_ = {attributes['max_features_']}, but {len(names)} columns")
         if cls._GROUP_PER_OUTPUT:
             _restore_by_size(model)

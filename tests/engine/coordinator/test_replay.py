@@ -13,7 +13,7 @@ from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.tree.packing import pack
-from dtrees.tree.predict import sum_values
+from dtrees.tree.predict import apply, sum_values
 from tests.engine.shards import Logistic, ShardedExecutor, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
 from tests.slow import one_of_each
 
@@ -81,7 +81,10 @@ def test_nodes_without_rows() -> None:
     y = wild_target(TABLE, 0, 6)
     with local(TABLE, y) as executor:
         trees = boost(executor, plan(Squared(), 0, 4)).rounds
-    for few in ([0], [1, 7], [3, 4, 5, 6, 7]):
+    leaves = apply(pack([tree for (tree,) in trees]), X)
+    depths = np.array([tree.node_depth[own] for (tree,), own in zip(trees, leaves.T, strict=True)])
+    shallow = int((depths - [[tree.max_depth] for (tree,) in trees]).min(axis=0).argmin())
+    for few in ([shallow], [1, 7], [3, 4, 5, 6, 7]):
         table = [column[few] for column in TABLE]
         for other in (local(table, y[few]), ShardedExecutor(table, y[few], None, SPREAD)):
             session = Session(other, plan(Squared(), 0, 4), "fit")
