@@ -28,7 +28,7 @@ from distributed.protocol import to_serialize
 
 from dtrees.version import pip_install
 
-_LEAST = (2025, 7)
+_LEAST = (2025, 12)
 #: What :mod:`dtrees.cluster.reliability.fit_registry` calls.
 _OF_SCHEDULER = (
     "client_desires_keys", "client_releases_keys", "remove_client", "request_remove_replicas", "set_restrictions", "transitions",
@@ -48,7 +48,7 @@ def check_version(version: str = distributed.__version__) -> None:
     >>> check_version("2025.1.0")
     Traceback (most recent call last):
     ...
-    ImportError: distributed is of version 2025.1.0; dtrees wants 2025.7 or later: pip install "distributed>=2025.7"
+    ImportError: distributed is of version 2025.1.0; dtrees wants 2025.12 or later: pip install "distributed>=2025.12"
     """
     found = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     least = ".".join(map(str, _LEAST))
