@@ -27,6 +27,7 @@ from dtrees.cli.commands.demo import flats
 from dtrees.cli.commands.predict import _output_names, predict_part
 from dtrees.cli.data.holdout import held_out
 from dtrees.cli.main import main
+from dtrees.cluster.growing import submission
 from dtrees.cluster.transport.connect import connect
 from tests.cluster.samples import assert_clean, wait_until
 from tests.slow import one_quick
@@ -448,13 +449,16 @@ def test_decimal_commas_are_mentioned(tmp_path: Path, scheduler: str) -> None:
     assert "X column 'x' holds numbers as text, such as '6,25'" in notes[1]
 
 
-def test_currencies_and_groups_of_digits_are_mentioned_once(tmp_path: Path) -> None:
+def test_currencies_and_groups_of_digits_are_mentioned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[object] = []
+    monkeypatch.setattr(submission.logger, "warning", lambda *message: logged.append(message))  # the worker is in this process
     lines = [f'"${i + 1},{i:03}.50",{i % 2}' for i in range(40)]
     (tmp_path / "t.csv").write_text("price,y\n" + "\n".join(lines) + "\n")
     result = succeed("fit", tmp_path / "t.csv", "--target", "y", "--model", "tree")
     (said,) = [line for line in result.stderr.splitlines() if "price" in line]
     assert said.startswith("Note: X column 'price' holds numbers as text, such as '$")
     assert "--decimal and --thousands of the command line" in said
+    assert not logged
 
 
 def test_test_data_with_gaps_among_flags(tmp_path: Path, scheduler: str) -> None:

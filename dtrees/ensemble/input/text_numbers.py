@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 
 #: What reads such text as numbers.
-HOW_TO_READ = (
-    "pandas.read_csv has decimal= and thousands= for decimal commas and groups of digits, the command line --decimal and --thousands"
-)
+HOW_TO_READ = "astype(float), decimal= and thousands= of pandas.read_csv, or --decimal and --thousands of the command line"
 _CURRENCY = r"[$\u00a2-\u00a5\u20a0-\u20cf]"
 _DIGITS = r"(\d{1,3}(?P<group>[.,'\u2019 \u00a0\u202f])\d{3}((?P=group)\d{3})*|\d+)([.,]\d*)?|[.,]\d+"
 _NUMBER = re.compile(rf"\s*[-+]?\s*{_CURRENCY}?\s*[-+]?({_DIGITS})([eE][-+]?\d+)?\s*({_CURRENCY}|%)?\s*")

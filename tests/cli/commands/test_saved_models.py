@@ -132,7 +132,7 @@ def test_what_is_compared_with_a_classifier(folder: Path, tmp_path: Path) -> Non
 def test_fractions_are_no_classes(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": np.arange(40.0), "y": np.arange(40) >= 20})
     dtrees.save(dtrees.DecisionTreeClassifier().fit(frame[["a"]], frame["y"].astype(int)), tmp_path / "model")
-    frame.assign(y=frame["y"] * 0.75).to_csv(tmp_path / "t.csv", index=False)
+    frame.assign(y=np.where(frame["y"], 1.0, 0.75)).to_csv(tmp_path / "t.csv", index=False)
     found = json.loads(run("evaluate", tmp_path / "model", tmp_path / "t.csv", "--target", "y", "--json").stdout)
     assert found["scores"]["accuracy"]["model"] == 0.5  # 0.75 is not 0
 
