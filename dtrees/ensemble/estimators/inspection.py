@@ -50,7 +50,7 @@ class Thresholds(np.ndarray[Any, np.dtype[np.float64]]):
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
-        return self._at.get(int(key), found) if isinstance(found, float) and self._at else found
+        return self._at.get(int(key), found) if self._at and isinstance(key, int | np.integer) else found
 
 
 class FittedTree:

@@ -33,7 +33,7 @@ class HeldOutScore:
         return self.metric.value([self.metric.partial(block, raw)], (target, weight))
 
 
-class ScoredRows:
+class OpaqueRows:
     """Stands for X where a scorer of the user's own is called: rows, which predictions are known of, without their columns."""
 
     def __init__(self, numbers: NDArray[np.int64]) -> None:
@@ -42,18 +42,18 @@ class ScoredRows:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __getitem__(self, rows: Any) -> ScoredRows:
+    def __getitem__(self, rows: Any) -> OpaqueRows:
         numbers = None if isinstance(rows, str | tuple) else self.numbers[rows]
         if not isinstance(numbers, np.ndarray) or numbers.ndim != 1:
             raise TypeError(f"scoring: X[{rows!r:.40}] asks for columns or a single row, but a scorer is given rows without columns")
-        return ScoredRows(numbers)
+        return OpaqueRows(numbers)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"scoring: X has no {name!r}: a scorer is given rows without columns, to pass to the estimator's methods")
 
 
 class ScoredRegressor(RegressorMixin, BaseEstimator):
-    """Stands for a regressor where a scorer of the user's own is called: predicts :class:`ScoredRows`."""
+    """Stands for a regressor where a scorer of the user's own is called: predicts :class:`OpaqueRows`."""
 
     def __init__(self, raw: NDArray[np.float64], link: LinkedLoss) -> None:
         self.raw, self.link = raw, link
@@ -61,7 +61,7 @@ class ScoredRegressor(RegressorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
-    def predict(self, X: ScoredRows) -> NDArray[Any]:
+    def predict(self, X: OpaqueRows) -> NDArray[Any]:
         """Return predictions of rows, shape (n,) or (n, k)."""
         return np.asarray(self.link.predictions(self.raw[:, X.numbers].T))
 
@@ -73,15 +73,15 @@ class ScoredClassifier(ClassifierMixin, ScoredRegressor):
         super().__init__(raw, link)
         self.classes, self.classes_ = classes, classes
 
-    def predict(self, X: ScoredRows) -> NDArray[Any]:
+    def predict(self, X: OpaqueRows) -> NDArray[Any]:
         """Return the labels of the most probable classes, shape (n,)."""
         return np.asarray(self.classes[self.predict_proba(X).argmax(axis=1)])
 
-    def predict_proba(self, X: ScoredRows) -> NDArray[Any]:
+    def predict_proba(self, X: OpaqueRows) -> NDArray[Any]:
         """Return the probabilities of classes, shape (n, n_classes)."""
         return super().predict(X)
 
-    def decision_function(self, X: ScoredRows) -> NDArray[Any]:
+    def decision_function(self, X: OpaqueRows) -> NDArray[Any]:
         """Return raw predictions, shape (n,) or (n, n_classes)."""
         raw = self.raw[:, X.numbers].T
         return raw[:, 0] if raw.shape[1] == 1 else raw
@@ -103,7 +103,7 @@ class EstimatorScore:
         raw, y = np.ascontiguousarray(raw), target.T
         estimator = ScoredRegressor(raw, self.link) if self.classes is None else ScoredClassifier(raw, self.link, self.classes)
         weights = {} if weight is None else {"sample_weight": weight}
-        found = self.scorer(estimator, ScoredRows(np.arange(raw.shape[1])), y if self.classes is None else self.classes[y], **weights)
+        found = self.scorer(estimator, OpaqueRows(np.arange(raw.shape[1])), y if self.classes is None else self.classes[y], **weights)
         try:
             return float(found)
         except (TypeError, ValueError) as error:
