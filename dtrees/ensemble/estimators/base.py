@@ -24,7 +24,7 @@ from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Tab
 from dtrees.ensemble.compat import CheckedParameters, DocumentationLink, parameter_names, stand_in_for_sklearns
 from dtrees.ensemble.estimators.explaining import Explaining
 from dtrees.ensemble.evaluation.progress import shown, with_bars
-from dtrees.ensemble.in_process import LOCAL, backend_for
+from dtrees.ensemble.in_process import LOCAL, backend_for, in_memory
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.named_columns import columns_of_categories
@@ -178,7 +178,9 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
             except ValueError as error:
                 raise ValueError(f"eval_set {given.name!r}: {error}") from error
         if backend is LOCAL:
-            sets = [replace(given, X=in_memory(given.X), y=in_memory(given.y), weight=in_memory(given.weight)) for given in sets]
+            sets = [
+                replace(given, **{name: in_memory(getattr(given, name)) for name in ("X", "y", "weight", "base_margin")}) for given in sets
+            ]
         return backend.load_evaluation(table, sets, metrics)
 
     def _with_checkpoint(
@@ -351,11 +353,6 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
         backend = backend_for(X)
         y_true, y_pred, weight = backend.gather(y, self.predict(X), sample_weight)
         return float(metric(y_true, y_pred, sample_weight=weight))
-
-
-def in_memory(collection: Any) -> Any:
-    """Return a collection, wherever it is, as an array or frame in this process."""
-    return backend_for(collection).gather(collection)[0]
 
 
 def _backend_to_fit(X: Any, client: Any) -> Backend:

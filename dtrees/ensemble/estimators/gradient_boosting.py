@@ -150,7 +150,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Returns
@@ -167,7 +167,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Yields
@@ -307,7 +307,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Returns
@@ -323,7 +323,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Returns
@@ -339,7 +339,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Returns
@@ -359,7 +359,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Yields
@@ -376,7 +376,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Yields
@@ -393,7 +393,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Yields

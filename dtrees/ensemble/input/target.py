@@ -151,9 +151,7 @@ class TargetSummary:
         if self.total_weight > MAX_WEIGHT:
             raise ValueError(f"sample_weight adds up to more than {MAX_WEIGHT:g}; wants smaller numbers, only their ratios matter much")
         if self.n_rows > 20 and self.classes is not None and 2 * len(self.classes) > self.n_rows:  # as scikit-learn warns
-            warn(
-                f"y has {len(self.classes)} classes in {self.n_rows} rows: more than half as many as rows. It may be a target for a regressor"
-            )
+            warn(f"y has {len(self.classes)} classes in {self.n_rows} rows, more than half as many; for amounts, use a regressor")
         for k, target in enumerate(self.targets):
             with naming_target(k):
                 target.check()
