@@ -35,6 +35,7 @@ from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import holders
 from dtrees.ensemble.backend import LoadOptions, Placement, Table
 from dtrees.ensemble.input.schema import Schema
+from dtrees.ensemble.input.tables import checked_table
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_target
 
 logger = logging.getLogger("dtrees.cluster")
@@ -142,7 +143,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         if parts.cells is not None:
             whole = "X is sparse, and trees of a sparse table are grown whole"
             check_placement(current_fit().settings.placement, boosting=options.n_trees is None, whole=whole)
-        here = joined(tasks.waiter.gather(parts.X)) if options.fetch_X else None
+        here = checked_table(joined(tasks.waiter.gather(parts.X))) if options.fetch_X else None
         if parts.margin is not None:
             margin = joined(tasks.waiter.gather(parts.margin))
         schema, summary = _summarise(tasks, parts, options)

@@ -17,6 +17,7 @@ from dtrees.ensemble.backend import Backend, Output, Table
 from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, Start
+from dtrees.ensemble.input.tables import checked_table
 from dtrees.ensemble.objective.loss import LinkedLoss
 from dtrees.ensemble.prediction import Predict, Step
 
@@ -84,6 +85,7 @@ class InitialEstimator:
         ValueError
             If the estimator predicts something else than the loss wants.
         """
+        X = checked_table(X)
         classify = hasattr(self.estimator, "predict_proba")
         predicted = np.asarray(self.estimator.predict_proba(X) if classify else self.estimator.predict(X), np.float64)
         if not classify and predicted.ndim == 2 and predicted.shape[1] == 1:

@@ -202,15 +202,6 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
     return y
 
 
-def _check_discrete(y: NDArray[Any]) -> None:
-    """Raise scikit-learn's error for labels that it takes for numbers of a regression.
-
-    It is shown 20 of them, fractions if there are any: of more labels, it warns of many classes, also in a partition or an evaluation set.
-    """
-    fractions = y[y != np.trunc(y)] if y.dtype.kind == "f" else y[:0]
-    check_classification_targets((fractions if len(fractions) else y)[:20])
-
-
 def _refuse_dates(y: NDArray[Any]) -> None:
     if y.dtype.kind in "mM":
         raise ValueError(f"y is of dtype {y.dtype}; wants numbers or labels (turn dates into numbers, such as days since a fixed date)")
@@ -335,6 +326,15 @@ def _check_finite(y: NDArray[Any]) -> None:
             raise ValueError("y contains NaN; drop the rows without a target")
         if np.isinf(y).any():
             raise ValueError("y contains infinity; wants finite numbers")
+
+
+def _check_discrete(y: NDArray[Any]) -> None:
+    """Raise scikit-learn's error for labels that it takes for numbers of a regression.
+
+    It is shown 20 of them, fractions if there are any: of more labels, it warns of many classes, also in a partition or an evaluation set.
+    """
+    fractions = y[y != np.trunc(y)] if y.dtype.kind == "f" else y[:0]
+    check_classification_targets((fractions if len(fractions) else y)[:20])
 
 
 def check_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None:

@@ -87,14 +87,6 @@ def test_partitions_have_as_many_targets():
         TargetSummary.merge([*parts, TargetSummary.of(np.ones(3), None, classify=False)])
 
 
-def test_weights():
-    assert check_weights(None, 3) is None
-    assert check_weights(2, 3).tolist() == [2.0, 2.0, 2.0]
-    weight = check_weights(pd.Series([1, 0, 2]), 3)
-    assert weight.dtype == np.float64
-    assert weight.flags.writeable
-
-
 @pytest.mark.parametrize("kind", [int, float, str, object])
 def test_many_classes_are_warned_of_once(kind):
     """Of all rows: a partition, or an evaluation set, may well have few rows of each class."""
@@ -110,3 +102,11 @@ def test_many_classes_are_warned_of_once(kind):
 def test_fractions_are_no_classes():
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         check_target(np.append(np.arange(50.0), 0.5), classify=True, name="it")
+
+
+def test_weights():
+    assert check_weights(None, 3) is None
+    assert check_weights(2, 3).tolist() == [2.0, 2.0, 2.0]
+    weight = check_weights(pd.Series([1, 0, 2]), 3)
+    assert weight.dtype == np.float64
+    assert weight.flags.writeable
