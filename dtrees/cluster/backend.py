@@ -20,7 +20,7 @@ from dtrees.cluster.data.drawn_rows import draw_rows
 from dtrees.cluster.data.loading import ClusterColumns, load
 from dtrees.cluster.data.partitions import column_names, computed, in_order, is_array, whole_rows
 from dtrees.cluster.data.predict import predict
-from dtrees.cluster.data.row_blocks import ClusterRows, whole_target
+from dtrees.cluster.data.row_blocks import ClusterRows, whole
 from dtrees.cluster.growing.submission import fit
 from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, current_fit, is_coordinating, new_name
 from dtrees.cluster.reliability.fit_record import register
@@ -74,14 +74,15 @@ class DaskBackend:
                 return table
         logger.info("no Dask client: computing the collections here, and fitting in this process")
         names = column_names(whole_rows(X))
-        X, y, sample_weight = computed(X, y, sample_weight)
-        return LOCAL.load(in_order(X, names), y, sample_weight, options)
+        X, y, sample_weight, margin = computed(X, y, sample_weight, options.base_margin)
+        return LOCAL.load(in_order(X, names), y, sample_weight, replace(options, base_margin=margin))
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
         if not isinstance(table.columns, ON_CLUSTER):
-            rows = iter(computed(*(values for given in sets for values in (given.X, given.y, given.weight))))
-            here = [replace(given, X=next(rows), y=next(rows), weight=next(rows)) for given in sets]
+            names = ("X", "y", "weight", "base_margin")
+            rows = iter(computed(*(getattr(given, name) for given in sets for name in names)))
+            here = [replace(given, **{name: next(rows) for name in names}) for given in sets]
             return LOCAL.load_evaluation(table, here, metrics)
         from dtrees.cluster.growing.evaluation import load_evaluation
 
@@ -148,18 +149,19 @@ class DaskBackend:
             return LOCAL.target(table)
         with out_of_the_way(), Tasks(table.columns.client) as tasks:
             if isinstance(table.columns, ClusterRows):
-                return whole_target(tasks, table.columns)
+                return whole(tasks, table.columns, "target")
             (target,) = tasks.waiter.gather([table.target])
         return np.asarray(target)
 
-    def rows(self, table: Table, values: Any) -> NDArray[Any]:
-        """Fetch values of the table's rows into this process."""
-        if not isinstance(table.columns, ON_CLUSTER):
-            return np.asarray(*computed(values))
-        from dtrees.cluster.growing.evaluation import fetch_rows
-
+    def weight(self, table: Table) -> NDArray[np.float64] | None:
+        """Fetch the weights into this process."""
+        if table.weight is None or not isinstance(table.columns, ON_CLUSTER):
+            return LOCAL.weight(table)
         with out_of_the_way(), Tasks(table.columns.client) as tasks:
-            return np.asarray(fetch_rows(tasks, values))
+            if isinstance(table.columns, ClusterRows):
+                return whole(tasks, table.columns, "weight")
+            (weight,) = tasks.waiter.gather([table.weight])
+        return np.asarray(weight)
 
     def header(self, X: Any) -> Any:
         """Return a frame or array without rows that has the columns of ``X``."""
@@ -170,9 +172,9 @@ class DaskBackend:
 
         return make_meta(X)
 
-    def predict(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
+    def predict(self, X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> Any:
         """Apply ``function`` lazily; see :func:`dtrees.cluster.data.predict.predict`."""
-        return predict(X, function, output)
+        return predict(X, function, output, beside)
 
     def gather(self, *collections: Any) -> list[Any]:
         """Compute collections, those of a kind together."""

@@ -18,7 +18,7 @@ kind of collection registers itself, without being imported until such a collect
 
 A fit is ``table = backend.load(X, y, weight, ...)``, then ``backend.grow_forest(table, plan, ...)`` or ``backend.boost(table, plan, ...)``.
 A prediction is ``backend.predict(X, function, output)``: ``function`` maps a block of rows (a NumPy array or frame) to an array of
-``output``'s shape and dtype; it is picklable and holds the model.
+``output``'s shape and dtype; it is picklable and holds the model. With ``beside``, it is given the values of the same rows as well.
 """
 
 from __future__ import annotations
@@ -107,6 +107,10 @@ class Table:
         Columns of y.
     n_weighted : int
         Rows of a weight above 0.
+    base_margin : object
+        The ``base_margin`` of the options, in this process.
+    X : array or frame or None
+        The rows as they came, in this process, where the options ask for them.
     """
 
     schema: Schema
@@ -123,6 +127,8 @@ class Table:
     evaluation: Any = None
     n_targets: int = 1
     n_weighted: int = 0
+    base_margin: Any = None
+    X: Any = None
 
     @classmethod
     def of(
@@ -134,9 +140,9 @@ class Table:
         target: Any,
         weight: Any,
         placement: Placement,
-        n_jobs: int | None = None,
+        **more: Any,
     ) -> Table:
-        """Return the table of a schema, a (merged, checked) summary and the backend's handles; ``weight`` is None without weights.
+        """Return the table of a schema, a (merged, checked) summary, the backend's handles, None without weights, and ``more`` fields.
 
         Columns of text that were hardly meant to be categories are warned of.
         """
@@ -156,9 +162,9 @@ class Table:
             target=target,
             weight=weight,
             placement=placement,
-            n_jobs=n_jobs,
             n_targets=summary.n_targets,
             n_weighted=summary.n_weighted,
+            **more,
         )
 
     @property
@@ -202,6 +208,10 @@ class LoadOptions:
         Whether predictions for rows out of bag are to be summed.
     sets : sequence of EvalSet
         Evaluation sets that are to be loaded as well.
+    base_margin : array-like, lazy or not, or None
+        Raw scores of the rows, of shape (n,) or (n, k), or one number; they are brought to this process.
+    fetch_X : bool
+        Whether the rows themselves are brought to this process, too.
     single_use : bool
         Whether trees are grown once from the table, so that its columns need not be kept when these are.
     categories : tuple of int
@@ -220,6 +230,8 @@ class LoadOptions:
     n_trees: int | None = None
     out_of_bag: bool = False
     sets: Sequence[EvalSet] = ()
+    base_margin: Any = None
+    fetch_X: bool = False
     single_use: bool = False
     categories: tuple[int, ...] = ()
     several: bool = False
@@ -310,14 +322,17 @@ class Backend(Protocol):
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target (float64 values or class codes) of shape (n,) into this process, for out-of-bag scores."""
 
-    def rows(self, table: Table, values: Any) -> NDArray[Any]:
-        """Fetch values of the table's rows, such as raw scores, into this process."""
+    def weight(self, table: Table) -> NDArray[np.float64] | None:
+        """Fetch the weights, of shape (n,), into this process; None without."""
 
     def header(self, X: Any) -> Any:
         """Return a local frame or array with the columns of ``X``, with or without its rows, to check names and number of columns."""
 
-    def predict(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
-        """Apply ``function`` to the blocks of ``X``; lazy where ``X`` is. Blocks may be empty."""
+    def predict(self, X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> Any:
+        """Apply ``function`` to the blocks of ``X``; lazy where ``X`` is. Blocks may be empty.
+
+        ``beside`` is values of the same rows, or one number for all, to pass as the second argument; None passes none.
+        """
 
     def gather(self, *collections: Any) -> list[Any]:
         """Return collections (or None) as local arrays, to score with."""

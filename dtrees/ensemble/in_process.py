@@ -77,7 +77,10 @@ class LocalBackend:
         columns = _presort(schema, X, options.n_jobs)
         target = encode_target(y, summary.labels)
         handle = _SingleUse(columns) if options.single_use else columns
-        return Table.of(schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=options.n_jobs)
+        return Table.of(
+            schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=options.n_jobs,
+            base_margin=in_memory(options.base_margin), X=X if options.fetch_X else None,
+        )  # fmt: skip
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
@@ -87,10 +90,9 @@ class LocalBackend:
         for given in sets:
             X = checked_table(given.X)
             block, summary = make_block(
-                X, given.y, given.weight, schema=table.schema, classes=table.classes, set_name=given.name, n_targets=table.n_targets
-            )
-            if given.base_margin is not None:
-                block = replace(block, margin=given.base_margin)
+                X, given.y, given.weight, given.base_margin, schema=table.schema, classes=table.classes, set_name=given.name,
+                n_targets=table.n_targets, start=given.start,
+            )  # fmt: skip
             blocks.append(replace(block, center=BlockSummary.merge([summary], given.name).center))
         names = tuple(given.name for given in sets)
         return replace(table, evaluation=LocalSets(names, tuple(range(len(blocks))), tuple(blocks), tuple(metrics)))
@@ -149,20 +151,21 @@ class LocalBackend:
         """Return the encoded target."""
         return np.asarray(table.target)
 
-    def rows(self, table: Table, values: Any) -> NDArray[Any]:
-        """Return values of the table's rows, which are here."""
-        return np.asarray(values)
+    def weight(self, table: Table) -> NDArray[np.float64] | None:
+        """Return the weights."""
+        weight: NDArray[np.float64] | None = table.weight
+        return weight
 
     def header(self, X: Any) -> Any:
         """Return ``X``, as an array unless it is a frame or sparse."""
         return checked_table(X)
 
-    def predict(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> NDArray[Any]:
+    def predict(self, X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> NDArray[Any]:
         """Apply ``function`` to ``X``, which must have rows."""
         X = self.header(X)
         if X.shape[0] == 0:
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}); {output.name} wants at least one")
-        return function(X)
+        return function(X) if beside is None else function(X, in_memory(beside))
 
     def gather(self, *collections: Any) -> list[Any]:
         """Return what is local already."""
@@ -217,3 +220,8 @@ def backend_for(X: Any) -> Backend:
     """Return the backend for the collection ``X``: the first registered one that claims it, else the local one."""
     backend: Backend | None = registered_backend(X)
     return LOCAL if backend is None else backend
+
+
+def in_memory(collection: Any) -> Any:
+    """Return a collection, wherever it is, as an array or frame in this process."""
+    return backend_for(collection).gather(collection)[0]

@@ -160,7 +160,8 @@ class Predict:
     n_rounds : int or None
         Use only so many trees of each group.
     start : callable or None
-        From a block of rows to raw predictions, shape (n, n_outputs), that the trees' are added to.
+        From a block of rows, and what was given beside them (``base_margin``), to the raw predictions that the trees' are added to, of
+        shape (n, n_outputs).
     """
 
     schema: Schema
@@ -168,16 +169,16 @@ class Predict:
     steps: tuple[Step, ...]
     n_jobs: int | None
     n_rounds: int | None = None
-    start: Callable[[Any], NDArray[np.float64]] | None = None
+    start: Callable[[Any, Any], NDArray[np.float64]] | None = None
 
-    def __call__(self, X: Any) -> NDArray[Any]:
+    def __call__(self, X: Any, base_margin: Any = None) -> NDArray[Any]:
         """Predict a block of rows."""
         raw = self.trees.raw(self.schema.matrix(X), self.n_jobs, self.n_rounds)
-        return self.finish(raw if self.start is None else raw + self.start(X))
+        return self.finish(raw if self.start is None else raw + self.start(X, base_margin))
 
-    def staged(self, X: Any) -> Iterator[NDArray[Any]]:
+    def staged(self, X: Any, base_margin: Any = None) -> Iterator[NDArray[Any]]:
         """Yield predictions after each round."""
-        start = None if self.start is None else self.start(X)
+        start = None if self.start is None else self.start(X, base_margin)
         for raw in self.trees.staged_raw(self.schema.matrix(X), self.n_jobs):
             yield self.finish(raw if start is None else raw + start)
 

@@ -5,6 +5,7 @@ A tree on all columns of a table tells whether each came in as it should: target
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import warnings
@@ -22,6 +23,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from distributed import Client
+from sklearn.base import clone
+from sklearn.dummy import DummyRegressor
 
 import dtrees
 from tests.cluster.samples import LENGTHS, N_ROWS, assert_same_model, in_partitions, trees_of
@@ -374,6 +377,47 @@ def test_dtypes_of_labels(client: Client, kind: str, dtype: Any) -> None:
     if dtype is not bool:
         with pytest.raises(ValueError, match="y contains (NaN|missing values)"):
             dtrees.DecisionTreeClassifier().fit(in_partitions(FRAME, SEVEN), in_partitions(y.where(COUNTS > 3), SEVEN))
+
+
+MASK = np.random.default_rng(5).random((420, 3)) < 0.2
+FLOATS = np.random.default_rng(6).normal(size=(420, 3))
+
+
+def masked(values: Any, mask: Any, *, chunks: int = 100) -> Any:
+    return da.from_array(np.ma.masked_array(values, mask), chunks=(chunks, *values.shape[1:]))
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_masked_values_of_X_are_missing(request: pytest.FixtureRequest, there: bool) -> None:
+    """At fit, in evaluation sets, at predict and where an estimator is fitted before."""
+    y = FLOATS.sum(axis=1)
+    X, missing = masked(FLOATS, MASK), np.where(MASK, np.nan, FLOATS)
+    model = regressor(n_estimators=2, init=DummyRegressor())
+    wanted = clone(model).fit(missing, y, eval_set=[(missing, y)])
+    with request.getfixturevalue("client").as_current() if there else contextlib.nullcontext():
+        target = da.from_array(y, chunks=170)
+        found = model.fit(X, target, eval_set=[(X, target), (X.compute(), y)])
+        assert_same_model(found, wanted)
+        for scores in found.evals_result_.values():
+            np.testing.assert_array_equal(scores["rmse"], wanted.evals_result_["validation_0"]["rmse"])
+        np.testing.assert_array_equal(found.predict(X).compute(), wanted.predict(missing))
+        assert found.score(X, target) == wanted.score(missing, y)
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("name", ["y", "sample_weight", "base_margin"])
+def test_masked_values_of_others_are_refused(request: pytest.FixtureRequest, name: str, there: bool) -> None:
+    """Chunks of another length than X has are cut anew, with their masks."""
+    X, values = da.from_array(FLOATS, chunks=(100, 3)), np.abs(FLOATS[:, 0])
+    given: dict[str, Any] = {"y": da.from_array(values, chunks=100), name: masked(values, MASK[:, 0], chunks=70)}
+    with request.getfixturevalue("client").as_current() if there else contextlib.nullcontext():
+        with pytest.raises(ValueError, match=f"{name} is a masked array with .* masked value"):
+            regressor(n_estimators=2).fit(X, **given)
+        none = given | {name: masked(values, np.zeros(420, bool), chunks=70)}
+        assert_same_model(
+            regressor(n_estimators=2).fit(X, **none),
+            regressor(n_estimators=2).fit(FLOATS, **dict.fromkeys(none, values)),
+        )
 
 
 @pytest.mark.parametrize(("n_rows", "n_warnings"), [(400, 0), (50, 1)])

@@ -7,11 +7,9 @@ from typing import Any
 
 import dask
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse
 
-from dtrees.cluster.data.partitions import column_names, in_order, is_array, is_lazy, partitions_of, whole_rows
+from dtrees.cluster.data.partitions import column_names, in_order, is_lazy, joined, partitions_of, whole_rows
 from dtrees.ensemble.in_process import drawn_rows
 from dtrees.ensemble.input.sparse import is_sparse
 
@@ -37,7 +35,7 @@ def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[
     rows = drawn_rows(n_rows, n, seed)
     names = [column_names(collection) if collection.ndim == 2 else None for collection in lazy]
     pieces = dask.compute(*[_pieces(*of, rows) for of in zip(parts, lengths, names, strict=True)])
-    found = iter([_joined(group, is_array(collection)) for group, collection in zip(pieces, lazy, strict=True)])
+    found = iter([joined(group) for group in pieces])
     return n_rows, [next(found) if is_lazy(collection) else _local_rows(collection, n_rows, rows) for collection in collections]
 
 
@@ -61,12 +59,6 @@ def _pieces(parts: Sequence[Any], lengths: Sequence[int], names: list[Any] | Non
 def _take(part: Any, rows: NDArray[np.int64], names: list[Any] | None) -> Any:
     part = in_order(part, names) if names is not None else part
     return part.iloc[rows] if hasattr(part, "iloc") else part[rows]
-
-
-def _joined(pieces: Sequence[Any], array: bool) -> Any:
-    if is_sparse(pieces[0]):
-        return sparse.vstack(pieces, format="csr")
-    return np.concatenate(pieces) if array else pd.concat(pieces)
 
 
 def _length(part: Any) -> int:

@@ -25,7 +25,7 @@ from distributed import Client, Future
 from numpy.typing import NDArray
 
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, worker_capacities
-from dtrees.cluster.data.partitions import Partitions, align, is_lazy, lengths_by_target
+from dtrees.cluster.data.partitions import Partitions, align, is_lazy, joined, lengths_by_target
 from dtrees.cluster.data.placement import Plan, check_placement, place
 from dtrees.cluster.data.presorting import presort_blocks, presort_stored, side_by_side
 from dtrees.cluster.data.row_blocks import ClusterRows, RowEncoding, load_rows, partition_holders, row_encoding, share_out
@@ -35,6 +35,7 @@ from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import holders
 from dtrees.ensemble.backend import LoadOptions, Placement, Table
 from dtrees.ensemble.input.schema import Schema
+from dtrees.ensemble.input.tables import checked_table
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_target
 
 logger = logging.getLogger("dtrees.cluster")
@@ -134,13 +135,17 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
     before = worker_capacities(client)
     with Tasks(client) as tasks:
-        parts = align(tasks, X, y, sample_weight)
+        margin = options.base_margin
+        parts = align(tasks, X, y, sample_weight, margin if is_lazy(margin) else None)
         if not parts.lengths:
             shape = (0, X.shape[1])
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
         if parts.cells is not None:
             whole = "X is sparse, and trees of a sparse table are grown whole"
             check_placement(current_fit().settings.placement, boosting=options.n_trees is None, whole=whole)
+        here = checked_table(joined(tasks.waiter.gather(parts.X))) if options.fetch_X else None
+        if parts.margin is not None:
+            margin = joined(tasks.waiter.gather(parts.margin))
         schema, summary = _summarise(tasks, parts, options)
         sizes, capacities = _measure(tasks, parts, schema, summary, options, before)
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
@@ -154,7 +159,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
             weight = None if parts.weight is None else columns
         else:
             columns, target, weight = _load_columns(tasks, parts, plan, schema, summary, options)
-    return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=columns.placement)
+    return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=columns.placement, base_margin=margin, X=here)
 
 
 def _rows_refusal(parts: Partitions, options: LoadOptions) -> str | None:
@@ -236,7 +241,15 @@ def _measure(
     n_classes = summary.n_classes
     each = None if parts.cells is None else parts.cells / summary.n_rows
     evaluation = [
-        block_bytes(schema, length, weighted=given.weight is not None, n_classes=n_classes, n_targets=summary.n_targets, cells=each)
+        block_bytes(
+            schema,
+            length,
+            weighted=given.weight is not None,
+            n_classes=n_classes,
+            n_targets=summary.n_targets,
+            cells=each,
+            started=given.base_margin is not None or options.fetch_X,
+        )
         for given in options.sets
         for length in lengths_by_target(tasks, given.X, given.y)
     ]

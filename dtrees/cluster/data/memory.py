@@ -238,10 +238,19 @@ class Sizes:
         return (held + _VOTES_IN_THE_END) * self.votes
 
 
-def block_bytes(schema: Schema, n_rows: int, *, weighted: bool, n_classes: int, n_targets: int = 1, cells: float | None = None) -> int:
+def block_bytes(
+    schema: Schema,
+    n_rows: int,
+    *,
+    weighted: bool,
+    n_classes: int,
+    n_targets: int = 1,
+    cells: float | None = None,
+    started: bool = False,
+) -> int:
     """Return what a block of an evaluation set takes: its cells, target and weights, and its predictions while they are measured.
 
-    ``cells`` are those stored for each row, if the table is sparse.
+    ``cells`` are those stored for each row, if the table is sparse. ``started`` blocks have raw scores of their own to start from.
 
     Examples
     --------
@@ -251,7 +260,7 @@ def block_bytes(schema: Schema, n_rows: int, *, weighted: bool, n_classes: int, 
     """
     width = 4 if all(map(_fits_float32, schema.columns)) else 8
     n_outputs = n_classes if n_classes > 2 else n_targets
-    vectors = n_targets + weighted + _PREDICTIONS * n_outputs
+    vectors = n_targets + weighted + (_PREDICTIONS + started) * n_outputs
     held = width * len(schema.columns) if cells is None else math.ceil(cells) * (width + _VECTOR_BYTES)
     return n_rows * (held + _VECTOR_BYTES * vectors)
 

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from dask.delayed import Delayed
 from distributed import Future
+from scipy import sparse
 
 from dtrees.cluster.compat import partitions_together
 from dtrees.cluster.reliability.tasks import Tasks
@@ -30,7 +31,8 @@ class Partitions:
     Attributes
     ----------
     X, y : list of Future
-    weight : list of Future, or None
+    weight, margin : list of Future, or None
+        Of sample_weight and base_margin.
     lengths : list of int
         Rows of each partition, all positive.
     cells : int or None
@@ -42,6 +44,7 @@ class Partitions:
     weight: list[Future] | None
     lengths: list[int]
     cells: int | None = None
+    margin: list[Future] | None = None
 
 
 def is_lazy(collection: Any) -> bool:
@@ -109,8 +112,51 @@ def _check_kind(name: str, collection: Any, wanted: str) -> None:
         raise TypeError(f"{name} is of type {type(collection).__module__}.{type(collection).__qualname__}; wants {wanted}")
 
 
-def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
-    """Compute the partitions of X, y and sample_weight, and match their rows.
+def rows_beside(X: Any, values: Any) -> Any:
+    """Return values of the rows of X as a collection of the same kind, with the same partitions; nothing is computed.
+
+    Parameters
+    ----------
+    X : Dask DataFrame or 2-D Dask Array, of whole rows
+    values : Dask Series, DataFrame or Array, or local array, of shape (n,) or (n, k)
+
+    Returns
+    -------
+    Dask Series, DataFrame or 2-D Dask Array
+
+    Raises
+    ------
+    ValueError
+        If they have other partitions, or X is a frame whose lengths are not known and the values are a local array.
+    """
+    import dask.array as da
+
+    lengths = X.chunks[0] if is_array(X) else (np.nan,) * X.npartitions
+    known = not np.isnan(lengths).any()
+    if not is_lazy(values):
+        if not known:
+            raise ValueError(
+                f"base_margin is a {type(values).__name__} in memory, but X is a {type(X).__name__} of partitions whose numbers of rows "
+                "are not known; wants a Dask collection with the same partitions, or one number for all"
+            )
+        values = da.from_array(np.asarray(values))
+    if is_array(X) and not is_array(values):
+        values = values.to_dask_array()
+    if is_array(values):
+        values = _in_whole_rows(values[:, None] if values.ndim == 1 else values)
+        if known and not np.isnan(values.shape[0]):
+            if values.shape[0] != sum(lengths):
+                raise ValueError(f"X has {sum(lengths)} rows but base_margin has {values.shape[0]}; both must describe the same rows")
+            values = values.rechunk({0: lengths})
+        values = values if is_array(X) else values.to_dask_dataframe()
+    n_parts = values.numblocks[0] if is_array(values) else values.npartitions
+    if n_parts != len(lengths):
+        raise ValueError(f"base_margin has {n_parts} partitions but X has {len(lengths)}; wants the rows of X in the same partitions")
+    return values
+
+
+def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any, base_margin: Any = None) -> Partitions:
+    """Compute the partitions of X, y, sample_weight and base_margin, and match their rows.
 
     Parameters
     ----------
@@ -118,6 +164,7 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
     X : Dask DataFrame or 2-D Dask Array
     y : Dask Series or Array, or local array of shape (n,); for several targets a Dask DataFrame or an array of shape (n, k)
     sample_weight : Dask Series or Array, local array of shape (n,), number or None
+    base_margin : Dask Series, DataFrame or Array, or local array, of shape (n,) or (n, k), or None
 
     Raises
     ------
@@ -126,13 +173,13 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
         likely that their rows do not match. Others need only agree in all: Dask Arrays, and frames of different numbers of partitions. They
         are cut anew.
     """
-    named = {"X": whole_rows(X), "y": y, "sample_weight": sample_weight}
+    named = {"X": whole_rows(X), "y": y, "sample_weight": sample_weight, "base_margin": base_margin}
     lazy = {name: collection for name, collection in named.items() if is_lazy(collection)}
     for name, collection in lazy.items():
         _check_kind(name, collection, "a Dask Series or Array, or an array")
     if "y" in lazy:
         lazy["y"] = named["y"] = targets_of(lazy["y"])
-    computed = _compute(tasks, lazy)
+    computed = compute_partitions(tasks, lazy)
     counting = [
         tasks.map("count", _outline, parts, range(len(parts)), name=name, names=column_names(lazy[name]))
         for name, parts in computed.items()
@@ -141,7 +188,7 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
     found = {name: list(itertools.islice(outlines, len(parts))) for name, parts in computed.items()}
     lengths = {name: [length for length, _, _ in outlines] for name, outlines in found.items()}
     wanted = lengths["X"]
-    for name in ("X", "y") if "y" in lazy else ("X",):
+    for name in lazy:
         names = column_names(lazy[name])
         for i, (_, other_columns, _) in enumerate(found[name]):
             if other_columns is not None and names is not None:
@@ -166,6 +213,7 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
         y=parts_of("y"),
         weight=None if sample_weight is None else parts_of("sample_weight"),
         lengths=[wanted[i] for i in kept],
+        margin=None if base_margin is None else parts_of("base_margin"),
         cells=_stored_cells([found["X"][i] for i in kept]),
     )
 
@@ -205,8 +253,7 @@ def lengths_by_target(tasks: Tasks, X: Any, y: Any) -> list[int]:
     if is_array(y) and not np.isnan(y.shape[0]):
         return [int(length) for length in y.chunks[0]]
     with Tasks(tasks.client) as counting:
-        (delayed,) = partitions_of([_in_whole_rows(y)])
-        parts = counting.compute(delayed)
+        parts = compute_partitions(counting, {"y": y})["y"]
         return [length for length in counting.waiter.gather(counting.map("count", len, parts)) if length]
 
 
@@ -252,9 +299,9 @@ def _outline(part: Any, i: int, name: str, names: list[Any] | None) -> Outline:
     return len(part), None if columns == names or not len(part) else columns, None
 
 
-def _compute(tasks: Tasks, collections: dict[str, Any]) -> dict[str, list[Future]]:
-    """Start computing collections; return their partitions in row order."""
-    delayed = partitions_of([*collections.values()])
+def compute_partitions(tasks: Tasks, collections: dict[str, Any]) -> dict[str, list[Future]]:
+    """Start computing collections; return their partitions of whole rows in row order."""
+    delayed = partitions_of([_in_whole_rows(collection) for collection in collections.values()])
     futures = iter(tasks.compute([part for parts in delayed for part in parts]))
     return {name: list(itertools.islice(futures, len(parts))) for name, parts in zip(collections, delayed, strict=True)}
 
@@ -285,15 +332,23 @@ def _cut_anew(tasks: Tasks, parts: list[Future], lengths: list[int], wanted: lis
 
 
 def _take_rows(parts: list[Any], begin: int, end: int) -> Any:
-    if all(isinstance(part, pd.Series) for part in parts):  # categories of text are kept
-        return pd.concat(parts).iloc[begin:end]
-    return np.concatenate([np.asarray(part) for part in parts])[begin:end]
+    whole = joined(parts)
+    return whole.iloc[begin:end] if hasattr(whole, "iloc") else whole[begin:end]
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Return partitions one below the other: frames, whose categories are kept, sparse blocks, or arrays, whose masks are."""
+    if is_sparse(parts[0]):
+        return sparse.vstack(parts, format="csr")
+    if all(hasattr(part, "iloc") for part in parts):
+        return pd.concat(parts)
+    return np.ma.concatenate(parts) if any(isinstance(part, np.ma.MaskedArray) for part in parts) else np.concatenate(parts)
 
 
 def _send(tasks: Tasks, name: str, values: Any, lengths: list[int]) -> list[Future]:
     """Send a local array to the cluster in pieces of the given lengths."""
     n_rows = sum(lengths)
-    values = np.full(n_rows, values) if np.ndim(values) == 0 else np.asarray(values)
+    values = np.full(n_rows, values) if np.ndim(values) == 0 else np.asanyarray(values)
     if len(values) != n_rows:
         raise ValueError(f"X has {n_rows} rows but {name} has {len(values)}; both must describe the same rows")
     pieces = np.split(values, np.cumsum(lengths)[:-1])

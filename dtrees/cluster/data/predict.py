@@ -18,7 +18,7 @@ from distributed import Client, get_client
 from distributed.protocol.pickle import dumps, loads
 from numpy.typing import NDArray
 
-from dtrees.cluster.data.partitions import column_names, in_order, is_array, whole_rows
+from dtrees.cluster.data.partitions import column_names, in_order, is_array, rows_beside, whole_rows
 from dtrees.cluster.reliability.tasks import however_large, task_keys
 from dtrees.ensemble.backend import Output
 
@@ -28,7 +28,7 @@ _LARGE = 5_000_000
 _TEXT = "string" if pd.Index(["text"]).dtype == object else "str"
 
 
-def predict(X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
+def predict(X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> Any:
     """Apply a function to the partitions of a collection, when that is computed.
 
     Parameters
@@ -37,17 +37,25 @@ def predict(X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> 
     function : callable
         From a block of rows to an array of ``output``'s shape and dtype.
     output : Output
+    beside : Dask collection, array-like or number, or None
+        What is given to the function as well: values of the same rows, or one for all.
 
     Returns
     -------
     Dask Series, DataFrame or Array
+
+    Raises
+    ------
+    ValueError
+        If ``beside`` has not the rows of X, as far as these are known.
     """
     X = whole_rows(X)
     shared = _shared(function)
-    return _predict_array(X, shared, output) if is_array(X) else _predict_frame(X, shared, output)
+    beside = beside if np.ndim(beside) == 0 else rows_beside(X, beside)
+    return _predict_array(X, shared, output, beside) if is_array(X) else _predict_frame(X, shared, output, beside)
 
 
-def _shared(function: Callable[[Any], NDArray[Any]]) -> Any:
+def _shared(function: Callable[..., NDArray[Any]]) -> Any:
     """Return a function as something that tasks can depend on: a future if it is large and there is a client, otherwise delayed."""
     client = _computing_client()
     if client is not None:
@@ -69,26 +77,27 @@ def _computing_client() -> Client | None:
         return None
 
 
-def _predict_frame(X: Any, function: Any, output: Output) -> Any:
+def _predict_frame(X: Any, function: Any, output: Output, beside: Any) -> Any:
     from dask.dataframe.utils import make_meta
 
+    options: dict[str, Any] = {"align_dataframes": False, "token": f"dtrees-{output.name}"}
     if output.further:
         # From a meta that is an array, Dask makes an Array whose chunks are as long as the partitions, which it does not know.
         nothing = np.empty((0, output.width or 0, *output.further), output.dtype)
-        return X.map_partitions(_predict_to_array, function, column_names(X), meta=nothing, token=f"dtrees-{output.name}")
+        return X.map_partitions(_predict_to_array, beside, function, column_names(X), meta=nothing, **options)
     empty = np.empty(0 if output.width is None else (0, output.width), output.dtype)
     meta = _as_frame(empty, make_meta(X).index[:0], output)
-    return X.map_partitions(_predict_partition, function, output, column_names(X), meta=meta, token=f"dtrees-{output.name}")
+    return X.map_partitions(_predict_partition, beside, function, output, column_names(X), meta=meta, **options)
 
 
 def _predict_partition(
-    part: pd.DataFrame, function: Callable[[Any], NDArray[Any]], output: Output, names: list[Any]
+    part: pd.DataFrame, beside: Any, function: Callable[..., NDArray[Any]], output: Output, names: list[Any]
 ) -> pd.Series | pd.DataFrame:
-    return _as_frame(function(in_order(part, names) if len(part) else part), part.index, output)
+    return _as_frame(_predict_to_array(part, beside, function, names), part.index, output)
 
 
-def _predict_to_array(part: pd.DataFrame, function: Callable[[Any], NDArray[Any]], names: list[Any]) -> NDArray[Any]:
-    return function(in_order(part, names) if len(part) else part)
+def _predict_to_array(part: pd.DataFrame, beside: Any, function: Callable[..., NDArray[Any]], names: list[Any]) -> NDArray[Any]:
+    return _predict_block(in_order(part, names) if len(part) else part, beside, function=function)
 
 
 def _as_frame(values: NDArray[Any], index: pd.Index, output: Output) -> pd.Series | pd.DataFrame:
@@ -106,7 +115,7 @@ def _dtype_in_frame(dtype: np.dtype[Any]) -> Any:
     return _TEXT if dtype.kind in "OUS" else dtype
 
 
-def _predict_array(X: Any, function: Any, output: Output) -> Any:
+def _predict_array(X: Any, function: Any, output: Output, beside: Any) -> Any:
     import dask.array as da
 
     shape = (*(() if output.width is None else (output.width,)), *output.further)
@@ -114,8 +123,9 @@ def _predict_array(X: Any, function: Any, output: Output) -> Any:
     if output.further:
         options["new_axis"] = [2 + i for i in range(len(output.further))]
     meta = np.empty((0,) * (1 + len(shape)), output.dtype)
-    return da.map_blocks(_predict_block, X, function=function, dtype=output.dtype, meta=meta, token=f"dtrees-{output.name}", **options)
+    options |= {"function": function, "dtype": output.dtype, "meta": meta, "token": f"dtrees-{output.name}"}
+    return da.map_blocks(_predict_block, X, beside, **options)
 
 
-def _predict_block(block: NDArray[Any], function: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-    return function(block)
+def _predict_block(block: Any, beside: Any, *, function: Callable[..., NDArray[Any]]) -> NDArray[Any]:
+    return function(block) if beside is None else function(block, beside)

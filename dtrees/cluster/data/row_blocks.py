@@ -380,9 +380,9 @@ def _codes(block: RowBlock, distinct: NDArray[np.float64], column: int) -> NDArr
     return np.where(np.isnan(mine), len(distinct), np.searchsorted(distinct, mine)).astype(np.uint32)[which]
 
 
-def whole_target(tasks: Tasks, rows: ClusterRows) -> NDArray[Any]:
-    """Fetch the target of all rows, in their order; of several, each one's rows are side by side, as in one process."""
-    pieces = tasks.waiter.gather(tasks.map("target", getattr, rows.blocks, ["target"] * len(rows.blocks)))
+def whole(tasks: Tasks, rows: ClusterRows, name: str) -> NDArray[Any]:
+    """Fetch the "target" or "weight" of all rows, in their order; of several targets, each one's rows are side by side."""
+    pieces = tasks.waiter.gather(tasks.map(name, getattr, rows.blocks, [name] * len(rows.blocks)))
     return np.asarray(in_order(pieces, rows.stretches, rows.n_rows), order="F")
 
 

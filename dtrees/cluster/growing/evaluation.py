@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.memory import block_bytes
-from dtrees.cluster.data.partitions import align, is_lazy
+from dtrees.cluster.data.partitions import align, compute_partitions, is_lazy, joined
 from dtrees.cluster.data.placement import nthreads
 from dtrees.cluster.data.row_blocks import ClusterRows, digests
 from dtrees.cluster.data.spreading import place_blocks
@@ -28,7 +28,7 @@ from dtrees.cluster.errors import WorkerLost, exits_as_errors
 from dtrees.cluster.growing.actor import ActorBase, Failed
 from dtrees.cluster.growing.actors import Actors, ActorsLost
 from dtrees.cluster.reliability.fit_context import current_fit
-from dtrees.cluster.reliability.tasks import Tasks, release
+from dtrees.cluster.reliability.tasks import Tasks, however_large, release
 from dtrees.ensemble.backend import Table
 from dtrees.ensemble.evaluation.evaluation_sets import BlockSummary, EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, make_block
 from dtrees.ensemble.evaluation.metrics import Block, Metric
@@ -76,7 +76,15 @@ def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metri
             weighted = given.weight is not None
             each = _cells_of_rows(columns)
             sizes += [
-                block_bytes(table.schema, one.n_rows, weighted=weighted, n_classes=n_classes, n_targets=table.n_targets, cells=each)
+                block_bytes(
+                    table.schema,
+                    one.n_rows,
+                    weighted=weighted,
+                    n_classes=n_classes,
+                    n_targets=table.n_targets,
+                    cells=each,
+                    started=given.start is not None,
+                )
                 for one in summaries
             ]
             set_of_block += [position] * len(made)
@@ -100,30 +108,31 @@ def _cells_of_rows(columns: Any) -> float | None:
 
 
 def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
-    about = {"schema": table.schema, "classes": table.classes, "n_targets": table.n_targets, "set_name": given.name}
+    about = {
+        "schema": table.schema, "classes": table.classes, "n_targets": table.n_targets, "set_name": given.name, "start": given.start
+    }  # fmt: skip
     if not is_lazy(given.X):
-        y, weight = (fetch_rows(tasks, values) for values in (given.y, given.weight))
-        return [tasks.submit("encode", make_block, given.X, y, weight, **about)]
+        with however_large():
+            return [tasks.submit("encode", make_block, given.X, *fetch_rows(tasks, given.y, given.weight, given.base_margin), **about)]
+    one_margin = np.ndim(given.base_margin) == 0  # a number, or none
     try:
-        parts = align(tasks, given.X, given.y, given.weight)
+        parts = align(tasks, given.X, given.y, given.weight, None if one_margin else given.base_margin)
     except ValueError as error:
         raise ValueError(f"eval_set {given.name!r}: {error}") from error
     if not parts.lengths:
         raise ValueError(f"eval_set {given.name!r} has no rows; wants at least one")
-    weights = [None] * len(parts.lengths) if parts.weight is None else parts.weight
-    made = tasks.map("encode", make_block, parts.X, parts.y, weights, **about)
-    release([*parts.X, *parts.y, *(parts.weight or ())])  # each goes when the tasks that need it are done
+    n_parts = len(parts.lengths)
+    weights, margins = parts.weight or [None] * n_parts, parts.margin or [given.base_margin] * n_parts
+    made = tasks.map("encode", make_block, parts.X, parts.y, weights, margins, **about)
+    release([*parts.X, *parts.y, *(parts.weight or ()), *(parts.margin or ())])  # each goes when the tasks that need it are done
     return made
 
 
-def fetch_rows(tasks: Tasks, values: Any) -> Any:
-    """Return values of rows, such as the target or weights of a set in memory, wherever they are themselves."""
-    if not is_lazy(values):
-        return values
-    if values.ndim == 2:
-        values = values.rechunk({1: -1}) if hasattr(values, "rechunk") else values
-    parts = tasks.waiter.gather(tasks.compute(np.ravel(values.to_delayed()).tolist()))
-    return np.concatenate([np.asarray(part) for part in parts])
+def fetch_rows(tasks: Tasks, *values: Any) -> list[Any]:
+    """Return values of rows, such as the target and weights of a set in memory, wherever they are themselves."""
+    lazy = {str(i): one for i, one in enumerate(values) if is_lazy(one)}
+    parts = compute_partitions(tasks, lazy)
+    return [joined(tasks.waiter.gather(parts[str(i)])) if str(i) in parts else one for i, one in enumerate(values)]
 
 
 def _summary(made: tuple[Block, BlockSummary]) -> BlockSummary:

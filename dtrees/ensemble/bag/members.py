@@ -130,7 +130,7 @@ def fit_presorted(booster: Boosting, table: Table, callback: Callback | None) ->
     loss = booster._loss(table)
     scorer = check_scoring(booster.scoring, classify=is_classifier(booster))
     plan = replace(booster._plan(table, loss, False), scoring=scoring_for(scorer, loss, table.classes))
-    initial = booster._starting_points(LOCAL, table, plan, loss, None, None, keep=False)
+    initial = booster._starting_points(LOCAL, table, plan, loss, keep=False)
     booster._take_over(LOCAL.boost(table, plan, [], initial, callback), plan, keep=False)
     booster._loss_name, booster._loss_parameters = registry.name_of(booster.loss), booster._parameters_of_loss()
 

@@ -25,7 +25,7 @@ from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Tab
 from dtrees.ensemble.compat import CheckedParameters, DocumentationLink, parameter_names, stand_in_for_sklearns, with_known_names
 from dtrees.ensemble.estimators.explaining import Explaining
 from dtrees.ensemble.evaluation.progress import shown, with_bars
-from dtrees.ensemble.in_process import LOCAL, backend_for
+from dtrees.ensemble.in_process import LOCAL, backend_for, in_memory
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.constraints import ordered_columns
@@ -210,7 +210,9 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParamete
             except ValueError as error:
                 raise ValueError(f"eval_set {given.name!r}: {error}") from error
         if backend is LOCAL:
-            sets = [replace(given, X=in_memory(given.X), y=in_memory(given.y), weight=in_memory(given.weight)) for given in sets]
+            sets = [
+                replace(given, **{name: in_memory(getattr(given, name)) for name in ("X", "y", "weight", "base_margin")}) for given in sets
+            ]
         return backend.load_evaluation(table, sets, metrics)
 
     def _with_checkpoint(
@@ -399,11 +401,6 @@ def _difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
     differing = {"has": [one for one in now if one not in known], "lacks": [one for one in before if one not in there]}
     words = [f"{verb} {', '.join(map(repr, some[:5]))}{', ...' * (len(some) > 5)}" for verb, some in differing.items() if some]
     return " and ".join(words) or "has them in another order"
-
-
-def in_memory(collection: Any) -> Any:
-    """Return a collection, wherever it is, as an array or frame in this process."""
-    return backend_for(collection).gather(collection)[0]
 
 
 def _backend_to_fit(X: Any, client: Any) -> Backend:

@@ -33,7 +33,7 @@ from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, named_sets
 from dtrees.ensemble.evaluation.metrics import check_metrics, metric_for, metric_name
 from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.evaluation.scoring import check_scoring, scoring_for
-from dtrees.ensemble.in_process import LOCAL
+from dtrees.ensemble.in_process import LOCAL, in_memory
 from dtrees.ensemble.input import combinations, parameters
 from dtrees.ensemble.input.by_size import draws_by_default_alone, resolved, set_by_size
 from dtrees.ensemble.input.warning import warn
@@ -212,13 +212,23 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
-        backend, table = self._load(X, y, sample_weight, keep=keep, sets=sets, rows_refusal=self._rows_refusal(scorer))
+        backend, table = self._load(
+            X,
+            y,
+            sample_weight,
+            keep=keep,
+            sets=sets,
+            rows_refusal=self._rows_refusal(scorer),
+            base_margin=base_margin,
+            fetch_X=self._init_is_estimator,
+        )
         self._check_classes(table)
         loss = self._loss(table)
         plan = replace(self._plan(table, loss, keep), stopping=stopping, scoring=scoring_for(scorer, loss, table.classes))
-        initial = self._starting_points(backend, table, plan, loss, X, base_margin, keep=keep)
+        initial = self._starting_points(backend, table, plan, loss, keep=keep)
+        table = replace(table, X=None, base_margin=None)
         if sets:
-            sets = [replace(given, base_margin=self._margin_of(given, loss, backend)) for given in sets]
+            sets = [replace(given, start=self._start_of(given, loss)) for given in sets]
             table = self._load_evaluation(backend, table, sets, [metric_for(metric, loss) for metric in asked])
         if keep and getattr(self, "_validated_by", None) == self._validation(plan):
             plan = replace(plan, scores_before=tuple(self.validation_score_.tolist()))
@@ -446,10 +456,10 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         check_is_fitted(self)
         backend = self._check_columns(X)
         if backend is LOCAL:
-            yield from self._predictor(*steps).staged(X)
+            yield from self._predictor(*steps).staged(X, in_memory(self._margin))
             return
         for n_rounds in range(1, self._trees.n_rounds + 1):
-            yield backend.predict(X, self._predictor(*steps, n_rounds=n_rounds), output)
+            yield backend.predict(X, self._predictor(*steps, n_rounds=n_rounds), output, self._margin)
 
 
 def _check_deciding(scores: NDArray[np.float64], what: str) -> None:

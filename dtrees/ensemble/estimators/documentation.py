@@ -251,8 +251,9 @@ _DESCRIPTIONS = {
             still hold Newton steps. The same where hessians are 1, as for squared error.
         init : estimator, "zero" or None, default=None
             What trees start from: None is the best constant, "zero" zero, an estimator is cloned and fitted to the rows that are not held
-            out, and its predictions (probabilities) become the raw predictions that trees are added to. X must then be in memory, and a
-            model file cannot hold the model. For raw scores of each row, pass ``base_margin`` to fit.
+            out, and its predictions (probabilities) become the raw predictions that trees are added to. On a cluster, all rows are brought
+            to the process that coordinates the fit for that. A model file cannot hold the model. For raw scores of each row, pass
+            ``base_margin`` to fit.
         ccp_alpha : float, default=0.0
             Prune each finished tree before its step is taken: as long as a subtree gains at most this much, for each unit of the tree's
             sum of hessians and each leaf that it has more than one, the one that gains least becomes a leaf.

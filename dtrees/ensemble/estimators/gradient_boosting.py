@@ -149,7 +149,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Returns
@@ -166,7 +166,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Yields
@@ -305,7 +305,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Returns
@@ -321,7 +321,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Returns
@@ -337,7 +337,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Returns
@@ -357,7 +357,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Yields
@@ -374,7 +374,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Yields
@@ -391,7 +391,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like of raw scores, or number, or None, default=None
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
         Yields

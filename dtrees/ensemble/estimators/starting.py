@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,12 +13,11 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.ensemble.backend import Backend, Table
+from dtrees.ensemble.backend import Backend, Output, Table
 from dtrees.ensemble.compat import safe_indexing
-from dtrees.ensemble.estimators.base import TreeEstimator, in_memory
-from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
-from dtrees.ensemble.in_process import LOCAL, backend_for
-from dtrees.ensemble.input.tables import without_mask
+from dtrees.ensemble.estimators.base import TreeEstimator
+from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, Start
+from dtrees.ensemble.input.tables import checked_table, without_mask
 from dtrees.ensemble.objective.loss import LinkedLoss
 from dtrees.ensemble.prediction import Predict, Step
 
@@ -61,15 +61,14 @@ def check_margin(base_margin: Any, n_rows: int, n_outputs: int, name: str = "bas
 
 
 @dataclass(frozen=True)
-class Margin:
-    """Raw scores that were passed along with the rows of X to be predicted."""
+class GivenScores:
+    """Raw scores that are passed along with rows of X."""
 
-    given: Any
     n_outputs: int
 
-    def __call__(self, X: Any) -> NDArray[np.float64]:
+    def __call__(self, X: Any, base_margin: Any) -> NDArray[np.float64]:
         """Return them, shape (n, K)."""
-        return check_margin(self.given, np.shape(X)[0], self.n_outputs).T
+        return check_margin(base_margin, np.shape(X)[0], self.n_outputs).T
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,15 @@ class InitialEstimator:
     estimator: Any
     loss: LinkedLoss
 
-    def __call__(self, X: Any) -> NDArray[np.float64]:
-        """Return them, shape (n, K).
+    def __call__(self, X: Any, base_margin: Any = None) -> NDArray[np.float64]:
+        """Return them, shape (n, K); there is no ``base_margin`` beside an estimator.
 
         Raises
         ------
         ValueError
             If the estimator predicts something else than the loss wants.
         """
+        X = checked_table(X)
         classify = hasattr(self.estimator, "predict_proba")
         predicted = np.asarray(self.estimator.predict_proba(X) if classify else self.estimator.predict(X), np.float64)
         if not classify and predicted.ndim == 2 and predicted.shape[1] == 1:
@@ -143,7 +143,7 @@ class StartingPoints(TreeEstimator):
     _starts: str = BY_LOSS
     _init_estimator: Any = None
     #: Scores that were passed along with rows to be predicted.
-    _margin: Margin | None = None
+    _margin: Any = None
 
     @property
     @abstractmethod
@@ -155,55 +155,50 @@ class StartingPoints(TreeEstimator):
         return isinstance(self.init, str) and self.init == "zero"
 
     def _starting_points(
-        self, backend: Backend, table: Table, plan: BoostingPlan, loss: LinkedLoss, X: Any, base_margin: Any, *, keep: bool
+        self, backend: Backend, table: Table, plan: BoostingPlan, loss: LinkedLoss, *, keep: bool
     ) -> NDArray[np.float64] | None:
         """Return the raw predictions to start from, shape (K,) or (K, n_rows), None for those that the loss chooses."""
         n_outputs = loss.n_outputs
         if not keep:
             self._init_estimator = None
         self._starts = BY_LOSS
-        if base_margin is not None:
+        if table.base_margin is not None:
             self._starts = BY_MARGIN
-            return check_margin(backend.rows(table, base_margin), table.n_rows, n_outputs)
+            return check_margin(table.base_margin, table.n_rows, n_outputs)
         if self.init is None:
             return self._trees.initial if keep else None
         if self._init_is_zero:
             self._starts = ZERO
             return np.zeros(n_outputs)
-        if backend is not LOCAL:
-            raise ValueError(
-                f"init is {self.init!r}, but X is a {type(X).__name__}, whose rows are in no one place to fit it to; fit it before, and "
-                "pass its raw scores as base_margin"
-            )
         self._starts = BY_ESTIMATOR
         if not keep:
             from dtrees.engine.plan.row_draws import combine_weights
             from dtrees.engine.shard.targets.boosting_target import rows_held_out
 
-            weight = combine_weights(table.weight, plan.class_weight, table.target)
-            held_out = rows_held_out(plan, table.target, weight)
-            labels = table.target if table.classes is None else table.classes[table.target]
-            self._init_estimator = fit_init(self.init, X, labels, weight, held_out, table.classes)
-        return np.ascontiguousarray(InitialEstimator(self._init_estimator, loss)(X if hasattr(X, "shape") else np.asarray(X)).T)
+            target = backend.target(table)
+            weight = combine_weights(backend.weight(table), plan.class_weight, target)
+            held_out = rows_held_out(plan, target, weight)
+            labels = target if table.classes is None else table.classes[target]
+            self._init_estimator = fit_init(self.init, table.X, labels, weight, held_out, table.classes)
+        return np.ascontiguousarray(InitialEstimator(self._init_estimator, loss)(table.X).T)
 
-    def _margin_of(self, given: EvalSet, loss: LinkedLoss, backend: Backend) -> NDArray[np.float64] | None:
-        """Return the raw scores that the trees' are added to in an evaluation set, shape (K, n), None where all rows have the same."""
+    @property
+    def _init_is_estimator(self) -> bool:
+        return self.init is not None and not self._init_is_zero
+
+    def _start_of(self, given: EvalSet, loss: LinkedLoss) -> Start | None:
+        """Return what raw scores of an evaluation set start from; None where all rows have the same."""
         if (given.base_margin is not None) != (self._starts == BY_MARGIN):
             raise ValueError(
                 f"eval_set {given.name!r} has {'a' if given.base_margin is not None else 'no'} base_margin, unlike the rows that are "
                 "fitted; wants tuples (X, y, weight, base_margin) where fit is given base_margin, and only there"
             )
-        if self._starts not in (BY_MARGIN, BY_ESTIMATOR):
-            return None
-        if backend is not LOCAL:
-            raise ValueError(
-                f"eval_set {given.name!r} cannot be scored on a cluster together with base_margin: the scores would have to be brought to "
-                "its rows; wants no eval_set, or data in memory"
-            )
-        X = in_memory(given.X)
         if self._starts == BY_MARGIN:
-            return check_margin(in_memory(given.base_margin), len(X), loss.n_outputs, f"the base_margin of eval_set {given.name!r}")
-        return np.ascontiguousarray(InitialEstimator(self._init_estimator, loss)(X if hasattr(X, "shape") else np.asarray(X)).T)
+            return GivenScores(loss.n_outputs)
+        return InitialEstimator(self._init_estimator, loss) if self._starts == BY_ESTIMATOR else None
+
+    def _map(self, X: Any, function: Callable[..., NDArray[Any]], output: Output) -> Any:
+        return self._check_columns(X).predict(X, function, output, self._margin)
 
     def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
         predictor = super()._predictor(*steps, n_rounds=n_rounds)
@@ -215,7 +210,7 @@ class StartingPoints(TreeEstimator):
                     "the model was fitted with base_margin, so its trees only say what is to be added to such scores; pass base_margin "
                     "along with X (0 for the trees alone)"
                 )
-            return replace(predictor, start=self._margin)
+            return replace(predictor, start=GivenScores(self._fitted_loss.n_outputs))
         return predictor
 
     def _starting_from(self, X: Any, base_margin: Any) -> Self:
@@ -225,11 +220,7 @@ class StartingPoints(TreeEstimator):
         check_is_fitted(self)
         if self._starts != BY_MARGIN:
             raise ValueError("base_margin is given, but the model was fitted without; its trees start from init_, leave base_margin out")
-        if np.ndim(base_margin) and backend_for(X) is not LOCAL:
-            raise ValueError(
-                f"base_margin is an array, but X is a {type(X).__name__}, whose rows are elsewhere; pass X in memory, or one number for all"
-            )
         view = type(self).__new__(type(self))
         view.__dict__.update(self.__dict__)
-        view._margin = Margin(base_margin, self._fitted_loss.n_outputs)
+        view._margin = base_margin
         return view

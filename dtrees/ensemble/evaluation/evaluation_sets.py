@@ -19,8 +19,8 @@ on the number of scorers: metrics see to that (:mod:`~dtrees.ensemble.evaluation
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -34,6 +34,8 @@ from dtrees.ensemble.prediction import AdditiveTrees
 from dtrees.tree.tree import Tree
 
 Rounds = Sequence[Sequence[Tree]]
+#: From rows of X, and of ``base_margin`` where it is given, to the raw scores that trees are added to, shape (n, K).
+Start = Callable[[Any, Any], NDArray[np.float64]]
 
 #: Targets and weights of all rows of a set.
 Rows = tuple[NDArray[Any], NDArray[np.float64] | None]
@@ -41,13 +43,14 @@ Rows = tuple[NDArray[Any], NDArray[np.float64] | None]
 
 @dataclass(frozen=True)
 class EvalSet:
-    """An evaluation set as the user gave it."""
+    """An evaluation set as the user gave it, and what its raw scores start from where that is not the same for all rows."""
 
     name: str
     X: Any
     y: Any
     weight: Any = None
     base_margin: Any = None
+    start: Start | None = field(default=None, repr=False)
 
 
 def named_sets(eval_set: Any) -> list[EvalSet]:
@@ -118,7 +121,16 @@ class BlockSummary:
 
 
 def make_block(
-    X: Any, y: Any, weight: Any, *, schema: Schema, classes: NDArray[Any] | None, set_name: str, n_targets: int = 1
+    X: Any,
+    y: Any,
+    weight: Any,
+    base_margin: Any = None,
+    *,
+    schema: Schema,
+    classes: NDArray[Any] | None,
+    set_name: str,
+    n_targets: int = 1,
+    start: Start | None = None,
 ) -> tuple[Block, BlockSummary]:
     """Encode rows of an evaluation set; the block's center is still to be filled in.
 
@@ -138,6 +150,7 @@ def make_block(
         weight = check_weights(weight, len(y))
         if classes is not None:
             y = _known_classes(y, classes)
+        margin = None if start is None else np.ascontiguousarray(start(X, base_margin).T)
     except ValueError as error:
         raise ValueError(f"eval_set {set_name!r}: {error}") from error
     weights = np.ones(len(y)) if weight is None else weight
@@ -145,7 +158,7 @@ def make_block(
         by_target = [exact_sum(column * weights) for column in np.atleast_2d(y.T)]
         total = np.array(by_target, dtype=object) if n_targets > 1 else by_target[0]
         summary = BlockSummary(len(y), Fraction(exact_sum(weights)), total)
-    return Block(matrix, y, weight, 0.0), summary
+    return Block(matrix, y, weight, 0.0, margin), summary
 
 
 def _known_classes(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:

@@ -155,10 +155,7 @@ class TargetSummary:
         if self.classes is not None:
             check_labels(self.classes.tolist(), "the labels in y")  # so that a model of them can be saved
         if self.n_rows > 20 and self.classes is not None and 2 * len(self.classes) > self.n_rows:  # as scikit-learn warns
-            warn(
-                f"y has {len(self.classes)} classes in {self.n_rows} rows: more than half as many as rows. "
-                "It may be a target for a regressor"
-            )
+            warn(f"y has {len(self.classes)} classes in {self.n_rows} rows, more than half as many; for amounts, use a regressor")
         for k, target in enumerate(self.targets):
             with naming_target(k):
                 target.check()
@@ -261,15 +258,6 @@ def _check_exact(labels: list[Any], array: NDArray[Any]) -> None:
             raise ValueError(
                 f"y holds the label {label!r} beside floats, as one of which it is {became!r}; give y one dtype, integers or text"
             )
-
-
-def _check_discrete(y: NDArray[Any]) -> None:
-    """Raise scikit-learn's error for labels that it takes for numbers of a regression.
-
-    It is shown 20 of them, fractions if there are any: of more labels, it warns of many classes, also in a partition or an evaluation set.
-    """
-    fractions = y[y != np.trunc(y)] if y.dtype.kind == "f" else y[:0]
-    check_classification_targets((fractions if len(fractions) else y)[:20])
 
 
 def _refuse_dates(y: NDArray[Any]) -> None:
@@ -397,6 +385,15 @@ def _check_finite(y: NDArray[Any]) -> None:
             raise ValueError("y contains NaN; drop the rows without a target")
         if np.isinf(y).any():
             raise ValueError("y contains infinity; wants finite numbers")
+
+
+def _check_discrete(y: NDArray[Any]) -> None:
+    """Raise scikit-learn's error for labels that it takes for numbers of a regression.
+
+    It is shown 20 of them, fractions if there are any: of more labels, it warns of many classes, also in a partition or an evaluation set.
+    """
+    fractions = y[y != np.trunc(y)] if y.dtype.kind == "f" else y[:0]
+    check_classification_targets((fractions if len(fractions) else y)[:20])
 
 
 def check_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None:

@@ -209,7 +209,7 @@ def test_what_cannot_be_started_from():
         ({}, {"init": LogisticRegression()}, r"init is LogisticRegression\(\); wants a regressor"),
         ({"base_margin": margin, "eval_set": [(X, Y)]}, {}, "eval_set 'validation_0' has no base_margin, unlike the rows"),
         ({"eval_set": [(X, Y, None, margin)]}, {}, "eval_set 'validation_0' has a base_margin, unlike the rows"),
-        ({"base_margin": margin, "eval_set": [(X, Y, None, margin[1:])]}, {}, "the base_margin of eval_set 'validation_0' has the shape"),
+        ({"base_margin": margin, "eval_set": [(X, Y, None, margin[1:])]}, {}, "eval_set 'validation_0': base_margin has the shape"),
         ({"sample_weight": WEIGHT}, {"init": KNeighborsRegressor()}, "KNeighborsRegressor does not support sample weights"),
         ({}, {"init": LinearRegression(), "loss": "poisson"}, "the loss wants predictions above zero"),
     ):
