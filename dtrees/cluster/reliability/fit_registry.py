@@ -11,7 +11,8 @@ What a record does
 - It counts *turns*: each run of the coordinator, and of the task that grows the trees, takes a turn. What a process says that stood still
   while another took its turn is refused. A run that the scheduler has given up gets no turn, however late it begins.
 - It listens to workers for as long as the fit runs (:mod:`~dtrees.cluster.reliability.heartbeats`). Tasks of the fit that wait on a silent
-  worker, its coordinator among them, run elsewhere; the worker, and what others have there, is left alone.
+  worker, its coordinator among them, run elsewhere; the worker, and what others have there, is left alone. When it is heard again, results
+  that its new tasks need may have to be fetched again (:meth:`FitRegistry._fetch_again`).
 - It knows the state of the fit and the last events it told, for whoever wants to show them (:meth:`FitRegistry.summary`).
 
 The other side, what clients and workers ask of it, is :mod:`dtrees.cluster.reliability.fit_record`.
@@ -110,6 +111,8 @@ class FitRecord:
         The last ones.
     stopped : bool
         Whether its user wants it to end with the trees that there are.
+    lacking : set of tuple of str and key
+        At the last look, workers with tasks of the fit, and results that these need and the worker did not have.
     """
 
     fit: str
@@ -120,6 +123,7 @@ class FitRecord:
     trees: list[bytes] = field(default_factory=list)
     events: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS_KEPT))
     stopped: bool = False
+    lacking: set[tuple[str, Any]] = field(default_factory=set)
 
     @property
     def needs_holder(self) -> str:
@@ -186,7 +190,9 @@ class FitRegistry(SchedulerPlugin):
                     asyncio.get_running_loop().call_soon(self._let_go, key)
 
     def transition(self, key: str, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """Follow the states of fits."""
+        """Follow the states of fits, and correct the scheduler's lists of actors."""
+        if start == "processing" and finish == "released":
+            self._discard_actor(key)
         record = self._records.get(key)
         if record is None:
             return
@@ -364,6 +370,7 @@ class FitRegistry(SchedulerPlugin):
                     logger.warning("%s does without worker %s, silent for %.0f s", record.fit, worker, heard.silent[worker])
                 with contextlib.suppress(KeyError):  # gone by what was done for another
                     self._move(record, heard.silent)
+                self._fetch_again(record)
 
     def _move(self, record: FitRecord, silent: Collection[str]) -> None:
         """Have what a fit needs of silent workers done elsewhere, if there is an elsewhere."""
@@ -389,6 +396,32 @@ class FitRegistry(SchedulerPlugin):
                 scheduler.set_restrictions({task.key: others})
                 task.loose_restrictions = True
             scheduler.transitions({task.key: "released" for task in (*running, *missed)}, stimulus_id=stimulus)
+
+    def _fetch_again(self, record: FitRecord) -> None:
+        """Have workers fetch results that tasks of a fit lacked at the last look already; a worker that fetches them takes no notice.
+
+        A worker that is heard again may finish a task that was moved. The scheduler answers that it is to forget the result. If it has
+        been given a task meanwhile that needs this result from elsewhere, it gives up fetching it, and its task would wait for ever.
+        """
+        lacking = {
+            (address, needed.key)
+            for address, worker in self._scheduler.workers.items()
+            if address not in record.heartbeats.silent
+            for task in worker.processing
+            if _belongs(task, record.fit)
+            for needed in task.dependencies
+            if needed.who_has and worker not in needed.who_has
+        }
+        for address, key in lacking & record.lacking:
+            self._scheduler.request_acquire_replicas(address, [key], stimulus_id=f"{record.fit}-fetched-again")
+        record.lacking = lacking
+
+    def _discard_actor(self, key: str) -> None:
+        """Take an actor that was given up before it was made out of its worker's list, which Dask leaves it in."""
+        task = self._scheduler.tasks[key]
+        if task.actor and ANNOTATION in (task.annotations or {}):
+            for worker in self._scheduler.workers.values():
+                worker.actors.discard(task)
 
 
 def _first_line(text: str) -> str:

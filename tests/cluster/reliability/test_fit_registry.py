@@ -205,6 +205,60 @@ def test_data_that_a_silent_worker_uses_stay_until_it_knows_that_it_does_not(mor
     assert_clean(client)
 
 
+def test_what_a_worker_is_told_to_forget_too_late_is_fetched_again(client: Client, tmp_path: Path) -> None:
+    """As one is that stood still while its task was run elsewhere, and is given another which needs the result."""
+    here, elsewhere, *_ = sorted(client.nthreads())
+    begun, end = tmp_path / "begun to fetch", tmp_path / "end of fetching"
+    with recorded(client, "dtrees-fit-5", tmp_path, patience=5.0), dask.annotate(**belonging("dtrees-fit-5")):
+        columns = client.submit(_SlowToSend, begun, end, workers=[elsewhere], key="columns")
+        task = client.submit(_type_of, columns, workers=[here], key="task")
+        wait_until(begun.exists)
+        client.run_on_scheduler(_finish_late, "columns", here)
+        # This reaches the worker after what it was told before.
+        assert client.submit(int, workers=[here], key="later").result(timeout=60) == 0
+        end.touch()
+        assert task.result(timeout=60) == "_SlowToSend"
+    del columns, task
+    assert_clean(client)
+
+
+class _SlowToSend:
+    """A result that is on its way until a file is there."""
+
+    def __init__(self, begun: Path, end: Path) -> None:
+        self._begun, self._end = begun, end
+
+    def __reduce__(self) -> Any:
+        self._begun.touch()
+        wait_until(self._end.exists, seconds=30)
+        return _SlowToSend, (self._begun, self._end)
+
+
+def _type_of(data: Any) -> str:
+    return type(data).__name__
+
+
+def _finish_late(key: str, worker: str, dask_scheduler: Any) -> None:
+    """Have the scheduler hear of a task's earlier run."""
+    dask_scheduler.handle_task_finished(key=key, worker=worker, stimulus_id="late", run_id=-1, metadata={})
+
+
+def test_an_actor_that_is_given_up_before_it_is_made_leaves_no_trace(client: Client, tmp_path: Path) -> None:
+    """As one is whose worker stands still; Dask retires no worker that has an actor by the scheduler's list."""
+    client.register_plugin(FitRegistry())
+    with dask.annotate(**belonging("dtrees-fit-6")):
+        actor = client.submit(_work, tmp_path / "begun", tmp_path / "end", actor=True, key="dtrees-actor")
+    wait_until((tmp_path / "begun").exists)
+    actor.cancel()
+    wait_until(lambda: not client.run_on_scheduler(_known))
+    (tmp_path / "end").touch()
+    assert_clean(client)
+
+
+def _known(dask_scheduler: Any) -> list[str]:
+    return list(map(str, dask_scheduler.tasks))
+
+
 def _hold_to_be_silent(fit: str, worker: str, dask_scheduler: Any) -> None:
     registry = dask_scheduler.plugins[FitRegistry.name]
     registry._move(registry._records[fit], [worker])
