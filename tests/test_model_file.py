@@ -96,17 +96,6 @@ def test_a_loaded_model_is_the_saved_one(name: str, parameters: dict[str, Any], 
     np.testing.assert_array_equal(loaded.feature_importances_, model.feature_importances_)
 
 
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name.startswith("Extra")])
-def test_a_loaded_model_of_random_thresholds(name: str, tmp_path: Path) -> None:
-    numbers = table().drop(columns="b")
-    model = fitted(name, X=numbers)
-    dtrees.save(model, tmp_path / "model")
-    loaded = dtrees.load(tmp_path / "model")
-    assert type(loaded) is type(model)
-    for method in ("predict", "apply"):
-        np.testing.assert_array_equal(getattr(loaded, method)(numbers), getattr(model, method)(numbers))
-
-
 @pytest.mark.parametrize("parameters", [{"n_iter_no_change": 2}, {"class_weight": {"low": 2.0, "mid": 1.0}}, {"class_weight": "balanced"}])
 def test_two_classes_and_parameters_of_all_kinds(parameters: dict[str, Any], tmp_path: Path) -> None:
     model = fitted("GradientBoostingClassifier", 2, **parameters)
