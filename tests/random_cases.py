@@ -19,7 +19,7 @@ LABELS = ("two", "two", "three", "words", "rare", "one", "several classes")
 N_ROWS = (1, 2, 3, 10, 30, 30, 100, 100, 100, 400)
 KINDS = sorted(name for name in dtrees.__all__ if name.endswith(("Regressor", "Classifier")))
 #: Estimators whose kernels other tests compile, too, and what takes kernels of its own with them.
-FEW_KINDS = ("RandomForestClassifier", "GradientBoostingRegressor", "GradientBoostingClassifier")
+FEW_KINDS = ("RandomForestClassifier", "GradientBoostingRegressor", "GradientBoostingClassifier", "BaggingRegressor")
 OWN_KERNELS = {"reg_alpha", "monotonic_cst", "interaction_cst", "entropy", "poisson", "several", "several classes", "text", "levels"}
 
 
@@ -81,8 +81,7 @@ class Case:
         """Return the weights of rows, zeros among them, or None."""
         random, n = self.random(3), self.n_rows
         shares = random.random(n) * (random.random(n) < 0.8)
-        most = 2 if "Bagging" in self.kind or "max_samples" in self.parameters else 30  # so many digits has the number of rows to draw
-        wide = np.where(shares, 10.0 ** random.uniform(-3, most, n), 0.0)
+        wide = np.where(shares, 10.0 ** random.uniform(-3, 30, n), 0.0)
         return {"counts": random.integers(0, 4, n) * 1.0, "shares": shares, "wide": wide}.get(self.weights)
 
     def data(self) -> tuple[Any, ...]:
