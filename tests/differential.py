@@ -51,7 +51,7 @@ PATIENCE = 600
 WAYS = ("threads", "levels", "columns", "rows", "sparse", "saved", "pickled", "continued", "reloaded", "resumed", "cluster")
 PLACEMENTS = ("one-worker", "sharded", "rows", "replicated")
 #: What a model knows of how its fits were done.
-_CIRCUMSTANCES = {"_loading_seconds", "_growing_seconds", "_n_grown", "_grown_by", "placement_", "_members", "n_jobs"}
+_CIRCUMSTANCES = {"_loading_seconds", "_growing_seconds", "_n_grown", "_grown_by", "placement_", "_members", "_packs", "n_jobs"}
 
 
 def applicable(case: Case) -> list[str]:
