@@ -21,8 +21,8 @@ from distributed.protocol import to_serialize
 _LEAST = (2026, 8)
 #: What :mod:`dtrees.cluster.reliability.fit_registry` calls.
 _OF_SCHEDULER = (
-    "client_desires_keys", "client_releases_keys", "remove_client", "request_acquire_replicas", "request_remove_replicas", "set_restrictions",
-    "transitions", "worker_send",
+    "client_desires_keys", "client_releases_keys", "remove_client", "request_acquire_replicas", "request_remove_replicas",
+    "set_restrictions", "transitions", "worker_send",
 )  # fmt: skip
 
 
