@@ -1,4 +1,4 @@
-"""Fits on a cluster while its workers are killed, stopped, woken up, restarted and retired at random: the model has to be the same.
+"""Fits on a cluster while its workers are killed, stopped, woken up, restarted, retired and added at random: the model has to be the same.
 
 Terms
 -----
@@ -38,7 +38,7 @@ from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
 logger = logging.getLogger("benchmarks")
 
 #: What is done to workers, and how often in relation to each other.
-KINDS = {"kill": 4, "kill two": 2, "stop shortly": 2, "stop for long": 3, "restart": 2, "retire": 1}
+KINDS = {"kill": 4, "kill two": 2, "stop shortly": 2, "stop for long": 3, "restart": 2, "retire": 1, "scale": 1}
 #: Seconds of silence until a worker counts as lost, to begin with.
 PATIENCE = 5.0
 #: Seconds that a fit may take with all that is done to it.
@@ -112,7 +112,7 @@ class Saboteur:
     cluster : LocalCluster
     client : Client
     n_workers : int
-        How many the cluster is to have: those that end for good are replaced.
+        How many the cluster is to have, but for one more or less by scaling: those that end for good are replaced.
     faults : iterator of Fault
     most : int, optional
         After so many there is peace.
@@ -127,6 +127,7 @@ class Saboteur:
         self.done: Counter[str] = Counter()
         self._cluster, self._client, self._n_workers = cluster, client, n_workers
         self._faults, self._most = faults, most
+        self._n_more = 0
         self._over = threading.Event()
         self._asleep: list[tuple[float, int]] = []
         self._thread = threading.Thread(target=self._run, name="saboteur", daemon=True)
@@ -150,14 +151,14 @@ class Saboteur:
                 if self._over.wait(0.1):
                     return
                 self._wake()
-                self._cluster.scale(self._n_workers)
+                self._cluster.scale(self._n_workers + self._n_more)
             self._act(fault)
             self.done[fault.kind] += 1
             if self.done.total() == self._most:
                 break
         while not self._over.wait(0.1):
             self._wake()
-            self._cluster.scale(self._n_workers)
+            self._cluster.scale(self._n_workers + self._n_more)
 
     def _processes(self) -> dict[str, int]:
         """Return the addresses and the processes of workers that are up and awake, in order."""
@@ -194,6 +195,8 @@ class Saboteur:
         elif fault.kind.startswith("stop"):
             _signal(process, signal.SIGSTOP)
             self._asleep.append((time.monotonic() + fault.duration, process))
+        elif fault.kind == "scale":
+            self._n_more = 1 - self._n_more
         elif fault.kind == "restart":
             with contextlib.suppress(Exception):  # it may be gone before, or take its time
                 self._client.restart_workers([address], timeout=5, raise_for_error=False)
@@ -224,7 +227,10 @@ def works(size: int) -> list[Work]:
     boosting = dtrees.GradientBoostingRegressor
     return [
         Work("boosting over shards", "sharded", lambda: boosting(n_estimators=10 * size, max_depth=4, subsample=0.8, random_state=1)),
+        Work("boosting over rows", "rows", lambda: boosting(n_estimators=10 * size, max_depth=4, subsample=0.8, random_state=1)),
         Work("forest", "auto", lambda: dtrees.RandomForestRegressor(60 * size, oob_score=True, max_features=0.5, random_state=2)),
+        Work("forest over rows", "rows", lambda: dtrees.RandomForestRegressor(6 * size, max_depth=6, max_features=0.5, random_state=2)),
+        Work("bag", "one-worker", lambda: dtrees.BaggingRegressor(boosting(n_estimators=40 * size), n_estimators=4, random_state=5)),
         Work(
             "boosting of three classes, evaluation sets, detached",
             "sharded",
@@ -296,26 +302,25 @@ class Chaos:
         self._table, self._held_out = make_table(n_rows, 0), make_table(n_rows // 3, 1)
         self._wanted: dict[str, Any] = {}
 
-    def fit(self, work: Work, faults: Iterator[Fault], outcome: Outcome, most: int | None = None) -> None:
-        """Fit once, and add to an outcome what came of it."""
+    def fit(self, work: Work, faults: Iterator[Fault], outcome: Outcome, most: int | None = None, deadline: float = _DEADLINE) -> None:
+        """Fit once, for no longer than so many seconds, and add to an outcome what came of it."""
         X, y = self._table[0], self._table[2 if work.classify else 1]
         if work.name not in self._wanted:
             self._wanted[work.name] = work.make().fit(X, y, **self._options(work, lazy=False))
         began = time.monotonic()
-        with (
-            dask.config.set({"dtrees.placement": work.placement}),
-            Saboteur(self._cluster, self._client, self._n_workers, faults, most) as saboteur,
-        ):
-            data, options = (_lazy(X), _lazy(y)), self._options(work, lazy=True)
+        with Saboteur(self._cluster, self._client, self._n_workers, faults, most) as saboteur:
+            placed = {"placement": work.placement, "detached": work.detached, **self._options(work, lazy=True)}
+            future = dtrees.submit(work.make(), _lazy(X), _lazy(y), **placed)
+            try:
+                outcome.different += not same_model(future.result(timeout=deadline), self._wanted[work.name])
+            except TimeoutError:
+                outcome.hung += 1
+                logger.warning("no end of %s after %.0f s: %s", work.name, deadline, self._client.run_on_scheduler(_state))
+                future.cancel()
             if work.detached:
-                future = dtrees.submit(work.make(), *data, detached=True, **options)
-                model = future.result(timeout=_DEADLINE)
                 dtrees.attach(future.key).release()
-                future.release()
-            else:
-                model = work.make().fit(*data, **options)
+            future.release()
         outcome.n_fits += 1
-        outcome.different += not same_model(model, self._wanted[work.name])
         outcome.faults += saboteur.done
         outcome.seconds += time.monotonic() - began
 
@@ -325,23 +330,8 @@ class Chaos:
         X, y = self._held_out[0], self._held_out[2 if work.classify else 1]
         return {"eval_set": [(_lazy(X), _lazy(y)) if lazy else (X, y)]}
 
-    def survive(self, work: Work, faults: Iterator[Fault], outcome: Outcome, deadline: float) -> None:
-        """Fit once, for no longer than so many seconds; then wait until every worker does what it is told."""
-        if work.name not in self._wanted:
-            self._wanted[work.name] = work.make().fit(*self._table[:2])
-        began = time.monotonic()
-        with Saboteur(self._cluster, self._client, self._n_workers, faults) as saboteur:
-            future = dtrees.submit(work.make(), *map(_lazy, self._table[:2]), placement=work.placement)
-            try:
-                outcome.different += not same_model(future.result(timeout=deadline), self._wanted[work.name])
-            except TimeoutError:
-                outcome.hung += 1
-                logger.warning("no end of %s after %.0f s: %s", work.name, deadline, self._client.run_on_scheduler(_state))
-                future.cancel()
-            future.release()
-        outcome.n_fits += 1
-        outcome.faults += saboteur.done
-        outcome.seconds += time.monotonic() - began
+    def wait_until_whole(self, outcome: Outcome, deadline: float) -> None:
+        """Wait until every worker does what it is told, for no longer than so many seconds."""
         ends = time.monotonic() + deadline
         while len(self._client.run(os.getpid, on_error="ignore")) < self._n_workers:
             self._cluster.scale(self._n_workers)
@@ -351,11 +341,15 @@ class Chaos:
             time.sleep(0.1)
 
     def left_over(self) -> list[str]:
-        """Return the tasks and records of fits that are still on the cluster a while later; there should be none."""
+        """Return what of fits is still on the cluster a while later: tasks, records, results and actors; there should be none."""
         deadline = time.monotonic() + 60.0
-        while (keys := self._client.run_on_scheduler(_our_tasks)) and time.monotonic() < deadline:
+        while (found := self._left_now()) and time.monotonic() < deadline:
             time.sleep(0.1)
-        return list(keys)
+        return found
+
+    def _left_now(self) -> list[str]:
+        on_workers = self._client.run(_on_worker, on_error="ignore")
+        return [*self._client.run_on_scheduler(_our_tasks), *(f"{at}: {what}" for at, found in on_workers.items() for what in found)]
 
 
 def _lazy(data: Any) -> Any:
@@ -376,14 +370,25 @@ def _state(dask_scheduler: Any) -> dict[str, Any]:
 
 def _our_tasks(dask_scheduler: Any) -> list[str]:
     tasks = [str(key) for key in dask_scheduler.tasks if "dtrees" in str(key)]
+    tasks += [f"actor {actor.key}" for worker in dask_scheduler.workers.values() for actor in worker.actors]
     holders = [client for client in dask_scheduler.clients if client.startswith("dtrees")]
     records = dask_scheduler.plugins.get("dtrees-fits")
     return tasks + holders + ([] if records is None else list(records.summary()))
 
 
+def _on_worker(dask_worker: Any) -> list[str]:
+    state = dask_worker.state
+    return [f"{task.state} {key}" for key, task in state.tasks.items()] + [f"actor {key}" for key in state.actors]
+
+
+def _members(model: Any) -> list[Any]:
+    """Return the models that a bag is made of, or the model."""
+    return [model] if hasattr(model, "_trees") else list(model.estimators_)
+
+
 def same_model(one: Any, other: Any) -> bool:
     """Tell whether models are the same in every bit of their trees and scores."""
-    trees = [[tree for group in model._trees.groups for tree in group] for model in (one, other)]
+    trees = [[tree for member in _members(model) for group in member._trees.groups for tree in group] for model in (one, other)]
     scores = [getattr(model, name, None) for model in (one, other) for name in ("train_score_", "oob_prediction_")]
     held_out = [getattr(model, "evals_result_", None) for model in (one, other)]
     return (
@@ -396,12 +401,12 @@ def same_model(one: Any, other: Any) -> bool:
 
 @benchmark("chaos")
 def chaos(run: Run) -> Iterator[Yielded]:
-    """Faults survived on a cluster of four: workers killed, stopped, restarted and retired at random during fits."""
+    """Faults survived on a cluster of four: workers killed, stopped, restarted, retired and added at random during fits."""
     n_workers = 4
     size = run.size(tiny=1, small=3, full=6)
     seconds = run.size(tiny=0.0, small=60.0, full=900.0)
     most = run.size(tiny=1, small=None, full=None)
-    selected = works(size)[: run.size(tiny=1, small=4, full=4)]
+    selected = works(size)[: run.size(tiny=1, small=None, full=None)]
     outcomes = {work.name: Outcome() for work in selected}
     with cluster_to_break(n_workers) as (cluster, client):
         broken = Chaos(cluster, client, n_workers, run.size(tiny=300, small=3_000, full=20_000))
@@ -415,16 +420,17 @@ def chaos(run: Run) -> Iterator[Yielded]:
         left_over = broken.left_over()
     kinds = sum((outcome.faults for outcome in outcomes.values()), Counter[str]())
     for name, outcome in outcomes.items():
-        yield _row(f"chaos, {name}: {outcome.n_fits} fits in {outcome.seconds:.0f} s", outcome.faults.total(), outcome.different)
+        yield _row(f"chaos, {name}: {outcome.n_fits} fits in {outcome.seconds:.0f} s", outcome)
     for kind, number in sorted(kinds.items()):
         yield Row(f"chaos, of these: {kind}", "", None, Measure(float(number), unit="faults"))
     target = "0 tasks left on the cluster"
     yield Row("chaos, afterwards", "", None, Measure(float(len(left_over)), unit="tasks left"), target=target, met=not left_over)
 
 
-def _row(work: str, n_faults: int, n_different: int) -> Row:
-    measure = Measure(float(n_faults), unit="faults survived")
-    return Row(work, "", None, measure, target="the same model, byte for byte", met=n_different == 0)
+def _row(work: str, outcome: Outcome) -> Row:
+    measure = Measure(float(outcome.faults.total()), unit="faults survived")
+    met = outcome.different + outcome.hung + outcome.unusable == 0
+    return Row(work, "", None, measure, target="the same model, byte for byte", met=met)
 
 
 @benchmark("soak")
@@ -443,11 +449,12 @@ def soak(run: Run) -> Iterator[Yielded]:
         broken = Chaos(cluster, client, 3, n_rows=2_000)
         for i in range(n_fits):
             work = selected[i % len(selected)]
-            broken.survive(work, kills(rng), outcomes[work.name], _DEADLINE / 2)
+            broken.fit(work, kills(rng), outcomes[work.name], deadline=_DEADLINE / 2)
+            broken.wait_until_whole(outcomes[work.name], _DEADLINE / 2)
             logger.info("%d fits, %s", i + 1, outcomes)
         left_over = broken.left_over()
     for name, outcome in outcomes.items():
         work = f"soak, {name}: {outcome.n_fits} fits in {outcome.seconds:.0f} s"
-        yield _row(work, outcome.faults.total(), outcome.different + outcome.hung + outcome.unusable)
+        yield _row(work, outcome)
     target = "0 tasks left on the cluster"
     yield Row("soak, afterwards", "", None, Measure(float(len(left_over)), unit="tasks left"), target=target, met=not left_over)

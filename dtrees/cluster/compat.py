@@ -31,8 +31,8 @@ from dtrees.version import pip_install
 _LEAST = (2025, 12)
 #: What :mod:`dtrees.cluster.reliability.fit_registry` calls.
 _OF_SCHEDULER = (
-    "client_desires_keys", "client_releases_keys", "remove_client", "request_acquire_replicas", "request_remove_replicas", "set_restrictions",
-    "transitions", "worker_send",
+    "client_desires_keys", "client_releases_keys", "remove_client", "request_acquire_replicas", "request_remove_replicas",
+    "set_restrictions", "transitions", "worker_send",
 )  # fmt: skip
 
 

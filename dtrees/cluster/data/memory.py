@@ -32,7 +32,7 @@ from distributed import Client
 
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
 from dtrees.cluster.reliability.liveness import WorkerMonitor
-from dtrees.cluster.transport.scheduler_rpc import ask
+from dtrees.cluster.transport.scheduler_rpc import ask, in_loop
 from dtrees.ensemble.input.column import CATEGORICAL, NUMERIC, Column
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.policy import DISK_BYTES, SHARED_CELLS, flagged_bytes, most_zones
@@ -333,7 +333,7 @@ def worker_capacities(client: Client) -> dict[str, WorkerCapacity]:
         If Dask has paused all, and they do not go on.
     """
     monitor = WorkerMonitor(client)
-    while not (found := running(client.sync(monitor.look))) and any(facts["status"] == "paused" for facts in monitor.workers.values()):
+    while not (found := running(in_loop(client, monitor.look))) and any(facts["status"] == "paused" for facts in monitor.workers.values()):
         monitor.check_pauses("a worker")
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     if not found:

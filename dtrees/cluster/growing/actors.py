@@ -34,7 +34,7 @@ from dtrees.cluster.reliability.liveness import UnknownTasks, WorkerMonitor, die
 from dtrees.cluster.reliability.tasks import task_keys
 from dtrees.cluster.transport.direct_channel import DirectChannel, framed, open_channel
 from dtrees.cluster.transport.events import tell
-from dtrees.cluster.transport.scheduler_rpc import give_up
+from dtrees.cluster.transport.scheduler_rpc import give_up, in_loop
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -153,7 +153,7 @@ class Actors:
         Exception
             What making one raised.
         """
-        self._client.sync(self._await_actors)
+        in_loop(self._client, self._await_actors)
         replaced, self._replaced = self._replaced, []
         give_up(self._client, replaced)
 
@@ -183,7 +183,7 @@ class Actors:
             self._monitor.check()
             lacking = [i for i in calls if i not in self._channels]
             if lacking and self._uses_channels:
-                self._client.sync(self._open_channels, lacking)
+                in_loop(self._client, self._open_channels, lacking)
                 if not self._uses_channels:
                     self._tell_of_no_channel(lacking[0])
             if self._uses_channels:
@@ -219,7 +219,7 @@ class Actors:
                 if self._uses_channels:
                     self._take_replies(exchange)
                 else:
-                    self._client.sync(self._call, exchange)
+                    in_loop(self._client, self._call, exchange)
         except BaseException:
             self._forget_calls()
             raise
@@ -232,7 +232,7 @@ class Actors:
 
     def look(self) -> dict[str, dict[str, Any]]:
         """Return what the scheduler knows of its workers, and note which actors are lost."""
-        return dict(self._client.sync(self._look))
+        return in_loop(self._client, self._look)
 
     def close(self) -> None:
         """Free the actors."""
@@ -243,7 +243,7 @@ class Actors:
             return
         here = [actor for i, actor in enumerate(actors) if actor is not None and i not in self.lost]
         with contextlib.suppress(OSError, RuntimeError):
-            self._client.sync(asyncio.wait_for, _close_all(here), _SECONDS_TO_CLOSE)
+            in_loop(self._client, _close_all, here)
         # Not merely released: proxies of an actor, which an error's traceback may hold, count as users of it.
         with contextlib.suppress(SchedulerLost):
             give_up(self._client, futures)
@@ -304,7 +304,7 @@ class Actors:
         try:
             yield self._channels[i]
         except OSError as error:
-            self._client.sync(self._raise_failure, i, error)
+            in_loop(self._client, self._raise_failure, i, error)
 
     def _take_replies(self, exchange: _Exchange) -> None:
         """Take the replies of an exchange as they come, send what was left to be sent, and look after the actors meanwhile."""
@@ -326,7 +326,7 @@ class Actors:
                     self._take(exchange, key.data, reply)
             self._monitor.check()
             if time.monotonic() > next_look:
-                self._client.sync(self._look)
+                in_loop(self._client, self._look)
                 next_look = time.monotonic() + between_looks
                 self._raise_if_lost(self._needed(exchange.calls, awaited))
 
@@ -436,4 +436,4 @@ def _pickled(method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, b
 
 
 async def _close_all(actors: list[Any]) -> None:
-    await asyncio.gather(*(actor.close() for actor in actors), return_exceptions=True)
+    await asyncio.wait_for(asyncio.gather(*(actor.close() for actor in actors), return_exceptions=True), _SECONDS_TO_CLOSE)
