@@ -379,11 +379,11 @@ def test_dtypes_of_labels(client: Client, kind: str, dtype: Any) -> None:
             dtrees.DecisionTreeClassifier().fit(in_partitions(FRAME, SEVEN), in_partitions(y.where(COUNTS > 3), SEVEN))
 
 
-MASK = np.random.default_rng(5).random((420, 3)) < 0.2
+HIDDEN = np.random.default_rng(5).random((420, 3)) < 0.2
 FLOATS = np.random.default_rng(6).normal(size=(420, 3))
 
 
-def masked(values: Any, mask: Any, *, chunks: int = 100) -> Any:
+def lazy_masked(values: Any, mask: Any, *, chunks: int = 100) -> Any:
     return da.from_array(np.ma.masked_array(values, mask), chunks=(chunks, *values.shape[1:]))
 
 
@@ -391,7 +391,7 @@ def masked(values: Any, mask: Any, *, chunks: int = 100) -> Any:
 def test_masked_values_of_X_are_missing(request: pytest.FixtureRequest, there: bool) -> None:
     """At fit, in evaluation sets, at predict and where an estimator is fitted before."""
     y = FLOATS.sum(axis=1)
-    X, missing = masked(FLOATS, MASK), np.where(MASK, np.nan, FLOATS)
+    X, missing = lazy_masked(FLOATS, HIDDEN), np.where(HIDDEN, np.nan, FLOATS)
     model = regressor(n_estimators=2, init=DummyRegressor())
     wanted = clone(model).fit(missing, y, eval_set=[(missing, y)])
     with request.getfixturevalue("client").as_current() if there else contextlib.nullcontext():
@@ -408,16 +408,14 @@ def test_masked_values_of_X_are_missing(request: pytest.FixtureRequest, there: b
 @pytest.mark.parametrize("name", ["y", "sample_weight", "base_margin"])
 def test_masked_values_of_others_are_refused(request: pytest.FixtureRequest, name: str, there: bool) -> None:
     """Chunks of another length than X has are cut anew, with their masks."""
-    X, values = da.from_array(FLOATS, chunks=(100, 3)), np.abs(FLOATS[:, 0])
-    given: dict[str, Any] = {"y": da.from_array(values, chunks=100), name: masked(values, MASK[:, 0], chunks=70)}
+    here = {"y": FLOATS.sum(axis=1)} | {name: np.abs(FLOATS[:, 0])}
+    lazy = {other: da.from_array(values, chunks=100) for other, values in here.items()}
+    X = da.from_array(FLOATS, chunks=(100, 3))
     with request.getfixturevalue("client").as_current() if there else contextlib.nullcontext():
         with pytest.raises(ValueError, match=f"{name} is a masked array with .* masked value"):
-            regressor(n_estimators=2).fit(X, **given)
-        none = given | {name: masked(values, np.zeros(420, bool), chunks=70)}
-        assert_same_model(
-            regressor(n_estimators=2).fit(X, **none),
-            regressor(n_estimators=2).fit(FLOATS, **dict.fromkeys(none, values)),
-        )
+            regressor(n_estimators=2).fit(X, **lazy | {name: lazy_masked(here[name], HIDDEN[:, 0], chunks=70)})
+        none_masked = lazy | {name: lazy_masked(here[name], np.zeros(420, bool), chunks=70)}
+        assert_same_model(regressor(n_estimators=2).fit(X, **none_masked), regressor(n_estimators=2).fit(FLOATS, **here))
 
 
 @pytest.mark.parametrize(("n_rows", "n_warnings"), [(400, 0), (50, 1)])
