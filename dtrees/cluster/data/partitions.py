@@ -113,24 +113,28 @@ def _check_kind(name: str, collection: Any, wanted: str) -> None:
 
 
 def rows_beside(X: Any, values: Any) -> Any:
-    """Return values of the rows of X as a collection of the same kind, with the same partitions; nothing is computed.
+    """Return values of the rows of X as a collection of its kind, with its partitions; nothing is computed. A number is for all rows.
 
     Parameters
     ----------
     X : Dask DataFrame or 2-D Dask Array, of whole rows
-    values : Dask Series, DataFrame or Array, or local array, of shape (n,) or (n, k)
+    values : Dask Series, DataFrame or Array, or local array, of shape (n,) or (n, k), or number or None
 
     Returns
     -------
-    Dask Series, DataFrame or 2-D Dask Array
+    Dask Series, DataFrame or 2-D Dask Array, or number or None
 
     Raises
     ------
     ValueError
-        If they have other partitions, or X is a frame whose lengths are not known and the values are a local array.
+        If they have other partitions or rows, or X is a frame whose lengths are not known and the values are a local array.
     """
     import dask.array as da
 
+    if is_lazy(values):
+        _check_kind("base_margin", values, "a Dask Series, DataFrame or Array, or an array")
+    elif np.ndim(values) == 0:
+        return values
     lengths = X.chunks[0] if is_array(X) else (np.nan,) * X.npartitions
     known = not np.isnan(lengths).any()
     if not is_lazy(values):
@@ -139,7 +143,7 @@ def rows_beside(X: Any, values: Any) -> Any:
                 f"base_margin is a {type(values).__name__} in memory, but X is a {type(X).__name__} of partitions whose numbers of rows "
                 "are not known; wants a Dask collection with the same partitions, or one number for all"
             )
-        values = da.from_array(np.asarray(values))
+        values = da.from_array(np.asanyarray(values))  # a mask is seen where scores are read
     if is_array(X) and not is_array(values):
         values = values.to_dask_array()
     if is_array(values):

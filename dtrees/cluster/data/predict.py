@@ -51,7 +51,7 @@ def predict(X: Any, function: Callable[..., NDArray[Any]], output: Output, besid
     """
     X = whole_rows(X)
     shared = _shared(function)
-    beside = beside if np.ndim(beside) == 0 else rows_beside(X, beside)
+    beside = rows_beside(X, beside)
     return _predict_array(X, shared, output, beside) if is_array(X) else _predict_frame(X, shared, output, beside)
 
 

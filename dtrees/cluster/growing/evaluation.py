@@ -114,7 +114,7 @@ def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
     if not is_lazy(given.X):
         with however_large():
             return [tasks.submit("encode", make_block, given.X, *fetch_rows(tasks, given.y, given.weight, given.base_margin), **about)]
-    one_margin = np.ndim(given.base_margin) == 0  # a number, or none
+    one_margin = not is_lazy(given.base_margin) and np.ndim(given.base_margin) == 0  # a number, or none
     try:
         parts = align(tasks, given.X, given.y, given.weight, None if one_margin else given.base_margin)
     except ValueError as error:

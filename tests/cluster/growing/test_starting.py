@@ -79,6 +79,8 @@ def test_predictions_of_scores_of_each_row(of_X: str, of_margin: str, n_outputs:
     if of_X == of_margin == "array":
         with pytest.raises(ValueError, match="X has 300 rows but base_margin has 299"):
             model.predict(lazy, base_margin=margin[1:])
+        with pytest.raises(TypeError, match=r"base_margin is of type dask\.delayed.*; wants a Dask Series, DataFrame or Array"):
+            model.predict(lazy, base_margin=dask.delayed(margin))
 
 
 @pytest.mark.parametrize("there", [True, False])
