@@ -28,7 +28,7 @@ from dtrees.split.criteria.parts import (
     score_of_terms,
 )
 from dtrees.split.criteria.statistics import G0, G1, H0, H1
-from dtrees.split.numbers.elementary import binary_logarithm, log2
+from dtrees.split.numbers.elementary import binary_logarithm, binary_logarithm_of_normal, log2
 
 #: Far more than the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
@@ -71,7 +71,7 @@ class EntropyOfClasses(NamedTuple):
 @inner_kernel
 def _xlog2(x, total):
     """Return ``x * log2(x / total)``, 0 where x is."""
-    return x * binary_logarithm(x / total) if x > 0.0 else 0.0
+    return x * binary_logarithm_of_normal(x / total) if x > 0.0 else 0.0
 
 
 @inner_kernel

@@ -5,15 +5,16 @@ wider vectors where the processor has them. Workers may be of several kinds, and
 all of them. The functions here consist of additions, multiplications and divisions, each rounded by itself, in a fixed order. As they call
 nothing, loops that use them are vectorised.
 
-The logarithms are those of fdlibm (Sun Microsystems, 1993), and for base 2 of FreeBSD's msun: x is 2**k (1 + f), with 1 + f between
-sqrt(1/2) and sqrt(2), and log(1 + f) is a polynomial in s = f / (2 + f). They are off by less than a unit in the last place, and powers of
-two have exact logarithms to base 2.
+The logarithms are looked up in a table: x is 2**k c (1 + r), where c is the number of seven bits next to the fraction of x, so that r is at most
+2**-8, and log(1 + r) is a short polynomial (Tang 1990, "Table-driven implementation of the logarithm function in IEEE floating-point
+arithmetic"). They need no division, and are off by little more than a unit in the last place; powers of two have exact logarithms to base 2.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -34,14 +35,38 @@ _ROUNDER = 1.5 * 2.0**52
 #: 1 / 2!, 1 / 3! and so on. For remainders of up to log(2) / 2 more terms add nothing.
 _TERMS = tuple(1.0 / math.factorial(k) for k in range(13, 1, -1))
 
-#: The coefficients of the logarithm's polynomial in s**2, from the highest: odd ones and even ones, for two sums that need not wait.
-_ODD = 1.479819860511658591e-01, 1.818357216161805012e-01, 2.857142874366239149e-01, 6.666666666666735130e-01
-_EVEN = 1.531383769920937332e-01, 2.222219843214978396e-01, 3.999999999940941908e-01
-#: 1 / log(2) in two parts, the first of which has 21 bits.
-_PER_LN_2_HIGH, _PER_LN_2_LOW = 1.44269504072144627571, 1.67517131648865118353e-10
 #: The bits of sqrt(1/2), but for the lower 32.
 _SQRT_HALF = 0x3FE6A09E00000000
+#: All bits of a float that are below the first seven of its fraction.
+_BELOW = (1 << 45) - 1
 _LEAST_NORMAL, _TWO_54 = 2.0**-1022, 2.0**54
+
+
+def _table() -> NDArray[np.float64]:
+    """Return of each c that a float between sqrt(1/2) and sqrt(2) may be next to: 1 / c, log(c) and log2(c), the logarithms in two parts.
+
+    The first parts are multiples of 2**-42, so that sums of them and multiples of log(2), or integers, are exact.
+    """
+    first, last = (_rounded_bits(bits) for bits in (_SQRT_HALF, _SQRT_HALF + (1 << 52)))
+    centers = np.arange(first, last + 1, _BELOW + 1).view(np.float64).tolist()
+    with localcontext(prec=40):
+        natural, of_two = [Decimal(c).ln() for c in centers], Decimal(2).ln()
+        parts = [[1.0 / c for c in centers]]
+        for values in (natural, [value / of_two for value in natural]):
+            high = [float((value * 2**42).to_integral_value()) / 2**42 for value in values]
+            parts += [high, [float(value - Decimal(part)) for value, part in zip(values, high, strict=True)]]
+    return np.array(parts).T.copy()
+
+
+def _rounded_bits(bits: int) -> int:
+    """Return the bits of a float rounded to seven bits of its fraction."""
+    return (bits + (_BELOW >> 1) + 1) & ~_BELOW
+
+
+_TABLE = _table()
+_FIRST = _rounded_bits(_SQRT_HALF) >> 45
+#: 1 / log(2) as a float, and what that lacks.
+_LACKING = 2.0355273740931033e-17
 
 
 def _same_bits(source: Any, target: Any) -> Any:
@@ -88,56 +113,61 @@ def _power_of_2(k):
 
 @lean_kernel
 def _reduced(x):
-    """Return k and f with x = 2**k (1 + f), for x above 0."""
-    small = x < _LEAST_NORMAL
-    bits = _bits_of(x * _TWO_54 if small else x)
+    """Return k, r and a row of the table with x = 2**k c (1 + r), for a normal x above 0; r is at most 2**-8."""
+    bits = _bits_of(x)
     k = (bits - np.int64(_SQRT_HALF)) >> np.int64(52)
-    f = _float_of(bits - (k << np.int64(52))) - 1.0
-    return (_float_of(_bits_of(_ROUNDER) + k) - _ROUNDER) - (54.0 if small else 0.0), f
+    bits -= k << np.int64(52)
+    center = (bits + np.int64(1 << 44)) & np.int64(~_BELOW)
+    row = np.uint64((center >> np.int64(45)) - np.int64(_FIRST))
+    return _float_of(_bits_of(_ROUNDER) + k) - _ROUNDER, (_float_of(bits) - _float_of(center)) * _TABLE[row, 0], row
 
 
 @lean_kernel
-def _series(f, half_square):
-    """Return log(1 + f) - f + f**2 / 2."""
-    s = f / (2.0 + f)
-    z = s * s
-    w = z * z
-    odd = z * (_ODD[3] + w * (_ODD[2] + w * (_ODD[1] + w * _ODD[0])))
-    even = w * (_EVEN[2] + w * (_EVEN[1] + w * _EVEN[0]))
-    return s * (half_square + (even + odd))
+def _series(r):
+    """Return log(1 + r) - r."""
+    square = r * r
+    return square * ((r * (1 / 3) - 0.5) + square * ((r * (1 / 5) - 0.25) + square * (r * (1 / 7) - 1 / 6)))
 
 
 @lean_kernel
-def _of_ends(x, result):
-    """Return the logarithm of x where it is no finite number above 0, otherwise ``result``."""
-    if x == 0.0:
-        result = -math.inf
-    if not x >= 0.0:
-        result = math.nan
-    if x == math.inf:
-        result = x
-    return result
+def _of_any(function, x):
+    """Return a logarithm of x: -inf for 0, NaN below."""
+    if not 0.0 < x < math.inf:
+        return x if x > 0.0 else -math.inf if x == 0.0 else math.nan
+    return function(x * _TWO_54, -54.0) if x < _LEAST_NORMAL else function(x, 0.0)
+
+
+@lean_kernel
+def _logarithm(x, k_more):
+    k, r, row = _reduced(x)
+    k += k_more
+    low = _series(r) + (_TABLE[row, 2] + k * _REST_OF_LN_2)
+    return (k * _LN_2 + _TABLE[row, 1]) + (r + low)
+
+
+@lean_kernel
+def _binary_logarithm(x, k_more):
+    k, r, row = _reduced(x)
+    low = _series(r) * _PER_LN_2 + (_TABLE[row, 4] + r * _LACKING)
+    return ((k + k_more) + _TABLE[row, 3]) + (r * _PER_LN_2 + low)
 
 
 @lean_kernel
 def logarithm(x):
     """Return log(x): -inf for 0, NaN below."""
-    k, f = _reduced(x)
-    half_square = 0.5 * f * f
-    return _of_ends(x, k * _LN_2 - ((half_square - (_series(f, half_square) + k * _REST_OF_LN_2)) - f))
+    return _of_any(_logarithm, x)
 
 
 @lean_kernel
 def binary_logarithm(x):
     """Return log2(x): -inf for 0, NaN below."""
-    k, f = _reduced(x)
-    half_square = 0.5 * f * f
-    # The leading part has 21 bits, so that its product with the leading part of 1 / log(2) is exact.
-    high = _float_of(_bits_of(f - half_square) & np.int64(-1 << 32))
-    low = ((f - high) - half_square) + _series(f, half_square)
-    most = high * _PER_LN_2_HIGH
-    total = k + most
-    return _of_ends(x, (((low + high) * _PER_LN_2_LOW + low * _PER_LN_2_HIGH) + ((k - total) + most)) + total)
+    return _of_any(_binary_logarithm, x)
+
+
+@lean_kernel
+def binary_logarithm_of_normal(x):
+    """Return log2(x) of a normal number above 0."""
+    return _binary_logarithm(x, 0.0)
 
 
 @kernel
