@@ -5,9 +5,10 @@ wider vectors where the processor has them. Workers may be of several kinds, and
 all of them. The functions here consist of additions, multiplications and divisions, each rounded by itself, in a fixed order. As they call
 nothing, loops that use them are vectorised.
 
-The logarithms are looked up in a table: x is 2**k c (1 + r), where c is the number of seven bits next to the fraction of x, so that r is at most
-2**-8, and log(1 + r) is a short polynomial (Tang 1990, "Table-driven implementation of the logarithm function in IEEE floating-point
-arithmetic"). They need no division, and are off by little more than a unit in the last place; powers of two have exact logarithms to base 2.
+The logarithms are looked up in a table: x is 2**k c (1 + r), where c is the number of seven bits next to the fraction of x, so that r is at
+most 2**-8, and log(1 + r) is a short polynomial (Tang 1990, "Table-driven implementation of the logarithm function in IEEE floating-point
+arithmetic"). They need no division, and are off by little more than a unit in the last place; powers of two have exact logarithms to
+base 2.
 """
 
 from __future__ import annotations
