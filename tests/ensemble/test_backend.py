@@ -62,7 +62,8 @@ class BlockBackend:
     def header(self, X):
         return X.parts[0]
 
-    def predict(self, X, function, output):
+    def predict(self, X, function, output, beside=None):
+        assert beside is None
         function = pickle.loads(pickle.dumps(function))
 
         def predict(part):

@@ -147,7 +147,6 @@ def test_a_model_that_went_through_a_file_is_explained_alike(tmp_path):
         (FRAME[["a", "b"]], "background: The feature names should match"),
         (FRAME.assign(a="text"), "background: "),
         (7, "background: "),
-        (FRAME.assign(a=np.inf), "background: .*infinity"),
     ],
 )
 def test_a_wrong_background_is_named(background, message):
