@@ -156,7 +156,7 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParamete
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
         chosen = self._chosen_categories()
-        purpose |= {"categories": chosen.named, "several": self._SEVERAL_TARGETS}
+        purpose = {"several": self._SEVERAL_TARGETS, **purpose, "categories": chosen.named}
         options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose)
         start = time.perf_counter()
         table = backend.load(X, y, sample_weight, options)
