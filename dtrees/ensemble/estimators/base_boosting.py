@@ -148,8 +148,8 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             Non-negative; rows of weight 0 are as good as absent.
         base_margin : array-like of shape (n,), (n, n_classes) or (n, k), or None, default=None
             Raw scores, one a row (for more than two classes, or several targets, those of each), that trees start from, instead of
-            ``init``: log odds for two classes, logarithms of the mean for losses of positive predictions. Predicting then wants those of its
-            rows, too. Of a Dask collection, the coordinator fetches them all.
+            ``init``: log odds for two classes, logarithms of the mean for losses of positive predictions. Predicting then wants those of
+            its rows, too. Of a Dask collection, the coordinator fetches them all.
         eval_set : list or dict of tuples, or None, default=None
             Further data, on which ``eval_metric`` is computed after each round: a list of ``(X, y)``, ``(X, y, weight)`` or
             ``(X, y, weight, base_margin)``, which get the names ``"validation_0"`` and so on, or a dict from names to such tuples. In

@@ -77,7 +77,7 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self._SEVERAL_TARGETS
+        tags.classifier_tags.multi_label = True
         return tags
 
     def _label_steps(self) -> tuple[Step, ...]:

@@ -372,11 +372,12 @@ def test_where_trees_of_classes_start():
     wanted = np.column_stack([one.decision_function(X, base_margin=part) for one, part in zip(alone, parts, strict=True)])
     assert_array_equal(model.decision_function(X, base_margin=margin), wanted)
     tree = DecisionTreeClassifier(min_samples_leaf=20, random_state=0)
-    started, shares = classify(init=tree).fit(FILLED, LABELS), tree.fit(FILLED, LABELS).predict_proba(FILLED)
+    y = np.column_stack([LABELS[:, :2], BITS[:, 2]]).astype(int)
+    started, shares = classify(init=tree).fit(FILLED, y), tree.fit(FILLED, y).predict_proba(FILLED)
     least = np.finfo(np.float32).eps
     logs = [np.log(np.clip(one, least, 1 - least)) for one in shares]
     raw = np.column_stack([logs[0][:, 1] - logs[0][:, 0], logs[1] - logs[1].mean(axis=1, keepdims=True), logs[2][:, 1] - logs[2][:, 0]])
-    wanted = classify().fit(FILLED, LABELS, base_margin=raw).decision_function(FILLED, base_margin=raw)
+    wanted = classify().fit(FILLED, y, base_margin=raw).decision_function(FILLED, base_margin=raw)
     assert_allclose(started.decision_function(FILLED), wanted, rtol=1e-9, atol=1e-9)
 
 
@@ -397,7 +398,7 @@ def derivatives(y, raw, weight):
         (BITS, {"eval_metric": mean_absolute_error}, "over which only logloss, error, accuracy, auc, loss are averaged"),
         (BITS, {"class_weight": {0: 1.0, 1: 2.0}}, "class_weight should be a list of dicts"),
         (BITS, {"class_weight": [{0: 1.0, 1: 2.0}]}, "wants 3 dicts"),
-        (BITS, {"init": LogisticRegression()}, "y should be a 1d array"),
+        (BITS, {"init": LogisticRegression()}, r"got an array of shape \(300, 3\)"),
     ],
 )
 def test_classes_that_cannot_be_fitted(y, parameters, message):
