@@ -135,12 +135,12 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
     model._check_fitted()
     groups = model._trees.groups
     classes = model.classes_ if isinstance(model, TreeClassifier) else None
+    if classes is not None and model.n_outputs_ > 1:
+        raise ValueError(
+            f"this {type(model).__name__} has {model.n_outputs_} targets with classes of their own, and {target} is given several "
+            "targets of regressors only; fit a classifier for each target"
+        )
     if not isinstance(model, Boosting):
-        if classes is not None and model.n_outputs_ > 1:
-            raise ValueError(
-                f"this {type(model).__name__} has {model.n_outputs_} targets with classes of their own, and {target} is given several "
-                "targets of regressors only; fit a classifier for each target"
-            )
         n_outputs = groups[0][0].value.shape[1]
         link = IDENTITY if classes is None else SHARES
         return PlainModel(model, groups, np.zeros(n_outputs), len(groups[0]), link, 1.0, None, classes)

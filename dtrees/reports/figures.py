@@ -94,13 +94,21 @@ def trees(model: Any, n_trees: int, max_depth: int | None) -> list[Picture]:
         cut = f", drawn down to depth {max_depth}" if max_depth is not None and depth > max_depth else ""
         title = f"Tree {index}" if several else "The tree"
         if groups > 1:
-            output = f"class {model.classes_[index % groups]}" if hasattr(model, "classes_") else f"target {index % groups}"
-            title += f" (round {index // groups + 1}, {output})"
+            title += f" (round {index // groups + 1}, {_output_in_words(model, index % groups)})"
         with _style():
             ax = draw_tree(texts, _new_figure)
             uri = _uri(ax.figure)
         found.append(Picture(title, f"{what}, depth {depth}{cut}.", uri, wide=True))
     return found
+
+
+def _output_in_words(model: Any, output: int) -> str:
+    """Return what one of several outputs of boosting is about."""
+    losses = model._fitted_loss.by_target
+    if not losses:
+        return f"class {model.classes_[output]}"
+    k, number = [(k, number) for k, loss in enumerate(losses) for number in range(loss.n_outputs)][output]
+    return f"target {k}" if losses[k].n_outputs == 1 else f"target {k}, class {model.classes_[k][number]}"
 
 
 def _of_numbers(target: Target) -> Iterator[Picture]:

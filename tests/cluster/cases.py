@@ -293,6 +293,19 @@ CASES: dict[str, Case] = {
         "several",
         lambda: regressor(loss=coupled, n_estimators=3, colsample_bytree=0.8, max_depth=3, random_state=33),
     ),
+    "boosting of several targets of classes": Case(
+        "several classes",
+        lambda: classifier(
+            n_estimators=4,
+            subsample=0.8,
+            max_depth=3,
+            n_iter_no_change=3,
+            class_weight="balanced",
+            eval_metric=["logloss", "auc"],
+            random_state=40,
+        ),
+        evaluated=True,
+    ),
     "boosting of scores": Case(
         "regression",
         lambda: regressor(

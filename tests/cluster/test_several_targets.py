@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client
+from sklearn.base import clone
 
 import dtrees
 from tests.cluster.samples import LENGTHS, assert_same_model, in_partitions, numbers, table, targets, weights
@@ -83,6 +84,23 @@ def test_predictions_are_lazy(client: Client, here: dtrees.GradientBoostingRegre
     of_array = make().fit(array, da.from_array(Y.to_numpy(), chunks=(100, 3)))
     assert of_array.predict(array).shape == (420, 3)
     np.testing.assert_array_equal(of_array.predict(array).compute(), make().fit(numbers(FRAME), Y).predict(numbers(FRAME)))
+
+
+def test_targets_of_classes(client: Client) -> None:
+    y = pd.DataFrame({"high": Y["value"] > 0, "third": np.where(Y["count"] > 2, "many", "few")})
+    classifier = dtrees.GradientBoostingClassifier(n_estimators=4, subsample=0.8, random_state=0)
+    wanted = clone(classifier).fit(FRAME, y)
+    X, lazy = in_partitions(FRAME, LENGTHS[3]), in_partitions(y, LENGTHS[3])
+    model = classifier.fit(X, lazy, eval_set=[(X, lazy)])
+    assert_same_model(model, wanted)
+    np.testing.assert_array_equal(model.predict(X).compute().to_numpy(), wanted.predict(FRAME))
+    np.testing.assert_array_equal(model.decision_function(X).compute().to_numpy(), wanted.decision_function(FRAME))
+    *_, staged = model.staged_predict_proba(X)
+    for found in (model.predict_proba(X), staged):
+        for mine, theirs, labels in zip(found, wanted.predict_proba(FRAME), ([False, True], ["few", "many"]), strict=True):
+            assert mine.columns.tolist() == labels
+            np.testing.assert_array_equal(mine.compute().to_numpy(), theirs)
+    assert model.score(X, lazy) == wanted.score(FRAME, y)
 
 
 def test_sets_and_checkpoints(client: Client, tmp_path: Any) -> None:

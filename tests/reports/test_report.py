@@ -135,6 +135,11 @@ def test_boosting_of_every_shape():
     assert "<u>" in page.text
     assert "Tree 1 (round 1, target 1)" in page.text
     assert "6: 3 rounds of 2" in page.text
+    labels = np.column_stack([SIGNAL > 0, np.digitize(X[:, 2], [-0.5, 0.5])]).astype(int)
+    classes = dtrees.GradientBoostingClassifier(n_estimators=2).fit(X, labels)
+    report = dtrees.report(classes, X, labels, n_trees=2)
+    assert "Tree 0 (round 1, target 0)" in report.html
+    assert "Tree 1 (round 1, target 1, class 0)" in report.html
     for loss in ("quantile", "poisson", "gamma", "tweedie", "absolute_error"):
         positive = SIGNAL - SIGNAL.min() + 1
         model = dtrees.GradientBoostingRegressor(n_estimators=3, loss=loss).fit(X, positive)

@@ -275,7 +275,7 @@ class BoostingPlan:
     seed : int
     loss : Loss
     n_classes : int
-        0 for regression.
+        Of which each has its share of the rows held out; 0 for regression, and for several targets.
     n_rounds : int
         Rounds in all, those of ``trees`` that a warm start brings included.
     learning_rate : float
@@ -293,7 +293,8 @@ class BoostingPlan:
         Losses, or scores, of the same rows after the rounds of an earlier fit that this one continues.
     first_order : bool
         Whether splits are found by gradients alone, each row with a hessian of 1. Leaves still hold Newton steps, or what is measured.
-    class_weight : tuple of float or None
+    class_weight : tuple of float, tuple of such tuples or None
+        Factors for the weights of rows by class, of several targets for each.
     stopping : Stopping or None
         Stop by the scores of an evaluation set.
     checkpoint : Checkpoint or None
@@ -313,7 +314,7 @@ class BoostingPlan:
     scoring: Scoring | None = None
     scores_before: tuple[float, ...] = ()
     first_order: bool = False
-    class_weight: tuple[float, ...] | None = None
+    class_weight: tuple[float, ...] | tuple[tuple[float, ...], ...] | None = None
     stopping: Stopping | None = None
     checkpoint: Checkpoint | None = None
 

@@ -116,6 +116,7 @@ class BaggingClassifier(ClassifierMixin, Bagging):
     """
 
     _BOOSTER: ClassVar[type[Boosting]] = GradientBoostingClassifier
+    _SEVERAL_TARGETS: ClassVar[bool] = False
     _METRIC: ClassVar[Any] = staticmethod(accuracy_score)
 
     classes_: NDArray[Any]

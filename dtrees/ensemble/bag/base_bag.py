@@ -43,6 +43,8 @@ class Bagging(NamedParameters, DocumentationLink, BaseEstimator):
     #: Trees of boosters depend on each other, boosters do not.
     _GROUP_PER_OUTPUT: ClassVar[bool] = False
     _BOOSTER: ClassVar[type[Boosting]]
+    #: Whether y may have several columns, each a target.
+    _SEVERAL_TARGETS: ClassVar[bool] = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [HasMethods(["fit", "predict"]), None],
         "n_estimators": parameters.ENSEMBLE["n_estimators"],
@@ -88,7 +90,7 @@ class Bagging(NamedParameters, DocumentationLink, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         tags.target_tags.required = True
-        tags.target_tags.multi_output = self._BOOSTER._SEVERAL_TARGETS
+        tags.target_tags.multi_output = self._SEVERAL_TARGETS
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -138,7 +140,9 @@ class Bagging(NamedParameters, DocumentationLink, BaseEstimator):
         if not self.bootstrap and self.oob_score:
             raise ValueError("oob_score=True is only available if bootstrap=True")
         callback = called_together(callbacks)
-        backend, table = template._load(X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True)
+        backend, table = template._load(
+            X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True, several=self._SEVERAL_TARGETS
+        )
         template._check_classes(table)
         self._take_columns(template)
         self.placement_ = template.placement_

@@ -64,8 +64,6 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParamete
     """Base class of the ten estimators."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
-    #: Whether y may have several columns, each a target.
-    _SEVERAL_TARGETS: ClassVar[bool] = True
     #: What a fit counts as it goes on.
     _UNIT: ClassVar[str] = "tree"
 
@@ -106,7 +104,7 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParamete
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         tags.target_tags.required = True
-        tags.target_tags.multi_output = self._SEVERAL_TARGETS
+        tags.target_tags.multi_output = True
         return tags
 
     @property
@@ -156,7 +154,7 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParamete
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
         chosen = self._chosen_categories()
-        purpose |= {"categories": chosen.named, "several": self._SEVERAL_TARGETS}
+        purpose = {"several": True, **purpose, "categories": chosen.named}
         options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose)
         start = time.perf_counter()
         table = backend.load(X, y, sample_weight, options)

@@ -95,9 +95,9 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     def _loss(self, table: Table) -> LinkedLoss:
         """Return the loss for a table."""
-        n_classes = 0 if table.classes is None else len(table.classes)
         if callable(self.loss):
-            return CustomObjective(n_classes, self.loss, n_targets=table.n_targets)
+            return CustomObjective(table.n_classes, self.loss, n_targets=table.n_targets)
+        n_classes = list(map(len, table.classes)) if isinstance(table.classes, list) else table.n_classes
         return registry.loss_for(self.loss, n_classes, self._parameters_of_loss(), table.n_targets)
 
     def _parameters_of_loss(self) -> dict[str, Any]:
@@ -141,15 +141,15 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
             Numbers; in frames also text and categories. NaN marks missing values.
-        y : array-like of shape (n,), or, for a regressor, (n, k)
+        y : array-like of shape (n,) or (n, k)
             Finite numbers for a regressor, labels (at least two) for a classifier. With k columns there are k targets, and each round grows
-            a tree for each: what a model of that target alone would grow, but for rows and columns that are drawn.
+            the trees of each: what a model of that target alone would grow, but for rows and columns that are drawn.
         sample_weight : array-like of shape (n,) or None, default=None
             Non-negative; rows of weight 0 are as good as absent.
         base_margin : array-like of shape (n,), (n, n_classes) or (n, k), or None, default=None
-            Raw scores, one a row (for more than two classes, or several targets, one for each), that trees start from, instead of ``init``:
-            log odds for two classes, logarithms of the mean for losses of positive predictions. Predicting then wants those of its rows,
-            too. Of a Dask collection, the coordinator fetches them all.
+            Raw scores, one a row (for more than two classes, or several targets, those of each), that trees start from, instead of
+            ``init``: log odds for two classes, logarithms of the mean for losses of positive predictions. Predicting then wants those of
+            its rows, too. Of a Dask collection, the coordinator fetches them all.
         eval_set : list or dict of tuples, or None, default=None
             Further data, on which ``eval_metric`` is computed after each round: a list of ``(X, y)``, ``(X, y, weight)`` or
             ``(X, y, weight, base_margin)``, which get the names ``"validation_0"`` and so on, or a dict from names to such tuples. In
@@ -356,11 +356,13 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     def _plan(self, table: Table, loss: Loss, keep: bool) -> BoostingPlan:
         class_weight = parameters.class_weights(getattr(self, "class_weight", None), table, by_rows=False)
         weight = table.total_weight
-        if class_weight is not None and table.class_weights is not None:
+        if class_weight is not None and isinstance(table.class_weights, np.ndarray):
             weight = math.fsum(table.class_weights * np.asarray(class_weight))
         n_rows, n_classes = table.rows_that_count(class_weight), 0
         if isinstance(table.class_counts, np.ndarray):
             n_classes = int(np.count_nonzero(table.class_counts * (1.0 if class_weight is None else np.asarray(class_weight))))
+        elif table.class_counts is not None:
+            n_classes = max(int(np.count_nonzero(counts)) for counts in table.class_counts)
         set_by_size(self, n_rows, n_classes, keep=keep)
         parameters.check_penalty(float(self.reg_lambda_), weight)
         # An integer means the same seed whenever; other random states move on, and rounds added later belong to the first seed.
@@ -371,7 +373,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             seed=self._seed,
             loss=loss,
             n_rounds=int(self.n_estimators),
-            n_classes=0 if table.classes is None else len(table.classes),
+            n_classes=0 if isinstance(table.classes, list) else table.n_classes,
             learning_rate=float(self.learning_rate_),
             subsample=float(self.subsample),
             validation_fraction=None if self.validation_fraction is None else float(self.validation_fraction),
@@ -403,7 +405,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     @property
     def n_trees_per_iteration_(self) -> int:
-        """Trees a round: 1, the number of targets, or the number of classes where these are more than two."""
+        """Trees a round: 1, or the number of classes where these are more than two; of several targets, those of all."""
         check_is_fitted(self)
         return len(self._trees.groups)
 
@@ -442,7 +444,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         Returns
         -------
         ndarray of int32 of shape (n, n_estimators_, n_outputs) or (n, n_estimators_)
-            Node numbers within each tree; with one output for two classes, for each class for more, and for each of several targets.
+            Node numbers within each tree; with one output for two classes, for each class for more; of several targets, those of all.
             Two-dimensional for one target. For a Dask collection: not computed yet, of shape (n, n_estimators_ * n_outputs), round by
             round.
         """

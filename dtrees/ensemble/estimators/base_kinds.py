@@ -77,7 +77,7 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self._SEVERAL_TARGETS
+        tags.classifier_tags.multi_label = True
         return tags
 
     def _label_steps(self) -> tuple[Step, ...]:
@@ -152,6 +152,10 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
         """Return what classes have, of several targets in a list."""
         self._check_fitted()
         shares = self._map(X, self._predictor(*self._probability_steps(), *last), self._probability_output(name))
+        return self._by_target(shares)
+
+    def _by_target(self, shares: Any) -> Any:
+        """Return what classes have, shape (n, n_classes), of several targets in a list."""
         if self._n_targets == 1:
             return shares
         if isinstance(shares, np.ndarray):

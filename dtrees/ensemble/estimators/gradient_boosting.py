@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -16,11 +16,12 @@ from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.documentation import described
 from dtrees.ensemble.estimators.starting import BY_LOSS
-from dtrees.ensemble.input import parameters
+from dtrees.ensemble.input import parameters, several_targets
 from dtrees.ensemble.input.parameters import BOOSTING_DEFAULTS
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.losses.custom import NAME
-from dtrees.ensemble.prediction import Step, first_column
+from dtrees.ensemble.objective.losses.several_targets import naming_target
+from dtrees.ensemble.prediction import Step, by_target, first_column
 
 
 @described
@@ -183,7 +184,8 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
     """Gradient boosting for classification, with exact splits.
 
     Trees are added one after the other, each fitted to the gradients of the loss at the predictions so far: one tree a round for two
-    classes, one for each class for more.
+    classes, one for each class for more; where y has several columns (labels of 0 and 1 of a multilabel task, or of any classes), so for
+    each of these targets.
 
     {input}
 
@@ -196,8 +198,9 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         log odds, or (n, n_classes), for log probabilities up to a constant; ``weight`` may be None. It travels by cloudpickle; a model
         file keeps the trees, and calls the loss "custom".
     {boosting}
-    class_weight : dict, "balanced" or None, default=None
-        Factors for the weights of rows by class. "balanced" gives every class the same weight in all.
+    class_weight : dict, list of dicts, "balanced" or None, default=None
+        Factors for the weights of rows by class. "balanced" gives every class the same weight in all. Of several targets, a list has a
+        dict for each, and factors are multiplied.
     {boosting_stop}
     {eval_metric_classification}
     {boosting_control}
@@ -218,10 +221,9 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
     ['low', 'high']
     """
 
-    _SEVERAL_TARGETS: ClassVar[bool] = False
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **parameters.BOOSTING,
-        **parameters.class_weight_options("balanced", several=False),
+        **parameters.class_weight_options("balanced"),
         "loss": [StrOptions(registry.CLASSIFICATION), callable, Hidden(StrOptions({NAME}))],
     }
 
@@ -270,25 +272,33 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         self._keep_parameters(locals())
 
     def _check_classes(self, table: Table) -> None:
-        assert table.classes is not None
-        assert table.class_weights is not None
-        factors = parameters.class_weights(self.class_weight, table, by_rows=False)
-        n_weighted = np.count_nonzero(table.class_weights if factors is None else table.class_weights * np.array(factors))
-        if n_weighted < 2:
-            raise ValueError(
-                f"y contains {n_weighted} class(es) with a weight above zero (of {table.classes.tolist()}); "
-                "boosting wants rows of at least two classes"
-            )
+        factors: Any = parameters.class_weights(self.class_weight, table, by_rows=False)
+        if not isinstance(table.classes, list):
+            _check_two_classes(table.classes, table.class_weights, factors)
+            return
+        several_targets.check_boosted_classes(self, table.n_targets)
+        each = zip(table.classes, cast(list[Any], table.class_weights), factors or [None] * table.n_targets, strict=True)
+        for k, known in enumerate(each):
+            with naming_target(k):
+                _check_two_classes(*known)
 
     @property
     def init_(self) -> Any:
-        """What boosting started from: the weighted shares of the classes, the fitted ``init``, or "zero" (also with ``base_margin``)."""
+        """What boosting started from: the weighted shares of the classes, the fitted ``init``, or "zero" (also with ``base_margin``).
+
+        Of several targets, shares of classes are a list of estimators, one for each.
+        """
         check_is_fitted(self)
         if self._starts != BY_LOSS:
             return self._init_estimator or "zero"
         assert self._trees.initial is not None
-        shares = self._fitted_loss.predictions(self._trees.initial[np.newaxis])[0]
-        return DummyClassifier(strategy="prior").fit(np.zeros((self.n_classes_, self.n_features_in_)), self.classes_, shares)
+        shares = self._by_target(self._fitted_loss.predictions(self._trees.initial[np.newaxis]))
+        each = shares if isinstance(shares, list) else [shares]
+        priors = [
+            DummyClassifier(strategy="prior").fit(np.zeros((len(labels), self.n_features_in_)), labels, mine[0])
+            for labels, mine in zip(by_target(self.classes_), each, strict=True)
+        ]
+        return priors if isinstance(shares, list) else priors[0]
 
     def _probability_steps(self) -> tuple[Step, ...]:
         return (self._fitted_loss.predictions,)
@@ -297,6 +307,8 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         name = "decision_function"
         if self._fitted_loss.n_outputs == 1:
             return (first_column,), Output(np.dtype(np.float64), None, name)
+        if self._n_targets > 1:
+            return (), Output(np.dtype(np.float64), self._fitted_loss.n_outputs, name)
         return (), self._probability_output(name)
 
     def predict(self, X: Any, base_margin: Any = None) -> Any:
@@ -310,7 +322,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (n,), or (n, n_outputs_) where y had several columns
             Labels. A Dask collection, not computed yet, if X is one.
         """
         return TreeClassifier.predict(self._starting_from(X, base_margin), X)
@@ -326,7 +338,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
 
         Returns
         -------
-        ndarray of float64 of shape (n, n_classes_)
+        ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
             In the order of ``classes_``. A Dask collection, not computed yet, if X is one.
         """
         return TreeClassifier.predict_proba(self._starting_from(X, base_margin), X)
@@ -344,7 +356,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         -------
         ndarray of float64 of shape (n,) or (n, n_classes_)
             Log odds of the second class for two classes (half of them for the exponential loss), log probabilities up to a constant a row
-            for more. A Dask collection, not computed yet, if X is one.
+            for more; of several targets these side by side. A Dask collection, not computed yet, if X is one.
         """
         check_is_fitted(self)
         steps, output = self._decision()
@@ -379,11 +391,11 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
 
         Yields
         ------
-        ndarray of shape (n,)
+        ndarray of shape (n,) or (n, n_outputs_)
             See :meth:`predict`.
         """
         check_is_fitted(self)
-        return self._starting_from(X, base_margin)._staged(X, self._label_steps(), Output(self.classes_.dtype))
+        return self._starting_from(X, base_margin)._staged(X, self._label_steps(), self._label_output())
 
     def staged_predict_proba(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
         """Predict the probability of each class after each round.
@@ -396,8 +408,19 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
 
         Yields
         ------
-        ndarray of float64 of shape (n, n_classes_)
+        ndarray of float64 of shape (n, n_classes_), or list of such arrays
             See :meth:`predict_proba`.
         """
         check_is_fitted(self)
-        return self._starting_from(X, base_margin)._staged(X, self._probability_steps(), self._probability_output("predict_proba"))
+        staged = self._starting_from(X, base_margin)._staged(X, self._probability_steps(), self._probability_output("predict_proba"))
+        return map(self._by_target, staged)
+
+
+def _check_two_classes(classes: Any, weights: Any, factors: Any) -> None:
+    """Raise ValueError unless two classes of a target have a weight above zero, by factors where there are any."""
+    n_weighted = np.count_nonzero(weights if factors is None else weights * np.array(factors))
+    if n_weighted < 2:
+        raise ValueError(
+            f"y contains {n_weighted} class(es) with a weight above zero (of {classes.tolist()}); "
+            "boosting wants rows of at least two classes"
+        )

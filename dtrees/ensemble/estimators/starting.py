@@ -18,8 +18,9 @@ from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, Start
 from dtrees.ensemble.input.tables import checked_table, without_mask
+from dtrees.ensemble.input.target import decode_target
 from dtrees.ensemble.objective.loss import LinkedLoss
-from dtrees.ensemble.prediction import Predict, Step
+from dtrees.ensemble.prediction import Predict, Step, by_target
 
 #: How a fitted model starts: by what the loss chooses, from zero, by an estimator, or from scores given for each row.
 BY_LOSS, ZERO, BY_ESTIMATOR, BY_MARGIN = "loss", "zero", "init", "base_margin"
@@ -88,10 +89,23 @@ class InitialEstimator:
         """
         X = checked_table(X)
         classify = hasattr(self.estimator, "predict_proba")
-        predicted = np.asarray(self.estimator.predict_proba(X) if classify else self.estimator.predict(X), np.float64)
+        found = self.estimator.predict_proba(X) if classify else self.estimator.predict(X)
+        losses = self.loss.by_target
+        if classify and losses:
+            if not isinstance(found, list) or len(found) != len(losses):
+                raise ValueError(
+                    f"the estimator passed as init predicts {type(found).__name__} of {len(found)}; wants a list of the probabilities of "
+                    f"the classes of each of {len(losses)} targets"
+                )
+            return np.hstack([self._raw(X, one, loss, classify) for one, loss in zip(found, losses, strict=True)])
+        return self._raw(X, found, self.loss, classify)
+
+    def _raw(self, X: Any, found: Any, loss: LinkedLoss, classify: bool) -> NDArray[np.float64]:
+        """Return the raw predictions that predictions, or the probabilities of the classes of one target, come to."""
+        predicted = np.asarray(found, np.float64)
         if not classify and predicted.ndim == 2 and predicted.shape[1] == 1:
             predicted = predicted[:, 0]
-        n_outputs = self.loss.n_outputs
+        n_outputs = loss.n_outputs
         n_columns = max(2, n_outputs) if classify else n_outputs
         wanted = (np.shape(X)[0], n_columns) if n_columns > 1 else (np.shape(X)[0],)
         if predicted.shape != wanted or not np.isfinite(predicted).all():
@@ -99,12 +113,10 @@ class InitialEstimator:
                 f"the estimator passed as init predicts an array of shape {predicted.shape} with "
                 f"{int((~np.isfinite(predicted)).sum())} values that are no finite numbers; wants finite ones, of shape {wanted}"
             )
-        return np.asarray(self.loss.raw_predictions(predicted), np.float64)
+        return np.asarray(loss.raw_predictions(predicted), np.float64)
 
 
-def fit_init(
-    init: Any, X: Any, y: Any, weight: NDArray[np.float64] | None, held_out: NDArray[np.bool_] | None, classes: NDArray[Any] | None
-) -> Any:
+def fit_init(init: Any, X: Any, y: Any, weight: NDArray[np.float64] | None, held_out: NDArray[np.bool_] | None, classes: Any) -> Any:
     """Return a clone of ``init`` that has been fitted to the rows that are not held out.
 
     Raises
@@ -130,8 +142,12 @@ def fit_init(
         X, y = safe_indexing(X, kept), safe_indexing(y, kept)
         options = {name: values[kept] for name, values in options.items()}
     fitted = clone(init).fit(X, y, **options)
-    if classes is not None and not np.array_equal(fitted.classes_, classes):
-        raise ValueError(f"the estimator passed as init has learnt the classes {list(fitted.classes_)}; wants all of {classes.tolist()}")
+    learnt, wanted = by_target(getattr(fitted, "classes_", None)), by_target(classes)
+    if classes is not None and not (len(learnt) == len(wanted) and all(map(np.array_equal, learnt, wanted))):
+        raise ValueError(
+            f"the estimator passed as init has learnt the classes {list(fitted.classes_)}; wants all of "
+            f"{[labels.tolist() for labels in wanted] if isinstance(classes, list) else classes.tolist()}"
+        )
     return fitted
 
 
@@ -178,7 +194,7 @@ class StartingPoints(TreeEstimator):
             target = backend.target(table)
             weight = combine_weights(backend.weight(table), plan.class_weight, target)
             held_out = rows_held_out(plan, target, weight)
-            labels = target if table.classes is None else table.classes[target]
+            labels = decode_target(target, table.classes)
             self._init_estimator = fit_init(self.init, table.X, labels, weight, held_out, table.classes)
         return np.ascontiguousarray(InitialEstimator(self._init_estimator, loss)(table.X).T)
 

@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 
 from dtrees.ensemble.evaluation.metrics import Block, Metric
 from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.target import check_lengths, check_target, check_weights, encode_classes
+from dtrees.ensemble.input.target import check_lengths, check_target, check_weights, encode_target, labels_of
+from dtrees.ensemble.objective.losses.several_targets import naming_target
 from dtrees.ensemble.prediction import AdditiveTrees
 from dtrees.tree.tree import Tree
 
@@ -127,7 +128,7 @@ def make_block(
     base_margin: Any = None,
     *,
     schema: Schema,
-    classes: NDArray[Any] | None,
+    classes: NDArray[Any] | list[NDArray[Any]] | None,
     set_name: str,
     n_targets: int = 1,
     start: Start | None = None,
@@ -149,26 +150,31 @@ def make_block(
         check_lengths(len(matrix), y)
         weight = check_weights(weight, len(y))
         if classes is not None:
-            y = _known_classes(y, classes)
+            _check_known(y, classes)
+            y = encode_target(y, classes)
         margin = None if start is None else np.ascontiguousarray(start(X, base_margin).T)
     except ValueError as error:
         raise ValueError(f"eval_set {set_name!r}: {error}") from error
     weights = np.ones(len(y)) if weight is None else weight
     with np.errstate(over="ignore"):
-        by_target = [exact_sum(column * weights) for column in np.atleast_2d(y.T)]
-        total = np.array(by_target, dtype=object) if n_targets > 1 else by_target[0]
+        sums = [exact_sum(column * weights) for column in np.atleast_2d(y.T)]
+        total = np.array(sums, dtype=object) if n_targets > 1 else sums[0]
         summary = BlockSummary(len(y), Fraction(exact_sum(weights)), total)
     return Block(matrix, y, weight, 0.0, margin), summary
 
 
-def _known_classes(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
-    """Return class numbers."""
+def _check_known(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]]) -> None:
+    """Raise ValueError for a label that is none of the classes of its target."""
+    if isinstance(classes, list):
+        for k, labels in enumerate(classes):
+            with naming_target(k):
+                _check_known(labels_of(y, k), labels)
+        return
     unknown = y[~np.isin(y, classes)]
     if len(unknown):
         raise ValueError(
             f"y has the label {unknown[:1].tolist()[0]!r}, which the y that is fitted has not; wants labels among {classes.tolist()}"
         )
-    return encode_classes(y, classes)
 
 
 class Scorer:

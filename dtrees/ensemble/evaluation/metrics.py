@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from dtrees.ensemble.compat import SklearnMetric, scorer_named, sklearn_metric
 from dtrees.ensemble.objective.loss import LinkedLoss
 from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss, MultinomialLogLoss
+from dtrees.ensemble.objective.losses.several_targets import outputs_of
 
 
 @dataclass(frozen=True)
@@ -133,20 +134,28 @@ class MeanOverTargets:
     """The mean of a metric over several targets, as scikit-learn's ``multioutput="uniform_average"``."""
 
     by_target: tuple[Metric, ...]
-    needs_rows: bool = False
+    outputs: tuple[slice, ...]
 
     @property
     def name(self) -> str:
         """What the metric is called."""
         return self.by_target[0].name
 
+    @property
+    def needs_rows(self) -> bool:
+        """As of the metric of each target."""
+        return self.by_target[0].needs_rows
+
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
         """Return what there is to know of each target."""
-        return [metric.partial(block.of_target(k), raw[k : k + 1]) for k, metric in enumerate(self.by_target)]
+        return [
+            metric.partial(block.of_target(k), raw[mine]) for k, (metric, mine) in enumerate(zip(self.by_target, self.outputs, strict=True))
+        ]
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
         """Average over targets."""
-        values = [metric.value([part[k] for part in partials], None) for k, metric in enumerate(self.by_target)]
+        by_target = [None if rows is None else (rows[0][:, k], rows[1]) for k in range(len(self.by_target))]
+        values = [metric.value([part[k] for part in partials], by_target[k]) for k, metric in enumerate(self.by_target)]
         return sum(values) / len(values)
 
 
@@ -374,7 +383,7 @@ def metric_for(metric: str | Callable[..., Any], link: LinkedLoss) -> Metric:
     if callable(metric):
         return CustomMetric(metric, link, metric_name(metric), sklearn_metric(metric))
     if link.by_target:
-        return MeanOverTargets(tuple(metric_for(metric, one) for one in link.by_target))
+        return MeanOverTargets(tuple(metric_for(metric, one) for one in link.by_target), outputs_of(link.by_target))
     if metric == "r2":
         return R2(link)
     return Auc(link) if metric == "auc" else MeanMetric(metric, link)

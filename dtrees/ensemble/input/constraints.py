@@ -33,7 +33,7 @@ def monotonic_rule(estimator: Any) -> tuple[int, ...]:
     if estimator.monotonic_cst is None:
         return ()
     signs = _signs(estimator)
-    if is_classifier(estimator) and estimator.n_classes_ > 2:
+    if is_classifier(estimator) and np.max(estimator.n_classes_) > 2:
         raise ValueError(
             f"monotonic_cst is given, and y has {estimator.n_classes_} classes. Monotonicity constraints are not supported with multiclass "
             "classification: of several probabilities, not all can rise; pass monotonic_cst=None, or fit one class against the others"

@@ -147,9 +147,9 @@ _ALPHA = 0.9
 CLASSIFICATION_CRITERION = {"criterion": [NamesAtTheTime(partial(_criteria, "classification"))]}
 
 
-def class_weight_options(*presets: str, several: bool = True) -> dict[str, list[Any]]:
-    """Return the constraint of ``class_weight`` for an estimator that knows these presets; lists are for ``several`` targets."""
-    return {"class_weight": [Options(str, set(presets)), dict, None, *([list] if several else [])]}
+def class_weight_options(*presets: str) -> dict[str, list[Any]]:
+    """Return the constraint of ``class_weight`` for an estimator that knows these presets; lists are for several targets."""
+    return {"class_weight": [Options(str, set(presets)), dict, None, list]}
 
 
 def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, random_splits: bool = False) -> Rules:

@@ -1,4 +1,4 @@
-"""What several targets, which trees learn together, do not go with."""
+"""What several targets do not go with: those that trees learn together, and those of classes that boosting learns."""
 
 from __future__ import annotations
 
@@ -29,9 +29,31 @@ def check(estimator: Any, table: Table) -> None:
         )
     if getattr(estimator, "bootstrap", None) == "balanced":
         raise ValueError(f"bootstrap='balanced' draws by the classes of one target, but y has {n}; set bootstrap=True")
-    class_weight = getattr(estimator, "class_weight", None)
+    check_class_weight(getattr(estimator, "class_weight", None), n)
+
+
+def check_class_weight(class_weight: Any, n: int) -> None:
+    """Raise ValueError for a dict, which does not say whose classes it is about."""
     if isinstance(class_weight, dict):
         raise ValueError(
             f"For multi-output, class_weight should be a list of dicts, or the string 'balanced': it is {class_weight!r:.60}, and y "
             f"has {n} targets"
         )
+
+
+def check_boosted_classes(estimator: Any, n: int) -> None:
+    """Raise ValueError for parameters of boosting that make no sense with several targets of classes."""
+    from dtrees.ensemble.evaluation.metrics import CLASSIFICATION
+
+    check_class_weight(estimator.class_weight, n)
+    if callable(estimator.loss):
+        raise ValueError(f"loss is a function, which is for one target of classes, but y has {n}; pass the name of a loss")
+    if not (isinstance(estimator.scoring, str) and estimator.scoring == "loss"):
+        raise ValueError(f"scoring={estimator.scoring!r} is for one target of classes, but y has {n}; pass scoring='loss'")
+    asked = estimator.eval_metric if isinstance(estimator.eval_metric, list | tuple) else [estimator.eval_metric]
+    for metric in asked:
+        if metric is not None and (callable(metric) or metric not in CLASSIFICATION):
+            raise ValueError(
+                f"eval_metric has {metric!r}, but y has {n} targets of classes, over which only {', '.join(CLASSIFICATION)} are averaged; "
+                "wants some of these"
+            )

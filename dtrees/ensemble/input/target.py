@@ -194,8 +194,8 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
         return _several_labels(y, name) if classify else _several_targets(y)
     if classify and _is_wide(y):
         raise ValueError(
-            "y should be a 1d array, but has several columns: boosting learns one target of classes; pass one column, wrap it in "
-            "sklearn.multioutput.MultiOutputClassifier, or use a forest, which learns several targets together"
+            "y should be a 1d array, but has several columns; wants one target of classes, as bags of boosters do: pass one column, or fit "
+            "a GradientBoostingClassifier or a forest to several targets"
         )
     if shape is not None and tuple(shape[1:]) == (1,):
         warn_of_column()
@@ -452,6 +452,18 @@ def encode_target(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]] | 
     for k, labels in enumerate(classes):
         codes[:, k] = encode_classes(labels_of(y, k), labels)
     return codes
+
+
+def decode_target(target: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]] | None) -> NDArray[Any]:
+    """Return the numbers, or the labels, that :func:`encode_target` was given."""
+    if classes is None:
+        return target
+    if not isinstance(classes, list):
+        return np.asarray(classes[target])
+    labels = np.empty(target.shape, common_dtype(classes))
+    for k, mine in enumerate(classes):
+        labels[:, k] = mine[target[:, k]]
+    return labels
 
 
 def _exact_sum(weight: NDArray[np.float64]) -> Fraction:

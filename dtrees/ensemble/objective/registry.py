@@ -18,7 +18,7 @@ from dtrees.ensemble.objective.losses.huber import Huber
 from dtrees.ensemble.objective.losses.log_loss import log_loss_for
 from dtrees.ensemble.objective.losses.poisson import Poisson
 from dtrees.ensemble.objective.losses.quantile import Quantile
-from dtrees.ensemble.objective.losses.several_targets import SeveralTargets
+from dtrees.ensemble.objective.losses.several_targets import SeveralTargets, naming_target
 from dtrees.ensemble.objective.losses.squared_error import SquaredError
 from dtrees.ensemble.objective.losses.tweedie import Tweedie
 
@@ -101,10 +101,10 @@ def name_of(loss: Any) -> str:
     return custom.NAME if callable(loss) else str(loss)
 
 
-def loss_for(name: str, n_classes: int, parameters: Mapping[str, Any] | None = None, n_targets: int = 1) -> LinkedLoss:
+def loss_for(name: str, n_classes: int | list[int], parameters: Mapping[str, Any] | None = None, n_targets: int = 1) -> LinkedLoss:
     """Return a loss by its name, for a number of classes, 0 for regression, and for parameters; defaults are those of the registry.
 
-    Of several targets, for regression only, each has the loss.
+    Of several targets, each has the loss; of classification, ``n_classes`` is a list then.
 
     Raises
     ------
@@ -118,6 +118,12 @@ def loss_for(name: str, n_classes: int, parameters: Mapping[str, Any] | None = N
     >>> loss_for("quantile", 0, {"alpha": 0.5})
     Quantile(alpha=0.5)
     """
+    if isinstance(n_classes, list):
+        losses = []
+        for k, n in enumerate(n_classes):
+            with naming_target(k):
+                losses.append(loss_for(name, n, parameters))
+        return SeveralTargets(tuple(losses))
     if name == custom.NAME:
         return custom.CustomObjective(n_classes, n_targets=n_targets)
     entry = _entries[name]

@@ -188,7 +188,7 @@ class EstimatorState:
             raise ValueError(f"the model's state {'has' if 'classes' in metadata else 'lacks'} classes, but is to be a {cls.__name__}")
         if "classes" in metadata:
             take_classes(model, _restore_labels(metadata["classes"], model._n_targets))
-            if cls._GROUP_PER_OUTPUT and len(model.classes_) < 2:  # type: ignore[attr-defined]
+            if cls._GROUP_PER_OUTPUT and any(len(labels) < 2 for labels in by_target(model.classes_)):  # type: ignore[attr-defined]
                 raise ValueError("the model's state has one class; boosting wants at least two")
         attributes = take(metadata, "attributes", dict, owner)
         for name in attributes:
@@ -249,7 +249,7 @@ def take_classes(estimator: Any, classes: Any) -> None:
 def _restore_targets(model: Any, n_targets: int, arrays: dict[str, NDArray[Any]]) -> int:
     """Return the number of targets, of which, in boosting, each has trees and an initial prediction; raises ValueError for another."""
     if model._GROUP_PER_OUTPUT:
-        fits = not is_classifier(model) and arrays["initial"].shape == (n_targets,)
+        fits = is_classifier(model) or arrays["initial"].shape == (n_targets,)  # of classes, these say how many there are
     else:
         fits = n_targets <= arrays["trees.value"].shape[-1]
     if not fits or n_targets < 2:

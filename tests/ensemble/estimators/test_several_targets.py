@@ -12,8 +12,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.exceptions import DataConversionWarning
 from sklearn.inspection import partial_dependence
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import get_scorer, mean_absolute_error, mean_squared_error, r2_score, root_mean_squared_error
+from sklearn.tree import DecisionTreeClassifier
 
 import dtrees
 from dtrees import GradientBoostingClassifier, GradientBoostingRegressor
@@ -246,6 +247,179 @@ def test_what_does_not_go_with_the_targets():
         make(init=First()).fit(FILLED, Y)
 
 
-def test_boosting_of_classes_has_one_target():
-    with pytest.raises(ValueError, match="y should be a 1d array.*MultiOutputClassifier"):
-        GradientBoostingClassifier().fit(X, (Y > 0).astype(int))
+#: Labels: of two classes, three, and two again, the latter as text.
+LABELS = np.column_stack([(SIGNAL > 0).astype(int), np.digitize(FILLED[:, 2], [-0.5, 0.5]), np.where(Y[:, 2] > 0, "yes", "no")]).astype(
+    object
+)
+LABELS[:, :2] = LABELS[:, :2].astype(int)
+BITS = (Y > 0).astype(int)
+VARIANTS_OF_CLASSES = {
+    "plain": {},
+    "first order": {"criterion": "squared_error"},
+    "best first": {"max_leaf_nodes": 6, "max_depth": None, "init": "zero"},
+}
+
+
+def classify(**parameters):
+    return GradientBoostingClassifier(**{**ALL, **parameters})
+
+
+def classifiers(y, weight=None, **parameters):
+    """One classifier for each target, with the same parameters."""
+    return [classify(**parameters).fit(X, column.tolist(), weight) for column in y.T]
+
+
+def assert_same_classes(model, alone):
+    """Check that the trees are those of the models of each target, in every byte, and what follows from them."""
+    theirs = [group for one in alone for group in one._trees.groups]
+    assert len(model._trees.groups) == len(theirs)
+    for ours, others in zip(model._trees.groups, theirs, strict=True):
+        for tree, other in zip(ours, others, strict=True):
+            for name in tree.ARRAYS:
+                assert getattr(tree, name).tobytes() == getattr(other, name).tobytes(), name
+    assert_allclose(model.train_score_, np.mean([one.train_score_ for one in alone], axis=0), rtol=1e-12)
+    assert_array_equal(model.predict(X), np.column_stack([one.predict(X).astype(object) for one in alone]))
+    for ours, one, labels in zip(model.predict_proba(X), alone, model.classes_, strict=True):
+        assert_array_equal(ours, one.predict_proba(X))
+        assert_array_equal(labels, one.classes_)
+    assert_array_equal(model.decision_function(X), np.column_stack([one.decision_function(X) for one in alone]))
+
+
+@pytest.mark.parametrize("variant", VARIANTS_OF_CLASSES)
+def test_each_target_of_classes_has_the_trees_of_a_model_of_its_own(variant):
+    for y, loss in ((LABELS, "log_loss"), (BITS, "exponential")):
+        parameters = {"loss": loss, **VARIANTS_OF_CLASSES[variant]}
+        for weight in (None, WEIGHT):
+            model = classify(**parameters).fit(X, y, weight)
+            assert_same_classes(model, classifiers(y, weight, **parameters))
+            assert any(tree.node_count > 1 for group in model._trees.groups for tree in group)
+        many = classify(n_jobs=3, **parameters).fit(X, y, WEIGHT)
+        assert_array_equal(many.decision_function(X), model.decision_function(X))
+
+
+def test_what_a_model_of_classes_says_of_itself():
+    model = classify().fit(X, LABELS)
+    assert (model.n_outputs_, model.n_classes_, model.n_trees_per_iteration_) == (3, [2, 3, 2], 5)
+    assert (model.estimators_.shape, model.apply(X).shape, model.shap_values(X[:2]).shape) == ((6, 5), (N, 6, 5), (2, 5, 5))
+    for prior, labels, column in zip(model.init_, model.classes_, LABELS.T, strict=True):
+        assert_allclose(prior.predict_proba(X[:1])[0], [np.mean(column == label) for label in labels])
+    assert model.score(X, LABELS) == np.mean(np.all(model.predict(X) == LABELS, axis=1))
+    *_, labels = model.staged_predict(X)
+    *_, shares = model.staged_predict_proba(X)
+    *_, raw = model.staged_decision_function(X)
+    assert_array_equal(labels, model.predict(X))
+    assert_array_equal(raw, model.decision_function(X))
+    for ours, wanted, logs in zip(shares, model.predict_proba(X), model.predict_log_proba(X), strict=True):
+        assert_array_equal(ours, wanted)
+        assert_allclose(np.exp(logs), wanted)
+
+
+def test_auto_is_as_for_the_target_of_the_most_classes():
+    model, alone = (GradientBoostingClassifier(n_estimators=2).fit(X, y) for y in (BITS, BITS[:, 0]))
+    assert (model.learning_rate_, model.reg_lambda_) == (alone.learning_rate_, alone.reg_lambda_)
+    assert GradientBoostingClassifier(n_estimators=2).fit(X, LABELS).reg_lambda_ == 1.0
+
+
+def test_weights_of_classes_of_several_targets_are_multiplied():
+    factors = [{0: 1.0, 1: 3.0}, {0: 2.0, 1: 1.0}, {0: 1.0, 1: 0.5}]
+    weight = WEIGHT * np.prod([[one[label] for label in column] for one, column in zip(factors, BITS.T, strict=True)], axis=0)
+    assert_same_classes(classify(class_weight=factors).fit(X, BITS, WEIGHT), classifiers(BITS, weight))
+    balanced = [{k: 1 / (2 * np.mean(column == k)) for k in (0, 1)} for column in BITS.T]
+    found, wanted = (classify(class_weight=one).fit(X, BITS).decision_function(X) for one in ("balanced", balanced))
+    assert_allclose(found, wanted)
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
+def test_metrics_of_classes_are_means_over_targets(weight):
+    half, rest, of_rest = slice(None, None, 2), slice(1, None, 2), None if weight is None else weight[1::2]
+    asked = ["logloss", "error", "accuracy", "auc", "loss"]
+    model = classify(eval_metric=asked).fit(X[half], LABELS[half], eval_set=[(X[rest], LABELS[rest], of_rest)])
+    alone = [classify(eval_metric=asked).fit(X[half], y[half].tolist(), eval_set=[(X[rest], y[rest].tolist(), of_rest)]) for y in LABELS.T]
+    for metric in asked:
+        wanted = np.mean([one.evals_result_["validation_0"][metric] for one in alone], axis=0)
+        assert_allclose(model.evals_result_["validation_0"][metric], wanted, rtol=1e-12)
+
+
+def test_rows_of_classes_that_are_held_out_or_drawn():
+    parameters = {"n_estimators": 100, "learning_rate": 0.5}
+    stopped = classify(n_iter_no_change=3, **parameters).fit(X, LABELS)
+    assert 3 < stopped.n_estimators_ < 100
+    best = classify(early_stopping_rounds=3, **parameters).fit(X[::2], LABELS[::2], eval_set=[(X[1::2], LABELS[1::2])])
+    assert best.best_iteration_ == np.argmin(best.evals_result_["validation_0"]["logloss"]) < 90
+    drawn = classify(subsample=0.5).fit(X, LABELS)
+    assert drawn.oob_improvement_.sum() > 0
+
+
+def test_files_pickles_checkpoints_and_more_rounds_of_classes(tmp_path):
+    model, whole = classify().fit(X, LABELS), classify(n_estimators=9, class_weight="balanced").fit(X, LABELS)
+    dtrees.save(model, tmp_path / "model.dtrees")
+    for other in (dtrees.load(tmp_path / "model.dtrees"), pickle.loads(pickle.dumps(model))):
+        assert_same_classes(other, classifiers(LABELS))
+        other.set_params(warm_start=True, n_estimators=9).fit(X, LABELS)
+        assert_array_equal(other.decision_function(X), classify(n_estimators=9).fit(X, LABELS).decision_function(X))
+        with pytest.raises(ValueError, match=r"y\[:, 0\] had the classes \[0, 1\] then"):
+            other.set_params(n_estimators=12).fit(X, LABELS[:, [1, 1, 2]])
+    classify(n_estimators=4, class_weight="balanced").fit(X, LABELS, checkpoint=tmp_path / "rounds", checkpoint_interval=0)
+    gone_on = classify(n_estimators=9, class_weight="balanced").fit(X, LABELS, checkpoint=tmp_path / "rounds")
+    assert_array_equal(gone_on.decision_function(X), whole.decision_function(X))
+
+
+def test_where_trees_of_classes_start():
+    margin = RNG.normal(size=(N, 5))
+    model = classify().fit(X, LABELS, base_margin=margin)
+    parts = (margin[:, 0], margin[:, 1:4], margin[:, 4])
+    alone = [classify().fit(X, y.tolist(), base_margin=one) for y, one in zip(LABELS.T, parts, strict=True)]
+    wanted = np.column_stack([one.decision_function(X, base_margin=part) for one, part in zip(alone, parts, strict=True)])
+    assert_array_equal(model.decision_function(X, base_margin=margin), wanted)
+    tree = DecisionTreeClassifier(min_samples_leaf=20, random_state=0)
+    y = np.column_stack([LABELS[:, :2], BITS[:, 2]]).astype(int)
+    started, shares = classify(init=tree).fit(FILLED, y), tree.fit(FILLED, y).predict_proba(FILLED)
+    least = np.finfo(np.float32).eps
+    logs = [np.log(np.clip(one, least, 1 - least)) for one in shares]
+    raw = np.column_stack([logs[0][:, 1] - logs[0][:, 0], logs[1] - logs[1].mean(axis=1, keepdims=True), logs[2][:, 1] - logs[2][:, 0]])
+    wanted = classify().fit(FILLED, y, base_margin=raw).decision_function(FILLED, base_margin=raw)
+    assert_allclose(started.decision_function(FILLED), wanted, rtol=1e-9, atol=1e-9)
+
+
+def derivatives(y, raw, weight):
+    return raw, np.ones_like(raw)
+
+
+@pytest.mark.parametrize(
+    ("y", "parameters", "message"),
+    [
+        (BITS * [1, 0, 1], {}, r"y contains 1 class.*\(in y\[:, 1\]\)"),
+        (BITS + 0.5, {}, r"Unknown label type.*\(in y\[:, 0\]\)"),
+        (LABELS, {"loss": "exponential"}, r"loss='exponential' is for two classes, but y has 3.*\(in y\[:, 1\]\)"),
+        (LABELS, {"monotonic_cst": [1, 0, 0, 0, 0]}, r"y has \[2, 3, 2\] classes"),
+        (BITS, {"loss": derivatives}, "loss is a function, which is for one target of classes, but y has 3"),
+        (BITS, {"scoring": "accuracy", "n_iter_no_change": 3}, "scoring='accuracy' is for one target of classes, but y has 3"),
+        (BITS, {"eval_metric": ["auc", "f1"]}, "eval_metric has 'f1', but y has 3 targets of classes"),
+        (BITS, {"eval_metric": mean_absolute_error}, "over which only logloss, error, accuracy, auc, loss are averaged"),
+        (BITS, {"class_weight": {0: 1.0, 1: 2.0}}, "class_weight should be a list of dicts"),
+        (BITS, {"class_weight": [{0: 1.0, 1: 2.0}]}, "wants 3 dicts"),
+        (BITS, {"init": LogisticRegression()}, r"got an array of shape \(300, 3\)"),
+    ],
+)
+def test_classes_that_cannot_be_fitted(y, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        classify(**parameters).fit(FILLED, y)
+
+
+def test_what_does_not_go_with_the_targets_of_classes():
+    other = LABELS.copy()
+    other[3, 1] = 9
+    with pytest.raises(ValueError, match=r"eval_set 'validation_0': y has the label 9.*\(in y\[:, 1\]\)"):
+        classify().fit(X, LABELS, eval_set=[(X, other)])
+    four, nothing = np.repeat(np.arange(N)[:, np.newaxis] % 4, 2, axis=1), [{0: 0.0, 1: 0.0}, {2: 0.0, 3: 0.0}]
+    with pytest.raises(ValueError, match="class_weight leaves no row with a weight above 0"):
+        classify(class_weight=nothing).fit(X, four)
+    with pytest.raises(ValueError, match="y should be a 1d array.*as bags of boosters do"):
+        dtrees.BaggingClassifier().fit(X, BITS)
+    with pytest.raises(ValueError, match="has 3 targets with classes of their own"):
+        dtrees.to_sklearn(classify().fit(X, BITS))
+
+
+def test_monotonic_targets_of_two_classes():
+    signs = [1, 0, 0, 0, 0]
+    assert_same_classes(classify(monotonic_cst=signs).fit(X, BITS), classifiers(BITS, monotonic_cst=signs))

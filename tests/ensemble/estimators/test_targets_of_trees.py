@@ -285,7 +285,6 @@ def _bad(parameters, message, kind=dtrees.RandomForestClassifier, y=CLASSES, tab
         _bad({}, r"y contains NaN.*y\[:, 1\]", dtrees.DecisionTreeRegressor, np.where(np.arange(3) == 1, np.nan, Y)),
         _bad({}, r"Unknown label type.*y\[:, 2\]", y=np.where(np.arange(3) == 2, Y, CLASSES)),
         _bad({"criterion": "poisson"}, "targets that are not negative", dtrees.DecisionTreeRegressor, Y),
-        _bad({}, "y should be a 1d array", dtrees.GradientBoostingClassifier),
     ],
 )
 def test_what_is_refused(kind, parameters, y, table, message):

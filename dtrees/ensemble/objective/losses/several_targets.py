@@ -1,10 +1,11 @@
-"""Several targets: a loss of one output, applied to each of them, with a tree a round for each."""
+"""Several targets: a loss of each, whose outputs lie side by side, with a tree a round for each output."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any, Self, cast
 
 import numpy as np
@@ -22,16 +23,23 @@ def naming_target(k: int) -> Iterator[None]:
         raise ValueError(f"{error} (in y[:, {k}])") from error
 
 
+def outputs_of(losses: Sequence[LinkedLoss]) -> tuple[slice, ...]:
+    """Return which of the raw predictions belong to each of several targets, given their losses."""
+    ends = accumulate((loss.n_outputs for loss in losses), initial=0)
+    return tuple(slice(*bounds) for bounds in pairwise(ends))
+
+
 @dataclass(frozen=True)
 class SeveralTargets(BaseLoss):
     """The mean over targets of their losses. Derivatives and leaves are those of each target's own loss, as if there were no others.
 
-    Targets have the shape (K, n), as raw predictions have.
+    Targets have the shape (k, n). Raw predictions have a row for each output of each target: one, or one for each of more than two classes.
 
     Parameters
     ----------
     losses : tuple of LinkedLoss
-        One for each target, all of a kind and of one output; in a round, those of the round.
+        One for each target, all of a kind; those that measure leaves or change with the rounds have one output. In a round, those of the
+        round.
     """
 
     losses: tuple[LinkedLoss, ...]
@@ -43,8 +51,17 @@ class SeveralTargets(BaseLoss):
 
     @property
     def n_outputs(self) -> int:
-        """One for each target."""
-        return len(self.losses)
+        """Those of all targets."""
+        return sum(loss.n_outputs for loss in self.losses)
+
+    @property
+    def outputs(self) -> tuple[slice, ...]:
+        """The outputs of each target."""
+        return outputs_of(self.losses)
+
+    def _place(self, output: int) -> tuple[int, slice]:
+        """Return the target that has an output, and all outputs that it has."""
+        return next((k, mine) for k, mine in enumerate(self.outputs) if output < mine.stop)
 
     @property
     def constant_hessian(self) -> bool:
@@ -72,13 +89,15 @@ class SeveralTargets(BaseLoss):
         return replace(self, losses=tuple(cast(LinkedLoss, loss) for loss in losses))
 
     def check(self, target: NDArray[np.float64]) -> None:
-        """Raise a ValueError, which names the target, if the loss is not defined for it."""
+        """Raise a ValueError, which names the target, if the loss is not defined for it, or if there are no rows."""
+        if target.shape[1] == 0:
+            raise ValueError("class_weight leaves no row with a weight above 0; wants classes of all targets above 0 that some row has")
         for k, loss in enumerate(self.losses):
             with naming_target(k):
                 loss.check(target[k])
 
     def initial(self, target: NDArray[np.float64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        """Return the best constant of each target, shape (K,)."""
+        """Return the best constants of all targets, shape (K,)."""
         best = []
         for k, loss in enumerate(self.losses):
             with naming_target(k):
@@ -87,25 +106,29 @@ class SeveralTargets(BaseLoss):
 
     def for_round(self, target: NDArray[np.float64], raw: NDArray[np.float64], weight: Any) -> Self:
         """Return the losses of the targets for this round."""
-        losses = [loss.for_round(target[k], raw[k : k + 1], weight) for k, loss in enumerate(self.losses)]
+        losses = [
+            loss.for_round(target[k], raw[mine], weight) for k, (loss, mine) in enumerate(zip(self.losses, self.outputs, strict=True))
+        ]
         return replace(self, losses=tuple(cast(LinkedLoss, loss) for loss in losses))
 
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
-        """Write the raw predictions."""
-        np.copyto(opened, raw)
+        """Write what the gradients of each target follow from."""
+        for loss, mine in zip(self.losses, self.outputs, strict=True):
+            loss.open_round(raw[mine], opened[mine])
 
     def gradients(
         self, target: NDArray[np.float64], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
     ) -> None:
         """Write the derivatives of one target's loss."""
-        self.losses[output].gradients(target[output], opened[output : output + 1], 0, g, h)
+        k, mine = self._place(output)
+        self.losses[k].gradients(target[k], opened[mine], output - mine.start, g, h)
 
     def pointwise(self, target: NDArray[np.float64], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write each row's mean loss."""
         out.fill(0.0)
         losses = np.empty_like(out)
-        for k, loss in enumerate(self.losses):
-            loss.pointwise(target[k], raw[k : k + 1], losses)
+        for k, (loss, mine) in enumerate(zip(self.losses, self.outputs, strict=True)):
+            loss.pointwise(target[k], raw[mine], losses)
             out += losses
         out /= len(self.losses)
 
@@ -124,13 +147,14 @@ class SeveralTargets(BaseLoss):
         self.losses[output].measure_leaves(target[output], raw, 0, weight, rows, start, stop, out)
 
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the values predicted, shape (n, K), from raw predictions of that shape."""
-        return np.column_stack([loss.predictions(np.ascontiguousarray(raw[:, k : k + 1])) for k, loss in enumerate(self.losses)])
+        """Return what is predicted of each target side by side, values or probabilities, from raw predictions of shape (n, K)."""
+        parts = zip(self.losses, self.outputs, strict=True)
+        return np.column_stack([loss.predictions(np.ascontiguousarray(raw[:, mine])) for loss, mine in parts])
 
     def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the raw predictions, shape (n, K), of values of that shape."""
+        """Return the raw predictions, shape (n, K), of values of that shape; those of classes are for the loss of each target."""
         return np.column_stack([loss.raw_predictions(np.ascontiguousarray(predicted[:, k])) for k, loss in enumerate(self.losses)])
 
     def negligible(self, initial: NDArray[np.float64]) -> float:
         """Return the mean over targets."""
-        return float(np.mean([loss.negligible(initial[k : k + 1]) for k, loss in enumerate(self.losses)]))
+        return float(np.mean([loss.negligible(initial[mine]) for loss, mine in zip(self.losses, self.outputs, strict=True)]))
