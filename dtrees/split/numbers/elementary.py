@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -65,6 +65,7 @@ def _rounded_bits(bits: int) -> int:
 
 
 _TABLE = _table()
+_N_ROWS, _N_COLUMNS = _TABLE.shape
 _FIRST = _rounded_bits(_SQRT_HALF) >> 45
 #: 1 / log(2) as a float, and what that lacks.
 _LACKING = 2.0355273740931033e-17
@@ -81,6 +82,21 @@ def _same_bits(source: Any, target: Any) -> Any:
         return target(source), generate
 
     return convert
+
+
+@intrinsic
+def _looked_up(typing_context: Any, row: Any, column: Any) -> Any:
+    """Return an entry of the table, a constant of the machine code: kernels that refer to arrays of Python's are not kept on disk."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        name, kind = "dtrees.table_of_logarithms", ir.ArrayType(ir.DoubleType(), _N_ROWS * _N_COLUMNS)
+        table = builder.module.globals.get(name)
+        if table is None:
+            table = cgutils.global_constant(builder.module, name, ir.Constant(kind, _TABLE.ravel().tolist()))
+        place = builder.add(builder.mul(arguments[0], ir.Constant(ir.IntType(64), _N_COLUMNS)), arguments[1])
+        return builder.load(builder.gep(table, [ir.Constant(ir.IntType(64), 0), place], inbounds=True))
+
+    return types.float64(types.int64, types.int64), generate
 
 
 _bits_of, _float_of = _same_bits(types.float64, types.int64), _same_bits(types.int64, types.float64)
@@ -119,8 +135,8 @@ def _reduced(x):
     k = (bits - np.int64(_SQRT_HALF)) >> np.int64(52)
     bits -= k << np.int64(52)
     center = (bits + np.int64(1 << 44)) & np.int64(~_BELOW)
-    row = np.uint64((center >> np.int64(45)) - np.int64(_FIRST))
-    return _float_of(_bits_of(_ROUNDER) + k) - _ROUNDER, (_float_of(bits) - _float_of(center)) * _TABLE[row, 0], row
+    row = (center >> np.int64(45)) - np.int64(_FIRST)
+    return _float_of(_bits_of(_ROUNDER) + k) - _ROUNDER, (_float_of(bits) - _float_of(center)) * _looked_up(row, 0), row
 
 
 @lean_kernel
@@ -142,15 +158,15 @@ def _of_any(function, x):
 def _logarithm(x, k_more):
     k, r, row = _reduced(x)
     k += k_more
-    low = _series(r) + (_TABLE[row, 2] + k * _REST_OF_LN_2)
-    return (k * _LN_2 + _TABLE[row, 1]) + (r + low)
+    low = _series(r) + (_looked_up(row, 2) + k * _REST_OF_LN_2)
+    return (k * _LN_2 + _looked_up(row, 1)) + (r + low)
 
 
 @lean_kernel
 def _binary_logarithm(x, k_more):
     k, r, row = _reduced(x)
-    low = _series(r) * _PER_LN_2 + (_TABLE[row, 4] + r * _LACKING)
-    return ((k + k_more) + _TABLE[row, 3]) + (r * _PER_LN_2 + low)
+    low = _series(r) * _PER_LN_2 + (_looked_up(row, 4) + r * _LACKING)
+    return ((k + k_more) + _looked_up(row, 3)) + (r * _PER_LN_2 + low)
 
 
 @lean_kernel
