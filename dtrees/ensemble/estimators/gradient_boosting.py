@@ -16,6 +16,7 @@ from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.documentation import described
 from dtrees.ensemble.estimators.starting import BY_LOSS
+from dtrees.ensemble.evaluation.metrics import CLASSIFICATION
 from dtrees.ensemble.input import parameters, several_targets
 from dtrees.ensemble.input.parameters import BOOSTING_DEFAULTS
 from dtrees.ensemble.objective import registry
@@ -276,7 +277,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         if not isinstance(table.classes, list):
             _check_two_classes(table.classes, table.class_weights, factors)
             return
-        several_targets.check_boosted_classes(self, table.n_targets)
+        several_targets.check_boosted_classes(self, table.n_targets, CLASSIFICATION)
         each = zip(table.classes, cast(list[Any], table.class_weights), factors or [None] * table.n_targets, strict=True)
         for k, known in enumerate(each):
             with naming_target(k):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtrees.ensemble.input.parameters import CRITERION_ALIASES
@@ -41,10 +42,8 @@ def check_class_weight(class_weight: Any, n: int) -> None:
         )
 
 
-def check_boosted_classes(estimator: Any, n: int) -> None:
-    """Raise ValueError for parameters of boosting that make no sense with several targets of classes."""
-    from dtrees.ensemble.evaluation.metrics import CLASSIFICATION
-
+def check_boosted_classes(estimator: Any, n: int, metrics: Sequence[str]) -> None:
+    """Raise ValueError for parameters of boosting that make no sense with several targets of classes, which only some metrics go with."""
     check_class_weight(estimator.class_weight, n)
     if callable(estimator.loss):
         raise ValueError(f"loss is a function, which is for one target of classes, but y has {n}; pass the name of a loss")
@@ -52,8 +51,8 @@ def check_boosted_classes(estimator: Any, n: int) -> None:
         raise ValueError(f"scoring={estimator.scoring!r} is for one target of classes, but y has {n}; pass scoring='loss'")
     asked = estimator.eval_metric if isinstance(estimator.eval_metric, list | tuple) else [estimator.eval_metric]
     for metric in asked:
-        if metric is not None and (callable(metric) or metric not in CLASSIFICATION):
+        if metric is not None and (callable(metric) or metric not in metrics):
             raise ValueError(
-                f"eval_metric has {metric!r}, but y has {n} targets of classes, over which only {', '.join(CLASSIFICATION)} are averaged; "
+                f"eval_metric has {metric!r}, but y has {n} targets of classes, over which only {', '.join(metrics)} are averaged; "
                 "wants some of these"
             )
