@@ -147,11 +147,9 @@ def _series(r):
 
 
 @lean_kernel
-def _of_any(function, x):
-    """Return a logarithm of x: -inf for 0, NaN below."""
-    if not 0.0 < x < math.inf:
-        return x if x > 0.0 else -math.inf if x == 0.0 else math.nan
-    return function(x * _TWO_54, -54.0) if x < _LEAST_NORMAL else function(x, 0.0)
+def _of_end(x):
+    """Return the logarithm of what is no finite number above 0."""
+    return x if x > 0.0 else -math.inf if x == 0.0 else math.nan
 
 
 @lean_kernel
@@ -172,13 +170,17 @@ def _binary_logarithm(x, k_more):
 @lean_kernel
 def logarithm(x):
     """Return log(x): -inf for 0, NaN below."""
-    return _of_any(_logarithm, x)
+    if not 0.0 < x < math.inf:
+        return _of_end(x)
+    return _logarithm(x * _TWO_54, -54.0) if x < _LEAST_NORMAL else _logarithm(x, 0.0)
 
 
 @lean_kernel
 def binary_logarithm(x):
     """Return log2(x): -inf for 0, NaN below."""
-    return _of_any(_binary_logarithm, x)
+    if not 0.0 < x < math.inf:
+        return _of_end(x)
+    return _binary_logarithm(x * _TWO_54, -54.0) if x < _LEAST_NORMAL else _binary_logarithm(x, 0.0)
 
 
 @lean_kernel

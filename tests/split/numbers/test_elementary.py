@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.split.numbers.elementary import exp, log, log2
+from dtrees.split.numbers.elementary import _binary_logarithms, _exponentials, _logarithms, exp, log, log2
 from tests.examples import examples
 
 SMALLEST = 5e-324
@@ -77,3 +77,11 @@ def test_alone_or_among_others(function: Callable[[Any], NDArray[np.float64]]) -
     assert [float(function(one)) for one in x] == together.tolist()
     assert function(np.repeat(x, 2).reshape(-1, 2)[:, 1]).tobytes() == together.tobytes()
     assert function(x.reshape(17, 59).T).tobytes() == np.ascontiguousarray(together.reshape(17, 59).T).tobytes()
+
+
+def test_kernels_are_kept_on_disk() -> None:
+    """Numba does not keep kernels that refer to objects of Python's, such as functions that are passed on."""
+    for function, kernel in ((exp, _exponentials), (log, _logarithms), (log2, _binary_logarithms)):
+        function([1.0])
+        assert kernel.overloads
+        assert not any(compiled.library.has_dynamic_globals for compiled in kernel.overloads.values())
