@@ -152,9 +152,11 @@ def test_partial_dependence():
 def test_class_weights():
     few = {"max_depth": 4, "min_samples_leaf": 5, "random_state": 0}
     given = [{0: 2.0, 1: 1.0, 2: 3.0}, {0: 1.0, 1: 4.0}, {}]
+    present = WEIGHT > 0  # the others count in scikit-learn's balance
+    rows = FILLED[present, :3], CLASSES[present], WEIGHT[present]
     for class_weight in ("balanced", given):
-        ours = dtrees.DecisionTreeClassifier(class_weight=class_weight, **few).fit(FILLED[:, :3], CLASSES, WEIGHT)
-        theirs = sklearn.tree.DecisionTreeClassifier(class_weight=class_weight, **few).fit(FILLED[:, :3], CLASSES, WEIGHT)
+        ours = dtrees.DecisionTreeClassifier(class_weight=class_weight, **few).fit(*rows)
+        theirs = sklearn.tree.DecisionTreeClassifier(class_weight=class_weight, **few).fit(*rows)
         assert_same_tree(ours.tree_, theirs.tree_)
     forest = make(dtrees.RandomForestClassifier, n_estimators=2, class_weight="balanced_subsample", max_features=None).fit(X, CLASSES)
     counts = np.bincount(forest.estimators_samples_[0], minlength=N)
