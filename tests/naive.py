@@ -8,7 +8,7 @@ best_split
 exact_gain
     the gain as a fraction (for entropy with 50 digits), from the textbook formula: the best split must have the largest but for rounding.
 
-Of the package only ``Rules``, the random draws of ``hashing``, and the parts of criteria that are not built in are used.
+Of the package only ``Rules``, the logarithms, the random draws of ``hashing``, and the parts of criteria that are not built in are used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.numbers import hashing
 from tests.naive_constraints import Constraints
-from tests.naive_targets import SEVERAL, SeveralTargets
+from tests.naive_targets import SEVERAL, SeveralTargets, log, log2, xlog2
 
 CONSTANT, NO_SPLIT, SPLIT = 0, 1, 2
 SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY = "squared_error", "absolute_error", "poisson", "newton", "gini", "entropy"
@@ -133,12 +133,8 @@ def deviation_gain(left: Sequence[int], rows: Sequence[int], a: Any, b: Sequence
     return deviation(rows, a, b, limits) - deviation(left, a, b, limits) - deviation(right, a, b, limits)
 
 
-def _xlog2(x: float, total: float) -> float:
-    return x * math.log2(x / total) if x > 0.0 else 0.0
-
-
 def _negative_entropy(one: float, total: float) -> float:
-    return (_xlog2(total - one, total) + _xlog2(one, total)) + 2.0 * total
+    return (xlog2(total - one, total) + xlog2(one, total)) + 2.0 * total
 
 
 def float_score(left: Sequence[int], total: Sequence[int], limits: SplitLimits) -> float:
@@ -153,8 +149,8 @@ def float_score(left: Sequence[int], total: Sequence[int], limits: SplitLimits) 
         score = 0.0
         if limits.criterion == ENTROPY:
             for x, y in zip(left, right, strict=True):
-                score += _xlog2(float(x), a) + _xlog2(float(y), b)
-            return score + float(sum(total)) * math.log2(len(left))
+                score += xlog2(float(x), a) + xlog2(float(y), b)
+            return score + float(sum(total)) * log2(len(left))
         for x, y in zip(left, right, strict=True):
             d = float(x) * b - float(y) * a
             score += d * d
@@ -167,7 +163,7 @@ def float_score(left: Sequence[int], total: Sequence[int], limits: SplitLimits) 
         if x <= 0 or y <= 0:
             return -1.0
         mean = (float(x) + float(y)) / (a + b)
-        return max(float(x) * math.log(float(x) / a / mean) + float(y) * math.log(float(y) / b / mean), 0.0)
+        return max(float(x) * log(float(x) / a / mean) + float(y) * log(float(y) / b / mean), 0.0)
     d = float(x) * b - float(y) * a
     return d * d / (a * b)
 
@@ -183,8 +179,8 @@ def float_gain(score: float, total: Sequence[int], limits: SplitLimits) -> float
         if limits.criterion == ENTROPY:
             own = 0.0
             for x in total:
-                own += _xlog2(float(x), w)
-            return score - (own + w * math.log2(len(total)))
+                own += xlog2(float(x), w)
+            return score - (own + w * log2(len(total)))
         return score / w
     g, h = float(total[0]), float(total[1])
     if limits.criterion == ENTROPY:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from dtrees.split.numbers import elementary
 
 #: In place of a number of classes: the sums of several targets, and the weight.
 SEVERAL = -1
 
 
-def _xlog2(x: float, total: float) -> float:
-    return x * math.log2(x / total) if x > 0.0 else 0.0
+def log(x: float) -> float:
+    """The logarithm of the package, the same on every processor; its own tests hold it against exact ones."""
+    return float(elementary.log(x))
+
+
+def log2(x: float) -> float:
+    """Likewise to base 2."""
+    return float(elementary.log2(x))
+
+
+def xlog2(x: float, total: float) -> float:
+    """A part of an entropy."""
+    return x * log2(x / total) if x > 0.0 else 0.0
 
 
 class SeveralTargets(NamedTuple):
@@ -49,15 +61,15 @@ class SeveralTargets(NamedTuple):
             score = 0.0
             for x, y in zip(left[:-1], right[:-1], strict=True):
                 mean = (float(x) + float(y)) / (a + b)
-                score += max(float(x) * math.log(float(x) / a / mean) + float(y) * math.log(float(y) / b / mean), 0.0)
+                score += max(float(x) * log(float(x) / a / mean) + float(y) * log(float(y) / b / mean), 0.0)
             return score
         if self.criterion == "entropy":
             score = 0.0
             for mine, other in zip(self._by_target(left), self._by_target(right), strict=True):
                 terms = 0.0
                 for x, y in zip(mine, other, strict=True):
-                    terms += _xlog2(float(x), a) + _xlog2(float(y), b)
-                score += terms + float(total[-1]) * math.log2(len(mine))
+                    terms += xlog2(float(x), a) + xlog2(float(y), b)
+                score += terms + float(total[-1]) * log2(len(mine))
             return score
         terms = 0.0
         for x, y in zip(left[:-1], right[:-1], strict=True):
@@ -76,8 +88,8 @@ class SeveralTargets(NamedTuple):
         for t, mine in enumerate(self._by_target(total)):
             own = 0.0
             for x in mine:
-                own += _xlog2(float(x), w)
-            gains.append((score if t == 0 else 0.0) - (own + w * math.log2(len(mine))))
+                own += xlog2(float(x), w)
+            gains.append((score if t == 0 else 0.0) - (own + w * log2(len(mine))))
         return _sum_over(gains) / n
 
     def orders(self, groups: Sequence[Sequence[int]], total: Sequence[int], smooth: float) -> list[list[float]]:

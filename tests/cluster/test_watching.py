@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import dask
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -232,7 +233,8 @@ def test_workers_end_without_a_last_collection(tmp_path: Path) -> None:
     def note() -> None:
         atexit.register(lambda: (tmp_path / "frozen").write_text(str(gc.get_freeze_count())))
 
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+    started = dask.config.set({"distributed.worker.multiprocessing-method": "spawn"})  # forked processes run no functions of atexit
+    with started, LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
         client.run(note)
         dtrees.RandomForestRegressor(2).fit(*training_set())
     wait_until((tmp_path / "frozen").exists, 10)

@@ -173,7 +173,7 @@ class Exchange(Protocol):
         """Return the file of this name with a kernel of this version; None if it is to be compiled here, as nobody has it or makes it."""
 
     def offer(self, version: str, name: str, content: bytes) -> None:
-        """Give others a file with a kernel that was compiled here."""
+        """Give others a file with a kernel that was compiled here; an empty one if it is of no use to them, who must not wait for it."""
 
 
 _exchange: Exchange | None = None
@@ -254,12 +254,13 @@ class KernelCache(_Cache):
         return compiled
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save the kernel for arguments of these types."""
+        """Save the kernel for arguments of these types, unless it refers to objects of this process: others then compile it themselves."""
+        name, content = self.file_name(sig), b""
         if not data.library.has_dynamic_globals:
-            name, content = self.file_name(sig), with_digest(dumps(data._reduce()))
+            content = with_digest(dumps(data._reduce()))
             write_whole(cache_folder() / name, content)
-            if _exchange is not None:
-                _exchange.offer(kernel_version(), name, content)
+        if _exchange is not None:
+            _exchange.offer(kernel_version(), name, content)
 
 
 def _source_digest(path: str | None) -> str:

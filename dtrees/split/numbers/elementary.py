@@ -67,7 +67,7 @@ def _rounded_bits(bits: int) -> int:
 _TABLE = _table()
 _N_ROWS, _N_COLUMNS = _TABLE.shape
 _FIRST = _rounded_bits(_SQRT_HALF) >> 45
-#: 1 / log(2) as a float, and what that lacks.
+#: What 1 / log(2) is more than as a float.
 _LACKING = 2.0355273740931033e-17
 
 

@@ -58,7 +58,9 @@ def test_quantiles(rows, q, weighted):
     count = weight if weighted else np.ones(len(rows), np.int64)
     given_weight = weight if weighted else weight[:0]
     zeros = np.zeros(len(rows))
-    assert residual_quantile(values, zeros, given_weight, q, False) == naive_quantile(values, count.tolist(), q)
+    found = residual_quantile(values, zeros, given_weight, q, False)
+    assert found == naive_quantile(values, count.tolist(), q)
+    assert str(found) != "-0.0"
     assert residual_quantile(values, zeros, given_weight, q, True) == naive_quantile(abs(values), count.tolist(), q)
     middle = len(rows) // 2
     order, found = np.random.default_rng(0).permutation(len(rows)).astype(np.uint32), np.empty(2)

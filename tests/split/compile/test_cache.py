@@ -197,6 +197,22 @@ def test_kernels_of_others(places: list[Path], tmp_path: Path) -> None:
         cache.exchange_with(None)
 
 
+def test_kernels_that_cannot_be_kept_are_not_waited_for(places: list[Path]) -> None:
+    """One that refers to an object of this process: others hear that it is of no use to them."""
+    others, numbers = Others(), np.arange(10**6)
+    cache.exchange_with(others)
+    try:
+
+        @kernel
+        def last(i):
+            return numbers[i]
+
+        assert last(-1) == 10**6 - 1
+        assert list(others.files.values()) == [b""]
+    finally:
+        cache.exchange_with(None)
+
+
 def imported_names(path: Path) -> dict[str, str]:
     """Names that a file imports from the package, and from where."""
     return {

@@ -68,7 +68,7 @@ def values_of(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
 def quantiles(
     grouped: Grouped, q: float, n_values: int, shard: int, n_shards: int, threads: Threads, step: MakeStep
 ) -> Generator[Step, Any, NDArray[np.float64]]:
-    """Find the q-quantiles of groups, none of which is empty, together with the other shards; return those of the groups owned.
+    """Find the q-quantiles of groups, none of which is empty, together with the other shards; return those of the groups owned, none -0.0.
 
     Group i is owned by shard ``i % n_shards``. ``n_values`` are how many all shards have, of all groups.
     """
@@ -200,4 +200,4 @@ class _Selection:
         assert self._wanted is not None
         halfway = (up_to == self._wanted) & (above != _NONE)
         value = values_of(key)
-        return np.where(halfway, value / 2.0 + np.where(halfway, values_of(above), 0.0) / 2.0, value)
+        return np.where(halfway, value / 2.0 + np.where(halfway, values_of(above), 0.0) / 2.0, value) + 0.0

@@ -14,7 +14,7 @@ from dtrees.engine.rows.forests.drawn_rows import OwnDraws
 from dtrees.engine.rows.forests.messages import Drawn, ForestScales, Votes
 from dtrees.engine.rows.row_target import AddsByLeaf
 from dtrees.engine.shard.sample_sums import sums_of_classes
-from dtrees.engine.shard.targets.forest_target import exponent_of_votes
+from dtrees.engine.shard.targets.forest_target import exponent_of_votes, without_absent
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.numbers import hashing
@@ -61,8 +61,8 @@ class ForestRows(AddsByLeaf):
         super().__init__(threads)
         self._plan, self._scales = plan, scales
         self._weight = combine_weights(weight, plan.class_weight, target)
-        if not plan.n_classes and self._weight is not None:  # rows of weight 0 may have targets beyond the scales
-            target = np.where((self._weight > 0)[(...,) + (None,) * (target.ndim - 1)], target, scales.center)
+        if not plan.n_classes:  # rows of weight 0 may have targets beyond the scales
+            target = without_absent(target, self._weight, scales.center)
         self.target = np.ascontiguousarray(target, np.float64)
         self._draws = None
         if scales.n_draws:

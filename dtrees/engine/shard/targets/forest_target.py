@@ -206,11 +206,12 @@ def rows_that_count(target: NDArray[Any], weight: NDArray[np.float64] | None) ->
     return target if weight is None or weight.all() else target[weight > 0]
 
 
-def without_absent(target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[Any]:
-    """Return targets of which those of rows of weight 0 are replaced by the first row's that counts, so that no scale depends on them."""
+def without_absent(target: NDArray[Any], weight: NDArray[np.float64] | None, instead: Any = None) -> NDArray[Any]:
+    """Return targets of which those of rows of weight 0 are replaced, by default by the first that counts: no scale depends on them."""
     if weight is None or weight.all():
         return target
-    return np.where((weight > 0)[(...,) + (None,) * (target.ndim - 1)], target, target[np.argmax(weight > 0)])
+    instead = target[np.argmax(weight > 0)] if instead is None else instead
+    return np.where((weight > 0)[(...,) + (None,) * (target.ndim - 1)], target, instead)
 
 
 def factors_of_classes(drawn: NDArray[Any]) -> NDArray[np.float64]:

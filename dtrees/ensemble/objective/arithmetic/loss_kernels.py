@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.numbers.elementary import exp as exp
 from dtrees.split.numbers.elementary import exponential, logarithm
+from dtrees.split.numbers.elementary import log as log
 
 #: Rows that are done at a time where all their raw predictions are wanted.
 _BLOCK = 512

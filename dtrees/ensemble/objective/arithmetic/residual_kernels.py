@@ -32,7 +32,7 @@ def _pivot(values, first, last):
 
 @inner_kernel
 def quantile_of(values, weights, n, q):
-    """Return the weighted q-quantile of the first ``n`` values, which are put in another order; ``weights`` may be empty."""
+    """Return the weighted q-quantile of the first ``n`` values, which are reordered; ``weights`` may be empty. It is never -0.0."""
     weighted = weights.shape[0] > 0
     total = n
     if weighted:
@@ -68,8 +68,8 @@ def quantile_of(values, weights, n, q):
                 for k in range(high, last):
                     following = min(following, values[k])
                 if following < math.inf:
-                    return pivot / 2.0 + following / 2.0
-            return pivot
+                    return pivot / 2.0 + following / 2.0 + 0.0
+            return pivot + 0.0
 
 
 @inner_kernel

@@ -30,18 +30,14 @@ class LogLink(OneOutput):
 
     def initial(self, target: NDArray[np.float64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the logarithm of the weighted mean, shape (1,)."""
-        from dtrees.split.numbers.elementary import log
-
         mean = kernels().weighted_mean(target, np.ones(len(target)) if weight is None else weight)
         if mean == 0.0:
             raise ValueError("y is zero wherever a row has a weight; a loss of positive predictions wants a mean above zero")
-        return log(np.array([mean]))
+        return kernels().log(np.array([mean]))
 
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the values predicted, shape (n,), from raw predictions of shape (n, 1)."""
-        from dtrees.split.numbers.elementary import exp
-
-        return exp(raw[:, 0])
+        return kernels().exp(raw[:, 0])
 
     def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the logarithms, shape (n, 1).
@@ -56,9 +52,7 @@ class LogLink(OneOutput):
                 f"the estimator passed as init predicts {predicted.min()}, but the loss wants predictions above zero; pass one that is for "
                 "such targets (sklearn.linear_model.PoissonRegressor, for example), or init=None"
             )
-        from dtrees.split.numbers.elementary import log
-
-        return log(predicted)[:, np.newaxis]
+        return kernels().log(predicted)[:, np.newaxis]
 
     def negligible(self, initial: NDArray[np.float64]) -> float:
         """Return a billionth of the prediction, or of one."""

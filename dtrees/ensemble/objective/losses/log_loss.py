@@ -19,10 +19,8 @@ class BinaryLogLoss(OneOutput):
 
     def initial(self, target: NDArray[np.int32], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the log odds of the weighted class shares, shape (1,)."""
-        from dtrees.split.numbers.elementary import log
-
         shares = _class_shares(target, weight, 2)
-        return log(shares[1:] / shares[:1])
+        return kernels().log(shares[1:] / shares[:1])
 
     def gradients(
         self, target: NDArray[np.int32], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
@@ -44,10 +42,8 @@ class BinaryLogLoss(OneOutput):
 
     def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the log odds of class 1, shape (n, 1), from probabilities of shape (n, 2)."""
-        from dtrees.split.numbers.elementary import log
-
         second = probabilities_inside(predicted[:, 1:])
-        return log(second / (1.0 - second))
+        return kernels().log(second / (1.0 - second))
 
 
 @dataclass(frozen=True)
@@ -63,9 +59,7 @@ class MultinomialLogLoss(BaseLoss):
 
     def initial(self, target: NDArray[np.int32], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the logs of the weighted class shares, shape (K,)."""
-        from dtrees.split.numbers.elementary import log
-
-        return log(_class_shares(target, weight, self.n_outputs))
+        return kernels().log(_class_shares(target, weight, self.n_outputs))
 
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
         """Write the probabilities of the classes, up to a factor a row."""
@@ -91,9 +85,7 @@ class MultinomialLogLoss(BaseLoss):
 
     def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return logarithms of probabilities less their mean over classes, shape (n, K)."""
-        from dtrees.split.numbers.elementary import log
-
-        logarithms = log(probabilities_inside(predicted))
+        logarithms = kernels().log(probabilities_inside(predicted))
         return np.asarray(logarithms - logarithms.mean(axis=1, keepdims=True))
 
 
