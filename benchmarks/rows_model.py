@@ -9,8 +9,7 @@
     memory    a worker's rows * (bytes_cell * columns + bytes_row)
 
 Not in it: loading, workers that differ, networks that others use too, large memory that is slower than small; as in all of this model, the
-costs of a row and of a cell are those of tables of a million rows. Nor is the time in it that a message is on its way. Above 16 workers,
-sums go by relays: a worker sends to about twice the root of their number.
+costs of a row and of a cell are those of tables of a million rows. Nor is the time in it that a message is on its way.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 from benchmarks.model import MEASURED, MOST_ROWS, ROWS, Cluster, Prediction, boosting, short
 from benchmarks.plots import draw_lines
 from benchmarks.results import Point
-from dtrees.cluster.data.costs import ROWS_CELL, ROWS_COLUMN, ROWS_PEER, ROWS_ROW, ROWS_TREE, ROWS_WORKER, n_peers, sums_received
+from dtrees.cluster.data.costs import ROWS_CELL, ROWS_COLUMN, ROWS_PEER, ROWS_ROW, ROWS_TREE, ROWS_WORKER, sums_received
 
 _WORKERS = (1, 2, 4, 8, 16, 40, 100, 200, 400)
 #: Seconds a tree of 255 leaves, on 1.7G rows x 67 columns, by machines of 16 threads and links of 54 Gbit/s (its data-parallel learner):
@@ -88,7 +87,7 @@ def boosting_by_rows(costs: RowCosts, cluster: Cluster, n_rows: int, n_columns: 
     limits = [*([f"more than {MOST_ROWS:,} rows of a worker"] if own > MOST_ROWS else [])]
     if memory > cluster.memory:
         limits.append("exceeds a worker's memory")
-    latency = costs.tree + costs.worker * workers + costs.peer * n_peers(workers)
+    latency = costs.tree + costs.worker * workers + costs.peer * (workers - 1)
     return Prediction(work / costs.speed_up, latency, sent / cluster.bandwidth, sent, memory, tuple(limits))
 
 

@@ -16,7 +16,7 @@ from dtrees.engine.coordinator import session as sessions
 from dtrees.engine.coordinator import tree as over_shards
 from dtrees.engine.plan.node_limits import LimitsOfFit, SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.rows.session import TreeSession
+from dtrees.engine.rows.session import RowsSession
 from dtrees.engine.shard import tree_state
 from dtrees.engine.shard.subtrees import dense_runner
 from dtrees.split.criteria.parts import kinds_of
@@ -91,7 +91,7 @@ def choose_subtree_kernels() -> None:
     LimitsOfFit.of_tree = of_tree_by_usual_kernels  # type: ignore[method-assign]
     over_shards.rows_to_delegate = rows_to_delegate_of_chosen
     sessions.inherits_sums = tree_state.inherits_sums = inherits_sums_of_chosen
-    TreeSession.sent_rows = property(lambda self: self._sent_rows, _set_sent_rows)  # type: ignore[assignment]
+    RowsSession.sent_rows = property(lambda self: self._sent_rows, _set_sent_rows)  # type: ignore[assignment]
 
 
 def _set_sent_rows(session: Any, sent_rows: int) -> None:

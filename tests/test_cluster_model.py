@@ -19,8 +19,7 @@ from benchmarks.rows_model import RowCosts
 from benchmarks.works.models import calibrate
 from benchmarks.works.row_costs import Messages, OwnWork, calibrate_rows, messages_of, own_work
 from dtrees.cluster.data import costs as placing
-from dtrees.cluster.data.costs import n_peers, seconds_alone, seconds_beside_rows, seconds_by_columns, seconds_by_rows, sums_received
-from dtrees.engine.rows.between.relay import MOST_DIRECT, grid_of
+from dtrees.cluster.data.costs import seconds_alone, seconds_beside_rows, seconds_by_columns, seconds_by_rows
 
 COSTS = Costs(row=100e-9, cell=10e-9, level=2e-3, level_worker=1e-3, forest_cell=5e-9, speed_up=2.0)
 PREDICTIONS = [model.boosting, model.forest]
@@ -135,34 +134,11 @@ def test_own_work_is_that_of_all_steps() -> None:
     assert two.exchanges == four.exchanges
 
 
-def test_a_worker_talks_to_as_many_as_shards_do() -> None:
-    for n in (2, 3, MOST_DIRECT, MOST_DIRECT + 1, 25, 31, 64, 100, 400):
-        grids = [grid for shard in range(n) if (grid := grid_of(n, shard)) is not None]
-        most = max((len({*grid.relays} - {grid.number}) + len(grid.column) - 1 for grid in grids), default=n - 1)
-        assert most <= n_peers(n) <= most + 1
-
-
-@given(n_columns=columns)
-def test_sums_come_by_relays(n_columns: int) -> None:
-    """As shards deal columns to searchers by turns."""
-    for n in (3, MOST_DIRECT, 25, 100):
-        searched = [len(range(shard, n_columns, n)) for shard in range(n)]
-        received = []
-        for shard in range(n):
-            grid = grid_of(n, shard)
-            if grid is None:
-                received.append(n * searched[shard])
-            else:
-                received.append(len(grid.sources) * sum(searched[other] for other in grid.column) + len(grid.column) * searched[shard])
-        assert max(received) <= sums_received(n, n_columns) <= 2 * max(received)
-
-
 def test_what_workers_take_of_one_another_grows_with_those_that_they_talk_to() -> None:
-    assert seconds_beside_rows(MOST_DIRECT + 1) < seconds_beside_rows(MOST_DIRECT), "there are relays"
     for n in (1, 2, 8, 25, 100):
         assert seconds_beside_rows(4 * n) > seconds_beside_rows(n)
     own = seconds_beside_rows(400) - seconds_beside_rows(100)
-    assert own == pytest.approx(1e-9 * (300 * placing.ROWS_WORKER + 20 * placing.ROWS_PEER))
+    assert own == pytest.approx(1e-9 * (300 * (placing.ROWS_WORKER + placing.ROWS_PEER)))
 
 
 @given(n_rows=rows, n_columns=columns, n_workers=workers)

@@ -23,7 +23,7 @@ from benchmarks.data import synthetic
 from benchmarks.model import Shape
 from benchmarks.results import Measure, Row
 from benchmarks.rows_model import RowCosts
-from dtrees.cluster.data.costs import n_peers, sums_received
+from dtrees.cluster.data.costs import sums_received
 from dtrees.cluster.growing.actor import ActorBase
 from dtrees.cluster.growing.actors import Actors
 from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, new_name
@@ -142,7 +142,7 @@ def own_work(n_rows: int, n_columns: int, n_workers: int, n_trees: int) -> OwnWo
     finally:
         executor.close()
     of_steps, coordinator, parcels, exchanges, *of_shards = np.median(np.diff(np.array(told), axis=0), axis=0).tolist()
-    return OwnWork(of_steps, max(of_shards), coordinator, parcels / (n_workers * max(1, n_peers(n_workers))), exchanges)
+    return OwnWork(of_steps, max(of_shards), coordinator, parcels / (n_workers * max(1, n_workers - 1)), exchanges)
 
 
 class _Talker(ActorBase):
@@ -208,7 +208,7 @@ def calibrate_rows(own: Mapping[Shape, OwnWork], messages: Messages) -> RowCosts
     parts = []
     for n_rows, n_columns, n_workers in own:
         share, received = n_rows / n_workers, sums_received(n_workers, n_columns)
-        parts.append([share, share * n_columns, (n_columns + received) / 2, 1.0, n_peers(n_workers)])
+        parts.append([share, share * n_columns, (n_columns + received) / 2, 1.0, (n_workers - 1)])
     work = np.array([one.shards for one in own.values()])
     (row, cell, column, shard, peer), _ = nnls(np.array(parts) / work[:, None], np.ones_like(work))  # for relative errors to be small
     coordinator, parcels, exchanges = np.median([(one.coordinator, one.parcels, one.exchanges) for one in own.values()], axis=0).tolist()

@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 import dtrees
-from dtrees.cluster.growing.shards import worker_shards
-from dtrees.cluster.growing.shards.joining import newcomers, rows
+from dtrees.cluster.growing.shards.joining import newcomers
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.between.relay import MOST_DIRECT, grid_of
 from tests.cluster.faults import Fault, install, stopped
 from tests.cluster.running import FRAME, TARGETS, WEIGHTS, Running, joining
-from tests.cluster.samples import N_ROWS, wait_until
+from tests.cluster.samples import wait_until
 from tests.slow import one_of_each, thorough_for
 
 #: Rows of partitions.
@@ -146,35 +144,3 @@ def test_one_dies_as_soon_as_rows_of_a_forest_are_spread(no_nannies: Client, tmp
         wait_until(lambda: bool(running.events("shard moved")), 60)
         running.goes_on()
         running.finish()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "make",
-    [pytest.param(boosting, id="boosting"), pytest.param(FORESTS["out of bag"][1], id="forest", marks=pytest.mark.thorough)],
-)
-@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
-def test_the_seventeenth_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[int], Any]) -> None:
-    """From then on parcels go by relays."""
-    assert grid_of(MOST_DIRECT, 0) is None
-    assert grid_of(MOST_DIRECT + 1, 0) is not None
-    for module, name, value in (
-        (rows_tree, "SENT_ROWS", 50), (newcomers, "WORTH", -1e9), (worker_shards, "_SECONDS_BETWEEN_CENSUSES", 0.3),
-        (newcomers, "_SECONDS_TO_SETTLE", 0.5), (rows, "seconds_beside_rows", lambda n_workers: 0.0),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, value)  # so that it is put back: workers are threads of this process
-    lengths = np.diff(np.linspace(0, N_ROWS, 2 * MOST_DIRECT + 1).astype(int)).tolist()  # two for each worker, wherever they are read
-    options: dict[str, Any] = {"processes": False, "memory_limit": 1.0, "protocol": "tcp://", "host": "127.0.0.1"}
-    with (
-        LocalCluster(n_workers=MOST_DIRECT, threads_per_worker=1, dashboard_address="127.0.0.1:0", **options) as cluster,
-        Client(cluster) as client,
-    ):
-        running = Running(client, "regression", make, tmp_path, placement="rows", lengths=lengths)
-        assert running.shards() == MOST_DIRECT
-        with running.held():
-            cluster.scale(MOST_DIRECT + 1)
-            client.wait_for_workers(MOST_DIRECT + 1, timeout=60)
-        wait_until(lambda: bool(running.events("rows spread")), 120)
-        wait_until(lambda: running.shards() == MOST_DIRECT + 1, 60)
-        running.goes_on()
-        running.finish(in_processes=False)

@@ -29,8 +29,8 @@ from dtrees import (
 from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.engine.rows import messages
 from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows.between.shards import Shards
 from dtrees.engine.rows.forests import messages as forest_messages
-from dtrees.engine.rows.row_shard import RowShard
 from tests.cluster.cases import HELD_OUT, HELD_OUT_TARGETS, N_ROWS, TARGETS, TRAIN, WEIGHTS, outcome
 from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
 from tests.cluster.samples import assert_clean, events, in_partitions
@@ -211,21 +211,23 @@ def _after_three(progress: Any) -> bool:
 FOREST_KINDS = [kind.__name__ for kind in forest_messages.Message.__subclasses__() if kind.__module__ == forest_messages.__name__]
 KINDS = [kind.__name__ for kind in messages.Message.__subclasses__() if kind.__module__ == messages.__name__]
 #: What only shard 0 is sent, or seldom anybody.
-RARE = {"AddInOrder", "Prepare", "Replay", "SearchFurther", "Derive"}
+RARE = {"Prepare", "Replay", "GrowTree"}
 #: What there is where leaves hold what follows from the order of residuals, and rows held out are scored.
-BY_ORDER = ("MeasureSizes", "MeasureLeaves", "AddDeviations", "scores")
-RARE |= {*BY_ORDER, "SumLeaves"}
+BY_ORDER = ("quantiles", "deviations", "scores")
 #: What shards send one another: a worker may be lost before it does, and after.
-STEPS = ["targets", "totals", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "picked of batch 1", "apart", "losses"]
+STEPS = ["targets", "derived", "totals", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "picked of batch 1", "level"]
+STEPS += ["apart", "subtrees", "losses"]
+#: Those of forests.
+FOREST_STEPS = ["draws", "drawn", "means"]
 
 
 LOST_AT = [*(kind for kind in KINDS if kind not in RARE), *STEPS, *BY_ORDER]
 #: Shards of one process are lost at nearly all of these in slow tests (test_rows_fit.py, test_forests_by_rows.py, test_leaves_by_order.py),
 #: and workers at some. How a loss is noticed does not depend on the message, and what is done then not on how it was noticed: at few of
 #: them, workers are not killed but no longer heard of, for which it is to be waited.
-KILLED_AT = {"Open", "Level", "GrowTree", "totals", "sums", "finer flags", "picked of batch 1", "apart", "AddDeviations", "scores"}
-KILLED_AT |= {"OpenForest", "Draw", "MeasureMeans", "CountClasses"}
-UNHEARD_AT = {"sums", "Draw"}
+KILLED_AT = {"Open", "level", "GrowTree", "totals", "sums", "finer flags", "picked of batch 1", "apart", "deviations", "scores"}
+KILLED_AT |= {"OpenForest", "GrowTrees", "means", "draws"}
+UNHEARD_AT = {"sums", "drawn"}
 
 
 def losses(kinds: list[str]) -> list[Any]:
@@ -234,7 +236,7 @@ def losses(kinds: list[str]) -> list[Any]:
     return [one for how, some in ways for one in thorough_for(set(kinds) - some, [(kind, how) for kind in kinds])]
 
 
-assert {*LOST_AT, *FOREST_KINDS} >= KILLED_AT
+assert {*LOST_AT, *FOREST_KINDS, *FOREST_STEPS, "GrowTree"} >= KILLED_AT | UNHEARD_AT
 
 
 @pytest.mark.slow
@@ -243,7 +245,7 @@ def test_a_worker_is_lost_at_every_message_and_step(
     five_threads: Client, by_rows: None, few_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any
 ) -> None:
     monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
-    if kind == "GrowApart":  # each small node has too many rows for one exchange with others
+    if kind == "subtrees":  # each small node has too many rows for one exchange with others
         monkeypatch.setattr("dtrees.engine.rows.tree.SHARED_CELLS", 1)
     if "of batch" in kind:
         monkeypatch.setattr("dtrees.engine.rows.rows_in_tree.flagged_bytes", lambda n_rows, n_columns: 200)
@@ -259,15 +261,15 @@ def test_a_worker_is_lost_at_every_message_and_step(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("several", [False, pytest.param(True, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize(("kind", "how"), losses(FOREST_KINDS))
+@pytest.mark.parametrize(("kind", "how"), losses([*FOREST_KINDS, *FOREST_STEPS]))
 def test_a_worker_is_lost_at_every_message_of_forests(
     five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any, several: bool
 ) -> None:
     monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
     monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
-    cut = Cut(kind, 1 if kind in ("OpenForest", "CountVotes") else 3, how)
+    cut = Cut(kind, 1 if kind in {*FOREST_KINDS} else 3, how)
     case = CASES["forest of several targets" if several else "forest"]
-    if kind == "CountClasses":
+    if kind == "draws":
         case = FOREST_OF_SEVERAL_CLASSES if several else FOREST_OF_CLASSES
     with cut_off(cut) as done:
         model = fit(case, PARTS[7])
@@ -280,7 +282,7 @@ def test_a_worker_is_lost_at_every_message_of_forests(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "own"), [("Draw", False), ("apart", False), ("MeasureMeans", True)])
+@pytest.mark.parametrize(("kind", "own"), [("drawn", False), ("apart", False), ("means", True)])
 def test_a_worker_that_grows_a_forest_is_killed(mortal_client: Client, by_rows: None, tmp_path: Path, kind: str, own: bool) -> None:
     """Its three trees grow side by side, so their first messages of a kind are one."""
     fault = Fault(tmp_path, kind, own=own)
@@ -327,15 +329,15 @@ def test_the_coordinators_worker_is_killed(mortal_client: Client, by_rows: None,
 
 def test_the_time_of_a_slow_worker_is_told_as_its_own(five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """In what rounds tell and the dashboard shows: a worker that takes longer over each of its steps than the others."""
-    original, slept = RowShard._step, [0.0]
+    original, slept = Shards.step, [0.0]
 
-    def step_slowly(self: RowShard, *arguments: Any) -> Any:
-        if self._shard == 1:
+    def step_slowly(self: Shards, *arguments: Any) -> Any:
+        if self.shard == 1:
             time.sleep(0.02)
             slept[0] += 0.02
         return original(self, *arguments)
 
-    monkeypatch.setattr(RowShard, "_step", step_slowly)
+    monkeypatch.setattr(Shards, "step", step_slowly)
     check(fit(CASES[QUICK], PARTS[7]), QUICK)
     told = events(five_threads, "round")[-1]
     history = FitHistory("fit", "GradientBoostingRegressor", "round")

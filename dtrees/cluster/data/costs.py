@@ -18,8 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dtrees.engine.rows.between.relay import MOST_DIRECT, grid_width
-
 #: A cell, and a row besides where a worker has all columns, and where it has some. The first and the last were measured by columns; a row
 #: alone is an earlier figure, with which the whole fit on one worker comes out as above.
 CELL, ROW_ALONE, ROW_TOGETHER = 3.6, 35.0, 43.0
@@ -81,35 +79,20 @@ def seconds_beside_rows(n_workers: int) -> float:
 
     Examples
     --------
-    >>> [round(seconds_beside_rows(n), 3) for n in (2, 16, 17, 400)]
-    [0.019, 0.067, 0.046, 0.29]
+    >>> [round(seconds_beside_rows(n), 3) for n in (2, 16, 400)]
+    [0.019, 0.067, 1.373]
     """
-    return 1e-9 * (ROWS_TREE + ROWS_WORKER * n_workers + ROWS_PEER * n_peers(n_workers))
-
-
-def n_peers(n_workers: int) -> int:
-    """Return how many others a worker sends to in each step; where there are relays (:mod:`dtrees.engine.rows.between.relay`), in two hops.
-
-    Examples
-    --------
-    >>> [n_peers(n) for n in (1, 2, 16, 17, 400)]
-    [0, 1, 15, 8, 38]
-    """
-    return n_workers - 1 if n_workers <= MOST_DIRECT else 2 * (grid_width(n_workers) - 1)
+    return 1e-9 * (ROWS_TREE + ROWS_WORKER * n_workers + ROWS_PEER * (n_workers - 1))
 
 
 def sums_received(n_workers: int, n_columns: int) -> int:
-    """Return how many sums of a column the worker is sent that is sent most, its own among them, those that it relays included.
+    """Return how many sums of a column the worker is sent that is sent most, its own among them.
 
     Examples
     --------
-    Of each of four workers, those of 25 columns; of twenty that each send what five others search, and of twenty relays, those of one.
+    Of each of four workers, those of 25 columns.
 
     >>> sums_received(4, 100), sums_received(400, 100)
-    (100, 120)
+    (100, 400)
     """
-    searched = -(-n_columns // min(n_workers, n_columns))
-    if n_workers <= MOST_DIRECT:
-        return n_workers * searched
-    width = grid_width(n_workers)
-    return width * (-(-n_columns // width) + searched)
+    return n_workers * -(-n_columns // min(n_workers, n_columns))

@@ -9,7 +9,7 @@ come is known from the steps of their receivers, so nobody acknowledges them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from numpy.typing import NDArray
@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from dtrees.engine.protocol.messages import Message
 
 Arrays = tuple[NDArray[Any], ...]
-#: Makes one parcel of what several shards have sent to the same one, if it can.
-Join = Callable[[Sequence[Arrays]], Arrays | None]
 
 
 class Parcel(NamedTuple):
@@ -40,10 +38,9 @@ class Parcel(NamedTuple):
 class Step(NamedTuple):
     """A step of a program: ``parcels`` to shards by their numbers, and the ``senders`` of whom others are awaited.
 
-    What comes of it is the arrays of each sender; or fewer, where ``join`` may have made one of several on their way. There may be none to
-    wait for. But what a shard is sent in an exchange it awaits in that exchange, as nobody takes it in for a shard that has replied. All
-    shards that take part in an exchange take the same steps. Where several programs take steps together, the name is made of theirs
-    (:mod:`dtrees.engine.rows.between.side_by_side`).
+    What comes of it is the arrays of each sender, of whom there may be none. But what a shard is sent in an exchange it awaits in that
+    exchange, as nobody takes it in for a shard that has replied. All shards that take part in an exchange take the same steps. Where
+    several programs take steps together, the name is made of theirs (:mod:`dtrees.engine.rows.between.side_by_side`).
     """
 
     fit: str
@@ -52,12 +49,17 @@ class Step(NamedTuple):
     name: str
     parcels: Mapping[int, Parcel]
     senders: Sequence[int]
-    join: Join | None = None
 
     @property
     def keys(self) -> list[tuple[str, int, int, str, int]]:
         """Those of the parcels awaited."""
         return [(self.fit, self.epoch, self.serial, self.name, sender) for sender in self.senders]
+
+
+class Turn(NamedTuple):
+    """Before it sends rows, of so many cells from all shards, a tree waits for its turn among those that grow beside it."""
+
+    n_cells: int
 
 
 #: Yields steps, is sent what came of them, and returns a reply.

@@ -24,7 +24,6 @@ from dtrees.engine.rows.between.torn_blocks import meetings
 from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.searching.zone_edges import Edges
 from dtrees.engine.rows.session import RowsSession
-from dtrees.engine.rows.tree import RowsDisagree
 from dtrees.engine.rows.whole_sums import scores_of_all
 from dtrees.split.zones.sums import MAX_PACKED_ROWS
 from dtrees.tree.tree import Tree
@@ -135,18 +134,13 @@ class RowsFit(LastingRows, TreeByTree[RowsExecutor]):
         self._session.say(m.Replay, tree, output)
 
     def _grow(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
-        session = self._session
-        grown = cast(
-            list[m.Grown],
-            session.say(m.GrowTree, session.next_serial(), tree, output, learning_rate, score, session.sent_rows, session.grain),
-        )
+        grown = cast(list[m.Grown], self._session.grow(m.GrowTree, tree, output, learning_rate, score))
         first = grown[0]
-        if any(one.checksum != first.checksum for one in grown):
-            raise RowsDisagree(f"shards have grown tree {tree} each in another way")
         assert first.tree is not None
-        session.serial, session.grain = first.serial, first.grain
         losses = [one.losses for one in grown if one.losses is not None]
-        return first.tree, scores_of_all(session, losses, first.score) if losses else Scores(math.nan, math.nan)
+        if not losses:
+            return first.tree, Scores(math.nan, math.nan)
+        return first.tree, scores_of_all(self._executor.n_rows, losses, first.undrawn, first.score)
 
     def _replay_finished(self) -> None:
         for tree, output in self._finished:

@@ -1,10 +1,8 @@
 """What the coordinator and the shards of rows say to each other, beside what :mod:`dtrees.engine.protocol.messages` has.
 
 A message that shards send one another parcels about has the ``serial`` number of its exchange. Parcels are named by the step that they are
-of (:class:`~dtrees.engine.rows.exchange.Step`): "targets", "held out", "totals", "sums", "bars", "flags", "finer sums", "finer flags",
-"picked", "apart", "losses", "scores" and "leaves"; of random thresholds, "ends" and "sides" in place of those from "bars" to "picked".
-Those from "finer sums" to "picked" are repeated for each further batch of flagged rows, whose number is then said, too.
-Where shards take the steps of a tree by themselves, there are parcels with their replies, too, named as the messages are.
+of (:class:`~dtrees.engine.rows.exchange.Step`): "targets" and "held out" before the first tree; those of trees as
+:mod:`dtrees.engine.rows.growing` says; "losses" and "scores" after one.
 """
 
 from __future__ import annotations
@@ -76,53 +74,11 @@ class Replay(Message):
     output: int
 
 
-@dataclass(frozen=True)
-class Derive(Message):
-    """Compute the gradients of a tree. Reply: :class:`Derived`. ``tree`` and ``output`` are as of ``Start``.
-
-    ``cuts`` are where the loss of the round cuts off residuals, of each output, if it does.
-    """
-
-    tree: int
-    output: int
-    cuts: tuple[float, ...] | None = None
-
-
-@dataclass(frozen=True)
-class AddInOrder(Message):
-    """Go on with a sum in the order of rows, of one of the shard's stretches. Reply: the sums of its lanes, shape (4,).
-
-    ``what`` is g, h, "step" (the hessian of Newton steps, where that is another one), or "weight": that of the rows that are not drawn. The
-    first of the stretch's is number ``first`` of ``total``.
-    """
-
-    what: str
-    stretch: int
-    first: int
-    total: int
-    lanes: NDArray[np.float64]
-
-
 class Levelled(NamedTuple):
     """Nodes to be summed: shape (n,) each. ``grain`` is in what."""
 
     node: NDArray[np.int64]
     grain: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Fix(Message):
-    """Put gradients in fixed point, sum the root, and search it. Reply: :class:`Fixed`.
-
-    Parcels: totals, to all shards; then as of :class:`Level`. ``search`` is of the root, but for its sums and slope, which follow from the
-    totals of all: 0 stand in their place. None if the tree is to be grown by one shard.
-    """
-
-    serial: int
-    exponents: tuple[int, int]
-    summed: Levelled
-    shift: int
-    search: FindBars | None
 
 
 class Rooted(NamedTuple):
@@ -204,37 +160,6 @@ class Cut(NamedTuple):
     above: NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Level(Message):
-    """Divide nodes, then search some of their children, or have small ones grown to their ends. Reply: :class:`Levelling`.
-
-    Parcels: sums to searchers, bars of searchers to all shards, what they flag to all, and the rows in there to searchers (or the ends of
-    columns to all, and sums on the sides of random thresholds to who tries them); or rows of small nodes, as of :class:`GrowApart`.
-
-    Attributes
-    ----------
-    serial : int
-    divide : Divide
-    search : FindBars or None
-        None if no node is to be searched.
-    apart : Apart or None
-        Small nodes of the tree, if no other is left.
-    """
-
-    serial: int
-    divide: Divide
-    search: FindBars | None
-    apart: Apart | None
-
-
-@dataclass(frozen=True)
-class SearchFurther(Message):
-    """Search the nodes searched last in other columns, ``drawn`` as of :class:`FindBars`. Reply and parcels are as of :class:`Level`."""
-
-    serial: int
-    drawn: NDArray[np.bool_]
-
-
 class Levelling(NamedTuple):
     """How nodes were divided, what was found, how many rows were flagged in a shard's columns, and what was grown to its end.
 
@@ -271,17 +196,6 @@ class Apart(NamedTuple):
     n_rows: int
 
 
-@dataclass(frozen=True)
-class GrowApart(Message):
-    """Send the rows of nodes to who is to grow them, and grow those sent here. Reply: :class:`Subtrees`, or None if there are none.
-
-    Parcels: rows, to these. It follows where a :class:`Level` could not have all small nodes grown, as they have too many rows.
-    """
-
-    serial: int
-    apart: Apart
-
-
 class Subtrees(NamedTuple):
     """Nodes grown to their ends, and the sets of categories of each."""
 
@@ -293,17 +207,15 @@ class Subtrees(NamedTuple):
 class GrowTree(Message):
     """Grow a tree, and add it to the predictions. Reply: :class:`Grown`.
 
-    Every shard takes the steps of the tree (:func:`~dtrees.engine.rows.tree.boosted_tree_steps`), and carries out its own message of each.
-
-    Parcels: replies to these messages, named as they are, to all shards, and what the messages lead to; losses of rows in blocks that begin
-    on other shards, to these.
+    Every shard takes the steps of the tree (:func:`~dtrees.engine.rows.tree.boosted_tree_steps`). Parcels: those of the steps; and losses
+    of rows in blocks that begin on other shards, to these.
 
     Attributes
     ----------
     serial : int
         Those of the exchanges of the tree come after it.
     tree, output : int
-        As of :class:`Derive`.
+        As of ``Start``.
     learning_rate : float
     score : bool
         Whether losses are wanted.
@@ -391,6 +303,8 @@ class Grown(NamedTuple):
         For the next tree.
     losses : BlockLosses or None
         If they were asked for.
+    undrawn : float
+        What the rows trained on weigh that are not drawn, where rows are drawn for each round.
     score : float or None
         That of the rows held out, if there is one, from shard 0.
     """
@@ -400,6 +314,7 @@ class Grown(NamedTuple):
     serial: int
     grain: Grain
     losses: BlockLosses | None
+    undrawn: float = 0.0
     score: float | None = None
 
 

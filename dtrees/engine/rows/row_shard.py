@@ -7,52 +7,46 @@ with :mod:`dtrees.engine.rows.rows_in_tree`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+import itertools
+from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.outcome.scoring import Parts
-from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
-from dtrees.engine.protocol.messages import Many, Message, Root, StaleMessage
+from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.between.in_common import in_common
-from dtrees.engine.rows.between.relay import Grid, added, grid_of, relayed
 from dtrees.engine.rows.between.scored_rows import ScoredRows
+from dtrees.engine.rows.between.shards import Shards, Steps
 from dtrees.engine.rows.between.side_by_side import side_by_side
 from dtrees.engine.rows.between.stretches import in_order, rows_of
 from dtrees.engine.rows.between.torn_blocks import put_together
-from dtrees.engine.rows.by_order import messages as by_order
-from dtrees.engine.rows.by_order.quantiles import quantiles
 from dtrees.engine.rows.categories.own_rows import count_categories
-from dtrees.engine.rows.exchange import Arrays, Join, Mailbox, Parcel, Program, Step
+from dtrees.engine.rows.exchange import Arrays, Mailbox, Program
 from dtrees.engine.rows.forests import messages as f
-from dtrees.engine.rows.forests.forest_rows import ForestRows, pure_in_all
-from dtrees.engine.rows.forests.leaf_rows import measure_means
-from dtrees.engine.rows.forests.random_search import joined_ends
+from dtrees.engine.rows.forests.forest_rows import ForestRows
+from dtrees.engine.rows.forests.growing import TreeOfForest
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
 from dtrees.engine.rows.forests.scales import scales_of
 from dtrees.engine.rows.forests.several_targets import ForestRowsOfTargets
+from dtrees.engine.rows.forests.tree import forest_tree_steps
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.rows.searching.searcher import Wanted
 from dtrees.engine.rows.searching.zone_edges import Edges, own_zone_map, sketch_columns
-from dtrees.engine.rows.session import Counts, TreeSession
 from dtrees.engine.rows.tree import boosted_tree_steps, checksum
+from dtrees.engine.rows.whole_sums import undrawn_weight
 from dtrees.engine.shard.targets.boosting_target import rows_held_out
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import plain
+from dtrees.split.policy import SHARED_CELLS
 from dtrees.split.search.order_statistics.deviations import weights_in_bits
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
-from dtrees.tree.tree import Tree
-
-_NONE = np.empty(0, np.int64)
 
 
 class RowShard:
@@ -95,7 +89,6 @@ class RowShard:
         self.mailbox = Mailbox()
         self._edges: Edges | None = None
         self._zone_map: ZoneMap | None = None
-        self._grid: Grid | None = None
         self._told: Arrays = ()
 
     def close(self) -> None:
@@ -110,19 +103,6 @@ class RowShard:
         StaleMessage
             If it is of another fit or epoch than the last ``Introduce``.
         """
-        if isinstance(message, Many):
-            self._check_fresh(message)
-            pairs = [(slot, self._in_slot(slot), one) for slot, one in zip(message.slots, message.messages, strict=True)]
-            for _, tree, _ in pairs:
-                tree.n_side_by_side = len(pairs)
-            return side_by_side({slot: self._by_relays(self._in_forest(one, tree)) for slot, tree, one in pairs})
-        return self._by_relays(self._program(message))
-
-    def _by_relays(self, program: Program) -> Program:
-        return program if self._grid is None else relayed(program, self._grid)
-
-    def _program(self, message: Message) -> Program:
-        """Carry out a message that is about the fit, or about the tree under way."""
         if isinstance(message, m.Introduce):
             return self._introduce(message)
         self._check_fresh(message)
@@ -133,21 +113,20 @@ class RowShard:
                 return self._open(message)
             case f.OpenForest():
                 return self._open_forest(message)
-            case f.CountVotes():
-                return self._slots[0].count_votes()
             case m.Replay():
                 return self._tree.replay(message.tree, message.output)
-            case m.Derive():
-                return self._tree.derive(message.tree, message.output, message.cuts)
-            case by_order.MeasureSizes() | by_order.MeasureLeaves():
-                return (yield from self._measure(message))
-            case by_order.AddDeviations():
-                return self._tree.add_deviations(message)
-            case by_order.SumLeaves():
-                return self._tree.sum_leaves(message)
             case m.GrowTree():
-                return (yield from self._grow_tree(message))
-        return (yield from self._in_tree(message, self._tree))
+                (grown,) = yield from side_by_side({0: self._grow_tree(message)})
+                return grown
+            case f.GrowTrees():
+                return (yield from self._grow_trees(message))
+            case f.AddVotes():
+                for number, tree in enumerate(message.trees, message.first):
+                    self._slots[0].add_votes(number, tree)
+                return None
+            case f.CountVotes():
+                return self._slots[0].count_votes()
+        raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
 
     def _check_fresh(self, message: Message) -> None:
         if self._fit != (message.fit, message.epoch):
@@ -159,176 +138,47 @@ class RowShard:
             self._slots.append(self._slots[0].for_another_tree())
         return self._slots[slot]
 
-    def _in_forest(self, message: Message, tree: RowsInForest) -> Program:
-        """Carry out a message about a tree of a forest."""
-        match message:
-            case f.CountClasses():
-                return tree.count_classes(message.tree)
-            case f.Draw():
-                return tree.draw(message)
-            case f.MeasureMeans():
-                own = tree.rows_of_leaves(message)
-                return measure_means(self._plan.rules, (yield self._step("leaves", message.serial, own, self._everyone)))
-            case f.AddVotes():
-                return tree.add_votes(message)
-        return (yield from self._in_tree(message, tree))
+    def _growing_with(self, message: m.GrowTree | f.GrowTrees) -> Shards:
+        """Return what is known of all shards by one that is to grow trees with them."""
+        serials = itertools.count(message.serial + 1)
+        return replace(self._shards, sent_rows=message.sent_rows, grain=copy(message.grain), serials=serials)
 
-    def _in_tree(self, message: Message, tree: RowsInTree) -> Program:
-        """Carry out a message about a tree, of either kind."""
-        match message:
-            case m.AddInOrder():
-                return tree.add_in_order(message)
-            case m.Fix():
-                return (yield from self._fix(message, tree))
-            case m.Level():
-                return (yield from self._level(message, tree))
-            case m.SearchFurther() if isinstance(tree, RowsInForest) and self._plan.rules.random_splits:
-                return m.Levelling(None, *(yield from self._search_at_random(message.serial, message.drawn, tree))[:2])
-            case m.SearchFurther():
-                n = message.drawn.shape[0]
-                scanned, flagged = yield from self._scan(message.serial, np.full(n, -1.0), message.drawn, tree)
-                return m.Levelling(None, scanned, flagged)
-            case m.GrowApart():
-                return (yield from self._grow_apart(message.serial, message.apart, tree))
-        raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
-
-    def _grow_tree(self, message: m.GrowTree) -> Program:
+    def _grow_tree(self, message: m.GrowTree) -> Steps[m.Grown]:
         """Grow a tree as all other shards do at the same time, and add it to the predictions."""
-        session = TreeSession(
-            Counts(self._n_shards, self._n_rows_total, self._columns.n_columns), self._plan, message.fit, message.sent_rows, message.epoch,
-            self._stretches_of_all, message.serial, copy(message.grain),
-        )  # fmt: skip
-
-        def tell(name: str, replies: Arrays, senders: Sequence[int]) -> Step:
-            return self._step(name, session.next_serial(), dict.fromkeys(self._everyone, replies) if replies else {}, senders)
-
-        steps = boosted_tree_steps(session, message.tree, message.output, message.learning_rate)
-        tree, known = yield from in_common(steps, self._shard, self._program, tell)
-        told = m.Grown(None if self._shard else tree, checksum(tree), session.next_serial(), session.grain, None)
-        return (yield from self._finish(message, tree, known, told))
-
-    def _finish(self, message: m.GrowTree, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], told: m.Grown) -> Program:
-        """Add a tree to the predictions; return what is told of it, with losses if they are asked for."""
-        scored, score = self._tree.finish(tree, known, message.output, message.score), None
-        if message.score and isinstance(self._plan, BoostingPlan) and self._plan.scoring is not None:
-            mine = {0: (self._tree.scored_predictions(),)}
-            sent = yield self._step("scores", told.serial, mine, () if self._shard else self._everyone)
+        shards, rows, output = self._growing_with(message), self._tree, message.output
+        tree, known = yield from boosted_tree_steps(shards, rows, message.tree, output, message.learning_rate)
+        scored, losses, undrawn, score = rows.finish(tree, known, output, message.score), None, 0.0, None
+        if message.score and shards.boosting.scoring is not None:
+            mine = {0: (rows.scored_predictions(),)}
+            sent = yield shards.step("scores", next(shards.serials), mine, () if self._shard else shards.everyone)
             score = None if self._shard else self._scored_rows.score(sent)
-        if scored is None:
-            return told
-        sent = yield self._step("losses", told.serial, scored[1].sent(self._elsewhere), self._helpers)
-        return told._replace(losses=put_together(*scored, sent), score=score)
+        if scored is not None:
+            sent = yield shards.step("losses", next(shards.serials), scored[1].sent(self._elsewhere), self._helpers)
+            losses = put_together(*scored, sent)
+            undrawn = yield from undrawn_weight(shards, rows, losses)
+        told = None if self._shard else tree
+        return m.Grown(told, checksum([tree]), next(shards.serials), shards.grain, losses, undrawn, score)
 
-    def _fix(self, message: m.Fix, tree: RowsInTree) -> Program:
-        """Put gradients in fixed point, and search the root, together with the other shards."""
-        totals, sums = tree.fix(message)
-        if message.search is None:
-            return m.Fixed(totals, None)
-        sent = yield self._to_all("totals", message.serial, (totals.sums, np.array([totals.slope])))
-        root = message.search.root
-        of_all = root.sums.copy()
-        of_all[: sent[0][0].shape[0]] = np.sum([one[0] for one in sent], axis=0)
-        root = root._replace(sums=of_all, slope=float(np.max([one[1] for one in sent])))
-        rules, kept = self._plan.rules, SumsKept.of(self._plan)
-        whole = Root(root.n_in, root.n_in, of_all, root.exponents, 0, None)
-        grower = Grower(rules, kept.n_classes, rules.columns_per_tree, whole, 0, kept.targets)
-        sent = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
-        if not grower.to_search.shape[0]:
-            return m.Fixed(totals, None)
-        search = message.search._replace(root=root, sums=of_all[None])
-        return m.Fixed(totals, (yield from self._search(message.serial, search, sent, tree)))
-
-    def _level(self, message: m.Level, tree: RowsInTree) -> Program:
-        """Divide nodes, and find the best splits of some of their children, together with the other shards."""
-        cut, sums = tree.divide(message.divide)
-        sent = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
-        if message.search is not None:
-            return (yield from self._search(message.serial, message.search, sent, tree))._replace(cut=cut)
-        subtrees = None if message.apart is None else (yield from self._grow_apart(message.serial, message.apart, tree))
-        return m.Levelling(cut, None, 0, None, subtrees)
-
-    def _search(self, serial: int, search: m.FindBars, sent: list[Arrays], tree: RowsInTree) -> Generator[Step, list[Arrays], m.Levelling]:
-        """Find the best splits of nodes that all shards have sent sums of, if sums are wanted."""
-        if isinstance(tree, RowsInForest) and search.path.shape[0]:
-            tree.open_search(search, sent)
-            return m.Levelling(None, *(yield from self._search_at_random(serial, search.drawn, tree, search.node)))
-        bars, pure = tree.find_bars(search, sent), None
-        sent = yield self._to_all("bars", serial, (bars, *tree.find_pure(search.node)))
-        bars = np.max([one[0] for one in sent], axis=0)
-        if isinstance(self._plan, ForestPlan):
-            pure = pure_in_all([one[1] for one in sent], [one[2] for one in sent])
-            bars[pure] = np.inf  # nothing is looked at in there
-        scanned, flagged = yield from self._scan(serial, bars, search.drawn, tree)
-        return m.Levelling(None, scanned, flagged, pure)
-
-    def _search_at_random(
-        self, serial: int, drawn: NDArray[np.bool_], tree: RowsInForest, nodes: NDArray[np.int64] = _NONE
-    ) -> Generator[Step, list[Arrays], tuple[m.Scanned, int, NDArray[np.bool_]]]:
-        """Find the best of random thresholds of the nodes of an open search; return them, and which of ``nodes`` have one target.
-
-        In between: how many rows that has taken, which is none.
-        """
-        own = tree.find_ends(drawn, nodes)
-        sent = yield self._step("ends", serial, dict.fromkeys(self._everyone, own), self._everyone, joined_ends)
-        ends = joined_ends(sent)
-        sent = yield self._step("sides", serial, tree.sum_sides(ends), self._everyone, added)
-        return tree.try_thresholds(sent), 0, ends.of_one_target
-
-    def _grow_apart(self, serial: int, apart: m.Apart, tree: RowsInTree) -> Generator[Step, list[Arrays], m.Subtrees | None]:
-        """Send the rows of small nodes to who is to grow them, and grow those sent here."""
-        grow = apart.grow[self._shard]
-        sent = yield self._step("apart", serial, tree.send_rows(apart.nodes), () if grow is None else self._everyone)
-        return None if grow is None else tree.grow_sent(grow, sent)
-
-    def _scan(
-        self, serial: int, bars: NDArray[np.float64], drawn: NDArray[np.bool_], tree: RowsInTree
-    ) -> Generator[Step, list[Arrays], tuple[m.Scanned, int]]:
-        """Find the best splits, knowing bars, of nodes whose sums are ready; return them, and how many rows that has taken."""
-        own = tree.flag(bars, drawn)
-        every = [Wanted(*one) for one in (yield self._to_all("flags", serial, own))]
-        for number in range(max(one.n_batches for one in every)):
-            batch, of_batch = [one.batch(number) for one in every], f" of batch {number}" if number else ""
-            tree.searcher.open_batch(number)
-            if any(one.is_cut for one in batch):
-                sums = yield self._step("finer sums" + of_batch, serial, tree.sum_finer(batch), self._everyone, added)
-                finer = tree.searcher.refine([one[0] for one in sums])
-                del sums
-                batch = [Wanted(*one) for one in (yield self._to_all("finer flags" + of_batch, serial, finer))]
-            tree.searcher.scan((yield self._step("picked" + of_batch, serial, tree.pick(batch), self._everyone)))
-        return tree.best(), int(own.tasks[:, 3].sum())
-
-    def _measure(self, message: by_order.MeasureSizes | by_order.MeasureLeaves) -> Program:
-        """Find quantiles of residuals together with the other shards."""
-        leaves, own = isinstance(message, by_order.MeasureLeaves), self._tree
-        grouped = own.residuals(message) if isinstance(message, by_order.MeasureLeaves) else own.sizes(message.output)
-        n_values = message.n_rows if isinstance(message, by_order.MeasureLeaves) else message.n_values
-        found = yield from quantiles(
-            grouped, message.quantile, n_values, self._shard, self._n_shards, self._threads,
-            lambda name, arrays, senders: self._step(name, message.serial, arrays, senders),
-        )  # fmt: skip
-        return by_order.Measured(found, own.weights_of_leaves()) if leaves else found
-
-    def _to_all(self, name: str, serial: int, arrays: Arrays) -> Step:
-        return self._step(name, serial, dict.fromkeys(self._everyone, arrays), self._everyone)
-
-    def _step(self, name: str, serial: int, arrays: Mapping[int, Arrays], senders: Sequence[int], join: Join | None = None) -> Step:
-        assert self._fit is not None
-        fit, epoch = self._fit
-        once: dict[int, Parcel] = {}
-        parcels = {}
-        for shard, some in arrays.items():
-            if id(some) not in once:
-                once[id(some)] = Parcel(fit, epoch, serial, name, self._shard, some)
-            parcels[shard] = once[id(some)]
-        return Step(fit, epoch, serial, name, parcels, senders, join)
+    def _grow_trees(self, message: f.GrowTrees) -> Program:
+        """Grow trees of a forest as all other shards do at the same time."""
+        assert isinstance(self._plan, ForestPlan)
+        shards, numbers = self._growing_with(message), range(message.first, message.last)
+        programs = {}
+        for slot, number in enumerate(numbers):
+            rows = self._in_slot(slot)
+            rows.n_side_by_side = len(numbers)
+            programs[slot] = forest_tree_steps(TreeOfForest(shards, rows, self._plan, self._scales), number)
+        trees = yield from side_by_side(programs, SHARED_CELLS * shards.n_shards)
+        return f.GrownTrees([] if self._shard else trees, checksum(trees), next(shards.serials), shards.grain)
 
     def _introduce(self, message: m.Introduce) -> m.Introduced:
         fit, epoch = message.fit, message.epoch
         if self._fit is not None and self._fit[0] == fit and self._fit[1] > epoch:
             raise StaleMessage(f"epoch {epoch} of fit {fit} is before epoch {self._fit[1]}")
-        self._fit, self._shard, self._n_shards, self._plan = (fit, epoch), message.shard, message.n_shards, message.plan
-        self._everyone = range(self._n_shards)
-        self._grid = grid_of(self._n_shards, self._shard)
+        self._fit, self._shard, self._plan = (fit, epoch), message.shard, message.plan
+        self._shards = Shards(
+            message.plan, fit, epoch, message.shard, message.n_shards, self._n_rows_total, self._columns.n_columns
+        )  # fmt: skip
         self.mailbox.open(fit, epoch)
         if not message.sketches:
             return m.Introduced(self._stretches, None, None)
@@ -339,10 +189,11 @@ class RowShard:
         """Have one shard find out what follows from the targets and weights of all rows, and be told what is of the rows here."""
         target, weight = self._table
         mine = self._stretches, target, *(() if weight is None else (weight,))
-        sent = yield self._step("targets", message.serial, {0: mine}, () if self._shard else self._everyone)
+        shards = self._shards
+        sent = yield shards.step("targets", message.serial, {0: mine}, () if self._shard else shards.everyone)
         prepared, told = (None, {}) if self._shard else self._look_at_all(message, sent)
         del sent, mine
-        (self._told,) = yield self._step("held out", message.serial, told, (0,))
+        (self._told,) = yield shards.step("held out", message.serial, told, (0,))
         return prepared
 
     def _look_at_all(self, message: m.Prepare, sent: Sequence[Arrays]) -> tuple[m.Prepared | f.ForestScales, dict[int, Arrays]]:
@@ -389,7 +240,8 @@ class RowShard:
         target, weight = self._table
         bits, eligible = self._told
         assert isinstance(self._plan, BoostingPlan)
-        self._elsewhere, self._helpers, self._stretches_of_all = message.elsewhere, message.helpers, message.stretches
+        self._elsewhere, self._helpers = message.elsewhere, message.helpers
+        self._shards = replace(self._shards, stretches=message.stretches)
         held_out = None
         if self._plan.holds_out:
             held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)
@@ -405,6 +257,8 @@ class RowShard:
         assert isinstance(self._plan, ForestPlan)
         kind = ForestRowsOfTargets if self._plan.targets else ForestRows
         own = kind(self._plan, message.scales, target, weight, self._stretches, before, self._threads, *numbers)
+        self._scales = message.scales
+        self._shards = replace(self._shards, stretches=message.stretches)
         self._slots = [RowsInForest(*self._about_rows(message.edges, own))]
 
     def _about_rows(self, edges: Edges, own: AddsByLeaf) -> tuple[Any, ...]:
@@ -412,8 +266,8 @@ class RowShard:
         if self._edges is None or self._zone_map is None or not _are_same(self._edges, edges):
             self._edges, self._zone_map = edges, own_zone_map(self._columns, edges, self._threads.map)
         return (
-            self._plan, self._columns, self._zone_map, self._edges, own, self._stretches, self._n_rows_total, self._shard, self._n_shards,
-            self._threads,
+            self._plan, self._columns, self._zone_map, self._edges, own, self._stretches, self._n_rows_total,
+            self._shard, self._shards.n_shards, self._threads,
         )  # fmt: skip
 
 

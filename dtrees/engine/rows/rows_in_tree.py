@@ -18,7 +18,6 @@ from dtrees.engine.protocol.splits import RouteBits
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.packed import SumsToSend, pack
 from dtrees.engine.rows.between.torn_blocks import Torn
-from dtrees.engine.rows.by_order import messages as by_order
 from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.by_order.quantiles import Grouped
 from dtrees.engine.rows.categories.own_rows import CategoryRows
@@ -73,6 +72,7 @@ class RowsInTree:
     Attributes
     ----------
     searcher : Searcher
+    threads : Threads
     n_side_by_side : int
         How many trees grow at the same time, which share what rows may be sent at a time.
     """
@@ -90,7 +90,7 @@ class RowsInTree:
         n_shards: int,
         threads: Threads,
     ) -> None:
-        self._plan, self._columns, self._any_target, self._threads = plan, columns, target, threads
+        self._plan, self._columns, self._any_target, self.threads = plan, columns, target, threads
         self._all_zones, self._edges = zone_map, edges
         self._stretches, self._n_rows_total = stretches, n_rows_total
         self._shard, self._n_shards = shard, n_shards
@@ -112,7 +112,7 @@ class RowsInTree:
         self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
         # Of the searcher's sums: those of the nodes searched last, and those before, in whose room the shard's own are made.
         # Without large pages: nodes of few rows leave most of their slots untouched (sums take 1.02 to 1.05 of the time for it).
-        self._rooms, self._to_send = [NumbersKept(False), NumbersKept(False)], SumsToSend(self._shard, self._threads)
+        self._rooms, self._to_send = [NumbersKept(False), NumbersKept(False)], SumsToSend(self._shard, self.threads)
         self._shift = 0
 
     @property
@@ -157,25 +157,31 @@ class RowsInTree:
         np.cumsum(np.diff(starts, axis=1)[:, places], axis=1, out=own_starts[:, 1:])
         layout = own_starts, np.ascontiguousarray(shifts[:, places])
         kind = ManySumsSearcher if self._kept.n_numbers else Searcher
-        self.searcher = kind(
-            searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self._threads, self._rooms, self._kept
-        )
+        self.searcher = kind(searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self.threads, self._rooms, self._kept)
         places = self._categories.deal(pool, self._n_shards)[self._shard]
         n_categories = edges_of_all.n_categories[pool[places]]
-        self._category_search = CategorySearch(pool[places], places, n_categories, self._threads, self._kept)
+        self._category_search = CategorySearch(pool[places], places, n_categories, self.threads, self._kept)
 
-    def add_in_order(self, message: m.AddInOrder) -> NDArray[np.float64]:
-        """Add absolute values of a stretch to sums of lanes."""
-        lanes, sizes = message.lanes.copy(), self._stretches[:, 1] - self._stretches[:, 0]
-        at = int(sizes[: message.stretch].sum())
-        values = self._any_target.amounts(message.what, slice(at, at + int(sizes[message.stretch])))
+    def _rows_of(self, stretch: int) -> slice:
+        sizes = self._stretches[:, 1] - self._stretches[:, 0]
+        at = int(sizes[:stretch].sum())
+        return slice(at, at + int(sizes[stretch]))
+
+    def add_in_order(self, what: str, stretch: int, first: int, total: int, lanes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Go on with a sum of absolute values in the order of rows, by a stretch; return the sums of its lanes, shape (4,).
+
+        ``what`` is g, h, "step" (the hessian of Newton steps, where that is another one), or "weight": that of the rows that are not drawn.
+        The first of the stretch's is number ``first`` of ``total``.
+        """
+        lanes = lanes.copy()
+        values = self._any_target.amounts(what, self._rows_of(stretch))
         with np.errstate(over="ignore"):
-            add_in_order(values, message.first, message.total, lanes)
+            add_in_order(values, first, total, lanes)
         return lanes
 
-    def fix(self, message: m.Fix) -> tuple[m.Totals, _Sent]:
+    def fix(self, exponents: tuple[int, int], summed: m.Levelled, shift: int) -> tuple[m.Totals, _Sent]:
         """Put gradients in fixed point and the rows in sample in order, and sum the root."""
-        a, b = self._any_target.fix(message.exponents)
+        a, b = self._any_target.fix(exponents)
         in_sample = self._any_target.in_sample
         if in_sample is None:
             rows = self._rows.rows if self._rows.rows.shape[0] == a.shape[0] else np.empty(a.shape[0], np.uint32)
@@ -190,11 +196,11 @@ class RowsInTree:
         if self._spare.rows.shape[0] < n or self._spare.h.shape[0] < self._rows.h.shape[0]:
             self._spare = self._rows.spare(n)
         own = self._rows
-        found = self._threads.map_stretches(lambda some: add_up(own.g[some], own.h[some]), n, ADDITION_ROWS)
+        found = self.threads.map_stretches(lambda some: add_up(own.g[some], own.h[some]), n, ADDITION_ROWS)
         g, h, size, slope = zip(*found, strict=True)
         self._start[0], self._stop[0] = 0, n
         totals = m.Totals(int(sum(g)), int(sum(h)), int(sum(size)), float(max(slope)), self._any_target.many_sums(own))
-        return totals, self._sum(message.summed, message.shift)
+        return totals, self._sum(summed, shift)
 
     def _sum(self, summed: m.Levelled, shift: int) -> _Sent:
         """Sum nodes, and return what is of each searcher's columns."""
@@ -210,7 +216,7 @@ class RowsInTree:
 
         def include(start: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
             # Large nodes are shared by columns, which need not be added up.
-            n_pieces = np.where((stop - start >= THREAD_ROWS) & (n < 2 * self._threads.n_threads), min(self._threads.n_threads, k), 1)
+            n_pieces = np.where((stop - start >= THREAD_ROWS) & (n < 2 * self.threads.n_threads), min(self.threads.n_threads, k), 1)
             tasks = [
                 (start[i], stop[i], i, k * piece // n_pieces[i], k * (piece + 1) // n_pieces[i], start[i] == first[i])
                 for i in np.argsort(start - stop).tolist()
@@ -229,7 +235,7 @@ class RowsInTree:
     def _include(self, tasks: NDArray[np.int64], sums: Sums) -> None:
         """Add rows to the sums of nodes; ``tasks`` are those of :func:`sum_nodes`."""
         zone_map, rows = self._zone_map, self._rows
-        self._threads.share(tasks.shape[0], lambda queue, _: sum_nodes(queue, tasks, zone_map, rows, sums))
+        self.threads.share(tasks.shape[0], lambda queue, _: sum_nodes(queue, tasks, zone_map, rows, sums))
 
     def find_bars(self, message: m.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> NDArray[np.float64]:
         """Put together what all shards have summed; see :meth:`Searcher.find_bars`."""
@@ -267,7 +273,7 @@ class RowsInTree:
         n_bytes = (stop - start + 7) // 8
         offsets = bounds_of(n_bytes)
         size = int(offsets[-1])
-        bits, step = np.empty(size, np.uint8), max(1024, size // (2 * self._threads.n_threads) + 1)
+        bits, step = np.empty(size, np.uint8), max(1024, size // (2 * self.threads.n_threads) + 1)
         by_set = set(message.sets.node.tolist())
         pieces = [(i, k, min(k + step, m)) for i, m in enumerate(n_bytes.tolist()) if i not in by_set for k in range(0, m, step)]
         columns, rows, spare = self._columns, self._rows, self._spare
@@ -278,7 +284,7 @@ class RowsInTree:
 
         def mark(some: Any) -> None:
             own = of_pieces[some]
-            self._threads.share(
+            self.threads.share(
                 own.shape[0],
                 lambda queue, _: mark_many(queue, own, columns, splits, rows.rows, marks),
                 most,
@@ -288,8 +294,8 @@ class RowsInTree:
             mark(some)
         if by_set:
             self._categories.mark(message.sets, message.column, message.missing_left, rows.rows, (start, stop), bits, offsets)
-        left_stop, _, tasks = divide_tasks(start, stop, stop, bits, offsets, self._threads.n_threads)
-        self._threads.share(
+        left_stop, _, tasks = divide_tasks(start, stop, stop, bits, offsets, self.threads.n_threads)
+        self.threads.share(
             tasks.shape[0], lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, rows, start, stop, stop, spare), most
         )
         self._flagged.rows_moved()
@@ -313,7 +319,7 @@ class RowsInTree:
 
         def find(some: Any) -> None:
             own, own_cuts, found = nodes[some], cuts[some], out[some]
-            self._threads.share(own.shape[0], lambda queue, _: next_codes(queue, own, columns, rows, own_cuts, found))
+            self.threads.share(own.shape[0], lambda queue, _: next_codes(queue, own, columns, rows, own_cuts, found))
             out[some] = found
 
         for some in by_column(columns.codes, column, columns.words):
@@ -344,13 +350,9 @@ class RowsInTree:
     def grow_sent(self, message: m.GrowSent, sent: list[tuple[NDArray[Any], ...]]) -> m.Subtrees:
         """Grow nodes to their ends, whose rows all shards have sent."""
         room, n_columns = self._room_for_sent, self._columns.n_columns
-        rules, seed, pool, threads, kept = self._plan.rules, self._seed, self._pool, self._threads, self._kept
+        rules, seed, pool, threads, kept = self._plan.rules, self._seed, self._pool, self.threads, self._kept
         grown, sets = grow_sent(message, rules, seed, pool, n_columns, threads, sent, room, kept)
         return m.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
-
-    def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
-        """Return nothing: what nodes of a boosted tree have is not looked at; see :class:`~dtrees.engine.rows.forests.rows_in_forest`."""
-        return ()
 
     def finish(
         self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int, score: bool
@@ -363,10 +365,10 @@ class RowsInTree:
         """Return the raw predictions of the rows that a scorer is to score, shape (K, n)."""
         return self._target.raw[:, self._target.scored]
 
-    def residuals(self, message: by_order.MeasureLeaves) -> Grouped:
-        """Return the residuals of the leaves of a tree."""
-        self._find_leaves(message.tree, (message.node, message.leaf))
-        return self._leaves.grouped(self._target.residuals(message.output), self._target.weights)
+    def residuals(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int) -> Grouped:
+        """Return the residuals of the leaves of a tree; ``known`` is as :meth:`finish` has it."""
+        self._find_leaves(tree, known)
+        return self._leaves.grouped(self._target.residuals(output), self._target.weights)
 
     def sizes(self, output: int) -> Grouped:
         """Return the sizes of residuals of each output, of the rows trained on, before the tree of an output."""
@@ -378,20 +380,19 @@ class RowsInTree:
         """Return what the rows of each of the leaves measured last weigh."""
         return self._leaves.weights(self._target.weights)
 
-    def add_deviations(self, message: by_order.AddDeviations) -> NDArray[np.float64]:
-        """Go on with the sums of a stretch; see :meth:`LeafRows.add_deviations`."""
-        sizes = self._stretches[:, 1] - self._stretches[:, 0]
-        at, target = int(sizes[: message.stretch].sum()), self._target
-        rows = slice(at, at + int(sizes[message.stretch]))
-        return self._leaves.add_deviations(
-            rows, target.in_sample, target.residuals(message.output), target.weights, message.center, message.cut, message.totals
-        )
+    def add_deviations(
+        self, output: int, stretch: int, center: NDArray[np.float64], cut: float, totals: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Go on with the sums of leaves, by a stretch; see :meth:`LeafRows.add_deviations`."""
+        target = self._target
+        residuals = target.residuals(output)
+        return self._leaves.add_deviations(self._rows_of(stretch), target.in_sample, residuals, target.weights, center, cut, totals)
 
-    def sum_leaves(self, message: by_order.SumLeaves) -> NDArray[np.int64]:
-        """Return the sums of gradients and of hessians of Newton steps of the leaves of a tree."""
-        self._find_leaves(message.tree, (message.node, message.leaf))
+    def sum_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], exponent: int) -> NDArray[np.int64]:
+        """Return the sums of gradients and of hessians of Newton steps of the leaves of a tree, shape (n_leaves, 2)."""
+        self._find_leaves(tree, known)
         hessian = np.empty(self._columns.n_rows, np.int64)
-        scale_into(self._target.step_hessian, message.exponent, hessian)
+        scale_into(self._target.step_hessian, exponent, hessian)
         return self._leaves.sums(hessian)
 
     def _find_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
@@ -440,12 +441,12 @@ class RowsInTree:
             rows = np.sort(rows)
 
         def walk(first: int, last: int) -> None:
-            step = max(THREAD_ROWS, -(-(last - first) // (4 * self._threads.n_threads)))
+            step = max(THREAD_ROWS, -(-(last - first) // (4 * self.threads.n_threads)))
             pieces = np.array([(at, min(at + step, last)) for at in range(first, last, step)], np.int64).reshape(-1, 2)
             if by_set:
                 self._categories.walk(walked, tree.categories, pieces, rows, total)
                 return
-            self._threads.share(pieces.shape[0], lambda queue, _: walk_rows(queue, pieces, codes, n_distinct, walked, rows, total))
+            self.threads.share(pieces.shape[0], lambda queue, _: walk_rows(queue, pieces, codes, n_distinct, walked, rows, total))
 
         whole = np.zeros(1, np.int64), np.array([rows.shape[0]])
         for begin, end in by_rows(codes, self._columns.n_rows, rows, *whole):

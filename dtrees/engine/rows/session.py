@@ -1,20 +1,14 @@
-"""An open fit over shards of rows: messages to all of them, and what lasts from one tree to the next.
-
-The steps of a tree are generators that send nothing themselves (:data:`~dtrees.engine.coordinator.session.Steps`). Those of a boosted tree
-are carried out by the shards, which tell one another what comes of each (:mod:`dtrees.engine.rows.between.in_common`); those of many trees
-of a forest at once by the coordinator (:mod:`dtrees.engine.rows.forests.fit`).
-"""
+"""An open fit over shards of rows, as the coordinator has it: messages to all of them, and what lasts from one tree to the next."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows import messages as m
@@ -22,37 +16,18 @@ from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.searching.grain import Grain
 from dtrees.engine.rows.searching.zone_edges import Edges, merge_sketches
 
-T = TypeVar("T")
 
-
-class Counted(Protocol):
-    """How many there are: shards, rows in all, and columns."""
-
-    @property
-    def n_shards(self) -> int: ...  # noqa: D102
-
-    @property
-    def n_rows(self) -> int: ...  # noqa: D102
-
-    @property
-    def n_columns(self) -> int: ...  # noqa: D102
-
-
-class Counts(NamedTuple):
-    """What a shard knows of all."""
-
-    n_shards: int
-    n_rows: int
-    n_columns: int
+class RowsDisagree(RuntimeError):
+    """Shards of rows have divided a node otherwise than its split says, or have grown different trees."""
 
 
 @dataclass
-class TreeSession:
-    """An open fit, as the steps of a tree need to know it, wherever they are carried out.
+class RowsSession:
+    """An open fit over shards of rows.
 
     Attributes
     ----------
-    executor : Counted
+    executor : RowsExecutor
     plan : BoostingPlan or ForestPlan
     fit : str
     sent_rows : int
@@ -65,7 +40,7 @@ class TreeSession:
     grain : Grain
     """
 
-    executor: Counted
+    executor: RowsExecutor
     plan: BoostingPlan | ForestPlan
     fit: str
     sent_rows: int
@@ -74,42 +49,14 @@ class TreeSession:
     serial: int = 0
     grain: Grain = field(default_factory=Grain)
 
-    @property
-    def boosting(self) -> BoostingPlan:
-        """The plan, of boosting."""
-        assert isinstance(self.plan, BoostingPlan)
-        return self.plan
+    def renewed(self) -> RowsSession:
+        """Return the session of the next epoch."""
+        return replace(self, epoch=self.epoch + 1)
 
     def next_serial(self) -> int:
         """Return a number for an exchange that leads to parcels."""
         self.serial += 1
         return self.serial
-
-    def ask(self, kind: type[Message], *arguments: Any) -> Steps[list[Any]]:
-        """Ask for one message to every shard to be sent; return their replies."""
-        message = kind(self.fit, self.epoch, *arguments)
-        replies = yield dict.fromkeys(range(self.executor.n_shards), message)
-        return [replies[shard] for shard in range(self.executor.n_shards)]
-
-    def level(self, divide: m.Divide, search: m.FindBars | None, apart: m.Apart | None = None) -> Steps[list[m.Levelling]]:
-        """Have shards divide nodes, and search some, or grow some to their ends."""
-        return (yield from self.ask(m.Level, self.next_serial(), divide, search, apart))
-
-
-@dataclass
-class RowsSession(TreeSession):
-    """An open fit over shards of rows, as the coordinator has it.
-
-    Attributes
-    ----------
-    executor : RowsExecutor
-    """
-
-    executor: RowsExecutor
-
-    def renewed(self) -> RowsSession:
-        """Return the session of the next epoch."""
-        return replace(self, epoch=self.epoch + 1)
 
     def introduce(self, edges: Edges | None) -> Edges:
         """Have shards begin the epoch; return the edges of zones that all shards share, found anew if they are not known."""
@@ -127,16 +74,21 @@ class RowsSession(TreeSession):
 
     def say(self, kind: type[Message], *arguments: Any) -> list[Any]:
         """Send one message to every shard; return their replies."""
-        return self.run(self.ask(kind, *arguments))
+        replies = self.tell(dict.fromkeys(range(self.executor.n_shards), kind(self.fit, self.epoch, *arguments)))
+        return [replies[shard] for shard in range(self.executor.n_shards)]
 
-    def run(self, steps: Steps[T]) -> T:
-        """Carry out steps, one exchange after the other; return what they do."""
-        try:
-            requests = next(steps)
-            while True:
-                requests = steps.send(self.executor.send(requests))
-        except StopIteration as end:
-            return cast(T, end.value)
+    def grow(self, kind: type[Message], *arguments: Any) -> list[Any]:
+        """Have all shards grow trees; return what each says of them.
+
+        Raises
+        ------
+        RowsDisagree
+        """
+        grown = self.say(kind, self.next_serial(), *arguments, self.sent_rows, self.grain)
+        if any(one.checksum != grown[0].checksum for one in grown):
+            raise RowsDisagree(f"shards have each grown other trees than the others for {kind.__name__}{arguments}")
+        self.serial, self.grain = grown[0].serial, grown[0].grain
+        return grown
 
     def tell(self, messages: Mapping[int, Message]) -> dict[int, Any]:
         """Send messages to some shards; return their replies."""

@@ -1,37 +1,40 @@
 """One tree over shards of rows: the steps that it is grown in, and what is decided in each.
 
-They are taken for boosting by every shard for itself (:mod:`dtrees.engine.rows.between.in_common`), and for forests by the coordinator. Of
-each step, this is what shards do; the best split of a node is the best of those that the searchers of columns have found::
+Every shard takes them (:mod:`dtrees.engine.rows.between.shards`). This is what shards do in each; the best split of a node is the best of
+those that the searchers of columns have found::
 
-    Derive      compute gradients
-    Fix         put gradients in fixed point, sum the root, and search it as nodes of a level are
-    Level       divide nodes, and sum some of their children; sums go to searchers of columns, which put them together, tell one another how
+    derive      compute gradients; of a forest, draw rows
+    fix         put gradients in fixed point, sum the root, and search it as nodes of a level are
+    level       divide nodes, and sum some of their children; sums go to searchers of columns, which put them together, tell one another how
                 good the best split at an edge of a zone is, flag the parts that may hold a better one, are sent the rows in there, and
-                find the best splits in their columns (:meth:`~dtrees.engine.rows.row_shard.RowShard.program`)
+                find the best splits in their columns (:class:`~dtrees.engine.rows.growing.TreeOfShards`)
                 The last one has nodes of few rows grown to their ends, each by one shard, to which all send their rows
-    GrowApart   grow further ones, if those have too many rows for one exchange
+    grow_apart  grow further ones, if those have too many rows for one exchange
 """
 
 from __future__ import annotations
 
 import math
 import zlib
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.grower import Grower
-from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned
 from dtrees.engine.plan.node_limits import SumsKept, constraints_of
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.splits import Splits
 from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.between.shards import Shards, Steps
 from dtrees.engine.rows.by_order.whole_leaves import find_cuts, leaf_quantiles, leaf_steps
 from dtrees.engine.rows.categories.known_sets import KnownSets, sets_of, words_of
-from dtrees.engine.rows.session import TreeSession
+from dtrees.engine.rows.growing import TreeOfShards
+from dtrees.engine.rows.rows_in_tree import RowsInTree
+from dtrees.engine.rows.session import RowsDisagree
 from dtrees.engine.rows.whole_sums import exponent_of, exponents_of
 from dtrees.split.criteria.constraints.words import root_words
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates, midpoint
@@ -53,10 +56,6 @@ _Found = tuple[Candidates, NDArray[np.float64], dict[int, NDArray[np.uint32]]]
 
 #: The numbers by which shards know some of the leaves of a tree, and the numbers of these in the tree.
 _Known = tuple[NDArray[np.int64], NDArray[np.int64]]
-
-
-class RowsDisagree(RuntimeError):
-    """Shards of rows have divided a node otherwise than its split says, or have grown different trees."""
 
 
 class _RowsGrower(Grower):
@@ -89,15 +88,15 @@ class _RowsGrower(Grower):
         return records["start"].astype(np.int64), records["in_stop"].astype(np.int64)
 
 
-def boosted_tree_steps(session: TreeSession, tree: int, output: int, learning_rate: float) -> Steps[tuple[Tree, _Known]]:
+def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int, learning_rate: float) -> Steps[tuple[Tree, _Known]]:
     """Grow one tree; return it, and what shards know of its leaves.
 
     Parameters are those of :func:`dtrees.engine.coordinator.tree.grow_tree`.
     """
-    cuts = yield from find_cuts(session, output)
-    derived = cast(list[m.Derived], (yield from session.ask(m.Derive, tree, output, cuts)))
-    plan, exponents = session.boosting, (yield from exponents_of(session, derived))
-    nodes, known, sets = yield from grow_nodes(session, tree, derived, exponents)
+    cuts = yield from find_cuts(shards, rows, output)
+    derived = yield from shards.gather("derived", rows.derive(tree, output, cuts))
+    plan, exponents = shards.boosting, (yield from exponents_of(shards, rows, derived))
+    nodes, known, sets = yield from grow_nodes(TreeOfShards(shards, rows), tree, derived, exponents)
     rules = plan.rules
     nodes, _ = pruned(nodes, exponents, rules)
     grown = boosted_tree(nodes, exponents, penalties_of(rules), learning_rate)
@@ -107,20 +106,21 @@ def boosted_tree_steps(session: TreeSession, tree: int, output: int, learning_ra
     leaf = np.flatnonzero(records["column"] < 0)
     known_leaves = leaves_known(records, known)
     if plan.loss.measures_leaves:
-        grown.value[leaf, 0] = learning_rate * (yield from leaf_quantiles(session, grown, output, known_leaves, cuts))
+        grown.value[leaf, 0] = learning_rate * (yield from leaf_quantiles(shards, rows, grown, output, known_leaves, cuts))
     elif plan.steps_apart:
-        of_steps = exponents[0], (yield from exponent_of(session, derived, 2))
-        grown.value[leaf, 0] = learning_rate * (yield from leaf_steps(session, grown, output, known_leaves, of_steps, rules))
+        of_steps = exponents[0], (yield from exponent_of(shards, rows, derived, 2))
+        grown.value[leaf, 0] = learning_rate * (yield from leaf_steps(shards, rows, grown, known_leaves, of_steps, rules))
     if rules.monotonic:
         put_in_order(grown, rules.monotonic, measured=plan.measures_leaves)
     return grown, known_leaves
 
 
-def checksum(tree: Tree) -> int:
-    """Return a number that two trees have in common, if they are the same."""
+def checksum(trees: Sequence[Tree]) -> int:
+    """Return a number that trees and others have in common, if they are the same."""
     total = 0
-    for array in (tree.children_left, tree.feature, tree.threshold, tree.missing_go_to_left, tree.value, *tree.categories):
-        total = zlib.crc32(np.ascontiguousarray(array).data, total)
+    for tree in trees:
+        for array in (tree.children_left, tree.feature, tree.threshold, tree.missing_go_to_left, tree.value, *tree.categories):
+            total = zlib.crc32(np.ascontiguousarray(array).data, total)
     return total
 
 
@@ -134,7 +134,7 @@ def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _K
 
 
 def grow_nodes(
-    session: TreeSession, tree: int, derived: list[m.Derived], exponents: tuple[int, int], rounded: int = 0
+    growing: TreeOfShards[Any], tree: int, derived: list[m.Derived], exponents: tuple[int, int], rounded: int = 0
 ) -> Steps[tuple[Nodes, dict[tuple[int, int], int], KnownSets]]:
     """Return the nodes of a tree, in preorder, and the numbers by which shards know nodes, by their places.
 
@@ -142,7 +142,7 @@ def grow_nodes(
 
     Parameters
     ----------
-    session : TreeSession
+    growing : TreeOfShards
     tree : int
     derived : list of Derived
         Of each shard.
@@ -151,26 +151,27 @@ def grow_nodes(
     rounded : int, default=0
         By how much more the sizes of all rows may be than the shards said, for rounding, beside one for each row.
     """
-    plan = session.plan
+    shards = growing.shards
+    plan = shards.plan
     n_in = sum(one.n_in for one in derived)
     size = math.ldexp(sum(one.sums[0] for one in derived), exponents[0]) + n_in + rounded
     shift = int(size_shift.py_func(min(int(size), 2**62))) if math.isfinite(size) else 32
     kept = SumsKept.of(plan)
-    planner = (_RandomLevels if plan.rules.random_splits else _Levels)(session)
+    planner = (_RandomLevels if plan.rules.random_splits else _Levels)(growing)
     path, constraints = {0: hashing.ROOT}, constraints_of(plan.rules)
     constrained = _NOTHING if constraints is None else root_words(constraints)
-    columns, known_sets, search = _Columns(session, tree, [path[0]]), KnownSets(), None
-    if n_in > session.sent_rows:
+    columns, known_sets, search = _Columns(shards, tree, [path[0]]), KnownSets(), None
+    if n_in > shards.sent_rows:
         unknown = m.Rooted(n_in, np.concatenate([np.zeros(kept.n_sums, np.int64), constrained]), exponents, 0.0, shift)
         search = planner.search_root(unknown, columns)
     summed = m.Levelled(_NOTHING, _NOTHING) if search is None else search.summed
-    fixed = cast(list[m.Fixed], (yield from session.ask(m.Fix, session.next_serial(), exponents, summed, shift, search)))
+    fixed = yield from growing.fix(exponents, summed, shift, search)
     totals, levelled = [one.totals for one in fixed], [one.levelled for one in fixed if one.levelled is not None]
     sums = np.concatenate([np.sum([one.sums for one in totals], axis=0), constrained])
     root = m.Rooted(n_in, sums, exponents, max(one.slope for one in totals), shift)
     whole = Root(n_in, n_in, sums, exponents, 0, None)
-    grower = _RowsGrower(plan.rules, kept.n_classes, plan.rules.columns_per_tree, whole, session.sent_rows, kept.targets)
-    apart = _Apart(session, grower, tree, root, path)
+    grower = _RowsGrower(plan.rules, kept.n_classes, plan.rules.columns_per_tree, whole, shards.sent_rows, kept.targets)
+    apart = _Apart(growing, grower, tree, root, path)
     if not grower.to_search.shape[0]:
         search = None
     while True:
@@ -199,11 +200,11 @@ def grow_nodes(
         if not grower.to_search.shape[0]:
             small = apart.next()
         else:
-            columns = _Columns(session, tree, [path[node] for node in grower.to_search.tolist()])
+            columns = _Columns(shards, tree, [path[node] for node in grower.to_search.tolist()])
             search = planner.search(grower, root, columns)
         sets = sets_of({i: words_by_node[node] for i, node in enumerate(splits.node.tolist()) if node in words_by_node})
         known_sets.add(grower.records_of(splits.node), sets)
-        levelled = yield from session.level(
+        levelled = yield from growing.level(
             m.Divide(
                 splits.node, splits.left, splits.column, splits.threshold, splits.missing_left, np.isnan(above), summed, shift, sets
             ),
@@ -221,7 +222,7 @@ def grow_nodes(
     known = {place: node for node, place in enumerate(zip(*(ends.tolist() for ends in grower.in_stop_of_all()), strict=True))}
     for place in (yield from apart.finish(known_sets)):
         del known[place]
-    session.grain.adapt()
+    shards.grain.adapt()
     return grower.arrange(), known, known_sets
 
 
@@ -232,22 +233,23 @@ def _thresholds(cut: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray
 class _Apart:
     """Small nodes of a tree, which are grown to their ends by one shard each: so many at once as they have rows for."""
 
-    def __init__(self, session: TreeSession, grower: _RowsGrower, tree: int, root: m.Rooted, path: dict[int, Any]) -> None:
-        self._session, self._grower, self._tree, self._root, self._path = session, grower, tree, root, path
+    def __init__(self, growing: TreeOfShards[Any], grower: _RowsGrower, tree: int, root: m.Rooted, path: dict[int, Any]) -> None:
+        self._growing, self._grower, self._tree, self._root, self._path = growing, grower, tree, root, path
         self._batches: list[list[NDArray[np.int64]]] | None = None
         self._asked: list[NDArray[np.int64]] = []
         self._grown: list[tuple[NDArray[np.int64], m.Subtrees]] = []
 
     def _deal(self) -> list[list[NDArray[np.int64]]]:
         """Return the nodes of each batch, for each shard; none is added to them any more."""
-        nodes, n_shards = np.array(self._grower.to_grow, np.int64), self._session.executor.n_shards
+        nodes, n_shards = np.array(self._grower.to_grow, np.int64), self._growing.shards.n_shards
         if not nodes.shape[0]:
             return []
         n_rows, _, _ = self._grower.about(nodes)
         order = np.argsort(-n_rows, kind="stable")  # the largest first, to the shards by turns
         shard = np.empty(nodes.shape[0], np.int64)
         shard[order] = (self._tree + np.arange(nodes.shape[0])) % n_shards
-        at_once = max(1, SHARED_CELLS * n_shards // SumsKept.of(self._session.plan).cells_sent(self._session.plan.rules))
+        plan = self._growing.shards.plan
+        at_once = max(1, SHARED_CELLS * n_shards // SumsKept.of(plan).cells_sent(plan.rules))
         batches = np.split(order, np.flatnonzero(np.diff(np.cumsum(n_rows[order]) // at_once)) + 1)
         return [[nodes[batch[shard[batch] == i]] for i in range(n_shards)] for batch in batches]
 
@@ -274,7 +276,7 @@ class _Apart:
     def finish(self, known_sets: KnownSets) -> Steps[list[tuple[int, int]]]:
         """Have the batches that are left grown, and hand over all to the grower; return the places of the nodes."""
         while (apart := self.next()) is not None:
-            self.take((yield from self._session.ask(m.GrowApart, self._session.next_serial(), apart)))
+            self.take((yield from self._growing.grow_apart(apart)))
         places: list[tuple[int, int]] = []
         for nodes, grown in self._grown:
             first, last, _ = (some.tolist() for some in self._grower.places(nodes))
@@ -292,9 +294,9 @@ class _Apart:
 class _Columns:
     """The columns in which nodes are searched, in the order in which they are drawn for each."""
 
-    def __init__(self, session: TreeSession, tree: int, paths: list[Any]) -> None:
-        rules, seed = session.plan.rules, hashing.as_seed(session.plan.seed)
-        n, k = session.executor.n_columns, rules.columns_per_tree
+    def __init__(self, shards: Shards, tree: int, paths: list[Any]) -> None:
+        rules, seed = shards.plan.rules, hashing.as_seed(shards.plan.seed)
+        n, k = shards.n_columns, rules.columns_per_tree
         self.n_drawn, self.n_columns, self.paths = min(rules.max_features, k), k, np.array(paths, np.uint64)
         self.order = np.empty((0, 0), np.int64)
         if self.n_drawn < k:
@@ -316,8 +318,8 @@ class _Columns:
 class _Levels:
     """What is summed of a tree's levels, and how their nodes are searched."""
 
-    def __init__(self, session: TreeSession) -> None:
-        self._session = session
+    def __init__(self, growing: TreeOfShards[Any]) -> None:
+        self._growing, self._shards = growing, growing.shards
         self._grain: dict[int, int] = {}
         self._slot: dict[int, int] = {}  # of the nodes searched last
         self._tasks = np.empty((0, 4), np.int64)
@@ -325,7 +327,7 @@ class _Levels:
         self._n_slots = 0
 
     def _grain_for(self, n_rows: int) -> int:
-        most_grain = self._session.grain.current
+        most_grain = self._shards.grain.current
         return int(grain_for.py_func(most_grain, _ROWS_PER_PART * (MAX_ZONES - 1) << (most_grain or FOLD), n_rows))
 
     def search_root(self, root: m.Rooted, columns: _Columns) -> m.FindBars:
@@ -386,8 +388,8 @@ class _Levels:
 
     def found(self, search: m.FindBars, levelled: list[m.Levelling]) -> _Found:
         """Return the best splits of nodes in the columns drawn, and the next value above each cut (NaN: not known)."""
-        session = self._session
-        session.grain.note(sum(one.flagged for one in levelled), int(search.n_rows.sum()) * session.plan.rules.columns_per_tree)
+        n_cells = int(search.n_rows.sum()) * self._shards.plan.rules.columns_per_tree
+        self._shards.grain.note(sum(one.flagged for one in levelled), n_cells)
         return self._best(levelled, search.node.shape[0])
 
     def search_rest(self, columns: _Columns, which: NDArray[np.int64]) -> Steps[_Found]:
@@ -397,8 +399,7 @@ class _Levels:
         for place in range(columns.n_drawn, columns.n_columns):
             drawn = np.zeros((n, columns.n_columns), np.bool_)
             drawn[left, columns.order[left, place]] = True
-            session = self._session
-            found, next_above, more = self._best((yield from session.ask(m.SearchFurther, session.next_serial(), drawn)), n)
+            found, next_above, more = self._best((yield from self._growing.search_further(drawn)), n)
             best.records[left], best.left[left], above[left] = found.records[left], found.left[left], next_above[left]
             words |= {i: more[i] for i in left.tolist() if i in more}
             left = left[best.records["status"][left] == CONSTANT]

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of
 from dtrees.engine.protocol.messages import Losses, Scores
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.session import RowsSession, TreeSession
+from dtrees.engine.rows.between.shards import Shards, Steps
+from dtrees.engine.rows.rows_in_tree import RowsInTree
 
 _EPSILON = 2.0**-52
 _LIMIT, _NO_LIMIT = 61, 2**31
 
 
-def exponents_of(session: TreeSession, derived: list[m.Derived]) -> Steps[tuple[int, int]]:
+def exponents_of(shards: Shards, rows: RowsInTree, derived: list[m.Derived]) -> Steps[tuple[int, int]]:
     """Return the powers of two by which gradients and hessians are multiplied, as one process finds them."""
-    return (yield from exponent_of(session, derived, 0)), (yield from exponent_of(session, derived, 1))
+    return (yield from exponent_of(shards, rows, derived, 0)), (yield from exponent_of(shards, rows, derived, 1))
 
 
-def exponent_of(session: TreeSession, derived: list[m.Derived], which: int) -> Steps[int]:
+def exponent_of(shards: Shards, rows: RowsInTree, derived: Sequence[m.Derived], which: int) -> Steps[int]:
     """Return the power of two of gradients (0), hessians (1), or those of Newton steps (2)."""
-    n_rows, most = session.executor.n_rows, _most_bits(session.plan.rules.reg_lambda)[which]
+    n_rows, most = shards.n_rows, _most_bits(shards.plan.rules.reg_lambda)[which]
     parts = [one.sums[which] for one in derived]
     if any(map(math.isnan, parts)):  # every hessian is 1, and is not put in fixed point
         return 0
@@ -34,7 +35,7 @@ def exponent_of(session: TreeSession, derived: list[m.Derived], which: int) -> S
     if total == 0.0:
         return min(0, most)
     if not math.isfinite(total + error) or math.frexp(total - error)[1] != math.frexp(total + error)[1]:
-        total = yield from _sum_in_order(session, ("g", "h", "step")[which])
+        total = yield from sum_in_order(shards, rows, ("g", "h", "step")[which])
     if math.isfinite(total):
         return min(_LIMIT - math.frexp(total)[1], most)
     exponent = _LIMIT - math.frexp(max(one.largest[which] for one in derived))[1]
@@ -50,31 +51,36 @@ def _most_bits(penalty: float) -> tuple[int, int, int]:
     return _NO_LIMIT, 120 - (math.frexp(penalty)[1] if penalty > 0 else 0), _NO_LIMIT
 
 
-def _sum_in_order(session: TreeSession, what: str, counts: list[NDArray[np.int64]] | None = None) -> Steps[float]:
+def sum_in_order(shards: Shards, rows: RowsInTree, what: str, counts: list[NDArray[np.int64]] | None = None) -> Steps[float]:
     """Return a sum over all rows as one process makes it, ``counts[shard][i]`` of stretch i; by default, of all."""
     lanes, first = np.zeros(4), 0
-    sizes = [some[:, 1] - some[:, 0] for some in session.stretches] if counts is None else counts
+    sizes = [some[:, 1] - some[:, 0] for some in shards.stretches] if counts is None else counts
     total = int(sum(some.sum() for some in sizes))
-    every = sorted((int(some[i, 0]), shard, i) for shard, some in enumerate(session.stretches) for i in range(some.shape[0]))
-    for _, shard, i in every:
-        replies = yield {shard: m.AddInOrder(session.fit, session.epoch, what, i, first, total, lanes)}
-        lanes = cast(NDArray[np.float64], replies[shard])
+    for shard, i in shards.by_stretches:
+        lanes = yield from shards.of_one("sum in order", shard, partial(rows.add_in_order, what, i, first, total, lanes))
         first += int(sizes[shard][i])
     one, other, third, fourth = lanes.tolist()
     return (one + other) + (third + fourth)
 
 
-def scores_of_all(session: RowsSession, losses: list[m.BlockLosses], score: float | None) -> Scores:
-    """Return the mean losses by those of all shards' rows, and the score of those held out, if there is one."""
-    n_blocks = -(-session.executor.n_rows // BLOCK_ROWS)
-    sums = np.zeros((n_blocks, losses[0].sums.shape[1]))
+def scores_of_all(n_rows: int, losses: list[m.BlockLosses], undrawn: float, score: float | None) -> Scores:
+    """Return the mean losses by those of all shards' rows, and the score of those held out, if there is one.
+
+    ``undrawn`` is what the rows trained on weigh that are not drawn, where rows are drawn for each round.
+    """
+    sums = np.zeros((-(-n_rows // BLOCK_ROWS), losses[0].sums.shape[1]))
     for one in losses:
         sums[one.block] = one.sums
     weights = losses[0].weights
-    if sums.shape[1] > weights.shape[0]:
-        n_undrawn = [one.n_undrawn for one in losses]
-        undrawn = float(sum(some.sum() for some in n_undrawn))
-        if losses[0].is_weighted:
-            undrawn = session.run(_sum_in_order(session, "weight", n_undrawn))
-        weights = np.append(weights, np.full(sums.shape[1] - weights.shape[0], undrawn))
+    weights = np.append(weights, np.full(sums.shape[1] - weights.shape[0], undrawn))
     return scores_of([Losses(sums, weights, score)])
+
+
+def undrawn_weight(shards: Shards, rows: RowsInTree, own: m.BlockLosses) -> Steps[float]:
+    """Return what the rows trained on weigh that are not drawn, where rows are drawn for each round."""
+    if own.sums.shape[1] <= own.weights.shape[0]:
+        return 0.0
+    n_undrawn = yield from shards.gather("undrawn", own.n_undrawn)
+    if own.is_weighted:
+        return (yield from sum_in_order(shards, rows, "weight", n_undrawn))
+    return float(sum(some.sum() for some in n_undrawn))

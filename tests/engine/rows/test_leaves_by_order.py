@@ -87,7 +87,7 @@ def test_any_partition(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lose", ["MeasureSizes", "MeasureLeaves", "AddDeviations", "counts 0", "bins 0", "rest", "GrowTree"])
+@pytest.mark.parametrize("lose", ["quantiles", "weights of leaves", "deviations", "counts 0", "bins 0", "rest", "GrowTree"])
 def test_a_shard_is_lost(lose: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a round of several targets, too, whose predictions at its beginning are looked at again."""
     monkeypatch.setattr(quantiles, "SENT_VALUES", 20)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine.rows.between.packed import PackedWrongly, SumsToSend, add_up, pack, pack_sum
-from dtrees.engine.rows.between.relay import added
+from dtrees.engine.rows.between.packed import PackedWrongly, SumsToSend, add_up, pack
 from dtrees.engine.rows.searching.searcher import make_sums
 from dtrees.engine.threads import Threads
 from dtrees.split.zones.sums import Sums
@@ -52,20 +51,6 @@ def test_sums_of_nodes(n_shards: int, width: int, n_threads: int) -> None:
                     assert (out[slot * room + len(one) : (slot + 1) * room] == -1).all()
                 for shard, one in enumerate(sent):
                     assert one[searcher].dtype == (np.int64 if shard == searcher else np.uint8)
-                assert np.array_equal(add_up([pack_sum([one[searcher] for one in sent])]), np.concatenate(wanted))
-
-
-def test_what_relays_add_up_is_packed_in_the_same_pieces() -> None:
-    one, other, begins = np.arange(12), np.arange(12) * 1000, np.array([0, 4, 4, 12])
-    (found,) = added([(pack(one, 2, begins),), (other,), (pack(one, 2, begins),)]) or ()
-    assert found.dtype == np.uint8
-    out = np.zeros(30, np.int64)
-    add_up([found], out, np.array([20, 0, 3]), np.array([4, 0, 8]))
-    assert np.array_equal(np.concatenate([out[20:24], out[3:11]]), 2 * one + other)
-    assert added([(pack(one, 2),), (other,)]) is not None
-    alone = (pack(one, 2), other)
-    assert added([alone]) is alone
-    assert added([alone, alone]) is None
 
 
 def test_sums_of_other_nodes_are_refused() -> None:

@@ -21,7 +21,6 @@ from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import rows_in_tree
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.between import relay
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
@@ -165,7 +164,6 @@ def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch:
     y, weight = wild_target(table, plan.n_classes, 4), wild_weight(n, 4) if weighted else None
     one = fit_here(table, plan, y, weight)
     for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
-        monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
         assert_same(one, fit_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads))
 
 
@@ -210,7 +208,6 @@ RARE = {
     "targets",
     "before targets",
     "held out",
-    "targets on",
 }
 KINDS = ("continuous", "ties", "one value", "sorted", "neighbours", "heavy", "missing", "missing first", "float32", "integers")
 
@@ -280,7 +277,6 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
     cuts = spread(n, n_shards, bounds, data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=8)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows_tree, "SENT_ROWS", data.draw(st.sampled_from([0, 8, 100])))
-        patch.setattr(relay, "MOST_DIRECT", data.draw(st.sampled_from([2, 16])))
         rows, fewest, batch_bytes = (data.draw(st.sampled_from(some)) for some in ([1, 2, 16], [1, 2], [1, 100, 2000, 2**30]))
         cut_finely(patch, rows, fewest, data.draw(st.booleans()), batch_bytes)
         assert_same(fit_here(table, plan, y, weight), fit_spread(table, plan, y, weight, cuts))
@@ -299,12 +295,11 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int) -> None:
 
 
 PLACES = [
-    "Introduce", "Prepare", "Open", "Replay", "GrowTree", "Derive", "Fix", "Level", "GrowApart", "targets", "before targets",
-    "before Derive", "before Level", "before GrowApart", "Level on", "held out", "totals", "before totals", "sums", "before sums", "bars",
+    "Introduce", "Prepare", "Open", "Replay", "GrowTree", "derived", "root", "level", "subtrees", "targets", "before targets",
+    "before derived", "before level", "before subtrees", "held out", "totals", "before totals", "sums", "before sums", "bars",
     "before bars", "flags", "before flags", "picked", "before picked", "apart", "before apart", "losses", "before losses", "finer sums",
     "before finer sums", "finer flags", "before finer flags", "before finer sums of batch 1", "picked of batch 1",
-    "before picked of batch 2", "targets on", "totals on", "sums on", "before flags on", "finer sums on", "picked on", "before apart on",
-    "losses on",
+    "before picked of batch 2",
 ]  # fmt: skip
 
 
@@ -316,10 +311,8 @@ LOST += one_of_each([place for place in PLACES if place not in RARE], [1, 5], ot
 @pytest.mark.parametrize(("place", "nth"), LOST)
 def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
-    if place.endswith("GrowApart"):  # each small node has too many rows for one exchange with others
+    if place.endswith("subtrees"):  # each small node has too many rows for one exchange with others
         monkeypatch.setattr(rows_tree, "SHARED_CELLS", 1)
-    if place.endswith(" on"):  # what a relay sends
-        monkeypatch.setattr(relay, "MOST_DIRECT", 2)
     cut_finely(monkeypatch)
     n = 400
     table = wild_table(n, 4)
@@ -372,7 +365,7 @@ def test_parcels_that_nobody_sends_are_named() -> None:
     with pytest.raises(ParcelsMissing, match="shard 0 awaits targets of the shards \\[1\\]"):
         executor.send({0: m.Prepare("fit", 0, 1, None)})
     with pytest.raises(StaleMessage):
-        executor.send({0: m.Derive("fit", 1, 0, 0)})
+        executor.send({0: m.Prepare("fit", 1, 1, None)})
     shard.mailbox.put(step.parcels[0]._replace(epoch=-1))  # of an earlier epoch: dropped
     with pytest.raises(ParcelsMissing):
         executor.send({0: m.Prepare("fit", 0, 1, None)})

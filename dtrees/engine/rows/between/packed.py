@@ -123,13 +123,6 @@ def _share(threads: Threads, kernel: Callable[..., Any], tasks: NDArray[np.int64
     threads.share(tasks.shape[0], lambda queue, _: kernel(queue, tasks, *arguments))
 
 
-def pack_sum(sent: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return the sums of several shards, added up, packed as theirs were."""
-    heads = [_head_of(one) for one in sent if one.dtype == np.uint8]
-    total = add_up(sent)
-    return pack(total, heads[0].width, heads[0].numbers) if heads else total
-
-
 class SumsToSend:
     """What a shard has summed of nodes, for all searchers, in room that is kept from one use to the next.
 

@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from dtrees.engine.rows.exchange import Arrays, Parcel, Program, Step
+from dtrees.engine.rows.between.shards import Steps
+from dtrees.engine.rows.exchange import Arrays, Parcel, Program, Step, Turn
 
 
-def side_by_side(programs: Mapping[int, Program]) -> Program:
-    """Carry out programs by turns, each up to its next step; return their replies, by number.
+def side_by_side(programs: Mapping[int, Steps[Any]], most_cells: int = 0) -> Program:
+    """Carry out programs by turns, each up to its next step; return their replies, in their order.
 
-    Every shard carries out the programs of the same numbers, but for those that take no steps.
+    Every shard carries out the programs of the same numbers, but for those that take no steps. Of programs that are about to send rows
+    (:class:`~dtrees.engine.rows.exchange.Turn`), those wait that would make it more than ``most_cells`` at a time, but not the first.
     """
     replies: dict[int, Any] = {}
-    steps: dict[int, Step] = {}
+    steps: dict[int, Step | Turn] = {}
 
     def go_on(number: int, sent: Any) -> None:
         try:
@@ -29,16 +31,24 @@ def side_by_side(programs: Mapping[int, Program]) -> Program:
         go_on(number, None)
     turn = 0
     while steps:
-        turn += 1
-        if len(steps) == 1:
-            ((number, step),) = steps.items()
-            go_on(number, (yield step))
-            continue
-        joined = _joined(steps, turn)
-        sent = yield joined
-        came = dict(zip(joined.senders, map(_taken_apart, sent), strict=True))
+        turn, n_cells = turn + 1, 0
         for number, step in list(steps.items()):
-            go_on(number, [came[sender][number] for sender in step.senders])
+            while isinstance(step, Turn) and (not n_cells or not step.n_cells or n_cells + step.n_cells <= most_cells):
+                n_cells += step.n_cells
+                go_on(number, None)
+                if number not in steps:
+                    break
+                step = steps[number]
+        ready = {number: step for number, step in steps.items() if isinstance(step, Step)}
+        if len(ready) == 1:
+            ((number, alone),) = ready.items()
+            go_on(number, (yield alone))
+        elif ready:
+            joined = _joined(ready, turn)
+            sent = yield joined
+            came = dict(zip(joined.senders, map(_taken_apart, sent), strict=True))
+            for number, own in ready.items():
+                go_on(number, [came[sender][number] for sender in own.senders])
     return [replies[number] for number in programs]
 
 

@@ -3,74 +3,84 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.rows.by_order import messages as by_order
-from dtrees.engine.rows.session import TreeSession
+from dtrees.engine.rows.between.shards import Shards, Steps
+from dtrees.engine.rows.by_order.quantiles import Grouped, quantiles
+from dtrees.engine.rows.exchange import Arrays, Step
+from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.tree.tree import Tree
 
 
-def find_cuts(session: TreeSession, output: int) -> Steps[tuple[float, ...] | None]:
+def find_cuts(shards: Shards, rows: RowsInTree, output: int) -> Steps[tuple[float, ...] | None]:
     """Return where the loss of the round cuts off residuals of each output; None if it does not.
 
     ``output`` is that of the tree that is next: 0 at the beginning of a round.
     """
-    loss = session.boosting.loss
+    loss = shards.boosting.loss
     if loss.cut_quantile is None:
         return None
-    n_values = session.executor.n_rows * loss.n_outputs
-    found = yield from session.ask(by_order.MeasureSizes, session.next_serial(), output, loss.cut_quantile, n_values)
-    return tuple(_together(found).tolist())
+    n_values = shards.n_rows * loss.n_outputs
+    return tuple((yield from _quantiles(shards, rows, rows.sizes(output), loss.cut_quantile, n_values)).tolist())
 
 
 def leaf_quantiles(
-    session: TreeSession, tree: Tree, output: int, known: tuple[NDArray[np.int64], NDArray[np.int64]], cuts: tuple[float, ...] | None
+    shards: Shards,
+    rows: RowsInTree,
+    tree: Tree,
+    output: int,
+    known: tuple[NDArray[np.int64], NDArray[np.int64]],
+    cuts: tuple[float, ...] | None,
 ) -> Steps[NDArray[np.float64]]:
     """Return what the leaves of a tree hold where that is a quantile of residuals, before shrinkage.
 
     ``known`` are nodes as shards know them, and the leaves of the tree that they are.
     """
-    loss, leaves = session.boosting.loss, np.flatnonzero(tree.children_left < 0)
-    n_rows = int(tree.n_node_samples[0])
-    found = yield from session.ask(by_order.MeasureLeaves, session.next_serial(), tree, output, *known, loss.residual_quantile, n_rows)
-    values = _together([one.quantiles for one in found])
+    quantile = shards.boosting.loss.residual_quantile
+    assert quantile is not None
+    values = yield from _quantiles(shards, rows, rows.residuals(tree, known, output), quantile, int(tree.n_node_samples[0]))
     if cuts is None:
         return values
-    totals = np.zeros(leaves.shape[0])
-    every = sorted((int(some[i, 0]), shard, i) for shard, some in enumerate(session.stretches) for i in range(some.shape[0]))
-    for _, shard, i in every:  # a sum of floats depends on its order
-        message = by_order.AddDeviations(session.fit, session.epoch, output, i, values, cuts[output], totals)
-        totals = cast(NDArray[np.float64], (yield {shard: message})[shard])
-    weights = np.sum([one.weights for one in found], axis=0)
-    return cast(NDArray[np.float64], values + totals / weights)
+    weights = yield from shards.gather("weights of leaves", rows.weights_of_leaves())
+    totals = np.zeros(values.shape[0])
+    for shard, i in shards.by_stretches:  # a sum of floats depends on its order
+        add = partial(rows.add_deviations, output, i, values, cuts[output], totals)
+        totals = yield from shards.of_one("deviations", shard, add)
+    return values + totals / np.sum(weights, axis=0)
+
+
+def _quantiles(shards: Shards, rows: RowsInTree, own: Grouped, quantile: float, n_values: int) -> Steps[NDArray[np.float64]]:
+    """Return a quantile of all groups; each shard finds those that it owns."""
+    serial = next(shards.serials)
+
+    def step(name: str, arrays: Mapping[int, Arrays], senders: Sequence[int]) -> Step:
+        return shards.step(name, serial, arrays, senders)
+
+    owned = yield from quantiles(own, quantile, n_values, shards.shard, shards.n_shards, rows.threads, step)
+    found = yield from shards.gather("quantiles", owned)
+    of_all = np.empty(sum(some.shape[0] for some in found))
+    for shard, some in enumerate(found):
+        of_all[shard :: shards.n_shards] = some
+    return of_all
 
 
 def leaf_steps(
-    session: TreeSession,
+    shards: Shards,
+    rows: RowsInTree,
     tree: Tree,
-    output: int,
     known: tuple[NDArray[np.int64], NDArray[np.int64]],
     exponents: tuple[int, int],
     rules: Rules,
 ) -> Steps[NDArray[np.float64]]:
     """Return the Newton steps of leaves whose splits were found by gradients alone; ``exponents`` are of gradients and hessians."""
-    replies = yield from session.ask(by_order.SumLeaves, tree, output, *known, exponents[1])
-    sums = np.sum(cast(list[NDArray[np.int64]], replies), axis=0)
+    sums = np.sum((yield from shards.gather("sums of leaves", rows.sum_leaves(tree, known, exponents[1]))), axis=0)
     steps = np.empty(sums.shape[0])
     for i, (total_g, total_h) in enumerate(sums.tolist()):
         g, h = math.ldexp(float(total_g), -exponents[0]), math.ldexp(float(total_h), -exponents[1]) + rules.reg_lambda
         steps[i] = -math.copysign(max(abs(g) - rules.reg_alpha, 0.0), g) / h if h > 0.0 else 0.0
     return steps
-
-
-def _together(replies: list[Any]) -> NDArray[np.float64]:
-    """Return the quantiles of all groups by those that each shard owns."""
-    found = np.empty(sum(some.shape[0] for some in replies))
-    for shard, some in enumerate(replies):
-        found[shard :: len(replies)] = some
-    return found

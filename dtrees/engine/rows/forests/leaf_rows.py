@@ -6,18 +6,24 @@ A shard measures some of the leaves, and all others send it their rows in these:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import criterion_of
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.rows.forests.messages import LeafMeans
 from dtrees.split.node.records import leaf_means
 
 #: Of each leaf how many rows, then of the rows, leaf by leaf: their numbers in the table, targets, and weights, if not all are 1.
 RowsOfLeaves = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float64], NDArray[np.int64]]
+
+
+class LeafMeans(NamedTuple):
+    """Of each leaf that the shard has measured, in their order: the mean of each target, shape (n, n_targets), and the spread."""
+
+    mean: NDArray[np.float64]
+    spread: NDArray[np.float64]
 
 
 def share_leaves(n_samples: NDArray[np.int64], n_shards: int) -> NDArray[np.int64]:

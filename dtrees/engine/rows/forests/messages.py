@@ -1,7 +1,4 @@
-"""What the coordinator and the shards of rows say to each other about forests, beside what :mod:`dtrees.engine.rows.messages` has.
-
-What is about a tree travels in :class:`~dtrees.engine.protocol.messages.Many`, with the slot of the tree.
-"""
+"""What the coordinator and the shards of rows say to each other about forests, beside what :mod:`dtrees.engine.rows.messages` has."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import Message
+from dtrees.engine.rows.searching.grain import Grain
 from dtrees.engine.rows.searching.zone_edges import Edges
 from dtrees.tree.tree import Tree
 
@@ -48,31 +46,11 @@ class ForestScales(NamedTuple):
 
 @dataclass(frozen=True)
 class OpenForest(Message):
-    """Open the fit of a forest. Reply: None."""
+    """Open the fit of a forest. Reply: None. ``stretches`` are those of each shard."""
 
     edges: Edges
     scales: ForestScales
-
-
-@dataclass(frozen=True)
-class CountClasses(Message):
-    """Draw the rows of a tree of a forest, and count the draws of each class, of all targets.
-
-    Reply: ndarray of int64, shape (n_classes,).
-    """
-
-    tree: int
-
-
-@dataclass(frozen=True)
-class Draw(Message):
-    """Draw the rows of a tree of a forest. Reply: :class:`Drawn`.
-
-    Where a tree weighs the classes of its own rows, ``factor`` is by how much the draws of each class count.
-    """
-
-    tree: int
-    factor: NDArray[np.float64] | None = None
+    stretches: list[NDArray[np.int64]]
 
 
 class Drawn(NamedTuple):
@@ -88,33 +66,43 @@ class Drawn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MeasureMeans(Message):
-    """Find the means of the targets of the leaves of a tree of a forest, and their spreads. Reply: :class:`LeafMeans`.
+class GrowTrees(Message):
+    """Grow trees of a forest side by side. Reply: :class:`GrownTrees`.
 
-    Parcels: rows of leaves, to the shards that measure these: shard i those from ``begins[i]`` to ``begins[i + 1]``. ``node`` and ``leaf``
-    are as of :class:`~dtrees.engine.rows.by_order.messages.MeasureLeaves`.
+    Attributes
+    ----------
+    serial : int
+        Those of the exchanges of the trees come after it.
+    first, last : int
+        The trees are number ``first`` to ``last - 1``.
+    sent_rows : int
+        Up to how many rows a node is grown by one shard.
+    grain : Grain
+        How finely nodes are summed.
     """
 
     serial: int
-    tree: Tree
-    node: NDArray[np.int64]
-    leaf: NDArray[np.int64]
-    begins: NDArray[np.int64]
+    first: int
+    last: int
+    sent_rows: int
+    grain: Grain
 
 
-class LeafMeans(NamedTuple):
-    """Of each leaf that the shard has measured, in their order: the mean of each target, shape (n, n_targets), and the spread."""
+class GrownTrees(NamedTuple):
+    """What has become of trees: themselves, from shard 0, else none; and as of :class:`~dtrees.engine.rows.messages.Grown`."""
 
-    mean: NDArray[np.float64]
-    spread: NDArray[np.float64]
+    trees: list[Tree]
+    checksum: int
+    serial: int
+    grain: Grain
 
 
 @dataclass(frozen=True)
 class AddVotes(Message):
-    """Add what a tree of a forest says of the rows that it did not draw to their sums. Reply: None."""
+    """Add what trees of a forest, from number ``first`` on, say of the rows that they did not draw to their sums. Reply: None."""
 
-    number: int
-    tree: Tree
+    first: int
+    trees: list[Tree]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from dtrees.engine.shard.targets.places import places_of
 from dtrees.split.numbers import hashing
 from dtrees.split.zones.over_shards.many_sums.elements import sum_many
 from dtrees.split.zones.sums import Sums
+from dtrees.tree.tree import Tree
 
 
 class RowsInForest(RowsInTree):
@@ -43,14 +44,14 @@ class RowsInForest(RowsInTree):
         """Draw the rows of a tree, and count the draws of each class."""
         return self._forest.count_classes(tree)
 
-    def draw(self, message: f.Draw) -> f.Drawn:
-        """Begin a tree: draw its rows, and columns."""
-        self._use_columns(message.tree)
+    def draw_rows(self, tree: int, factor: NDArray[np.float64] | None = None) -> f.Drawn:
+        """Begin a tree: draw its rows, and columns; ``factor`` is by how much the draws of each class count, if they do otherwise."""
+        self._use_columns(tree)
         if self._plan.rules.random_splits:
-            key = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_THRESHOLD, message.tree))
+            key = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_THRESHOLD, tree))
             is_category = self._edges.n_categories > 0
-            self._random = RandomSearch(self._columns, is_category, self._pool, key, self._threads, self._kept)
-        return self._forest.draw(message.tree, message.factor)
+            self._random = RandomSearch(self._columns, is_category, self._pool, key, self.threads, self._kept)
+        return self._forest.draw(tree, factor)
 
     def _sum(self, summed: m.Levelled, shift: int) -> dict[int, tuple[NDArray[Any], ...]]:
         """Sum nodes; where thresholds are drawn, by category alone."""
@@ -60,9 +61,9 @@ class RowsInForest(RowsInTree):
             return {}
         return dict(enumerate(self._categories.sum(summed.node, self._start, self._stop, self._rows, self._forest.added)))
 
-    def fix(self, message: m.Fix) -> tuple[m.Totals, dict[int, tuple[NDArray[Any], ...]]]:
+    def fix(self, exponents: tuple[int, int], summed: m.Levelled, shift: int) -> tuple[m.Totals, dict[int, tuple[NDArray[Any], ...]]]:
         """Put targets in fixed point, and sum the root; see :meth:`RowsInTree.fix`."""
-        found = super().fix(message)
+        found = super().fix(exponents, summed, shift)
         if isinstance(self._flagged, ManySumsFlaggedRows):
             self._flagged.targets = self._forest.added
         return found
@@ -72,7 +73,7 @@ class RowsInForest(RowsInTree):
             super()._include(tasks, sums)
             return
         zone_map, rows, targets, n_classes = self._zone_map, self._rows, self._forest.added, self._kept.n_classes
-        self._threads.share(tasks.shape[0], lambda queue, _: sum_many(queue, tasks, zone_map, rows, sums, targets, n_classes))
+        self.threads.share(tasks.shape[0], lambda queue, _: sum_many(queue, tasks, zone_map, rows, sums, targets, n_classes))
 
     def open_search(self, message: m.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> None:
         """Begin the search of nodes where thresholds are drawn, given their rows by category."""
@@ -114,21 +115,23 @@ class RowsInForest(RowsInTree):
                 sent[shard] = counts, values, g, h, self._forest.target[rows]
         return sent
 
-    def rows_of_leaves(self, message: f.MeasureMeans) -> dict[int, RowsOfLeaves]:
-        """Return for each shard the rows here of the leaves that it measures."""
-        self._find_leaves(message.tree, (message.node, message.leaf))
+    def rows_of_leaves(
+        self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], begins: NDArray[np.int64]
+    ) -> dict[int, RowsOfLeaves]:
+        """Return for each shard the rows here of the leaves that it measures: shard i those from ``begins[i]`` to ``begins[i + 1]``."""
+        self._find_leaves(tree, known)
         numbers = rows_of(self._stretches).astype(np.uint32)
         return {
             shard: self._leaves.rows_of(first, last, numbers, self._forest.measured)
-            for shard, (first, last) in enumerate(pairwise(message.begins.tolist()))
+            for shard, (first, last) in enumerate(pairwise(begins.tolist()))
         }
 
-    def add_votes(self, message: f.AddVotes) -> None:
+    def add_votes(self, number: int, tree: Tree) -> None:
         """Add what a tree says of rows that it did not draw to their sums."""
-        self._forest.draw(message.number)
+        self._forest.draw(number)
         in_sample = self._forest.in_sample
         assert in_sample is not None
-        rows, tree = np.flatnonzero(~in_sample).astype(np.uint32), message.tree
+        rows = np.flatnonzero(~in_sample).astype(np.uint32)
         leaf = np.zeros(self._columns.n_rows)
         self._walk(tree, np.arange(tree.node_count, dtype=np.float64), leaf, rows)
         self._forest.add_votes(rows, leaf[rows].astype(np.int64), tree.value)

@@ -1,32 +1,23 @@
 """One tree of a forest over shards of rows.
 
-It is grown as a boosted one is (:mod:`dtrees.engine.rows.tree`). What comes before and after differs::
-
-    CountClasses  count the draws of each class, where a tree weighs the classes of its own rows
-    Draw          draw the rows of the tree
-    ...
-    MeasureMeans  find the means of leaves, of numbers as targets
-    AddVotes      add what leaves say of rows that were not drawn to the sums of these, if those are wanted, in the order of trees
+It is grown as a boosted one is (:mod:`dtrees.engine.rows.tree`), but that rows are drawn before, of each class as many as are to count
+where a tree weighs the classes of its own rows; and that the means of leaves, of numbers as targets, are found after.
 """
 
 from __future__ import annotations
-
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.leaves import values_by_leaves
-from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import class_values, pruned, take_apart
 from dtrees.engine.plan.node_limits import SumsKept, scaled
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.forests import messages as f
-from dtrees.engine.rows.forests.leaf_rows import share_leaves
-from dtrees.engine.rows.session import RowsSession
+from dtrees.engine.rows.between.shards import Steps
+from dtrees.engine.rows.forests.growing import TreeOfForest
 from dtrees.engine.rows.tree import grow_nodes, leaves_known
 from dtrees.engine.rows.whole_sums import exponent_of
 from dtrees.engine.shard.targets.several_targets import factors_of_targets
@@ -76,13 +67,13 @@ def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, room: float) ->
     return int(min(MOST_TREES_SIDE_BY_SIDE, 1 + max(0, min(room, FOREST_MIN_BYTES)) // of_tree))
 
 
-def forest_tree_steps(session: RowsSession, plan: ForestPlan, scales: f.ForestScales, number: int) -> Steps[Tree]:
+def forest_tree_steps(growing: TreeOfForest, number: int) -> Steps[Tree]:
     """Grow the tree of a number."""
+    plan, scales = growing.plan, growing.scales
     rules, criterion = plan.rules, criterion_named(plan.rules.criterion)
-    drawn, exponents = yield from _drawn(session, plan, scales, number)
-    derived = [m.Derived(one.sums, one.largest, one.n_in) for one in drawn]
+    derived, exponents = yield from _drawn(growing, number)
     rounded = scales.n_draws * max(1, scales.points.shape[0])
-    nodes, known, sets = yield from grow_nodes(session, number, derived, exponents, rounded)
+    nodes, known, sets = yield from grow_nodes(growing, number, derived, exponents, rounded)
     nodes, _ = pruned(nodes, exponents, rules)
     records = nodes.records
     left, right, feature, threshold, missing_left, n_samples = take_apart(records)
@@ -96,8 +87,7 @@ def forest_tree_steps(session: RowsSession, plan: ForestPlan, scales: f.ForestSc
         return tree.with_categories(sets_of_tree) if rules.categorical else tree
 
     if criterion.measured:
-        shape = tree_of(none[:, None], none, none)
-        mean, spread = yield from _measured(session, shape, leaves_known(records, known), n_samples[records["column"] < 0])
+        mean, spread = yield from growing.measure_means(tree_of(none[:, None], none, none), leaves_known(records, known))
         grown = tree_of(*values_by_leaves(plan, nodes, left, right, n_samples, exponents[1], gain, mean, spread))
     else:
         grown = tree_of(*class_values(nodes, criterion, exponents[1], plan.n_classes, plan.targets))
@@ -106,22 +96,17 @@ def forest_tree_steps(session: RowsSession, plan: ForestPlan, scales: f.ForestSc
     return grown
 
 
-def _drawn(session: RowsSession, plan: ForestPlan, scales: f.ForestScales, number: int) -> Steps[tuple[list[f.Drawn], tuple[int, int]]]:
-    """Have shards draw the rows of a tree; return what they say, and the powers of two that targets and weights are multiplied by."""
-    if not plan.balanced_subsample:
-        return cast(list[f.Drawn], (yield from session.ask(f.Draw, number))), scales.exponents
-    counts = np.sum(cast(list[NDArray[np.int64]], (yield from session.ask(f.CountClasses, number))), axis=0)
-    drawn = cast(list[f.Drawn], (yield from session.ask(f.Draw, number, factors_of_targets(counts, plan.targets or (plan.n_classes,)))))
-    exponent = yield from exponent_of(session, [m.Derived(one.sums, one.largest, one.n_in) for one in drawn], 1)
+def _drawn(growing: TreeOfForest, number: int) -> Steps[tuple[list[m.Derived], tuple[int, int]]]:
+    """Draw the rows of a tree; return what is of each shard's, and the powers of two that targets and weights are multiplied by."""
+    plan, shards, rows, factors = growing.plan, growing.shards, growing.rows, None
+    if plan.balanced_subsample:
+        counts = np.sum((yield from shards.gather("draws", rows.count_classes(number))), axis=0)
+        factors = factors_of_targets(counts, plan.targets or (plan.n_classes,))
+    drawn = yield from shards.gather("drawn", rows.draw_rows(number, factors))
+    derived = [m.Derived(one.sums, one.largest, one.n_in) for one in drawn]
+    if factors is None:
+        return derived, growing.scales.exponents
+    exponent = yield from exponent_of(shards, rows, derived, 1)
     if all(one.integral for one in drawn):
         exponent = min(exponent, 0)
-    return drawn, (exponent, exponent)
-
-
-def _measured(
-    session: RowsSession, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], n_samples: NDArray[np.int64]
-) -> Steps[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Return the means of the leaves of a tree, and their spreads, given how many rows they have."""
-    begins = share_leaves(n_samples, session.executor.n_shards)
-    found = cast(list[f.LeafMeans], (yield from session.ask(f.MeasureMeans, session.next_serial(), tree, *known, begins)))
-    return np.concatenate([one.mean for one in found]), np.concatenate([one.spread for one in found])
+    return derived, (exponent, exponent)

@@ -15,7 +15,6 @@ from dtrees.engine.plan.plans import ForestPlan, ForestResult, Progress
 from dtrees.engine.plan.row_draws import RowDraws
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows import whole_sums
-from dtrees.engine.rows.between import relay
 from dtrees.engine.rows.forests.drawn_rows import OwnDraws
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.leaf_rows import share_leaves
@@ -154,7 +153,6 @@ def test_trees_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: 
     y, weight = wild_target(table, plan.n_classes, 4), wild_weight(n, 4) if weighted else None
     if criterion == "poisson":
         y = np.maximum(np.round(y), 0.0)
-    monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
     assert_same_over_shards(table, plan, y, weight)
 
 
@@ -251,7 +249,6 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         sent_rows = data.draw(st.sampled_from([0, 8, 100]))
         patch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
-        patch.setattr(relay, "MOST_DIRECT", data.draw(st.sampled_from([2, 16])))
         cut_finely(patch, data.draw(st.sampled_from([1, 2, 16])), data.draw(st.sampled_from([1, 2])))
         assert_same(grow_here(table, plan, y, weight), grow_spread(table, plan, y, weight, cuts))
 
@@ -270,13 +267,13 @@ def test_a_node_of_one_target_is_a_leaf_though_columns_vary(weighted: bool, monk
 
 
 PLACES = [
-    "Introduce", "Prepare", "OpenForest", "CountClasses", "AddInOrder", "Draw", "Fix", "Level", "GrowApart", "MeasureMeans", "AddVotes",
+    "Introduce", "Prepare", "OpenForest", "GrowTrees", "draws", "sum in order", "drawn", "root", "level", "subtrees", "means", "AddVotes",
     "CountVotes", "targets", "before targets", "held out", "totals", "sums", "before sums", "bars", "flags", "picked", "apart",
     "before apart", "leaves", "before leaves",
 ]  # fmt: skip
 
 
-ONCE = ["Introduce", "Prepare", "OpenForest", "CountVotes"]
+ONCE = ["Introduce", "Prepare", "OpenForest", "GrowTrees", "AddVotes", "CountVotes"]
 LOST = one_of_each(ONCE, [(1, 1), (1, 3)], others=pytest.mark.thorough)
 LOST += one_of_each([place for place in PLACES if place not in ONCE], [(1, 1), (3, 3), (1, 3), (3, 1)], others=pytest.mark.thorough)
 
@@ -285,13 +282,13 @@ LOST += one_of_each([place for place in PLACES if place not in ONCE], [(1, 1), (
 @pytest.mark.parametrize(("place", "nth", "side_by_side"), LOST)
 def test_a_shard_lost_anywhere(place: str, nth: int, side_by_side: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
-    if place == "GrowApart":  # each small node has too many rows for one exchange with others
+    if place == "subtrees":  # each small node has too many rows for one exchange with others
         monkeypatch.setattr(rows_tree, "SHARED_CELLS", 1)
     n = 400
     table = wild_table(n, 4)
     y, weight = wild_target(table, 0, 4), wild_weight(n, 4)
     plan = forest_plan("squared_error", len(table), {"max_features": 4}, n_draws=n, out_of_bag=True)
-    if place in ("CountClasses", "AddInOrder"):
+    if place in ("draws", "sum in order"):
         y, weight = wild_target(table, 2, 4), None
         plan = forest_plan("gini", len(table), {"max_features": 4}, n_draws=512, balanced_subsample=True, out_of_bag=True)
     cuts = spread(n, 3, [10, 200], range(3))
@@ -339,7 +336,7 @@ def test_trees_that_a_log_kept_are_not_grown_again_and_a_callback_ends_the_fit()
     assert len(log.kept) == 2
     trees, sent = grow(3)
     assert all_equal(trees, one)
-    assert "Draw" in sent
+    assert "GrowTrees" in sent
     trees, sent = grow(3)
     assert all_equal(trees, one)
     assert not sent  # nothing was asked of shards

@@ -2,51 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dtrees.engine.plan.plans import Progress
-from dtrees.engine.protocol.messages import Message
+from dtrees.engine.rows import row_shard
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.between import relay
 from dtrees.engine.rows.between.side_by_side import side_by_side
-from dtrees.engine.rows.exchange import Parcel, Program, Step
-from dtrees.engine.rows.forests import fit
+from dtrees.engine.rows.exchange import Parcel, Program, Step, Turn
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
-from dtrees.engine.rows.forests.messages import MeasureMeans
+from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
 from dtrees.engine.rows.forests.tree import rows_to_send, trees_at_once
 from tests.engine.rows.forests.test_forests_by_rows import Log, assert_same, forest_plan, grow_here, grow_spread
 from tests.engine.rows.test_rows_fit import Pickling, spread
 from tests.engine.shards import wild_table, wild_target, wild_weight
-from tests.slow import one_quick
 
 
 class Counting(Pickling):
-    """Counts parcels, and for each exchange the trees that take part, and those that have rows sent."""
+    """Counts parcels, and for each step of shard 0 the trees that take part, and those that have sent rows since the step before."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.n_parcels, self.n_trees, self.n_sending = 0, list[int](), list[int]()
-
-    def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        some = getattr(messages[0], "messages", ())
-        self.n_trees.append(len(some))
-        self.n_sending.append(sum(getattr(one, "apart", None) is not None or isinstance(one, MeasureMeans) for one in some))
-        return super().send(messages)
+        self.n_parcels, self.n_trees, self.n_sending, self.sending = 0, list[int](), list[int](), 0
 
     def hand_over(self, shard: int, step: Step) -> None:
         self.n_parcels += len(step.parcels)
+        if shard == 0 and step.parcels:
+            self.n_trees.append(len(step.parcels[0].arrays[0]) if ": " in step.name else 1)
+            self.n_sending.append(self.sending)
+            self.sending = 0
         super().hand_over(shard, step)
 
 
-@pytest.mark.parametrize("most_direct", one_quick([2, 16]))
-def test_any_number_of_trees_side_by_side(most_direct: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By relays, or each shard to each, where sums of finer parts are wanted of some trees only."""
+def test_any_number_of_trees_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of finer parts are wanted of some trees only."""
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
-    monkeypatch.setattr(relay, "MOST_DIRECT", most_direct)
     n = 300
     table = wild_table(n, 4)
     plan, y, weight = (
@@ -81,17 +73,27 @@ def test_trees_share_exchanges_and_parcels(monkeypatch: pytest.MonkeyPatch) -> N
 def test_no_more_rows_are_sent_at_once_than_of_one_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees whose small nodes, or leaves, would be too many together wait for one another; others go on."""
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
-    monkeypatch.setattr(fit, "SHARED_CELLS", 1)
+    monkeypatch.setattr("dtrees.engine.rows.row_shard.SHARED_CELLS", 0)
     n = 400
     table = wild_table(n, 4)
     plan, y, cuts = forest_plan("squared_error", len(table), n_draws=n), wild_target(table, 0, 4), spread(n, 3, [10, 200], range(3))
     executor, one = Counting.of(table, y, None, cuts), grow_here(table, plan, y, None, 5)
     assert isinstance(executor, Counting)
+    for name in ("send_rows", "rows_of_leaves"):
+        monkeypatch.setattr(RowsInForest, name, _noting(executor, getattr(RowsInForest, name)))
     assert_same(one, grow_forest_on_rows(executor, plan, 0, 5, n_side_by_side=5))
     executor.close()
     assert max(executor.n_sending) == 1
     assert sum(executor.n_sending) >= 10
     assert max(executor.n_trees) == 5
+
+
+def _noting(executor: Counting, original: Any) -> Any:
+    def send(rows: RowsInForest, *given: Any) -> Any:
+        executor.sending += rows._shard == 0
+        return original(rows, *given)
+
+    return send
 
 
 @pytest.mark.parametrize("out_of_bag", [False, True])
@@ -115,7 +117,7 @@ def test_a_callback_hears_of_trees_in_their_order_and_ends_the_forest(trees: int
     assert len(log.kept) == 3
 
 
-@pytest.mark.parametrize(("place", "nth"), [("sums", 4), ("AddVotes", 2), ("CountVotes", 1)])
+@pytest.mark.parametrize(("place", "nth"), [("sums", 4), ("GrowTrees", 2), ("AddVotes", 2), ("CountVotes", 1)])
 def test_trees_under_way_are_grown_anew_when_a_shard_is_lost(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the callback hears of each once."""
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
@@ -161,6 +163,33 @@ def _arrays(thing: Any, depth: int) -> list[np.ndarray[Any, Any]]:
         return []
     parts = thing if isinstance(thing, list | tuple) else vars(thing).values() if hasattr(thing, "__dict__") else ()
     return [array for part in parts for array in _arrays(part, depth - 1)]
+
+
+def test_programs_that_send_much_wait_for_one_another() -> None:
+    """But those that send little go on, and the first never waits."""
+
+    def program(n_cells: int) -> Any:
+        for _ in range(2):
+            yield Turn(n_cells)
+            sending.append(n_cells)
+            yield Step("fit", 0, 0, "apart", {0: Parcel("fit", 0, 0, "apart", 0, (np.array([n_cells]),))}, (0,))
+
+    def at_a_time(most_cells: int) -> list[list[int]]:
+        shard, found = side_by_side({i: program(n) for i, n in enumerate([9, 3, 0, 4])}, most_cells), []
+        sent: Any = None
+        while True:
+            try:
+                step = shard.send(sent)
+            except StopIteration:
+                return found
+            sent = [parcel.arrays for parcel in step.parcels.values()]
+            found.append(sending.copy())
+            sending.clear()
+
+    sending = list[int]()
+    assert at_a_time(100) == [[9, 3, 0, 4]] * 2
+    assert at_a_time(7) == [[9, 0], [9, 0], [3, 4], [3, 4]]
+    assert at_a_time(0) == [[9, 0], [9, 0], [3], [3], [4], [4]]
 
 
 def test_programs_of_unlike_length_side_by_side() -> None:
@@ -218,16 +247,16 @@ class Joined(Pickling):
 def test_where_shards_join_smaller_nodes_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if there had been so many from the beginning."""
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 1)
-    n, steps, sent_rows = 400, fit.forest_tree_steps, []
+    n, steps, sent_rows = 400, row_shard.forest_tree_steps, []
     table = wild_table(n, 4)
     plan, y = forest_plan("squared_error", len(table), n_draws=n), wild_target(table, 0, 4)
     few, more = (spread(n, n_shards, [90, 200, 290], range(4)) for n_shards in (2, 4))
 
-    def noting(session: Any, *given: Any) -> Any:
-        sent_rows.append((session.executor.n_shards, session.sent_rows))
-        return steps(session, *given)
+    def noting(growing: Any, number: int) -> Any:
+        sent_rows.append((growing.shards.n_shards, growing.shards.sent_rows))
+        return steps(growing, number)
 
-    monkeypatch.setattr(fit, "forest_tree_steps", noting)
+    monkeypatch.setattr(row_shard, "forest_tree_steps", noting)
     executor = Joined.of(table, y, None, few)
     assert isinstance(executor, Joined)
     executor.wider = lambda: Pickling.of(table, y, None, more)

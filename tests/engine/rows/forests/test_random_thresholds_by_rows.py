@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.between import relay
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
 from dtrees.engine.rows.local import LocalRowsExecutor
@@ -70,7 +69,6 @@ def test_trees_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: 
     one = grow_here(table, plan, y, weight)
     assert all(tree.node_count > 3 for tree in one.trees)
     for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (3, [n - 1], 2), (5, [1, 2, n // 2, n - 1], 1)):
-        monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
         assert_same(one, grow_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads=n_threads))
 
 
@@ -130,7 +128,6 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
     cuts = spread(n, data.draw(st.integers(1, 5)), bounds, owners)
     with pytest.MonkeyPatch.context() as patch:
         send(patch, data.draw(st.sampled_from([0, 8, 100])))
-        patch.setattr(relay, "MOST_DIRECT", data.draw(st.sampled_from([2, 16])))
         assert_same(grow_here(table, plan, y, weight), grow_spread(table, plan, y, weight, cuts))
 
 
@@ -162,7 +159,6 @@ def test_sets_of_categories(
     one = grow_here(table, plan, y, weight)
     assert any(tree.categories.node.shape[0] for tree in one.trees)
     for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
-        monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)
         assert_same(one, grow_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads=n_threads))
 
 
@@ -200,7 +196,7 @@ def test_cells_on_disk(tmp_path: Path, keyed: bool, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("place", "nth"),
     one_of_each(
-        ["Draw", "Fix", "Level", "SearchFurther", "MeasureMeans", "ends", "before ends", "sides", "before sides"],
+        ["drawn", "root", "level", "further columns", "means", "ends", "before ends", "sides", "before sides"],
         [1, 3],
         others=pytest.mark.thorough,
     ),
@@ -209,7 +205,7 @@ def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyP
     send(monkeypatch, 40)
     n = 400
     table = wild_table(n, 4)
-    if place == "SearchFurther":  # there are nodes in which the column drawn is constant
+    if place == "further columns":  # there are nodes in which the column drawn is constant
         table += [np.ones(n)] * 10
     plan = random_plan("forest", len(table), {"max_features": 1})
     y, cuts = target_for(plan, table), spread(n, 3, [10, 200], range(3))

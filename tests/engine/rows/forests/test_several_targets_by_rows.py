@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.rows.between import relay
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.many_search import ManySumsSearcher
 from dtrees.engine.rows.local import LocalRowsExecutor
@@ -115,7 +114,6 @@ def test_trees_are_those_of_one_process(case: str, sent_rows: int, random_splits
     table = wild_table(n, 4)
     plan, weighted = plan_of(case, len(table), {"random_splits": random_splits})
     y, weight = targets_of(plan, table), wild_weight(n, 4) if weighted else None
-    monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
     assert_same_over_shards(table, plan, y, weight)
 
 
@@ -227,7 +225,7 @@ def test_a_node_whose_rows_agree_in_all_targets_is_a_leaf(monkeypatch: pytest.Mo
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "place",
-    ["OpenForest", "CountClasses", "Draw", "Level", "MeasureMeans", "held out", "bars", "picked", "picked of batch 1", "apart", "leaves"],
+    ["OpenForest", "draws", "drawn", "level", "means", "held out", "bars", "picked", "picked of batch 1", "apart", "leaves"],
 )
 def test_a_shard_lost_anywhere(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     send(monkeypatch, 40)
@@ -235,7 +233,7 @@ def test_a_shard_lost_anywhere(place: str, monkeypatch: pytest.MonkeyPatch) -> N
         cut_finely(monkeypatch)
     n = 400
     table = wild_table(n, 4)
-    plan, weighted = plan_of("classes balanced by tree" if place == "CountClasses" else "weighted forest, best first", len(table))
+    plan, weighted = plan_of("classes balanced by tree" if place == "draws" else "weighted forest, best first", len(table))
     y, weight = targets_of(plan, table), wild_weight(n, 4) if weighted else None
     cuts = spread(n, 3, [10, 200], range(3))
     executor = Pickling.of(table, y, weight, cuts)

@@ -1,0 +1,84 @@
+"""A tree of a forest under way, on one of the shards of rows that grow it together.
+
+Names of parcels beside those of :mod:`dtrees.engine.rows.growing`: where thresholds are drawn at random, "ends" of columns and "sides" of
+thresholds in place of those from "bars" to "picked"; and "leaves", rows of leaves to who measures these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.between.shards import Steps
+from dtrees.engine.rows.exchange import Arrays, Turn
+from dtrees.engine.rows.forests.forest_rows import pure_in_all
+from dtrees.engine.rows.forests.leaf_rows import LeafMeans, measure_means, share_leaves
+from dtrees.engine.rows.forests.messages import ForestScales
+from dtrees.engine.rows.forests.random_search import joined_ends
+from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
+from dtrees.engine.rows.growing import TreeOfShards
+from dtrees.tree.tree import Tree
+
+_NONE = np.empty(0, np.int64)
+#: Numbers that a row is sent with where leaves are measured, beside its targets.
+_CELLS_MEASURED = 2
+
+
+@dataclass(frozen=True)
+class TreeOfForest(TreeOfShards[RowsInForest]):
+    """What a shard does in the steps of a tree of a forest.
+
+    Attributes
+    ----------
+    plan : ForestPlan
+    scales : ForestScales
+    """
+
+    plan: ForestPlan
+    scales: ForestScales
+
+    def search_further(self, drawn: NDArray[np.bool_]) -> Steps[list[m.Levelling]]:
+        """Search the nodes searched last in other columns."""
+        if not self.plan.rules.random_splits:
+            return (yield from super().search_further(drawn))
+        scanned, _ = yield from self._search_at_random(next(self.shards.serials), drawn)
+        return (yield from self.shards.gather("further columns", m.Levelling(None, scanned, 0)))
+
+    def measure_means(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Steps[LeafMeans]:
+        """Return the means of the targets of the leaves of a tree, and their spreads: each shard measures some.
+
+        ``known`` are nodes as shards know them, and the leaves of the tree that they are.
+        """
+        shards = self.shards
+        begins = share_leaves(tree.n_node_samples[tree.children_left < 0], shards.n_shards)
+        yield Turn(int(tree.n_node_samples[0]) * (_CELLS_MEASURED + self.plan.n_values))
+        own = self.rows.rows_of_leaves(tree, known, begins)
+        sent = yield shards.step("leaves", next(shards.serials), own, shards.everyone)
+        found = yield from shards.gather("means", measure_means(self.plan.rules, sent))
+        return LeafMeans(np.concatenate([one.mean for one in found]), np.concatenate([one.spread for one in found]))
+
+    def _search(self, serial: int, search: m.FindBars, sent: list[Arrays]) -> Steps[m.Levelling]:
+        """Find the best splits of nodes that all shards have sent sums of, if sums are wanted."""
+        if self.plan.rules.random_splits:
+            self.rows.open_search(search, sent)
+            scanned, pure = yield from self._search_at_random(serial, search.drawn, search.node)
+            return m.Levelling(None, scanned, 0, pure)
+        own = self.rows.find_bars(search, sent), *self.rows.find_pure(search.node)
+        every = yield self.shards.to_all("bars", serial, own)
+        bars, pure = np.max([one[0] for one in every], axis=0), pure_in_all([one[1] for one in every], [one[2] for one in every])
+        bars[pure] = np.inf  # nothing is looked at in there
+        scanned, flagged = yield from self._scan(serial, bars, search.drawn)
+        return m.Levelling(None, scanned, flagged, pure)
+
+    def _search_at_random(
+        self, serial: int, drawn: NDArray[np.bool_], nodes: NDArray[np.int64] = _NONE
+    ) -> Steps[tuple[m.Scanned, NDArray[np.bool_]]]:
+        """Find the best of random thresholds of the nodes of an open search; return them, and which of ``nodes`` have one target."""
+        shards, rows = self.shards, self.rows
+        ends = joined_ends((yield shards.to_all("ends", serial, rows.find_ends(drawn, nodes))))
+        sent = yield shards.step("sides", serial, rows.sum_sides(ends), shards.everyone)
+        return rows.try_thresholds(sent), ends.of_one_target
