@@ -38,6 +38,7 @@ def wanted() -> list[str]:
         pytest.param(OLD_LIBRARIES | {"NUMBA_CPU_NAME": "generic"}, id="kernels", marks=pytest.mark.thorough),
     ],
 )
+@pytest.mark.timeout(900)
 def test_another_processor(environment: dict[str, str], wanted: list[str]) -> None:
     assert len(wanted) > 10
     assert fits(environment) == wanted

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 import dtrees
 from tests.cluster.samples import assert_same_model
-from tests.slow import slow_for
+from tests.slow import one_of_each, slow_for
 
 N = 9_000
 RNG = np.random.default_rng(2)
@@ -75,8 +75,18 @@ def test_numpy_means_depend_on_the_layout() -> None:
 
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["unweighted", "weighted"])
 @pytest.mark.parametrize("name", slow_for(MODELS.keys() - QUICK, MODELS))
-@pytest.mark.parametrize("layout", slow_for({strided, backward, read_only}, [unaligned, strided, backward, read_only]))
+def test_unaligned(name: str, weight: NDArray[Any] | None, tmp_path: Path) -> None:
+    check(unaligned, name, weight, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["unweighted", "weighted"])
+@pytest.mark.parametrize(("layout", "name"), one_of_each([strided, backward, read_only], [*MODELS], others=pytest.mark.thorough))
 def test_layouts(layout: Callable[[NDArray[Any]], NDArray[Any]], name: str, weight: NDArray[Any] | None, tmp_path: Path) -> None:
+    check(layout, name, weight, tmp_path)
+
+
+def check(layout: Callable[[NDArray[Any]], NDArray[Any]], name: str, weight: NDArray[Any] | None, tmp_path: Path) -> None:
     model, y = MODELS[name]
     rows = {"X": X, "y": y, **({} if weight is None else {"sample_weight": weight})}
     expected, found = clone(model).fit(**rows), clone(model).fit(**{key: layout(array) for key, array in rows.items()})

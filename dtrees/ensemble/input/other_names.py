@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from dtrees.ensemble.compat import parameter_names
 
@@ -60,6 +60,14 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 class NamedParameters:
     """Mixin of estimators: of a parameter that there is not, the error says which may be meant."""
+
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Have the signature of the class be that of its ``__init__``: Python before 3.11.4 takes that of ``__new__``, if both are inherited."""
+        super().__init_subclass__(**given)
+        of_method = inspect.signature(cls.__init__)
+        cls.__signature__ = of_method.replace(parameters=[*of_method.parameters.values()][1:])
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
         """Make an estimator; raises TypeError for a parameter that there is not."""

@@ -18,6 +18,7 @@ import dtrees
 from dtrees.cluster.data.partitions import computed, partitions_of
 from tests.cluster.samples import assert_same_model, numbers, table, targets, weights
 from tests.plain import regressor
+from tests.slow import one_of_each
 
 FRAME = pd.DataFrame(numbers(table(200)))
 TARGET, WEIGHT = targets(table(200))["regression"], weights(200)
@@ -107,8 +108,10 @@ def test_wide_tables(client: Client) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("placement", ["sharded", "rows", "one-worker"])
-@pytest.mark.parametrize("what", ["columns", "categories", "partitions"])
+@pytest.mark.parametrize(
+    ("what", "placement"),
+    one_of_each(["columns", "categories", "partitions"], ["sharded", "rows", "one-worker"], others=pytest.mark.thorough),
+)
 def test_much_of_something(client: Client, what: str, placement: str) -> None:
     random = np.random.default_rng(0)
     match what:
