@@ -64,7 +64,7 @@ class NamedParameters:
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls, **given: Any) -> None:
-        """Have the signature of the class be that of its ``__init__``: Python before 3.11.4 takes that of ``__new__``, if both are inherited."""
+        """Have a class show the signature of ``__init__``: some versions of Python 3.11 take that of ``__new__`` if both are inherited."""
         super().__init_subclass__(**given)
         of_method = inspect.signature(cls.__init__)
         cls.__signature__ = of_method.replace(parameters=[*of_method.parameters.values()][1:])
