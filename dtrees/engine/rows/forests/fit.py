@@ -100,7 +100,7 @@ class _Forest(LastingRows):
 
     def _grow(self) -> ForestResult:
         """Grow the trees that are not finished."""
-        if not self._is_open:
+        if not self._is_open and (self._plan.out_of_bag or self._next < self._last):
             self._begin()
             self._replay_finished()
         while self._next < self._last:

@@ -191,8 +191,8 @@ def test_trees_that_weigh_the_classes_of_their_own_rows(n_draws: int, monkeypatc
     """And where the weights of all rows come to a power of two, so that their order matters."""
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
     n, in_order = 300, list[str]()
-    sum_in_order = whole_sums._sum_in_order
-    monkeypatch.setattr(whole_sums, "_sum_in_order", lambda session, what: in_order.append(what) or sum_in_order(session, what))
+    sum_in_order = whole_sums.sum_in_order
+    monkeypatch.setattr(whole_sums, "sum_in_order", lambda *given: in_order.append(given[2]) or sum_in_order(*given))
     table = wild_table(n, 4)
     plan = forest_plan("gini", len(table), {"max_features": 4}, n_draws=n_draws, balanced_subsample=True, out_of_bag=True)
     y = (wild_target(table, 2, 4) & (np.arange(n) % 3 > 0)).astype(np.int64)

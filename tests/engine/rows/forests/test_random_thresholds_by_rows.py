@@ -224,7 +224,7 @@ class Weighing(LocalRowsExecutor):
 
     def hand_over(self, shard: int, step: Step) -> None:
         for parcel in step.parcels.values():
-            self.sizes[step.name] = max(self.sizes.get(step.name, 0), sum(array.nbytes for array in parcel.arrays))
+            self.sizes[step.name] = max(self.sizes.get(step.name, 0), sum(getattr(array, "nbytes", 0) for array in parcel.arrays))
         super().hand_over(shard, step)
 
 
