@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.protocol.messages import Root
-from dtrees.engine.rows import messages as m
+from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.between.shards import Shards, Steps
 from dtrees.engine.rows.exchange import Arrays, Turn
 from dtrees.engine.rows.rows_in_tree import RowsInTree
@@ -40,7 +40,7 @@ class TreeOfShards(Generic[R]):
     shards: Shards
     rows: R
 
-    def fix(self, exponents: tuple[int, int], summed: m.Levelled, shift: int, search: m.FindBars | None) -> Steps[list[m.Fixed]]:
+    def fix(self, exponents: tuple[int, int], summed: s.Levelled, shift: int, search: s.FindBars | None) -> Steps[list[s.Fixed]]:
         """Put gradients in fixed point, sum the root, and search it.
 
         ``search`` is of the root, but for its sums and slope, which follow from the totals of all: 0 stand in their place. None if the tree
@@ -48,9 +48,9 @@ class TreeOfShards(Generic[R]):
         """
         totals, sums = self.rows.fix(exponents, summed, shift)
         levelled = None if search is None else (yield from self._search_root(totals, sums, search))
-        return (yield from self.shards.gather("root", m.Fixed(totals, levelled)))
+        return (yield from self.shards.gather("root", s.Fixed(totals, levelled)))
 
-    def _search_root(self, totals: m.Totals, sums: dict[int, Arrays], search: m.FindBars) -> Steps[m.Levelling | None]:
+    def _search_root(self, totals: s.Totals, sums: dict[int, Arrays], search: s.FindBars) -> Steps[s.Levelling | None]:
         shards, serial = self.shards, next(self.shards.serials)
         sent = yield shards.to_all("totals", serial, (totals.sums, np.array([totals.slope])))
         root = search.root
@@ -65,7 +65,7 @@ class TreeOfShards(Generic[R]):
             return None
         return (yield from self._search(serial, search._replace(root=root, sums=of_all[None]), sent))
 
-    def level(self, divide: m.Divide, search: m.FindBars | None, apart: m.Apart | None) -> Steps[list[m.Levelling]]:
+    def level(self, divide: s.Divide, search: s.FindBars | None, apart: s.Apart | None) -> Steps[list[s.Levelling]]:
         """Divide nodes, then search some of their children, or have small ones grown to their ends, if no other is left."""
         shards, serial = self.shards, next(self.shards.serials)
         cut, sums = self.rows.divide(divide)
@@ -73,32 +73,32 @@ class TreeOfShards(Generic[R]):
         if search is not None:
             own = (yield from self._search(serial, search, sent))._replace(cut=cut)
         else:
-            own = m.Levelling(cut, None, 0, None, None if apart is None else (yield from self._grow_apart(apart)))
+            own = s.Levelling(cut, None, 0, None, None if apart is None else (yield from self._grow_apart(apart)))
         return (yield from shards.gather("level", own))
 
-    def search_further(self, drawn: NDArray[np.bool_]) -> Steps[list[m.Levelling]]:
-        """Search the nodes searched last in other columns, ``drawn`` as of :class:`~dtrees.engine.rows.messages.FindBars`."""
+    def search_further(self, drawn: NDArray[np.bool_]) -> Steps[list[s.Levelling]]:
+        """Search the nodes searched last in other columns, ``drawn`` as of :class:`~dtrees.engine.rows.steps.FindBars`."""
         scanned, flagged = yield from self._scan(next(self.shards.serials), np.full(drawn.shape[0], -1.0), drawn)
-        return (yield from self.shards.gather("further columns", m.Levelling(None, scanned, flagged)))
+        return (yield from self.shards.gather("further columns", s.Levelling(None, scanned, flagged)))
 
-    def grow_apart(self, apart: m.Apart) -> Steps[list[m.Subtrees | None]]:
+    def grow_apart(self, apart: s.Apart) -> Steps[list[s.Subtrees | None]]:
         """Have small nodes grown to their ends, each by one shard; return what those of each have become."""
         return (yield from self.shards.gather("subtrees", (yield from self._grow_apart(apart))))
 
-    def _grow_apart(self, apart: m.Apart) -> Steps[m.Subtrees | None]:
+    def _grow_apart(self, apart: s.Apart) -> Steps[s.Subtrees | None]:
         shards, grow = self.shards, apart.grow[self.shards.shard]
         yield Turn(apart.n_rows * SumsKept.of(shards.plan).cells_sent(shards.plan.rules))
         senders = () if grow is None else shards.everyone
         sent = yield shards.step("apart", next(shards.serials), self.rows.send_rows(apart.nodes), senders)
         return None if grow is None else self.rows.grow_sent(grow, sent)
 
-    def _search(self, serial: int, search: m.FindBars, sent: list[Arrays]) -> Steps[m.Levelling]:
+    def _search(self, serial: int, search: s.FindBars, sent: list[Arrays]) -> Steps[s.Levelling]:
         """Find the best splits of nodes that all shards have sent sums of."""
         bars = yield self.shards.to_all("bars", serial, (self.rows.find_bars(search, sent),))
         scanned, flagged = yield from self._scan(serial, np.max([one[0] for one in bars], axis=0), search.drawn)
-        return m.Levelling(None, scanned, flagged)
+        return s.Levelling(None, scanned, flagged)
 
-    def _scan(self, serial: int, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Steps[tuple[m.Scanned, int]]:
+    def _scan(self, serial: int, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Steps[tuple[s.Scanned, int]]:
         """Find the best splits, knowing bars, of nodes whose sums are ready; return them, and how many rows that has taken."""
         shards, rows = self.shards, self.rows
         own = rows.flag(bars, drawn)

@@ -8,21 +8,17 @@ of (:class:`~dtrees.engine.rows.exchange.Step`): "targets" and "held out" before
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Message
-from dtrees.engine.protocol.packed_nodes import PackedNodes
-from dtrees.engine.rows.searching.grain import Grain
+from dtrees.engine.rows.grain import Grain
 from dtrees.engine.rows.searching.zone_edges import Edges, Sketches
-from dtrees.split.node.candidate import Candidates
-from dtrees.tree.category_sets import NO_SETS, CategorySets
+from dtrees.engine.rows.steps import BlockLosses
 from dtrees.tree.tree import Tree
-
-_NO_PATHS = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -74,135 +70,6 @@ class Replay(Message):
     output: int
 
 
-class Levelled(NamedTuple):
-    """Nodes to be summed: shape (n,) each. ``grain`` is in what."""
-
-    node: NDArray[np.int64]
-    grain: NDArray[np.int64]
-
-
-class Rooted(NamedTuple):
-    """A tree's root: its rows and sums, the exponents of these, the largest slope of a row, and the shift of sizes in sums."""
-
-    n_in: int
-    sums: NDArray[np.int64]
-    exponents: tuple[int, int]
-    slope: float
-    shift: int
-
-
-class FindBars(NamedTuple):
-    """Nodes whose best splits are to be found.
-
-    Attributes
-    ----------
-    root : Rooted
-    tasks : ndarray of int64, shape (n_summed, 4)
-        See :func:`~dtrees.split.zones.over_shards.node_sums.settle_sums`; parents are numbers among the nodes searched last.
-    summed : Levelled
-        What shards have sent sums of, in the order of ``tasks``.
-    n_slots : int
-        Of the nodes, and of those of which only sums are wanted.
-    node, n_rows, grain : ndarray of int64, shape (n_nodes,)
-        The nodes to be searched, their rows, and in what they are to be searched.
-    sums : ndarray of int64, shape (n_nodes, n_sums)
-    drawn : ndarray of bool, shape (n_nodes, n_columns) or (0, 0)
-        In which of the tree's columns; empty for all.
-    path : ndarray of uint64, shape (n_nodes,) or (0,)
-        The identities of the nodes, where thresholds are drawn at random and rows are summed by category alone; else empty.
-    """
-
-    root: Rooted
-    tasks: NDArray[np.int64]
-    summed: Levelled
-    n_slots: int
-    node: NDArray[np.int64]
-    n_rows: NDArray[np.int64]
-    grain: NDArray[np.int64]
-    sums: NDArray[np.int64]
-    drawn: NDArray[np.bool_]
-    path: NDArray[np.uint64] = _NO_PATHS
-
-
-class Scanned(NamedTuple):
-    """The best splits of nodes in a shard's columns, for each the next value above its cut (NaN: not known), and sets of categories.
-
-    Nodes of ``sets`` are places among these.
-    """
-
-    candidates: Candidates
-    above: NDArray[np.float64]
-    sets: CategorySets = NO_SETS
-
-
-class Divide(NamedTuple):
-    """Nodes to be divided, and children of them to be summed.
-
-    Rows whose value in ``column[i]`` is up to ``cut[i]`` go to ``left[i]``, others of node ``node[i]`` to the next. ``ask`` tells where the
-    next value above the cut is wanted. Splits that have one of the ``sets``, by their places, go by that.
-    """
-
-    node: NDArray[np.int64]
-    left: NDArray[np.int64]
-    column: NDArray[np.int32]
-    cut: NDArray[np.float64]
-    missing_left: NDArray[np.bool_]
-    ask: NDArray[np.bool_]
-    summed: Levelled
-    shift: int
-    sets: CategorySets = NO_SETS
-
-
-class Cut(NamedTuple):
-    """How many rows went left, and the next value above each cut (infinite if none is, or it was not asked for), shape (n,)."""
-
-    n_left: NDArray[np.int64]
-    above: NDArray[np.float64]
-
-
-class Levelling(NamedTuple):
-    """How nodes were divided, what was found, how many rows were flagged in a shard's columns, and what was grown to its end.
-
-    In a forest, ``pure`` tells which of the nodes searched have one target in all their rows, of all shards: those are leaves.
-    """
-
-    cut: Cut | None
-    scanned: Scanned | None
-    flagged: int
-    pure: NDArray[np.bool_] | None = None
-    subtrees: Subtrees | None = None
-
-
-class GrowSent(NamedTuple):
-    """Nodes to be grown to their ends by one shard; ``origin`` and ``first`` are as of ``Grow``."""
-
-    tree: int
-    root: Rooted
-    depth: NDArray[np.int64]
-    path: NDArray[np.uint64]
-    sums: NDArray[np.int64]
-    origin: NDArray[Any]
-    first: NDArray[Any]
-
-
-class Apart(NamedTuple):
-    """Small nodes that are to be grown to their ends: ``nodes[i]`` by shard i, which is told ``grow[i]`` of them, None if it has none.
-
-    They have ``n_rows`` in all.
-    """
-
-    nodes: tuple[NDArray[np.int64], ...]
-    grow: tuple[GrowSent | None, ...]
-    n_rows: int
-
-
-class Subtrees(NamedTuple):
-    """Nodes grown to their ends, and the sets of categories of each."""
-
-    nodes: list[PackedNodes]
-    sets: list[CategorySets]
-
-
 @dataclass(frozen=True)
 class GrowTree(Message):
     """Grow a tree, and add it to the predictions. Reply: :class:`Grown`.
@@ -234,29 +101,6 @@ class GrowTree(Message):
     grain: Grain
 
 
-class BlockLosses(NamedTuple):
-    """Losses of rows by the blocks that begin with a shard's.
-
-    Attributes
-    ----------
-    block : ndarray of int64, shape (n,)
-        Their numbers.
-    sums : ndarray of float64, shape (n, n_parts)
-    weights : ndarray of float64, shape (2,)
-        What the rows trained on and held out weigh, of all shards.
-    n_undrawn : ndarray of int64, shape (n_stretches,) or (0,)
-        Where rows are drawn for each round, how many of each stretch are trained on, but not drawn.
-    is_weighted : bool
-        Whether rows have weights.
-    """
-
-    block: NDArray[np.int64]
-    sums: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    n_undrawn: NDArray[np.int64]
-    is_weighted: bool
-
-
 class Introduced(NamedTuple):
     """A shard's stretches of rows, shape (n, 2), sketches of its columns, and how many categories they have (None: not asked for)."""
 
@@ -275,17 +119,6 @@ class Prepared(NamedTuple):
     initial: NDArray[np.float64]
     weights: NDArray[np.float64]
     weight_exponent: int
-
-
-class Derived(NamedTuple):
-    """Absolute sums of g and of h (NaN where every h is 1), the largest of each, and how many rows are in sample.
-
-    Where Newton steps have hessians of their own, these are third.
-    """
-
-    sums: tuple[float, ...]
-    largest: tuple[float, ...]
-    n_in: int
 
 
 class Grown(NamedTuple):
@@ -316,28 +149,3 @@ class Grown(NamedTuple):
     losses: BlockLosses | None
     undrawn: float = 0.0
     score: float | None = None
-
-
-class Totals(NamedTuple):
-    """Sums of g and h, of abs(g), and the largest slope, of the rows in sample; or, where more is summed, all of that.
-
-    That is weights of classes, or the sums of several targets and the weight.
-    """
-
-    g: int
-    h: int
-    size: int
-    slope: float
-    of_classes: NDArray[np.int64] | None = None
-
-    @property
-    def sums(self) -> NDArray[np.int64]:
-        """What is summed of nodes."""
-        return np.array([self.g, self.h], np.int64) if self.of_classes is None else self.of_classes
-
-
-class Fixed(NamedTuple):
-    """The totals of a shard's rows, and what was found of the root, None if it is not to be searched."""
-
-    totals: Totals
-    levelled: Levelling | None

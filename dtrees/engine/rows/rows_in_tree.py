@@ -15,16 +15,16 @@ from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.protocol.splits import RouteBits
-from dtrees.engine.rows import messages as m
+from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.between.packed import SumsToSend, pack
 from dtrees.engine.rows.between.torn_blocks import Torn
 from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.by_order.quantiles import Grouped
 from dtrees.engine.rows.categories.own_rows import CategoryRows
 from dtrees.engine.rows.categories.search import CategorySearch
-from dtrees.engine.rows.forests.many_search import ManySumsFlaggedRows, ManySumsSearcher
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.searching.flagged_rows import FlaggedRows
+from dtrees.engine.rows.searching.many_search import ManySumsFlaggedRows, ManySumsSearcher
 from dtrees.engine.rows.searching.passes import by_column, by_rows, values_of_rows
 from dtrees.engine.rows.searching.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.searching.zone_edges import Edges, searcher_zone_map
@@ -128,7 +128,7 @@ class RowsInTree:
         value = np.ascontiguousarray(tree.value[:, 0])
         self._walk(tree, value, self._target.raw[output], np.arange(self._columns.n_rows, dtype=np.uint32))
 
-    def derive(self, tree: int, output: int, cuts: tuple[float, ...] | None = None) -> m.Derived:
+    def derive(self, tree: int, output: int, cuts: tuple[float, ...] | None = None) -> s.Derived:
         """Begin a tree: compute gradients."""
         self._use_columns(tree)
         self._target.draw(tree - output, self._stretches)
@@ -179,7 +179,7 @@ class RowsInTree:
             add_in_order(values, first, total, lanes)
         return lanes
 
-    def fix(self, exponents: tuple[int, int], summed: m.Levelled, shift: int) -> tuple[m.Totals, _Sent]:
+    def fix(self, exponents: tuple[int, int], summed: s.Levelled, shift: int) -> tuple[s.Totals, _Sent]:
         """Put gradients in fixed point and the rows in sample in order, and sum the root."""
         a, b = self._any_target.fix(exponents)
         in_sample = self._any_target.in_sample
@@ -199,10 +199,10 @@ class RowsInTree:
         found = self.threads.map_stretches(lambda some: add_up(own.g[some], own.h[some]), n, ADDITION_ROWS)
         g, h, size, slope = zip(*found, strict=True)
         self._start[0], self._stop[0] = 0, n
-        totals = m.Totals(int(sum(g)), int(sum(h)), int(sum(size)), float(max(slope)), self._any_target.many_sums(own))
+        totals = s.Totals(int(sum(g)), int(sum(h)), int(sum(size)), float(max(slope)), self._any_target.many_sums(own))
         return totals, self._sum(summed, shift)
 
-    def _sum(self, summed: m.Levelled, shift: int) -> _Sent:
+    def _sum(self, summed: s.Levelled, shift: int) -> _Sent:
         """Sum nodes, and return what is of each searcher's columns."""
         n, k, self._shift = summed.node.shape[0], self._pool.shape[0], shift
         if not n:
@@ -237,7 +237,7 @@ class RowsInTree:
         zone_map, rows = self._zone_map, self._rows
         self.threads.share(tasks.shape[0], lambda queue, _: sum_nodes(queue, tasks, zone_map, rows, sums))
 
-    def find_bars(self, message: m.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> NDArray[np.float64]:
+    def find_bars(self, message: s.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> NDArray[np.float64]:
         """Put together what all shards have summed; see :meth:`Searcher.find_bars`."""
         bars = self.searcher.find_bars(message, self._plan.rules, [one[0] for one in sent])
         if not self._categories.ids.shape[0]:
@@ -252,7 +252,7 @@ class RowsInTree:
         # In small batches, steps would take longer than rows do.
         return self.searcher.flag(bars, drawn, max(most // self.n_side_by_side, min(most, MAPPED_BYTES)))
 
-    def best(self) -> m.Scanned:
+    def best(self) -> s.Scanned:
         """See :meth:`Searcher.best`."""
         scanned = self.searcher.best()
         return self._category_search.merged(scanned) if self._categories.ids.shape[0] else scanned
@@ -266,7 +266,7 @@ class RowsInTree:
         """See :meth:`FlaggedRows.pick`."""
         return self._flagged.pick(wanted, self._rows, (self._start, self._stop))
 
-    def divide(self, message: m.Divide) -> tuple[m.Cut, _Sent]:
+    def divide(self, message: s.Divide) -> tuple[s.Cut, _Sent]:
         """Divide nodes, and sum some of their children."""
         node, n = message.node, message.node.shape[0]
         start, stop = self._start[node], self._stop[node]
@@ -307,7 +307,7 @@ class RowsInTree:
         asked = message.ask.nonzero()[0]
         if asked.shape[0]:
             above[asked] = self._next_values(places[asked], message.cut[asked], left_stop[asked], stop[asked])
-        return m.Cut(left_stop - start, above), self._sum(message.summed, message.shift)
+        return s.Cut(left_stop - start, above), self._sum(message.summed, message.shift)
 
     def _next_values(
         self, column: NDArray[np.int64], cut: NDArray[np.float64], start: NDArray[np.int64], stop: NDArray[np.int64]
@@ -347,16 +347,16 @@ class RowsInTree:
             if j > i
         }
 
-    def grow_sent(self, message: m.GrowSent, sent: list[tuple[NDArray[Any], ...]]) -> m.Subtrees:
+    def grow_sent(self, message: s.GrowSent, sent: list[tuple[NDArray[Any], ...]]) -> s.Subtrees:
         """Grow nodes to their ends, whose rows all shards have sent."""
         room, n_columns = self._room_for_sent, self._columns.n_columns
         rules, seed, pool, threads, kept = self._plan.rules, self._seed, self._pool, self.threads, self._kept
         grown, sets = grow_sent(message, rules, seed, pool, n_columns, threads, sent, room, kept)
-        return m.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
+        return s.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
 
     def finish(
         self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int, score: bool
-    ) -> tuple[m.BlockLosses, Torn] | None:
+    ) -> tuple[s.BlockLosses, Torn] | None:
         """Add a tree to the predictions; return losses, if ``score`` asks for them. ``known`` are nodes here, and the leaves they are."""
         self._add_values(tree, known, np.ascontiguousarray(tree.value[:, 0]), self._target.raw[output], outside=True)
         return self._target.losses(self._stretches, self._n_rows_total) if score else None

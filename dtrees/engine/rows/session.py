@@ -13,7 +13,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.exchange import RowsExecutor
-from dtrees.engine.rows.searching.grain import Grain
+from dtrees.engine.rows.grain import Grain
 from dtrees.engine.rows.searching.zone_edges import Edges, merge_sketches
 
 

@@ -28,13 +28,13 @@ from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned
 from dtrees.engine.plan.node_limits import SumsKept, constraints_of
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.splits import Splits
-from dtrees.engine.rows import messages as m
+from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.between.shards import Shards, Steps
-from dtrees.engine.rows.by_order.whole_leaves import find_cuts, leaf_quantiles, leaf_steps
 from dtrees.engine.rows.categories.known_sets import KnownSets, sets_of, words_of
 from dtrees.engine.rows.growing import TreeOfShards
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.session import RowsDisagree
+from dtrees.engine.rows.whole_leaves import find_cuts, leaf_quantiles, leaf_steps
 from dtrees.engine.rows.whole_sums import exponent_of, exponents_of
 from dtrees.split.criteria.constraints.words import root_words
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates, midpoint
@@ -134,7 +134,7 @@ def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _K
 
 
 def grow_nodes(
-    growing: TreeOfShards[Any], tree: int, derived: list[m.Derived], exponents: tuple[int, int], rounded: int = 0
+    growing: TreeOfShards[Any], tree: int, derived: list[s.Derived], exponents: tuple[int, int], rounded: int = 0
 ) -> Steps[tuple[Nodes, dict[tuple[int, int], int], KnownSets]]:
     """Return the nodes of a tree, in preorder, and the numbers by which shards know nodes, by their places.
 
@@ -162,13 +162,13 @@ def grow_nodes(
     constrained = _NOTHING if constraints is None else root_words(constraints)
     columns, known_sets, search = _Columns(shards, tree, [path[0]]), KnownSets(), None
     if n_in > shards.sent_rows:
-        unknown = m.Rooted(n_in, np.concatenate([np.zeros(kept.n_sums, np.int64), constrained]), exponents, 0.0, shift)
+        unknown = s.Rooted(n_in, np.concatenate([np.zeros(kept.n_sums, np.int64), constrained]), exponents, 0.0, shift)
         search = planner.search_root(unknown, columns)
-    summed = m.Levelled(_NOTHING, _NOTHING) if search is None else search.summed
+    summed = s.Levelled(_NOTHING, _NOTHING) if search is None else search.summed
     fixed = yield from growing.fix(exponents, summed, shift, search)
     totals, levelled = [one.totals for one in fixed], [one.levelled for one in fixed if one.levelled is not None]
     sums = np.concatenate([np.sum([one.sums for one in totals], axis=0), constrained])
-    root = m.Rooted(n_in, sums, exponents, max(one.slope for one in totals), shift)
+    root = s.Rooted(n_in, sums, exponents, max(one.slope for one in totals), shift)
     whole = Root(n_in, n_in, sums, exponents, 0, None)
     grower = _RowsGrower(plan.rules, kept.n_classes, plan.rules.columns_per_tree, whole, shards.sent_rows, kept.targets)
     apart = _Apart(growing, grower, tree, root, path)
@@ -205,7 +205,7 @@ def grow_nodes(
         sets = sets_of({i: words_by_node[node] for i, node in enumerate(splits.node.tolist()) if node in words_by_node})
         known_sets.add(grower.records_of(splits.node), sets)
         levelled = yield from growing.level(
-            m.Divide(
+            s.Divide(
                 splits.node, splits.left, splits.column, splits.threshold, splits.missing_left, np.isnan(above), summed, shift, sets
             ),
             search, small,
@@ -233,11 +233,11 @@ def _thresholds(cut: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray
 class _Apart:
     """Small nodes of a tree, which are grown to their ends by one shard each: so many at once as they have rows for."""
 
-    def __init__(self, growing: TreeOfShards[Any], grower: _RowsGrower, tree: int, root: m.Rooted, path: dict[int, Any]) -> None:
+    def __init__(self, growing: TreeOfShards[Any], grower: _RowsGrower, tree: int, root: s.Rooted, path: dict[int, Any]) -> None:
         self._growing, self._grower, self._tree, self._root, self._path = growing, grower, tree, root, path
         self._batches: list[list[NDArray[np.int64]]] | None = None
         self._asked: list[NDArray[np.int64]] = []
-        self._grown: list[tuple[NDArray[np.int64], m.Subtrees]] = []
+        self._grown: list[tuple[NDArray[np.int64], s.Subtrees]] = []
 
     def _deal(self) -> list[list[NDArray[np.int64]]]:
         """Return the nodes of each batch, for each shard; none is added to them any more."""
@@ -253,7 +253,7 @@ class _Apart:
         batches = np.split(order, np.flatnonzero(np.diff(np.cumsum(n_rows[order]) // at_once)) + 1)
         return [[nodes[batch[shard[batch] == i]] for i in range(n_shards)] for batch in batches]
 
-    def next(self) -> m.Apart | None:
+    def next(self) -> s.Apart | None:
         """Return the next batch, once no node is left that is searched by all shards; None if there is none."""
         if self._batches is None:
             self._batches = self._deal()[::-1]
@@ -262,14 +262,14 @@ class _Apart:
         self._asked = groups = self._batches.pop()
         n_rows = sum(int(self._grower.about(group)[0].sum()) for group in groups)
         first = self._grower.first_splits()  # one object, which is sent once
-        return m.Apart(tuple(groups), tuple(self._about(group, first) if group.shape[0] else None for group in groups), n_rows)
+        return s.Apart(tuple(groups), tuple(self._about(group, first) if group.shape[0] else None for group in groups), n_rows)
 
-    def _about(self, nodes: NDArray[np.int64], first: NDArray[Any]) -> m.GrowSent:
+    def _about(self, nodes: NDArray[np.int64], first: NDArray[Any]) -> s.GrowSent:
         _, sums, depth = self._grower.about(nodes)
         paths = np.array([self._path[node] for node in nodes.tolist()], np.uint64)
-        return m.GrowSent(self._tree, self._root, depth, paths, sums, self._grower.origin_of(nodes), first)
+        return s.GrowSent(self._tree, self._root, depth, paths, sums, self._grower.origin_of(nodes), first)
 
-    def take(self, replies: list[m.Subtrees | None]) -> None:
+    def take(self, replies: list[s.Subtrees | None]) -> None:
         """Take what has become of the batch."""
         self._grown += [(nodes, one) for nodes, one in zip(self._asked, replies, strict=True) if one is not None]
 
@@ -323,22 +323,22 @@ class _Levels:
         self._grain: dict[int, int] = {}
         self._slot: dict[int, int] = {}  # of the nodes searched last
         self._tasks = np.empty((0, 4), np.int64)
-        self._summed = m.Levelled(_NOTHING, _NOTHING)
+        self._summed = s.Levelled(_NOTHING, _NOTHING)
         self._n_slots = 0
 
     def _grain_for(self, n_rows: int) -> int:
         most_grain = self._shards.grain.current
         return int(grain_for.py_func(most_grain, _ROWS_PER_PART * (MAX_ZONES - 1) << (most_grain or FOLD), n_rows))
 
-    def search_root(self, root: m.Rooted, columns: _Columns) -> m.FindBars:
+    def search_root(self, root: s.Rooted, columns: _Columns) -> s.FindBars:
         """Return how to sum and search the root, of which nothing but its rows is known yet."""
         self._grain, self._slot = {0: self._grain_for(root.n_in)}, {0: 0}
         self._tasks, self._n_slots, self._n_sums = np.array([[0, -1, -1, 0]]), 1, root.sums.shape[0]
         first, grain, n_rows = np.zeros(1, np.int64), np.array([self._grain[0]]), np.array([root.n_in])
-        self._summed = m.Levelled(first, grain)
-        return m.FindBars(root, self._tasks, self._summed, 1, first, n_rows, grain, root.sums[None], columns.drawn())
+        self._summed = s.Levelled(first, grain)
+        return s.FindBars(root, self._tasks, self._summed, 1, first, n_rows, grain, root.sums[None], columns.drawn())
 
-    def plan(self, grower: _RowsGrower, splits: Splits) -> m.Levelled:
+    def plan(self, grower: _RowsGrower, splits: Splits) -> s.Levelled:
         """Return what to sum of the children of nodes just split: of two, the smaller, as the other's sums follow.
 
         Unless finer parts are wanted than those that the node was summed by.
@@ -374,19 +374,19 @@ class _Levels:
         self._grain, self._n_slots = grains, n_slots
         self._tasks = np.array(tasks, np.int64).reshape(-1, 4)
         pairs = np.array(summed, np.int64).reshape(-1, 2)
-        self._summed = m.Levelled(pairs[:, 0].copy(), pairs[:, 1].copy())
+        self._summed = s.Levelled(pairs[:, 0].copy(), pairs[:, 1].copy())
         return self._summed
 
-    def search(self, grower: _RowsGrower, root: m.Rooted, columns: _Columns) -> m.FindBars:
+    def search(self, grower: _RowsGrower, root: s.Rooted, columns: _Columns) -> s.FindBars:
         """Return how to search the nodes that are to be searched, whose sums have been planned."""
         nodes = grower.to_search
         n_rows, sums, _ = grower.about(nodes)
         grain = np.array([self._grain[node] for node in nodes.tolist()], np.int64)
         self._slot = {node: i for i, node in enumerate(nodes.tolist())}
         self._n_sums = sums.shape[1]
-        return m.FindBars(root, self._tasks, self._summed, self._n_slots, nodes, n_rows, grain, sums, columns.drawn())
+        return s.FindBars(root, self._tasks, self._summed, self._n_slots, nodes, n_rows, grain, sums, columns.drawn())
 
-    def found(self, search: m.FindBars, levelled: list[m.Levelling]) -> _Found:
+    def found(self, search: s.FindBars, levelled: list[s.Levelling]) -> _Found:
         """Return the best splits of nodes in the columns drawn, and the next value above each cut (NaN: not known)."""
         n_cells = int(search.n_rows.sum()) * self._shards.plan.rules.columns_per_tree
         self._shards.grain.note(sum(one.flagged for one in levelled), n_cells)
@@ -407,7 +407,7 @@ class _Levels:
                 break
         return best.take(which), above[which], words
 
-    def _best(self, levelled: list[m.Levelling], n: int) -> _Found:
+    def _best(self, levelled: list[s.Levelling], n: int) -> _Found:
         """Return the best of what searchers have found, the next value above each cut, and the sets of splits of categories, by node."""
         scanned = [one.scanned for one in levelled if one.scanned is not None]
         best = empty_candidates(n, self._n_sums)
@@ -425,19 +425,19 @@ class _Levels:
 class _RandomLevels(_Levels):
     """How the nodes of levels are searched where thresholds are drawn at random: each node by itself, and without zones."""
 
-    def search_root(self, root: m.Rooted, columns: _Columns) -> m.FindBars:
+    def search_root(self, root: s.Rooted, columns: _Columns) -> s.FindBars:
         """Return how to search the root."""
         return self._all(root, np.zeros(1, np.int64), np.array([root.n_in]), root.sums[None], columns)
 
-    def plan(self, grower: _RowsGrower, splits: Splits) -> m.Levelled:
+    def plan(self, grower: _RowsGrower, splits: Splits) -> s.Levelled:
         """Return the nodes to be searched next: of these all."""
-        return m.Levelled(grower.to_search, np.zeros(grower.to_search.shape[0], np.int64))
+        return s.Levelled(grower.to_search, np.zeros(grower.to_search.shape[0], np.int64))
 
-    def search(self, grower: _RowsGrower, root: m.Rooted, columns: _Columns) -> m.FindBars:
+    def search(self, grower: _RowsGrower, root: s.Rooted, columns: _Columns) -> s.FindBars:
         """Return how to search the nodes that are to be searched."""
         return self._all(root, grower.to_search, *grower.about(grower.to_search)[:2], columns)
 
-    def _all(self, root: m.Rooted, nodes: Any, n_rows: Any, sums: NDArray[np.int64], columns: _Columns) -> m.FindBars:
+    def _all(self, root: s.Rooted, nodes: Any, n_rows: Any, sums: NDArray[np.int64], columns: _Columns) -> s.FindBars:
         self._n_sums, every, zero = sums.shape[1], np.arange(nodes.shape[0]), np.zeros(nodes.shape[0], np.int64)
         tasks = np.stack([every, zero - 1, zero - 1, every], axis=1)
-        return m.FindBars(root, tasks, m.Levelled(nodes, zero), nodes.shape[0], nodes, n_rows, zero, sums, columns.drawn(), columns.paths)
+        return s.FindBars(root, tasks, s.Levelled(nodes, zero), nodes.shape[0], nodes, n_rows, zero, sums, columns.drawn(), columns.paths)

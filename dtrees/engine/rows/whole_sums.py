@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of
 from dtrees.engine.protocol.messages import Losses, Scores
-from dtrees.engine.rows import messages as m
+from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.between.shards import Shards, Steps
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 
@@ -19,12 +19,12 @@ _EPSILON = 2.0**-52
 _LIMIT, _NO_LIMIT = 61, 2**31
 
 
-def exponents_of(shards: Shards, rows: RowsInTree, derived: list[m.Derived]) -> Steps[tuple[int, int]]:
+def exponents_of(shards: Shards, rows: RowsInTree, derived: list[s.Derived]) -> Steps[tuple[int, int]]:
     """Return the powers of two by which gradients and hessians are multiplied, as one process finds them."""
     return (yield from exponent_of(shards, rows, derived, 0)), (yield from exponent_of(shards, rows, derived, 1))
 
 
-def exponent_of(shards: Shards, rows: RowsInTree, derived: Sequence[m.Derived], which: int) -> Steps[int]:
+def exponent_of(shards: Shards, rows: RowsInTree, derived: Sequence[s.Derived], which: int) -> Steps[int]:
     """Return the power of two of gradients (0), hessians (1), or those of Newton steps (2)."""
     n_rows, most = shards.n_rows, _most_bits(shards.plan.rules.reg_lambda)[which]
     parts = [one.sums[which] for one in derived]
@@ -63,7 +63,7 @@ def sum_in_order(shards: Shards, rows: RowsInTree, what: str, counts: list[NDArr
     return (one + other) + (third + fourth)
 
 
-def scores_of_all(n_rows: int, losses: list[m.BlockLosses], undrawn: float, score: float | None) -> Scores:
+def scores_of_all(n_rows: int, losses: list[s.BlockLosses], undrawn: float, score: float | None) -> Scores:
     """Return the mean losses by those of all shards' rows, and the score of those held out, if there is one.
 
     ``undrawn`` is what the rows trained on weigh that are not drawn, where rows are drawn for each round.
@@ -76,7 +76,7 @@ def scores_of_all(n_rows: int, losses: list[m.BlockLosses], undrawn: float, scor
     return scores_of([Losses(sums, weights, score)])
 
 
-def undrawn_weight(shards: Shards, rows: RowsInTree, own: m.BlockLosses) -> Steps[float]:
+def undrawn_weight(shards: Shards, rows: RowsInTree, own: s.BlockLosses) -> Steps[float]:
     """Return what the rows trained on weigh that are not drawn, where rows are drawn for each round."""
     if own.sums.shape[1] <= own.weights.shape[0]:
         return 0.0

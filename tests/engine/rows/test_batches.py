@@ -16,10 +16,10 @@ from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.rows import rows_in_tree
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
-from dtrees.engine.rows.forests.many_search import ManySumsSearcher
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.searching import flagged_rows
 from dtrees.engine.rows.searching.batches import in_batches
+from dtrees.engine.rows.searching.many_search import ManySumsSearcher
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.split.policy import flagged_bytes
 from dtrees.split.zones.over_shards.requests import ALL_PARTS

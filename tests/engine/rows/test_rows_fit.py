@@ -20,6 +20,7 @@ from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import rows_in_tree
+from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
@@ -184,7 +185,7 @@ def test_children_are_summed_by_finer_parts_than_their_parent(monkeypatch: pytes
     monkeypatch.setattr(grain, "_FAR_TOO_MUCH_FLAGGED_SHARE", 2**40)
     both, plan_level = [], rows_tree._Levels.plan
 
-    def plan_and_note(levels: Any, grower: Any, splits: Any) -> m.Levelled:
+    def plan_and_note(levels: Any, grower: Any, splits: Any) -> s.Levelled:
         summed = plan_level(levels, grower, splits)
         both.append(any({left, left + 1} <= set(summed.node.tolist()) for left in splits.left.tolist()))
         return summed

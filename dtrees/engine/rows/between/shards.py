@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.rows.exchange import Arrays, Parcel, Step, Turn
-from dtrees.engine.rows.searching.grain import Grain
+from dtrees.engine.rows.grain import Grain
 
 T = TypeVar("T")
 #: Steps that all shards take at the same time, which return something in the end.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, sums_by_block
-from dtrees.engine.rows.messages import BlockLosses
+from dtrees.engine.rows.steps import BlockLosses
 
 
 class Torn(NamedTuple):

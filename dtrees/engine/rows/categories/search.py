@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.rows.messages import FindBars, Scanned
+from dtrees.engine.rows.steps import FindBars, Scanned
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates

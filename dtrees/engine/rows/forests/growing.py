@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.rows import messages as m
+from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.between.shards import Steps
 from dtrees.engine.rows.exchange import Arrays, Turn
 from dtrees.engine.rows.forests.forest_rows import pure_in_all
@@ -41,12 +41,12 @@ class TreeOfForest(TreeOfShards[RowsInForest]):
     plan: ForestPlan
     scales: ForestScales
 
-    def search_further(self, drawn: NDArray[np.bool_]) -> Steps[list[m.Levelling]]:
+    def search_further(self, drawn: NDArray[np.bool_]) -> Steps[list[s.Levelling]]:
         """Search the nodes searched last in other columns."""
         if not self.plan.rules.random_splits:
             return (yield from super().search_further(drawn))
         scanned, _ = yield from self._search_at_random(next(self.shards.serials), drawn)
-        return (yield from self.shards.gather("further columns", m.Levelling(None, scanned, 0)))
+        return (yield from self.shards.gather("further columns", s.Levelling(None, scanned, 0)))
 
     def measure_means(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Steps[LeafMeans]:
         """Return the means of the targets of the leaves of a tree, and their spreads: each shard measures some.
@@ -61,22 +61,22 @@ class TreeOfForest(TreeOfShards[RowsInForest]):
         found = yield from shards.gather("means", measure_means(self.plan.rules, sent))
         return LeafMeans(np.concatenate([one.mean for one in found]), np.concatenate([one.spread for one in found]))
 
-    def _search(self, serial: int, search: m.FindBars, sent: list[Arrays]) -> Steps[m.Levelling]:
+    def _search(self, serial: int, search: s.FindBars, sent: list[Arrays]) -> Steps[s.Levelling]:
         """Find the best splits of nodes that all shards have sent sums of, if sums are wanted."""
         if self.plan.rules.random_splits:
             self.rows.open_search(search, sent)
             scanned, pure = yield from self._search_at_random(serial, search.drawn, search.node)
-            return m.Levelling(None, scanned, 0, pure)
+            return s.Levelling(None, scanned, 0, pure)
         own = self.rows.find_bars(search, sent), *self.rows.find_pure(search.node)
         every = yield self.shards.to_all("bars", serial, own)
         bars, pure = np.max([one[0] for one in every], axis=0), pure_in_all([one[1] for one in every], [one[2] for one in every])
         bars[pure] = np.inf  # nothing is looked at in there
         scanned, flagged = yield from self._scan(serial, bars, search.drawn)
-        return m.Levelling(None, scanned, flagged, pure)
+        return s.Levelling(None, scanned, flagged, pure)
 
     def _search_at_random(
         self, serial: int, drawn: NDArray[np.bool_], nodes: NDArray[np.int64] = _NONE
-    ) -> Steps[tuple[m.Scanned, NDArray[np.bool_]]]:
+    ) -> Steps[tuple[s.Scanned, NDArray[np.bool_]]]:
         """Find the best of random thresholds of the nodes of an open search; return them, and which of ``nodes`` have one target."""
         shards, rows = self.shards, self.rows
         ends = joined_ends((yield shards.to_all("ends", serial, rows.find_ends(drawn, nodes))))

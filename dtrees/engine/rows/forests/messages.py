@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import Message
-from dtrees.engine.rows.searching.grain import Grain
+from dtrees.engine.rows.grain import Grain
 from dtrees.engine.rows.searching.zone_edges import Edges
 from dtrees.tree.tree import Tree
 
@@ -54,7 +54,7 @@ class OpenForest(Message):
 
 
 class Drawn(NamedTuple):
-    """As :class:`~dtrees.engine.rows.messages.Derived`: g are targets, times weights, and h, if a tree has its own, weights.
+    """As :class:`~dtrees.engine.rows.steps.Derived`: g are targets, times weights, and h, if a tree has its own, weights.
 
     ``integral`` says whether these are whole numbers.
     """

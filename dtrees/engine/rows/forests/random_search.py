@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.between.packed import add_up
-from dtrees.engine.rows.messages import FindBars, Scanned
 from dtrees.engine.rows.searching.passes import by_column
+from dtrees.engine.rows.steps import FindBars, Scanned
 from dtrees.engine.threads import Threads
 from dtrees.split.node.candidate import best_by_node, empty_candidates
 from dtrees.split.node.limits import limits_for_thread

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.rows import messages as m
+from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.between.stretches import rows_of
 from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.forest_rows import ForestRows
 from dtrees.engine.rows.forests.leaf_rows import RowsOfLeaves
-from dtrees.engine.rows.forests.many_search import ManySumsFlaggedRows
 from dtrees.engine.rows.forests.random_search import Ends, RandomSearch
 from dtrees.engine.rows.rows_in_tree import RowsInTree
+from dtrees.engine.rows.searching.many_search import ManySumsFlaggedRows
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.split.numbers import hashing
 from dtrees.split.zones.over_shards.many_sums.elements import sum_many
@@ -53,7 +53,7 @@ class RowsInForest(RowsInTree):
             self._random = RandomSearch(self._columns, is_category, self._pool, key, self.threads, self._kept)
         return self._forest.draw(tree, factor)
 
-    def _sum(self, summed: m.Levelled, shift: int) -> dict[int, tuple[NDArray[Any], ...]]:
+    def _sum(self, summed: s.Levelled, shift: int) -> dict[int, tuple[NDArray[Any], ...]]:
         """Sum nodes; where thresholds are drawn, by category alone."""
         if not self._plan.rules.random_splits:
             return super()._sum(summed, shift)
@@ -61,7 +61,7 @@ class RowsInForest(RowsInTree):
             return {}
         return dict(enumerate(self._categories.sum(summed.node, self._start, self._stop, self._rows, self._forest.added)))
 
-    def fix(self, exponents: tuple[int, int], summed: m.Levelled, shift: int) -> tuple[m.Totals, dict[int, tuple[NDArray[Any], ...]]]:
+    def fix(self, exponents: tuple[int, int], summed: s.Levelled, shift: int) -> tuple[s.Totals, dict[int, tuple[NDArray[Any], ...]]]:
         """Put targets in fixed point, and sum the root; see :meth:`RowsInTree.fix`."""
         found = super().fix(exponents, summed, shift)
         if isinstance(self._flagged, ManySumsFlaggedRows):
@@ -75,7 +75,7 @@ class RowsInForest(RowsInTree):
         zone_map, rows, targets, n_classes = self._zone_map, self._rows, self._forest.added, self._kept.n_classes
         self.threads.share(tasks.shape[0], lambda queue, _: sum_many(queue, tasks, zone_map, rows, sums, targets, n_classes))
 
-    def open_search(self, message: m.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> None:
+    def open_search(self, message: s.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> None:
         """Begin the search of nodes where thresholds are drawn, given their rows by category."""
         self._random.open(message, self._plan.rules, self._forest.added if self._kept.targets else None)
         if self._categories.ids.shape[0]:
@@ -92,7 +92,7 @@ class RowsInForest(RowsInTree):
         """See :meth:`RandomSearch.sum_sides`."""
         return self._random.sum_sides(ends, self._rows, (self._start, self._stop), self._n_shards)
 
-    def try_thresholds(self, sent: list[tuple[NDArray[Any], ...]]) -> m.Scanned:
+    def try_thresholds(self, sent: list[tuple[NDArray[Any], ...]]) -> s.Scanned:
         """Return the best splits of nodes by the thresholds that this shard tries, and in the columns of categories that it searches."""
         scanned = self._random.scan(sent, self._shard, self._n_shards)
         return self._category_search.merged(scanned) if self._categories.ids.shape[0] else scanned

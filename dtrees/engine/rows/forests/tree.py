@@ -14,7 +14,7 @@ from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import class_values, pruned, take_apart
 from dtrees.engine.plan.node_limits import SumsKept, scaled
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.rows import messages as m
+from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.between.shards import Steps
 from dtrees.engine.rows.forests.growing import TreeOfForest
@@ -96,14 +96,14 @@ def forest_tree_steps(growing: TreeOfForest, number: int) -> Steps[Tree]:
     return grown
 
 
-def _drawn(growing: TreeOfForest, number: int) -> Steps[tuple[list[m.Derived], tuple[int, int]]]:
+def _drawn(growing: TreeOfForest, number: int) -> Steps[tuple[list[s.Derived], tuple[int, int]]]:
     """Draw the rows of a tree; return what is of each shard's, and the powers of two that targets and weights are multiplied by."""
     plan, shards, rows, factors = growing.plan, growing.shards, growing.rows, None
     if plan.balanced_subsample:
         counts = np.sum((yield from shards.gather("draws", rows.count_classes(number))), axis=0)
         factors = factors_of_targets(counts, plan.targets or (plan.n_classes,))
     drawn = yield from shards.gather("drawn", rows.draw_rows(number, factors))
-    derived = [m.Derived(one.sums, one.largest, one.n_in) for one in drawn]
+    derived = [s.Derived(one.sums, one.largest, one.n_in) for one in drawn]
     if factors is None:
         return derived, growing.scales.exponents
     exponent = yield from exponent_of(shards, rows, derived, 1)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.between.packed import add_up
-from dtrees.engine.rows.messages import FindBars, Rooted, Scanned
 from dtrees.engine.rows.searching.batches import in_batches
+from dtrees.engine.rows.steps import FindBars, Rooted, Scanned
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates

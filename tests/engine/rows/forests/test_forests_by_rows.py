@@ -18,11 +18,11 @@ from dtrees.engine.rows import whole_sums
 from dtrees.engine.rows.forests.drawn_rows import OwnDraws
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.leaf_rows import share_leaves
-from dtrees.engine.rows.forests.many_search import ManySumsSearcher
 from dtrees.engine.rows.forests.scales import scales_of
 from dtrees.engine.rows.forests.tree import rows_to_send
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.searching import zone_edges
+from dtrees.engine.rows.searching.many_search import ManySumsSearcher
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.split.numbers import hashing
 from dtrees.split.table.columns import presort

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
-from dtrees.engine.rows.forests.many_search import ManySumsSearcher
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.searching import zone_edges
+from dtrees.engine.rows.searching.many_search import ManySumsSearcher
 from dtrees.split.criteria.criterion import criterion_named
 from tests.engine.rows.forests.test_forests_by_rows import assert_same, assert_same_over_shards, grow_here, grow_spread
 from tests.engine.rows.forests.test_random_thresholds_by_rows import SENT_ROWS, send
