@@ -1,20 +1,40 @@
-"""A forest over shards that each have some of the columns: many trees grow side by side (:mod:`dtrees.engine.coordinator.side_by_side`)."""
+"""A forest over shards that each have some of the columns: many trees grow side by side, and their messages travel together.
+
+To split one node takes messages to the shards and back, however few rows it has, and a tree has many levels. So the
+messages of many trees travel together (:class:`~dtrees.engine.protocol.messages.Many`): an exchange takes each tree one step further,
+whatever that step is, and when the first tree is finished, a further one starts. A tree is grown by the very steps that a tree alone is
+grown by, and does not know of the others.
+
+Terms
+-----
+window
+    the trees under way, consecutive ones; the first leaves it when it is finished, so the callback hears of trees in their order.
+slot
+    the place of a tree on each shard: its number modulo the size of the window.
+closing
+    adding a tree's predictions of its rows out of bag to their sums, which shards keep. Trees are closed in their order: at any time,
+    the sums are those of the first so many trees.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 import uuid
-from typing import cast
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
+from typing import Any, cast
 
 import numpy as np
 
+from dtrees.engine.coordinator.lasting import Lasting
 from dtrees.engine.coordinator.leaves import Grown
 from dtrees.engine.coordinator.session import Requests, Session, Steps
-from dtrees.engine.coordinator.side_by_side import SideBySide
 from dtrees.engine.coordinator.tree import starting, tree_steps
 from dtrees.engine.coordinator.tree_by_tree import TreeLog
 from dtrees.engine.plan.node_limits import constraints_of, n_sums_of
-from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
+from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.executor import Executor
 from dtrees.engine.run.recovery import align, pieces_of_state
@@ -97,7 +117,36 @@ def grow_forest_on_shards(
     return _Forest(executor, plan, first, last, n_side_by_side, callback, log).run()
 
 
-class _Forest(SideBySide[Grown]):
+class _TreeUnderWay:
+    """A tree under way: its steps, and the requests that it waits for the replies of; none when it is finished.
+
+    Parameters
+    ----------
+    number, slot : int
+    steps : generator
+        Returns what has been grown.
+
+    Attributes
+    ----------
+    requests : mapping from int to Message
+    grown : Grown or None
+    """
+
+    def __init__(self, number: int, slot: int, steps: Steps[Grown]) -> None:
+        self.number, self.slot, self._steps = number, slot, steps
+        self.requests: Requests = next(steps)
+        self.grown: Grown | None = None
+
+    def take(self, replies: Mapping[int, Any]) -> None:
+        """Take the replies."""
+        try:
+            self.requests = self._steps.send(replies)
+        except StopIteration as end:
+            self.requests = {}
+            self.grown = end.value
+
+
+class _Forest(Lasting):
     """The trees of a forest over shards of columns.
 
     When shards are lost, the executor replaces them, and out-of-bag sums are copied from a shard that is left. Trees do not depend on one
@@ -114,25 +163,108 @@ class _Forest(SideBySide[Grown]):
         callback: Callback | None,
         log: TreeLog | None,
     ) -> None:
-        super().__init__(first, last, n_side_by_side, plan.out_of_bag, callback, log)
-        self._executor: Executor = executor
+        self._executor = executor
+        self._first, self._last, self._n_trees = first, last, last - first
+        self._n_slots, self._out_of_bag = max(1, min(n_side_by_side, last - first)), plan.out_of_bag
+        self._callback, self._log = callback, log
+        self._began = time.perf_counter()
+        self._window: deque[_TreeUnderWay] = deque()
+        self._told: list[Tree] = []
+        self._n_closed = 0  # these have left the window; without rows out of bag, there is nothing to close
+        self._is_repair_due = False
         self._n_values = plan.n_values
-        self._session: Session = Session(executor, plan, uuid.uuid4().hex, n_slots=self._n_slots)
+        self._session = Session(executor, plan, uuid.uuid4().hex, n_slots=self._n_slots)
         self._exponent: int | None = None
+
+    def run(self) -> ForestResult:
+        """Grow all trees."""
+        for tree, _ in [] if self._log is None else self._log.recall():
+            if self._first + len(self._told) < self._last:
+                self._tell_of(tree)
+                self._n_closed += not self._out_of_bag
+        return self._lasting(self._grow)
+
+    def _grow(self) -> ForestResult:
+        """Grow the trees that are not finished."""
+        while self._n_closed < self._last - self._first:
+            self._begin()
+            self._step()
+            self._tell()
+        return self._result()
+
+    def _step(self) -> None:
+        """Take the trees under way one step further."""
+        self._is_repair_due = self._is_repair_due or self._executor.wants_repair(self._last - self._first - self._n_closed)
+        if self._is_repair_due and not self._window:
+            self._recover()
+        if not self._is_repair_due:
+            following = self._first + self._n_closed + len(self._window)
+            room = self._n_slots - len(self._window)
+            for number in range(following, min(following + room, self._last)):
+                steps = tree_steps(self._session, starting(self._session, number))
+                self._window.append(_TreeUnderWay(number, number % self._n_slots, steps))
+        # After all shards were lost, trees that were told of are under way once more, and a later one may be grown sooner.
+        closing = list(takewhile(self._is_told, self._window))
+        for tree in closing:
+            assert tree.grown is not None
+            assert tree.grown.closing is not None
+            tree.requests = self._session.to_all(tree.grown.closing)
+        asking = [tree for tree in self._window if tree.requests]
+        by_slot = self._exchange(asking)
+        for _ in closing:
+            self._leave()
+        for tree in asking:
+            if tree.grown is None:
+                tree.take(by_slot[tree.slot])
+
+    def _exchange(self, asking: Iterable[_TreeUnderWay]) -> Mapping[int, Mapping[int, Any]]:
+        """Send the requests of trees in one exchange; return the replies by slot, and shard."""
+        messages: defaultdict[int, list[tuple[int, m.Message]]] = defaultdict(list)
+        for tree in asking:
+            for shard, message in tree.requests.items():
+                messages[shard].append((tree.slot, message))
+        fit, epoch = self._session.fit, self._session.epoch
+        # Shards that are told the same are sent the same message, which is pickled once.
+        same = {shard: tuple(id(message) for _, message in pairs) for shard, pairs in messages.items()}
+        many = {same[shard]: m.Many(fit, epoch, *zip(*pairs, strict=True)) for shard, pairs in messages.items()}
+        replies = self._executor.send({shard: many[same[shard]] for shard in messages})
+        by_slot: defaultdict[int, dict[int, Any]] = defaultdict(dict)
+        for shard, pairs in messages.items():
+            for (slot, _), reply in zip(pairs, cast(list[Any], replies[shard]), strict=True):
+                by_slot[slot][shard] = reply
+        return by_slot
+
+    def _is_told(self, tree: _TreeUnderWay) -> bool:
+        """Whether a tree is finished, and the callback has heard of it."""
+        return tree.grown is not None and tree.number < self._first + len(self._told)
+
+    def _leave(self) -> None:
+        self._window.popleft()
+        self._n_closed += 1
+
+    def _tell(self) -> None:
+        """Tell of the trees that are finished, in their order."""
+        for tree in list(self._window):
+            if tree.grown is None or tree.number >= self._last:
+                break
+            if not self._is_told(tree):
+                if self._log is not None:
+                    self._log.keep(tree.grown.tree, m.Scores(math.nan, math.nan))
+                self._tell_of(tree.grown.tree)
+            if not self._out_of_bag:
+                self._leave()
+        while self._window and self._window[-1].number >= self._last:
+            self._window.pop()
+
+    def _tell_of(self, tree: Tree) -> None:
+        self._told.append(tree)
+        progress = Progress(len(self._told), self._n_trees, time.perf_counter() - self._began)
+        if self._callback is not None and self._callback(progress):
+            self._last = self._first + len(self._told)
 
     def _begin(self) -> None:
         if self._exponent is None:
             self._exponent = self._session.begin().exponent
-
-    def _steps(self, number: int) -> Steps[Grown]:
-        return tree_steps(self._session, starting(self._session, number))
-
-    def _tree_of(self, grown: Grown) -> Tree:
-        return grown.tree
-
-    def _closing(self, number: int, grown: Grown) -> Requests:
-        assert grown.closing is not None
-        return self._session.to_all(grown.closing)
 
     def _result(self) -> ForestResult:
         if not self._out_of_bag:
@@ -149,7 +281,8 @@ class _Forest(SideBySide[Grown]):
 
     def _restore(self) -> None:
         """Replace shards that are lost, or misplaced, and forget the trees under way."""
-        self._forget_trees()
+        self._window.clear()
+        self._is_repair_due = False
         self._executor.repair()
         self._session = self._session.renewed()
         if self._out_of_bag:
