@@ -67,7 +67,7 @@ class AddsByLeaf(ABC):
 
     @abstractmethod
     def amounts(self, what: str, rows: slice) -> NDArray[np.float64]:
-        """Return what :class:`~dtrees.engine.rows.messages.AddInOrder` names, of a stretch."""
+        """Return g, h, "step" or "weight" of some rows; see :meth:`~dtrees.engine.rows.rows_in_tree.RowsInTree.add_in_order`."""
 
     def add(self, raw: NDArray[np.float64], rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
         """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends from 0."""
@@ -191,7 +191,7 @@ class RowTarget(AddsByLeaf):
     def derive(self, output: int, cuts: tuple[float, ...] | None = None) -> Derived:
         """Compute the gradients of one output at the predictions so far.
 
-        ``cuts`` are as of :class:`~dtrees.engine.rows.messages.Derive`.
+        ``cuts`` are where the loss of the round cuts off residuals, of each output, if it does.
         """
         if output == 0:
             self.open_round()

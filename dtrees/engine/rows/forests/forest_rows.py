@@ -103,7 +103,7 @@ class ForestRows(AddsByLeaf):
     def draw(self, tree: int, factor: NDArray[np.float64] | None = None) -> Drawn:
         """Draw the rows of a tree; return the sum of the sizes of their targets, times their weights, and how many they are.
 
-        ``factor`` is as of :class:`~dtrees.engine.rows.forests.messages.Draw`: then there is more to say of weights.
+        ``factor`` is by how much the draws of each class count, if a tree weighs the classes of its own rows; weights are then summed, too.
         """
         self._draw(tree)
         n_in = self.target.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
