@@ -226,6 +226,9 @@ class Loss(Protocol):
         wrote: so a loss of several outputs that changes with the rounds has that copy ``raw``.
         """
 
+    def of_rows(self, rows: NDArray[np.int64]) -> Loss:
+        """Return the loss of a round, which was found by all rows (:meth:`for_round`), for some of them."""
+
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
         """Write into ``opened``, shape (K, n), what the gradients of a round's trees follow from.
 

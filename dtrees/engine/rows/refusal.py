@@ -26,11 +26,6 @@ def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: Any = None) ->
         return (
             f'placement="rows" does not take loss={given}: its leaves are measured on rows in one place, and are no quantiles of residuals'
         )
-    if plan.loss.takes_all_rows:
-        return (
-            f'placement="rows" does not take loss={given}: an objective of your own is called on y, raw predictions and weights of all '
-            "rows at once, and no worker has these"
-        )
     return None
 
 

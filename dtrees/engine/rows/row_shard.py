@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.between.scored_rows import ScoredRows
+from dtrees.engine.rows.between.all_rows import AllRows
 from dtrees.engine.rows.between.shards import Shards, Steps
 from dtrees.engine.rows.between.side_by_side import side_by_side
 from dtrees.engine.rows.between.stretches import in_order, rows_of
@@ -146,18 +146,31 @@ class RowShard:
     def _grow_tree(self, message: m.GrowTree) -> Steps[m.Grown]:
         """Grow a tree as all other shards do at the same time, and add it to the predictions."""
         shards, rows, output = self._growing_with(message), self._tree, message.output
+        if shards.boosting.loss.takes_all_rows:
+            yield from self._open_round_of_all(shards, message.tree - output, output)
         tree, known = yield from boosted_tree_steps(shards, rows, message.tree, output, message.learning_rate)
         scored, losses, undrawn, score = rows.finish(tree, known, output, message.score), None, 0.0, None
         if message.score and shards.boosting.scoring is not None:
             mine = {0: (rows.scored_predictions(),)}
             sent = yield shards.step("scores", next(shards.serials), mine, () if self._shard else shards.everyone)
-            score = None if self._shard else self._scored_rows.score(sent)
+            score = None if self._shard else self._scored_rows.score(shards.boosting.scoring, sent)
         if scored is not None:
             sent = yield shards.step("losses", next(shards.serials), scored[1].sent(self._elsewhere), self._helpers)
             losses = put_together(*scored, sent)
             undrawn = yield from undrawn_weight(shards, rows, losses)
         told = None if self._shard else tree
         return m.Grown(told, checksum([tree]), next(shards.serials), shards.grain, losses, undrawn, score)
+
+    def _open_round_of_all(self, shards: Shards, round_: int, output: int) -> Steps[None]:
+        """Have shard 0 find the loss of a round, where that takes all rows at once; again within a round if shards are new."""
+        raw = self._tree.opened_for(round_, output)
+        if raw is None:
+            return
+        serial = next(shards.serials)
+        sent = yield shards.step("raw predictions", serial, {0: (raw,)}, () if self._shard else shards.everyone)
+        told = [] if self._shard else self._all_rows.losses_of_round(shards.boosting.loss, sent)
+        ((loss,),) = yield shards.step("derivatives", serial, {shard: cast(Arrays, (one,)) for shard, one in enumerate(told)}, (0,))
+        self._tree.take_loss(round_, loss)
 
     def _grow_trees(self, message: f.GrowTrees) -> Program:
         """Grow trees of a forest as all other shards do at the same time."""
@@ -225,14 +238,17 @@ class RowShard:
         exponent = 0
         if weight is not None and plan.loss.measures_leaves:
             exponent = weights_in_bits(weight if train is None else np.where(train, weight, 0.0))[1]
+        rows = [rows_of(one[0]) for one in sent]
         if plan.scoring is not None:
             scored = np.zeros(target.shape[0], np.bool_)
             scored[parts.scored] = True
-            self._scored_rows = ScoredRows(plan.scoring, by_output, weight, scored, [rows_of(one[0]) for one in sent])
+            self._scored_rows = AllRows(by_output, weight, rows, scored)
+        if plan.loss.takes_all_rows:
+            self._all_rows = AllRows(by_output, weight, rows)
         bits: dict[int, Arrays] = {}
         eligible = np.packbits(train if train is not None and plan.subsample < 1.0 else np.empty(0, np.bool_))
-        for shard, one in enumerate(sent):
-            mine = np.empty(0, np.bool_) if held_out is None else held_out[rows_of(one[0])]
+        for shard, own in enumerate(rows):
+            mine = np.empty(0, np.bool_) if held_out is None else held_out[own]
             bits[shard] = np.packbits(mine), eligible
         return m.Prepared(np.array(initial, np.float64), parts.weights, exponent), bits
 

@@ -128,6 +128,7 @@ class RowTarget(AddsByLeaf):
         train = rows_trained_on(held_out, self._weight)
         self._initial, self._eligible, self._n_rows_total = initial, eligible, n_rows_total
         self._drawn_for: int | None = None
+        self._loss_of: int | None = None
         self._parts = Parts(train, held_out, weights)
         self.in_sample = train
         self.raw = starts(initial, n)
@@ -151,6 +152,14 @@ class RowTarget(AddsByLeaf):
         """Note the predictions that the gradients of a round's trees are taken at."""
         if self._opened is not self.raw:
             self._threads.over_rows(self.plan.loss.open_round, (self.raw, self._opened), self._loss_rows)
+
+    def opened_for(self, round_: int) -> NDArray[np.float64] | None:
+        """Return the raw predictions at the beginning of a round, shape (K, n); None if the loss of the round has been taken."""
+        return None if self._loss_of == round_ else self._opened
+
+    def take_loss(self, round_: int, loss: Loss) -> None:
+        """Take the loss of a round."""
+        self._loss, self._loss_of = loss, round_
 
     def draw(self, round_: int, stretches: NDArray[np.int64]) -> None:
         """Draw the rows of a round, if rows are drawn: every shard draws for all, as each draw follows from those before."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import SumsKept
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Loss
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.protocol.splits import RouteBits
 from dtrees.engine.rows import steps as s
@@ -375,6 +375,16 @@ class RowsInTree:
         if output == 0:
             self._target.open_round()
         return Grouped(*self._target.sizes())
+
+    def opened_for(self, round_: int, output: int) -> NDArray[np.float64] | None:
+        """Return the raw predictions at the beginning of a round, before the tree of an output; None if the loss there is known."""
+        if output == 0:
+            self._target.open_round()
+        return self._target.opened_for(round_)
+
+    def take_loss(self, round_: int, loss: Loss) -> None:
+        """Take the loss of a round that has looked at all rows."""
+        self._target.take_loss(round_, loss)
 
     def weights_of_leaves(self) -> NDArray[np.int64]:
         """Return what the rows of each of the leaves measured last weigh."""

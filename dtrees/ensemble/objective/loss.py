@@ -71,6 +71,10 @@ class BaseLoss:
         """Return the loss itself."""
         return self
 
+    def of_rows(self, rows: NDArray[np.int64]) -> Self:
+        """Return the loss itself."""
+        return self
+
     def measure_leaves(
         self,
         target: NDArray[Any],

@@ -27,6 +27,7 @@ from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.rows.searching import flagged_rows, grain, searcher, zone_edges
 from dtrees.engine.run.boosting_rounds import boost
+from dtrees.ensemble.objective.losses.custom import CustomObjective
 from tests.engine.shards import Logistic, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
 from tests.examples import examples
 from tests.slow import one_of_each
@@ -394,6 +395,41 @@ def test_a_scorer_is_given_all_rows_held_out_in_their_order(weighted: bool, frac
     one = fit_here(table, plan, y, weight)
     for n_shards, bounds in ((1, []), (3, [50, 51, 200, 390])):
         assert_same(one, fit_spread(table, plan, y, weight, spread(n, n_shards, bounds, [2, 0, 1])))
+
+
+def pulled_together(y: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[Any, Any]:
+    """An objective that takes rows one by one, but looks at all of them; of one output or several."""
+    error = raw - (np.eye(3)[y] if raw.ndim == 2 else y)
+    w = np.ones(len(raw)) if weight is None else weight
+    w = w.reshape(-1, *[1] * (raw.ndim - 1))
+    return w * (error + 0.1 * (raw - raw.mean(axis=0))), w * (1.1 + np.arange(len(raw)).reshape(w.shape) % 3)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_an_objective_of_all_rows(n_classes: int, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One shard computes it, once for each round, also if a shard is lost between trees of a round."""
+    monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
+    n, calls = 300, [0]
+
+    def objective(*given: Any) -> tuple[Any, Any]:
+        calls[0] += 1
+        return pulled_together(*given)
+
+    table = wild_table(n, 4)
+    y, weight = wild_target(table, n_classes, 4), wild_weight(n, 4) if weighted else None
+    plan = replace(make_plan("squared", len(table), n_rounds=3, subsample=0.7), loss=CustomObjective(n_classes, objective))
+    one, cuts = fit_here(table, plan, y, weight), spread(n, 3, [20, 150], [2, 0, 1])
+    calls[0] = 0
+    executor = LocalRowsExecutor.of(table, y, weight, cuts)
+    assert_same(one, boost(executor, plan))
+    executor.close()
+    assert calls == [3]
+    lasting = Pickling.of(table, y, weight, cuts)
+    lasting.lose, lasting.nth, lasting.make = "level", 5, lambda: Pickling.of(table, y, weight, cuts)
+    assert_same(one, boost(lasting, replace(plan, loss=CustomObjective(n_classes, pulled_together))))
+    lasting.close()
+    assert lasting.n_lost == 1
 
 
 class MeasuresOtherwise(Squared):

@@ -92,6 +92,11 @@ class CustomObjective(BaseLoss):
             )
         return replace(self, derivatives=np.stack([values.reshape(raw.shape[1], -1).T for values in derivatives]))
 
+    def of_rows(self, rows: NDArray[np.int64]) -> Self:
+        """Return the derivatives of some rows in a round, without the function."""
+        assert self.derivatives is not None
+        return replace(self, function=None, derivatives=np.ascontiguousarray(self.derivatives[:, :, rows]))
+
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
         """Write the raw predictions."""
         np.copyto(opened, raw)
