@@ -18,14 +18,14 @@ from dtrees.engine.outcome.scoring import BLOCK_ROWS
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan
 from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Message, StaleMessage
+from dtrees.engine.rows import grain, rows_in_tree
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows import rows_in_tree
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
-from dtrees.engine.rows.searching import flagged_rows, grain, searcher, zone_edges
+from dtrees.engine.rows.searching import flagged_rows, searcher, zone_edges
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.ensemble.objective.losses.custom import CustomObjective
 from tests.engine.shards import Logistic, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
