@@ -208,10 +208,11 @@ def test_auto(sizes: Sizes, free: list[float], n_trees: int | None, kind: str, r
         (10**8, 100, [1, 1], False, "sharded"),
         (10**8, 30, [4] * 4, True, "rows"),
         (10**6, 5000, [1, 1], True, "sharded"),
-        # What a worker tells each other one takes a few milliseconds: less than what a further worker saves, but of small tables.
+        # What a worker tells each other one takes a few milliseconds: less than what a further worker saves, but of small tables on many.
         (10**6, 28, [1, 1], True, "sharded"),
         (10**6, 28, [1] * 4, True, "rows"),
-        (10**6, 28, [1] * 40, True, "rows"),
+        (10**6, 28, [1] * 16, True, "rows"),
+        (10**6, 28, [1] * 40, True, "one-worker"),
         (10**5, 28, [1] * 40, True, "one-worker"),
         (10**7, 28, [4] * 40, True, "rows"),
         (10**9, 100, [4] * 400, True, "rows"),

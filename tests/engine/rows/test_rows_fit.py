@@ -402,7 +402,7 @@ def pulled_together(y: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[n
     error = raw - (np.eye(3)[y] if raw.ndim == 2 else y)
     w = np.ones(len(raw)) if weight is None else weight
     w = w.reshape(-1, *[1] * (raw.ndim - 1))
-    return w * (error + 0.1 * (raw - raw.mean(axis=0))), w * (1.1 + np.arange(len(raw)).reshape(w.shape) % 3)
+    return w * (error + 0.1 * (raw - raw.mean(axis=0))), w * (np.ones_like(raw) + np.arange(len(raw)).reshape(w.shape) % 3)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
