@@ -116,8 +116,7 @@ def test_errors() -> None:
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.thorough  # compiles kernels for large tables of categories, and JAX its own
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(600)  # compiles kernels for large tables of categories, and JAX its own
 def test_real_data(california_housing: Path, adult_train: Path) -> None:
     frame = pd.read_csv(california_housing)
     X, y = frame.drop(columns="median_house_value"), frame["median_house_value"]

@@ -166,8 +166,9 @@ def test_forests_are_shown(client: Client, placement: str) -> None:
     model = dtrees.RandomForestRegressor(9).fit(in_partitions(FRAME, (200, 220)), in_partitions(Y, (200, 220)), placement=placement)
     sources, fits, workers = seen(client)
     assert fits[0][:1] + fits[0][2:5] == ["RandomForestRegressor", "finished", "100%", placement]
-    assert len(workers) == len(model.placement_.workers)
-    assert all(int(worker[2]) == (2 if placement == "sharded" else 6) and worker[4] and worker[5] for worker in workers)
+    holding = [worker for worker in workers if worker[2]]
+    assert len(holding) == len(model.placement_.workers)
+    assert all(int(worker[2]) == (2 if placement == "sharded" else 6) and worker[4] and worker[5] for worker in holding)
     assert sum(int(worker[8] or 0) for worker in workers) == (0 if placement == "sharded" else 9)
     (pace,) = (data for names, data in sources.items() if "zero" in names)
     assert pace["done"][-1] == 9

@@ -123,7 +123,7 @@ def test_trees_are_those_of_one_process(case: str, sent_rows: int, random_splits
     ("case", "sent_rows", "random_splits"),
     one_of_each(
         thorough_for(
-            {"weighted forest, best first"},
+            {"weighted forest, best first", "of weighted classes"},
             [("tree", 0), ("weighted forest, best first", 100), ("tree of classes", 100), ("of weighted classes", 0)],
         ),
         [False, True],
