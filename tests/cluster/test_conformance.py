@@ -195,6 +195,7 @@ AT = {
     "boosting of several targets by an objective": 31,
     "boosting with categories": 2,
     "forest": 2,
+    "forest with categories": 2,
     "forest of absolute error": 1,
     "forest, best first": 2,
     "forest of several targets": 2,
