@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import platform
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -60,7 +61,8 @@ def run(
         start = time.monotonic()
         with display.stage("Compiling kernels, or reading compiled ones"):
             _fit_a_little()
-        n_kinds = _compile_kinds(tuple(FAMILIES) if all_models else models, display)
+        with warnings.catch_warnings(action="ignore"):  # about tables that are not the user's
+            n_kinds = _compile_kinds(tuple(FAMILIES) if all_models else models, display)
         seconds = time.monotonic() - start
     finally:
         os.environ.pop(_HELPER)
