@@ -32,13 +32,10 @@ def side_by_side(programs: Mapping[int, Steps[Any]], most_cells: int = 0) -> Pro
     turn = 0
     while steps:
         turn, n_cells = turn + 1, 0
-        for number, step in list(steps.items()):
-            while isinstance(step, Turn) and (not n_cells or not step.n_cells or n_cells + step.n_cells <= most_cells):
+        for number in list(steps):
+            while isinstance(step := steps.get(number), Turn) and (not n_cells or not step.n_cells or n_cells + step.n_cells <= most_cells):
                 n_cells += step.n_cells
                 go_on(number, None)
-                if number not in steps:
-                    break
-                step = steps[number]
         ready = {number: step for number, step in steps.items() if isinstance(step, Step)}
         if len(ready) == 1:
             ((number, alone),) = ready.items()
