@@ -12,7 +12,8 @@ and a prediction: a function of a block of rows (:mod:`dtrees.ensemble.predictio
   :mod:`~dtrees.ensemble.estimators.base_boosting`: what they share.
 - :mod:`~dtrees.ensemble.bag.base_bag`, :mod:`~dtrees.ensemble.bag.bagging`, :mod:`~dtrees.ensemble.bag.members`: bags of boosters.
 - :mod:`~dtrees.ensemble.input.schema`, :mod:`~dtrees.ensemble.input.target`: input to numbers.
-- :mod:`~dtrees.ensemble.input.parameters`: parameters to rules.
+- :mod:`~dtrees.ensemble.estimators.parameters`: parameters, what they may be and mean; :mod:`~dtrees.ensemble.input.rules`: the rules that
+  follow from them.
 - :mod:`~dtrees.ensemble.objective.registry`: the losses of boosting.
 - :mod:`~dtrees.ensemble.evaluation.metrics`: what is measured after each round on
   :mod:`~dtrees.ensemble.evaluation.evaluation_sets`.

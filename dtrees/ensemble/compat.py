@@ -12,10 +12,9 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sklearn
-from sklearn.base import BaseEstimator
 
 from dtrees.version import DISTRIBUTION
 
@@ -40,9 +39,34 @@ except ImportError as error:
         f"dtrees uses ({error}); install a version that dtrees was tested with, 1.7 to 1.9"
     ) from error
 
+if TYPE_CHECKING:  # scikit-learn has no types, and where a base is of unknown type, type checkers take any parameter
+
+    class BaseEstimator:
+        """What estimators inherit."""
+
+        fit: Any
+        get_params: Any
+        set_params: Any
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __sklearn_tags__(self) -> Any: ...
+        def __getstate__(self) -> dict[str, Any]: ...
+        def __setstate__(self, state: Any) -> None: ...
+
+    class ClassifierMixin:
+        """What makes a classifier."""
+
+    class RegressorMixin:
+        """What makes a regressor."""
+
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+
 __all__ = [
     "SKLEARN_VERSION",
+    "BaseEstimator",
     "CheckedParameters",
+    "ClassifierMixin",
     "DocumentationLink",
     "HasMethods",
     "Hidden",
@@ -50,6 +74,7 @@ __all__ = [
     "NamesAtTheTime",
     "Options",
     "RealNotInt",
+    "RegressorMixin",
     "SklearnMetric",
     "StrOptions",
     "check_parameters",
@@ -119,7 +144,8 @@ _all_defaults: dict[type, dict[str, Any]] = {}
 def parameter_names(kind: type) -> tuple[str, ...]:
     """Return the names of an estimator's parameters; to ask scikit-learn takes as long as to grow a small tree."""
     if kind not in _all_names:
-        _all_names[kind] = tuple(BaseEstimator._get_param_names.__func__(kind))
+        names: Any = sklearn.base.BaseEstimator._get_param_names
+        _all_names[kind] = tuple(names.__func__(kind))
     return _all_names[kind]
 
 

@@ -56,8 +56,8 @@ from dtrees.ensemble.compat import check_parameters
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.evaluation.callbacks import keeps_on_interrupt, warn_of_interrupt
 from dtrees.ensemble.evaluation.progress import ProgressBar
-from dtrees.ensemble.input import parameters
 from dtrees.ensemble.input.by_size import draws_by_default_alone
+from dtrees.ensemble.input.rules import draw_seed
 from dtrees.ensemble.input.warning import collected_warnings, warn
 from dtrees.ensemble.persistence.checkpoint import absolute_path
 
@@ -376,7 +376,7 @@ def _to_send(model: Any) -> Any:
     sent = copy.copy(model)
     sent.random_state = copy.deepcopy(generator)
     if not (getattr(model, "warm_start", False) and model.__sklearn_is_fitted__()):
-        parameters.draw_seed(generator)
+        draw_seed(generator)
     return sent
 
 

@@ -6,31 +6,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.bag.base_bag import Bagging
+from dtrees.ensemble.compat import ClassifierMixin, RegressorMixin
 from dtrees.ensemble.estimators.base_boosting import Boosting
-from dtrees.ensemble.estimators.documentation import described
+from dtrees.ensemble.estimators.declaring import with_parameters
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
 from dtrees.ensemble.prediction import Labels, logarithm
 from dtrees.ensemble.scores import accuracy_score, r2_score
 
 
-@described
+@with_parameters
 class BaggingRegressor(RegressorMixin, Bagging):
     """A bag of boosters for regression: boosting on several draws of the rows, averaged (Breiman, 1996).
 
     It is scikit-learn's ``BaggingRegressor`` over :class:`GradientBoostingRegressor`, for Dask collections too: there each booster is a
     task of its own. The table is presorted once for all of them.
 
-    Parameters
-    ----------
-    {bag: GradientBoostingRegressor}
-
     Attributes
     ----------
-    {fitted_bag: GradientBoostingRegressor}
     oob_prediction_ : ndarray of float64 of shape (n,) or (n, k)
         Out-of-bag prediction of each row, 0 for a row that every booster drew; only with ``oob_score``.
 
@@ -85,20 +80,15 @@ class BaggingRegressor(RegressorMixin, Bagging):
         return self._score(r2_score, X, y, sample_weight)
 
 
-@described
+@with_parameters
 class BaggingClassifier(ClassifierMixin, Bagging):
     """A bag of boosters for classification: boosting on several draws of the rows, probabilities averaged (Breiman, 1996).
 
     It is scikit-learn's ``BaggingClassifier`` over :class:`GradientBoostingClassifier`, for Dask collections too: there each booster is a
     task of its own. The table is presorted once for all of them.
 
-    Parameters
-    ----------
-    {bag: GradientBoostingClassifier}
-
     Attributes
     ----------
-    {fitted_bag: GradientBoostingClassifier}
     classes_ : ndarray of shape (n_classes_,)
         Labels, ascending.
     n_classes_ : int
@@ -118,9 +108,6 @@ class BaggingClassifier(ClassifierMixin, Bagging):
     _BOOSTER: ClassVar[type[Boosting]] = GradientBoostingClassifier
     _SEVERAL_TARGETS: ClassVar[bool] = False
     _METRIC: ClassVar[Any] = staticmethod(accuracy_score)
-
-    classes_: NDArray[Any]
-    n_classes_: int
 
     def _keep_out_of_bag(self, mean: NDArray[np.float64]) -> NDArray[Any]:
         self.oob_decision_function_ = mean

@@ -10,21 +10,23 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.backend import Backend, Placement, Table
 from dtrees.ensemble.bag.members import Draws, GrowBooster, Grown, MeanOfBoosters, out_of_bag_mean, steps_of
-from dtrees.ensemble.compat import DocumentationLink, HasMethods, Interval, RealNotInt, check_parameters, checked_fit
+from dtrees.ensemble.compat import BaseEstimator, DocumentationLink, HasMethods, check_parameters, checked_fit
 from dtrees.ensemble.estimators.base import all_or_nothing, measured
 from dtrees.ensemble.estimators.base_boosting import Boosting
+from dtrees.ensemble.estimators.declaring import parameter, with_parameters
+from dtrees.ensemble.estimators.parameters import FLOAT_SHARE, N_JOBS, POSITIVE_INTEGER, RANDOM_STATE
 from dtrees.ensemble.evaluation.callbacks import grown_or_kept
 from dtrees.ensemble.evaluation.metrics import check_metrics
 from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.evaluation.scoring import check_scoring
 from dtrees.ensemble.in_process import backend_for
-from dtrees.ensemble.input import parameters
+from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.other_names import NamedParameters
 from dtrees.ensemble.input.plain_data import from_plain, plain, take
 from dtrees.ensemble.input.schema import Schema
@@ -36,8 +38,62 @@ from dtrees.ensemble.prediction import Step
 _SHARED = ("schema", "named", "classes", "targets")
 
 
-class Bagging(NamedParameters, DocumentationLink, BaseEstimator):
-    """What the two bags share."""
+@with_parameters
+class BagParameters:
+    """Parameters of bags.
+
+    Parameters
+    ----------
+    estimator : booster or None
+        The booster; None has its defaults. Its ``random_state`` is replaced by one for each booster. What wants more than rows that are
+        drawn is refused: an estimator as ``init``, and ``early_stopping_rounds`` (``n_iter_no_change`` is none such).
+    n_estimators : int
+        Number of boosters.
+    max_samples : int or float
+        Rows drawn for each booster: a number, or a share of the number of rows of a weight above 0, whatever they weigh.
+    bootstrap : bool
+        Draw rows with replacement, with probability in proportion to their weight; a row that is drawn twice counts as one of twice the
+        weight. Otherwise without, and rows keep their weight.
+    oob_score : bool or callable
+        Also predict each row by the boosters that did not draw it, and score that: as ``score`` does, or by the callable
+        ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
+    n_jobs : int or None
+        Threads to fit and predict with; None is as the estimator says. The result does not depend on it. On a cluster, the workers' own
+        number of threads counts.
+    random_state : int, RandomState, Generator or None
+        Decides rows, and the ``random_state`` of each booster. Pass an int for the same bag every time.
+    verbose : int
+        Tell of the progress, in lines, from booster to booster.
+    """
+
+    estimator: Any = parameter(default=None, allowed=[HasMethods(["fit", "predict"]), None], kw_only=False)
+    n_estimators: int = parameter(default=10, allowed=[POSITIVE_INTEGER], kw_only=False)
+    max_samples: int | float = parameter(default=1.0, allowed=[POSITIVE_INTEGER, FLOAT_SHARE])
+    bootstrap: bool = parameter(default=True, allowed=["boolean"])
+    oob_score: Any = parameter(default=False, allowed=["boolean", callable])
+    n_jobs: int | None = parameter(default=None, allowed=N_JOBS)
+    random_state: Any = parameter(default=None, allowed=RANDOM_STATE)
+    verbose: int = parameter(default=0, allowed=["verbose"])
+
+
+class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
+    """What the two bags share.
+
+    Attributes
+    ----------
+    estimators_ : list of boosters
+        The boosters, fitted.
+    estimators_samples_ : list of ndarray of int
+        The rows that each booster was fitted to, as often as it drew them.
+    n_features_in_ : int
+        Number of columns at fit.
+    feature_names_in_ : ndarray of str of shape (n_features_in_,)
+        Names of the columns; only where they all had names that are strings.
+    placement_ : dtrees.ensemble.backend.Placement
+        Where the columns were during the fit, and why. Not part of a saved model.
+    oob_score_ : float
+        Score of the out-of-bag predictions; only with ``oob_score``.
+    """
 
     _UNIT: ClassVar[str] = "booster"
     #: Trees of boosters depend on each other, boosters do not.
@@ -45,16 +101,6 @@ class Bagging(NamedParameters, DocumentationLink, BaseEstimator):
     _BOOSTER: ClassVar[type[Boosting]]
     #: Whether y may have several columns, each a target.
     _SEVERAL_TARGETS: ClassVar[bool] = True
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "estimator": [HasMethods(["fit", "predict"]), None],
-        "n_estimators": parameters.ENSEMBLE["n_estimators"],
-        "max_samples": [parameters.POSITIVE_INTEGER, Interval(RealNotInt, 0.0, 1.0, closed="right")],
-        "bootstrap": ["boolean"],
-        "oob_score": ["boolean", callable],
-        "n_jobs": parameters.COMMON["n_jobs"],
-        "random_state": parameters.RANDOM_STATE,
-        "verbose": ["verbose"],
-    }
 
     estimators_: list[Any]
     n_features_in_: int
@@ -63,27 +109,6 @@ class Bagging(NamedParameters, DocumentationLink, BaseEstimator):
 
     #: What rows are drawn by: draws, number of rows and their weights, where these are known.
     _drawn: tuple[Draws, int, NDArray[np.float64] | None] | None
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        n_estimators: int = 10,
-        *,
-        max_samples: int | float = 1.0,
-        bootstrap: bool = True,
-        oob_score: Any = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.n_estimators = n_estimators
-        self.max_samples = max_samples
-        self.bootstrap = bootstrap
-        self.oob_score = oob_score
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -146,8 +171,8 @@ class Bagging(NamedParameters, DocumentationLink, BaseEstimator):
         template._check_classes(table)
         self._take_columns(template)
         self.placement_ = template.placement_
-        n_draws = parameters.number_of_draws(self.max_samples, table, None)
-        draws = Draws(parameters.draw_seed(self.random_state), n_draws, bool(self.bootstrap))
+        n_draws = rules.number_of_draws(self.max_samples, table, None)
+        draws = Draws(rules.draw_seed(self.random_state), n_draws, bool(self.bootstrap))
         grow = GrowBooster(template, draws, bool(self.oob_score))
         grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks, 0, len)
         for one in grown:

@@ -17,13 +17,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
-from dtrees.ensemble.compat import CheckedParameters, DocumentationLink, parameter_names, stand_in_for_sklearns, with_known_names
+from dtrees.ensemble.compat import (
+    BaseEstimator,
+    CheckedParameters,
+    DocumentationLink,
+    parameter_names,
+    stand_in_for_sklearns,
+    with_known_names,
+)
 from dtrees.ensemble.estimators.explaining import Explaining
+from dtrees.ensemble.estimators.parameters import CommonParameters
 from dtrees.ensemble.evaluation.progress import shown, with_bars
 from dtrees.ensemble.in_process import LOCAL, backend_for, in_memory
 from dtrees.ensemble.input.by_size import resolved
@@ -60,30 +68,42 @@ _TIMES = ("_loading_seconds", "_growing_seconds")
 _SENT_TIMES = "_sent_times"
 
 
-class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator, ABC):
-    """Base class of the ten estimators."""
+class TreeEstimator(
+    CommonParameters, Explaining, EstimatorState, CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator, ABC
+):
+    """Base class of the ten estimators.
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {}
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of columns at fit.
+    feature_names_in_ : ndarray of str of shape (n_features_in_,)
+        Names of the columns; only where they all had names that are strings.
+    is_categorical_ : ndarray of bool of shape (n_features_in_,)
+        Which columns were split by sets of categories, but for criteria that know no sets.
+    max_features_ : int
+        Columns drawn for each node.
+    placement_ : dtrees.ensemble.backend.Placement
+        Where the columns were during the fit, and why: of ``kind`` "local", or on a cluster "one-worker", "replicated" or "sharded".
+        Not part of a saved model.
+    feature_importances_ : ndarray of float64 of shape (n_features_in_,)
+        The share each column has in what ``importance_type`` counts of a tree's splits, by default the decrease of impurity, averaged
+        over trees; sums to 1.
+
+    Notes
+    -----
+    X may be a NumPy array (or what makes one) of numbers, a pandas or polars frame, or a Dask array or frame, which is fitted on
+    the cluster. Text and category columns of frames hold categories; unseen ones count as missing at prediction.
+    Missing values (NaN) are allowed: each split sends them to the side that gains more.
+    """
+
     #: What a fit counts as it goes on.
     _UNIT: ClassVar[str] = "tree"
 
-    max_depth: int | str | None
-    min_samples_split: int | float
-    min_samples_leaf: int | float | str
     min_samples_leaf_: int
-    max_features: int | float | str | None
-    max_leaf_nodes: int | str | None
-    min_impurity_decrease: float
-    ccp_alpha: float
-    importance_type: str
-    n_jobs: int | None
-    random_state: Any
     warm_start: bool
-    monotonic_cst: Any
-    interaction_cst: Any
     n_features_in_: int
     max_features_: int
-    categorical_features: Any
     is_categorical_: NDArray[np.bool_]
     placement_: Placement
 
@@ -94,10 +114,6 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, NamedParamete
     #: Whether the tree is a boosted one, whose nodes have no impurity: the criterion is about gains alone.
     _boosted: bool = False
     _grown_by: GrownBy  # by fits, the first one first; not there of a model from a file
-
-    def _keep_parameters(self, given: dict[str, Any]) -> None:
-        """Set the parameters of ``__init__``, whose local variables they are, as attributes."""
-        self.__dict__.update({name: value for name, value in given.items() if name != "self"})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

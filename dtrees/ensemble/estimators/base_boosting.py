@@ -34,7 +34,7 @@ from dtrees.ensemble.evaluation.metrics import check_metrics, metric_for, metric
 from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.evaluation.scoring import check_scoring, scoring_for
 from dtrees.ensemble.in_process import LOCAL, in_memory
-from dtrees.ensemble.input import combinations, parameters
+from dtrees.ensemble.input import combinations, rules
 from dtrees.ensemble.input.by_size import draws_by_default_alone, resolved, set_by_size
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective import registry
@@ -44,32 +44,53 @@ from dtrees.ensemble.prediction import AdditiveTrees, Step
 
 
 class Boosting(StartingPoints, Members, TreeEstimator):
-    """What the two boosting estimators share."""
+    """What the two boosting estimators share.
+
+    Attributes
+    ----------
+    estimators_ : ndarray of DecisionTreeRegressor of shape (n_estimators_, n_outputs)
+        The trees, each as a fitted estimator of the steps that it adds, read-only. Raw predictions are those of ``init_`` plus
+        ``learning_rate_`` times the sum of theirs. Their parameters are the present ones of this estimator, also with ``warm_start``.
+    init_ : estimator or "zero"
+        What boosting started from: an estimator of the weighted mean of the target (median, quantile), or of the shares of the classes;
+        the fitted ``init``; or "zero", also with ``base_margin``.
+    learning_rate_ : float
+        The learning rate of the trees: with ``warm_start``, "auto" is what it was for those that there were.
+    max_leaf_nodes_ : int or None
+        The most leaves that they may have; None for no limit.
+    max_depth_ : int or None
+        How deep they may be; None for no limit.
+    min_samples_leaf_ : int
+        The fewest rows of their leaves.
+    reg_lambda_ : float
+        The penalty on these leaves' values.
+    n_estimators_ : int
+        Rounds; fewer than ``n_estimators`` if the fit was stopped early.
+    train_score_ : ndarray of float64 of shape (n_estimators_,)
+        Mean loss on the rows trained on, after each round: squared or absolute error, pinball loss, deviance, log loss. NaN where
+        ``loss`` is a function.
+    validation_score_ : ndarray of float64
+        Mean loss on the rows held out (with ``validation_fraction=None``, on those trained on), after each round, or their score by
+        ``scoring`` (the larger the better); only with ``n_iter_no_change``.
+    oob_scores_, oob_improvement_ : ndarray of float64 of shape (n_estimators_,)
+        With ``subsample`` below 1: the mean loss, after each round, of the rows trained on that the round did not draw, and by how much
+        it is below that of the round before (of the rows that this one did not draw); in the first round, below that of what it started
+        from.
+    oob_score_ : float
+        The last of ``oob_scores_``.
+    evals_result_ : dict of dict of ndarray of float64
+        For each evaluation set, by name, and each metric, by name, its value after each round, those that early stopping left out
+        included; only with an ``eval_set``.
+    best_iteration_, best_score_ : int, float
+        The best round (from 0; the last of the model), and its score; only with early stopping on an evaluation set.
+    feature_importances_ : ndarray of float64 of shape (n_features_in_,)
+        The share each column has in what ``importance_type`` counts of all splits, by default their gain; sums to 1.
+    """
 
     _GROUP_PER_OUTPUT: ClassVar[bool] = True
     _UNIT: ClassVar[str] = "round"
-    _parameter_constraints: ClassVar[dict[str, Any]] = parameters.BOOSTING
 
     loss: Any
-    criterion: str
-    init: Any
-    n_estimators: int
-    learning_rate: float | str
-    subsample: float
-    min_child_weight: float
-    min_weight_fraction_leaf: float
-    reg_lambda: float | str
-    reg_alpha: float
-    min_split_gain: float
-    colsample_bytree: float
-    colsample_bylevel: float
-    validation_fraction: float | None
-    n_iter_no_change: int | None
-    tol: float
-    scoring: Any
-    early_stopping_rounds: int | None
-    eval_metric: Any
-    verbose: int
     n_estimators_: int
     learning_rate_: float
     max_leaf_nodes_: int | None
@@ -354,7 +375,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
                 self.oob_score_ = float(self.oob_scores_[-1])
 
     def _plan(self, table: Table, loss: Loss, keep: bool) -> BoostingPlan:
-        class_weight = parameters.class_weights(getattr(self, "class_weight", None), table, by_rows=False)
+        class_weight = rules.class_weights(getattr(self, "class_weight", None), table, by_rows=False)
         weight = table.total_weight
         if class_weight is not None and isinstance(table.class_weights, np.ndarray):
             weight = math.fsum(table.class_weights * np.asarray(class_weight))
@@ -364,12 +385,12 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         elif table.class_counts is not None:
             n_classes = max(int(np.count_nonzero(counts)) for counts in table.class_counts)
         set_by_size(self, n_rows, n_classes, keep=keep)
-        parameters.check_penalty(float(self.reg_lambda_), weight)
+        rules.check_penalty(float(self.reg_lambda_), weight)
         # An integer means the same seed whenever; other random states move on, and rounds added later belong to the first seed.
         if not keep or isinstance(self.random_state, int | np.integer):
-            self._seed = 0 if draws_by_default_alone(self) else parameters.draw_seed(self.random_state)
+            self._seed = 0 if draws_by_default_alone(self) else rules.draw_seed(self.random_state)
         return BoostingPlan(
-            rules=parameters.rules_for(self, "newton_l1" if self.reg_alpha > 0 else "newton", n_rows, self.n_features_in_),
+            rules=rules.rules_for(self, "newton_l1" if self.reg_alpha > 0 else "newton", n_rows, self.n_features_in_),
             seed=self._seed,
             loss=loss,
             n_rounds=int(self.n_estimators),

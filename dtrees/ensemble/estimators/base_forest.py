@@ -22,9 +22,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Backend, Table
-from dtrees.ensemble.compat import StrOptions, checked_fit
+from dtrees.ensemble.compat import Options, StrOptions, checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
+from dtrees.ensemble.estimators.declaring import parameter, with_parameters
 from dtrees.ensemble.estimators.inspection import (
     Members,
     decision_path_matrix,
@@ -33,11 +34,12 @@ from dtrees.ensemble.estimators.inspection import (
     normalised,
     side_by_side,
 )
+from dtrees.ensemble.estimators.parameters import ClassificationCriterion, ForestParameters, RegressionCriterion
 from dtrees.ensemble.estimators.row_samples import SampleSource, permutation_importances
 from dtrees.ensemble.evaluation.callbacks import Monitor, grown_or_kept, with_monitor
 from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.in_process import LOCAL
-from dtrees.ensemble.input import combinations, parameters, several_targets
+from dtrees.ensemble.input import combinations, rules, several_targets
 from dtrees.ensemble.input.target import check_target, encode_target
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.prediction import AdditiveTrees, Mean, Step, by_target, first_column, split_targets
@@ -47,21 +49,23 @@ from dtrees.tree.tree import Tree
 _Batch = tuple[ForestPlan, int, int]
 
 
-class Forest(Members, TreeEstimator):
-    """What the four forests share."""
+class Forest(Members, ForestParameters, TreeEstimator):
+    """What the four forests share.
+
+    Attributes
+    ----------
+    estimators_ : tuple
+        The trees, each as a fitted single tree with the present parameters of the forest, also with ``warm_start``. Some of them can be
+        assigned, to keep only these.
+    oob_score_ : float
+        Score of the out-of-bag predictions; only with ``oob_score``.
+    """
 
     #: The kind of its single trees, and whether they take random thresholds.
     _TREE: ClassVar[type[TreeEstimator]]
     _RANDOM_SPLITS: ClassVar[bool] = False
 
-    n_estimators: int
     criterion: str
-    min_weight_fraction_leaf: float
-    bootstrap: bool | str
-    oob_score: Any
-    max_samples: int | float | None
-    colsample_bytree: float
-    verbose: int
     oob_score_: float
 
     _batches: list[_Batch]
@@ -131,7 +135,7 @@ class Forest(Members, TreeEstimator):
             )
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
         n_trees = self.n_estimators - len(trees)
-        refusal = parameters.rows_refusal_of_trees(self.criterion, random_splits=self._RANDOM_SPLITS)
+        refusal = rules.rows_refusal_of_trees(self.criterion, random_splits=self._RANDOM_SPLITS)
         backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score, rows_refusal=refusal)
         several_targets.check(self, table)
         if not keep:
@@ -198,12 +202,12 @@ class Forest(Members, TreeEstimator):
                 "other weights each time. Pass a dict of weights instead.",
             )
         by_tree = self._weighs_by_tree
-        factors = None if by_tree else parameters.class_weights(class_weight, table, by_rows=False)
+        factors = None if by_tree else rules.class_weights(class_weight, table, by_rows=False)
         # An integer means the same seed whenever; other random states move on, and trees added later belong to the first seed.
         if not keep or isinstance(self.random_state, int | np.integer):
-            self._seed = parameters.draw_seed(self.random_state)
+            self._seed = rules.draw_seed(self.random_state)
         return ForestPlan(
-            rules=parameters.rules_for(
+            rules=rules.rules_for(
                 self,
                 self.criterion,
                 table.rows_that_count(factors),
@@ -228,7 +232,7 @@ class Forest(Members, TreeEstimator):
             assert isinstance(table.class_weights, np.ndarray)
             counts = table.class_counts[table.class_weights > 0]
             return int(counts.min()) * len(counts)
-        return parameters.number_of_draws(self.max_samples, table, factors)
+        return rules.number_of_draws(self.max_samples, table, factors)
 
     def _score_out_of_bag(self, backend: Backend, table: Table, grown: ForestResult | None, earlier: Sequence[_Batch]) -> None:
         """Set the out-of-bag score and predictions, from the trees just grown and those of earlier fits."""
@@ -425,8 +429,14 @@ def _add_votes(one: ForestResult | None, other: ForestResult) -> ForestResult:
     return ForestResult([], total, one.oob_count + other.oob_count, exponent)
 
 
-class ForestRegressor(TreeRegressor, Forest):
-    """What the two regression forests share."""
+class ForestRegressor(RegressionCriterion, TreeRegressor, Forest):
+    """What the two regression forests share.
+
+    Attributes
+    ----------
+    oob_prediction_ : ndarray of float64 of shape (n,) or (n, n_outputs_)
+        Out-of-bag prediction of each row, 0 for a row that every tree drew; only with ``oob_score``.
+    """
 
     def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return mean predictions as scikit-learn's ``partial_dependence(method="recursion")`` asks for them.
@@ -438,21 +448,37 @@ class ForestRegressor(TreeRegressor, Forest):
         means = mean_predictions(self._trees.groups[0], grid, target_features) / self._trees.n_rounds
         return means[:, 0] if self._n_targets == 1 else means.T
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {**parameters.FOREST, **parameters.REGRESSION_CRITERION}
-
     def _value_steps(self) -> tuple[Step, ...]:
         return (Mean(self._trees.n_rounds), first_column) if self._n_targets == 1 else (Mean(self._trees.n_rounds),)
 
 
-class ForestClassifier(TreeClassifier, Forest):
-    """What the two classification forests share."""
+@with_parameters
+class ClassForestParameters(ClassificationCriterion, ForestParameters):
+    """Parameters of forests for classification.
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **parameters.FOREST,
-        **parameters.CLASSIFICATION_CRITERION,
-        **parameters.class_weight_options("balanced", "balanced_subsample"),
-        "bootstrap": ["boolean", StrOptions({"balanced"})],
-    }
+    Parameters
+    ----------
+    class_weight : dict, list of dicts, {"balanced", "balanced_subsample"} or None
+        Factors for the weights of rows by class. "balanced" gives every class the same weight in all, "balanced_subsample" among
+        the rows of each tree. Of several targets, a list has a dict for each, and factors are multiplied.
+    bootstrap : bool or "balanced"
+        Grow each tree on rows drawn with replacement, with probability in proportion to their weight. Otherwise on all rows.
+        "balanced" draws as many rows of each class as the smallest one has (Chen, Liaw and Breiman, 2004, "Using random forest to learn
+        imbalanced data"; imbalanced-learn's ``BalancedRandomForestClassifier``), for classes of which some are rare.
+    """
+
+    class_weight: Any = parameter(default=None, allowed=[Options(str, {"balanced", "balanced_subsample"}), dict, None, list])
+    bootstrap: bool | str = parameter(default=True, allowed=["boolean", StrOptions({"balanced"})])
+
+
+class ForestClassifier(ClassForestParameters, TreeClassifier, Forest):
+    """What the two classification forests share.
+
+    Attributes
+    ----------
+    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_), or (n, most classes, n_outputs_) for several targets
+        Out-of-bag class probabilities of each row, 0 for a row that every tree drew; only with ``oob_score``.
+    """
 
     def _probability_steps(self) -> tuple[Step, ...]:
         return (Mean(self._trees.n_rounds),)

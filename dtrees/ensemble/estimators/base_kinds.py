@@ -6,9 +6,9 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dtrees.ensemble.backend import Backend, Output, Table
+from dtrees.ensemble.compat import ClassifierMixin, RegressorMixin
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.input.target import common_dtype
 from dtrees.ensemble.persistence.state import take_classes
@@ -65,7 +65,15 @@ class TreeRegressor(RegressorMixin, TreeEstimator):
 
 
 class TreeClassifier(ClassifierMixin, TreeEstimator):
-    """Base of the classifiers: predictions from class probabilities, given the steps from raw predictions to them."""
+    """Base of the classifiers: predictions from class probabilities, given the steps from raw predictions to them.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes_,)
+        The labels, sorted; of several targets a list of those of each.
+    n_classes_ : int
+        Number of labels; of several targets a list.
+    """
 
     class_weight: Any
     classes_: Any

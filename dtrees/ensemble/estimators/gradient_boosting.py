@@ -14,29 +14,28 @@ from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import Hidden, Interval, StrOptions
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
-from dtrees.ensemble.estimators.documentation import described
+from dtrees.ensemble.estimators.declaring import parameter, with_parameters
+from dtrees.ensemble.estimators.parameters import INSIDE_ONE, ClassWeight
 from dtrees.ensemble.estimators.starting import BY_LOSS
 from dtrees.ensemble.evaluation.metrics import CLASSIFICATION
-from dtrees.ensemble.input import parameters, several_targets
-from dtrees.ensemble.input.parameters import BOOSTING_DEFAULTS
+from dtrees.ensemble.input import rules, several_targets
+from dtrees.ensemble.input.rules import ALPHA
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.losses.custom import NAME
 from dtrees.ensemble.objective.losses.several_targets import naming_target
 from dtrees.ensemble.prediction import Step, by_target, first_column
 
 
-@described
+@with_parameters
 class GradientBoostingRegressor(TreeRegressor, Boosting):
     """Gradient boosting for regression, with exact splits.
 
     Trees are added one after the other, each fitted to the gradients of the loss at the predictions so far: one tree a round, or, where y
     has several columns, one for each of these targets.
 
-    {input}
-
     Parameters
     ----------
-    loss : str or callable, default="squared_error"
+    loss : str or callable
         What is minimised. "squared_error" is for means. "absolute_error", "quantile" (the pinball loss of ``alpha``) and "huber" (squared
         error of residuals up to the ``alpha``-quantile of their sizes, absolute error of larger ones) are for medians, quantiles, and means
         that outliers hardly move: splits are found by gradients, each with a hessian of 1, and leaves hold exact weighted medians or
@@ -48,19 +47,17 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         held out too; ``raw`` are raw predictions, which here are the predictions and start from zero, ``weight`` may be None. Of k targets,
         ``y``, ``raw``, gradient and hessian have the shape (n, k). The function travels by cloudpickle; a model file keeps the trees, and
         calls the loss "custom".
-    alpha : float, default=0.9
+    alpha : float
         For "quantile", which quantile is predicted; for "huber", which share of the residuals counts as small.
-    tweedie_variance_power : float, default=1.5
+    tweedie_variance_power : float
         For "tweedie": the variance grows with this power of the mean, between 1 (Poisson) and 2 (gamma), both excluded.
-    {boosting}
-    {boosting_stop}
-    {eval_metric_regression}
-    {boosting_control}
-    {constraints}
-
-    Attributes
-    ----------
-    {fitted_boosting}
+    eval_metric : str, callable, list of them, or None
+        What to compute on evaluation sets, by scikit-learn's formulas: "rmse", "mse", "mae", "r2", "loss" (the one that is minimised;
+        not for "huber", which is another one in each round) or a function ``(y_true, y_pred, weight) -> float`` of all rows of a set,
+        where ``weight`` may be None; also a function of :mod:`sklearn.metrics`, or a scorer, or the name of one. A function that is to
+        decide about early stopping says by its attribute ``greater_is_better``, True or False, what is better; scikit-learn's say it by
+        their names. None means "rmse" for "squared_error" and functions, "mae" for "absolute_error" and "huber", and otherwise "loss".
+        Of several targets, it is the mean over them; functions and scorers are given arrays of shape (n, k).
 
     References
     ----------
@@ -79,58 +76,10 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
     array([1., 3.])
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **parameters.BOOSTING,
-        "loss": [StrOptions(registry.REGRESSION), callable, Hidden(StrOptions({NAME}))],
-        "alpha": [Interval(Real, 0.0, 1.0, closed="neither")],
-        "tweedie_variance_power": [Interval(Real, 1.0, 2.0, closed="neither")],
-    }
+    loss: Any = parameter(default="squared_error", allowed=[StrOptions(registry.REGRESSION), callable, Hidden(StrOptions({NAME}))])
+    alpha: float = parameter(default=ALPHA, allowed=[INSIDE_ONE])
+    tweedie_variance_power: float = parameter(default=1.5, allowed=[Interval(Real, 1.0, 2.0, closed="neither")])
     _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ("alpha", "tweedie_variance_power")
-
-    def __init__(
-        self,
-        *,
-        loss: Any = "squared_error",
-        alpha: float = 0.9,
-        tweedie_variance_power: float = 1.5,
-        learning_rate: float | str = BOOSTING_DEFAULTS["learning_rate"],
-        n_estimators: int = BOOSTING_DEFAULTS["n_estimators"],
-        subsample: float = BOOSTING_DEFAULTS["subsample"],
-        max_depth: int | str | None = BOOSTING_DEFAULTS["max_depth"],
-        min_samples_split: int | float = 2,
-        min_samples_leaf: int | float | str = BOOSTING_DEFAULTS["min_samples_leaf"],
-        min_child_weight: float = BOOSTING_DEFAULTS["min_child_weight"],
-        min_weight_fraction_leaf: float = 0.0,
-        reg_lambda: float | str = BOOSTING_DEFAULTS["reg_lambda"],
-        reg_alpha: float = 0.0,
-        max_features: int | float | str | None = BOOSTING_DEFAULTS["max_features"],
-        colsample_bytree: float = BOOSTING_DEFAULTS["colsample_bytree"],
-        colsample_bylevel: float = 1.0,
-        max_leaf_nodes: int | str | None = BOOSTING_DEFAULTS["max_leaf_nodes"],
-        min_impurity_decrease: float = 0.0,
-        min_split_gain: float = 0.0,
-        criterion: str = "newton",
-        init: Any = None,
-        ccp_alpha: float = 0.0,
-        categorical_features: Any = "from_dtype",
-        cat_smooth: float = 10.0,
-        min_samples_category: int | None = None,
-        max_cat_threshold: int | None = None,
-        validation_fraction: float | None = 0.1,
-        n_iter_no_change: int | None = None,
-        tol: float = 1e-4,
-        scoring: Any = "loss",
-        early_stopping_rounds: int | None = None,
-        eval_metric: Any = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        warm_start: bool = False,
-        importance_type: str = "gain",
-        monotonic_cst: Any = None,
-        interaction_cst: Any = None,
-    ) -> None:
-        self._keep_parameters(locals())
 
     @property
     def init_(self) -> Any:
@@ -180,37 +129,30 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         return self._starting_from(X, base_margin)._staged(X, self._value_steps(), self._value_output())
 
 
-@described
-class GradientBoostingClassifier(TreeClassifier, Boosting):
+@with_parameters
+class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
     """Gradient boosting for classification, with exact splits.
 
     Trees are added one after the other, each fitted to the gradients of the loss at the predictions so far: one tree a round for two
     classes, one for each class for more; where y has several columns (labels of 0 and 1 of a multilabel task, or of any classes), so for
     each of these targets.
 
-    {input}
-
     Parameters
     ----------
-    loss : {"log_loss", "exponential"} or callable, default="log_loss"
+    loss : {"log_loss", "exponential"} or callable
         What is minimised: the negative log likelihood of the labels, or, for two classes, the exponential loss of AdaBoost. A function
         ``objective(y, raw, weight)`` returns gradient and hessian, each of the shape of ``raw``, weights included, of all rows in their
         order, those held out too. ``y`` are class codes; ``raw``, which starts from zero, has shape (n,) for two classes, and stands for
         log odds, or (n, n_classes), for log probabilities up to a constant; ``weight`` may be None. It travels by cloudpickle; a model
         file keeps the trees, and calls the loss "custom".
-    {boosting}
-    class_weight : dict, list of dicts, "balanced" or None, default=None
-        Factors for the weights of rows by class. "balanced" gives every class the same weight in all. Of several targets, a list has a
-        dict for each, and factors are multiplied.
-    {boosting_stop}
-    {eval_metric_classification}
-    {boosting_control}
-    {constraints}
-
-    Attributes
-    ----------
-    {fitted_classes}
-    {fitted_boosting}
+    eval_metric : str, callable, list of them, or None
+        What to compute on evaluation sets, by scikit-learn's formulas: "logloss", "loss" (the one that is minimised), "error",
+        "accuracy", "auc" (of more than two classes: of each against the others, weighted by frequency) or a function
+        ``(y_true, y_pred, weight) -> float`` of all rows of a set. It is given class codes (positions in ``classes_``) and
+        probabilities: of the second class where there are two, else of all, shape (n, n_classes); ``weight`` may be None. Also a
+        function of :mod:`sklearn.metrics`, or a scorer, or the name of one: those that compare labels are given class codes. A function
+        that is to decide about early stopping says by its attribute ``greater_is_better``, True or False, what is better;
+        scikit-learn's say it by their names. None means "logloss", or "loss" for the exponential loss.
 
     Examples
     --------
@@ -222,58 +164,10 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
     ['low', 'high']
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **parameters.BOOSTING,
-        **parameters.class_weight_options("balanced"),
-        "loss": [StrOptions(registry.CLASSIFICATION), callable, Hidden(StrOptions({NAME}))],
-    }
-
-    def __init__(
-        self,
-        *,
-        loss: Any = "log_loss",
-        learning_rate: float | str = BOOSTING_DEFAULTS["learning_rate"],
-        n_estimators: int = BOOSTING_DEFAULTS["n_estimators"],
-        subsample: float = BOOSTING_DEFAULTS["subsample"],
-        max_depth: int | str | None = BOOSTING_DEFAULTS["max_depth"],
-        min_samples_split: int | float = 2,
-        min_samples_leaf: int | float | str = BOOSTING_DEFAULTS["min_samples_leaf"],
-        min_child_weight: float = BOOSTING_DEFAULTS["min_child_weight"],
-        min_weight_fraction_leaf: float = 0.0,
-        reg_lambda: float | str = BOOSTING_DEFAULTS["reg_lambda"],
-        reg_alpha: float = 0.0,
-        max_features: int | float | str | None = BOOSTING_DEFAULTS["max_features"],
-        colsample_bytree: float = BOOSTING_DEFAULTS["colsample_bytree"],
-        colsample_bylevel: float = 1.0,
-        max_leaf_nodes: int | str | None = BOOSTING_DEFAULTS["max_leaf_nodes"],
-        min_impurity_decrease: float = 0.0,
-        min_split_gain: float = 0.0,
-        criterion: str = "newton",
-        init: Any = None,
-        ccp_alpha: float = 0.0,
-        categorical_features: Any = "from_dtype",
-        cat_smooth: float = 10.0,
-        min_samples_category: int | None = None,
-        max_cat_threshold: int | None = None,
-        class_weight: Any = None,
-        validation_fraction: float | None = 0.1,
-        n_iter_no_change: int | None = None,
-        tol: float = 1e-4,
-        scoring: Any = "loss",
-        early_stopping_rounds: int | None = None,
-        eval_metric: Any = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        warm_start: bool = False,
-        importance_type: str = "gain",
-        monotonic_cst: Any = None,
-        interaction_cst: Any = None,
-    ) -> None:
-        self._keep_parameters(locals())
+    loss: Any = parameter(default="log_loss", allowed=[StrOptions(registry.CLASSIFICATION), callable, Hidden(StrOptions({NAME}))])
 
     def _check_classes(self, table: Table) -> None:
-        factors: Any = parameters.class_weights(self.class_weight, table, by_rows=False)
+        factors: Any = rules.class_weights(self.class_weight, table, by_rows=False)
         if not isinstance(table.classes, list):
             _check_two_classes(table.classes, table.class_weights, factors)
             return

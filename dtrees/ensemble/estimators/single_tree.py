@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,23 +12,41 @@ from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan
-from dtrees.ensemble.compat import checked_fit
+from dtrees.ensemble.compat import StrOptions, checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
-from dtrees.ensemble.estimators.documentation import described
+from dtrees.ensemble.estimators.declaring import parameter, with_parameters
 from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, importance_by_column, mean_predictions, normalised
+from dtrees.ensemble.estimators.parameters import ClassificationCriterion, GrowthParameters, RegressionCriterion
 from dtrees.ensemble.evaluation.progress import called_together
-from dtrees.ensemble.input import parameters, several_targets
+from dtrees.ensemble.input import rules, several_targets
 from dtrees.ensemble.prediction import AdditiveTrees, Step, first_column
 from dtrees.tree.tree import Tree
 
 
-class SingleTree(TreeEstimator):
-    """What the four single trees share."""
+@with_parameters
+class TreeParameters(GrowthParameters):
+    """Parameters of single trees.
+
+    Parameters
+    ----------
+    splitter : {"best", "random"}
+        The best of all thresholds, or the best of one random threshold per column.
+    """
+
+    splitter: str = parameter(default="best", allowed=[StrOptions({"best", "random"})])
+
+
+class SingleTree(TreeParameters, TreeEstimator):
+    """What the four single trees share.
+
+    Attributes
+    ----------
+    tree_ : dtrees.ensemble.estimators.inspection.FittedTree
+        The tree as arrays of nodes, in scikit-learn's shapes, read-only.
+    """
 
     criterion: str
-    splitter: str
-    min_weight_fraction_leaf: float
 
     @checked_fit
     @all_or_nothing
@@ -71,20 +89,20 @@ class SingleTree(TreeEstimator):
         """
         callback = called_together(callbacks)
         random_splits = self.splitter == "random"
-        refusal = parameters.rows_refusal_of_trees(self.criterion, random_splits=random_splits)
+        refusal = rules.rows_refusal_of_trees(self.criterion, random_splits=random_splits)
         backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True, rows_refusal=refusal)
         several_targets.check(self, table)
-        factors = parameters.class_weights(getattr(self, "class_weight", None), table, by_rows=True)
+        factors = rules.class_weights(getattr(self, "class_weight", None), table, by_rows=True)
         n_rows = table.rows_that_count(factors)
-        rules = parameters.rules_for(self, self.criterion, n_rows, self.n_features_in_, random_splits=random_splits)
+        splitting = rules.rules_for(self, self.criterion, n_rows, self.n_features_in_, random_splits=random_splits)
         plan = ForestPlan(
-            rules=rules,
-            seed=parameters.draw_seed(self.random_state),
+            rules=splitting,
+            seed=rules.draw_seed(self.random_state),
             n_classes=table.n_classes,
             targets=table.targets,
             class_weight=factors,
         )
-        self.max_features_, self._boosted = rules.max_features, False
+        self.max_features_, self._boosted = splitting.max_features, False
         self._trees = AdditiveTrees([self._timed(lambda: backend.grow_forest(table, plan, 0, 1, callback)).trees])
         self._n_grown = 1
         self._warn_if_constant()
@@ -173,7 +191,7 @@ class SingleTree(TreeEstimator):
         return Bunch(ccp_alphas=alphas, impurities=impurities)
 
 
-class SingleTreeRegressor(TreeRegressor, SingleTree):
+class SingleTreeRegressor(RegressionCriterion, TreeRegressor, SingleTree):
     """What the two regression trees share."""
 
     def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -184,50 +202,22 @@ class SingleTreeRegressor(TreeRegressor, SingleTree):
         means = mean_predictions([self._tree], self._schema.numbers_at(grid, target_features), target_features)
         return means[:, 0] if self._n_targets == 1 else means.T
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {**parameters.TREE, **parameters.REGRESSION_CRITERION}
-
     def _value_steps(self) -> tuple[Step, ...]:
         return (first_column,) if self._n_targets == 1 else ()
 
 
-class SingleTreeClassifier(TreeClassifier, SingleTree):
+class SingleTreeClassifier(ClassificationCriterion, TreeClassifier, SingleTree):
     """What the two classification trees share."""
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **parameters.TREE,
-        **parameters.CLASSIFICATION_CRITERION,
-        **parameters.class_weight_options("balanced"),
-    }
 
     def _probability_steps(self) -> tuple[Step, ...]:
         return ()
 
 
-@described
+@with_parameters
 class DecisionTreeRegressor(SingleTreeRegressor):
     """A regression tree with exact splits.
 
     Every threshold between two neighbouring distinct values of a column is considered; nothing is binned.
-
-    {input}
-
-    Parameters
-    ----------
-    {regression_criterion}
-    splitter : {"best", "random"}, default="best"
-        The best of all thresholds, or the best of one random threshold per column.
-    {growth}
-    {max_features: None}
-    {growth_end}
-    {random_state_tree}
-    {n_jobs}
-    {constraints}
-    {importance_type}
-
-    Attributes
-    ----------
-    {fitted_tree}
-    {fitted}
 
     Examples
     --------
@@ -237,60 +227,12 @@ class DecisionTreeRegressor(SingleTreeRegressor):
     array([5., 9.])
     """
 
-    def __init__(
-        self,
-        *,
-        criterion: str = "squared_error",
-        alpha: float = 0.9,
-        splitter: str = "best",
-        max_depth: int | None = None,
-        min_samples_split: int | float = 2,
-        min_samples_leaf: int | float = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: int | float | str | None = None,
-        max_leaf_nodes: int | None = None,
-        min_impurity_decrease: float = 0.0,
-        ccp_alpha: float = 0.0,
-        categorical_features: Any = "from_dtype",
-        cat_smooth: float = 10.0,
-        min_samples_category: int | None = None,
-        max_cat_threshold: int | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        monotonic_cst: Any = None,
-        interaction_cst: Any = None,
-        importance_type: str = "gain",
-    ) -> None:
-        self._keep_parameters(locals())
 
-
-@described
+@with_parameters
 class DecisionTreeClassifier(SingleTreeClassifier):
     """A classification tree with exact splits.
 
     Every threshold between two neighbouring distinct values of a column is considered; nothing is binned.
-
-    {input}
-
-    Parameters
-    ----------
-    {classification_criterion}
-    splitter : {"best", "random"}, default="best"
-        The best of all thresholds, or the best of one random threshold per column.
-    {growth}
-    {max_features: None}
-    {growth_end}
-    {random_state_tree}
-    {class_weight_tree}
-    {n_jobs}
-    {constraints}
-    {importance_type}
-
-    Attributes
-    ----------
-    {fitted_tree}
-    {fitted_classes}
-    {fitted}
 
     Examples
     --------
@@ -301,59 +243,13 @@ class DecisionTreeClassifier(SingleTreeClassifier):
     (['no', 'yes'], [[0.0, 1.0]])
     """
 
-    def __init__(
-        self,
-        *,
-        criterion: str = "gini",
-        splitter: str = "best",
-        max_depth: int | None = None,
-        min_samples_split: int | float = 2,
-        min_samples_leaf: int | float = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: int | float | str | None = None,
-        max_leaf_nodes: int | None = None,
-        min_impurity_decrease: float = 0.0,
-        ccp_alpha: float = 0.0,
-        categorical_features: Any = "from_dtype",
-        cat_smooth: float = 10.0,
-        min_samples_category: int | None = None,
-        max_cat_threshold: int | None = None,
-        random_state: Any = None,
-        class_weight: Any = None,
-        n_jobs: int | None = None,
-        monotonic_cst: Any = None,
-        interaction_cst: Any = None,
-        importance_type: str = "gain",
-    ) -> None:
-        self._keep_parameters(locals())
 
-
-@described
+@with_parameters
 class ExtraTreeRegressor(SingleTreeRegressor):
     """A regression tree with random thresholds, as Extra-Trees consist of.
 
     Each column that a node considers gets one threshold, drawn uniformly between the smallest and largest value that the
     node has of it, and the best of these splits is taken (Geurts, Ernst and Wehenkel, 2006).
-
-    {input}
-
-    Parameters
-    ----------
-    {regression_criterion}
-    splitter : {"best", "random"}, default="random"
-        The best of all thresholds, or the best of one random threshold per column.
-    {growth}
-    {max_features: 1.0}
-    {growth_end}
-    {random_state_tree}
-    {n_jobs}
-    {constraints}
-    {importance_type}
-
-    Attributes
-    ----------
-    {fitted_tree}
-    {fitted}
 
     Examples
     --------
@@ -363,61 +259,16 @@ class ExtraTreeRegressor(SingleTreeRegressor):
     array([5., 9.])
     """
 
-    def __init__(
-        self,
-        *,
-        criterion: str = "squared_error",
-        alpha: float = 0.9,
-        splitter: str = "random",
-        max_depth: int | None = None,
-        min_samples_split: int | float = 2,
-        min_samples_leaf: int | float = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: int | float | str | None = 1.0,
-        max_leaf_nodes: int | None = None,
-        min_impurity_decrease: float = 0.0,
-        ccp_alpha: float = 0.0,
-        categorical_features: Any = "from_dtype",
-        cat_smooth: float = 10.0,
-        min_samples_category: int | None = None,
-        max_cat_threshold: int | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        monotonic_cst: Any = None,
-        interaction_cst: Any = None,
-        importance_type: str = "gain",
-    ) -> None:
-        self._keep_parameters(locals())
+    splitter: str = "random"
+    max_features: int | float | str | None = 1.0
 
 
-@described
+@with_parameters
 class ExtraTreeClassifier(SingleTreeClassifier):
     """A classification tree with random thresholds, as Extra-Trees consist of.
 
     Each column that a node considers gets one threshold, drawn uniformly between the smallest and largest value that the
     node has of it, and the best of these splits is taken (Geurts, Ernst and Wehenkel, 2006).
-
-    {input}
-
-    Parameters
-    ----------
-    {classification_criterion}
-    splitter : {"best", "random"}, default="random"
-        The best of all thresholds, or the best of one random threshold per column.
-    {growth}
-    {max_features: "sqrt"}
-    {growth_end}
-    {random_state_tree}
-    {class_weight_tree}
-    {n_jobs}
-    {constraints}
-    {importance_type}
-
-    Attributes
-    ----------
-    {fitted_tree}
-    {fitted_classes}
-    {fitted}
 
     Examples
     --------
@@ -428,28 +279,5 @@ class ExtraTreeClassifier(SingleTreeClassifier):
     (['no', 'yes'], [[0.0, 1.0]])
     """
 
-    def __init__(
-        self,
-        *,
-        criterion: str = "gini",
-        splitter: str = "random",
-        max_depth: int | None = None,
-        min_samples_split: int | float = 2,
-        min_samples_leaf: int | float = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: int | float | str | None = "sqrt",
-        max_leaf_nodes: int | None = None,
-        min_impurity_decrease: float = 0.0,
-        ccp_alpha: float = 0.0,
-        categorical_features: Any = "from_dtype",
-        cat_smooth: float = 10.0,
-        min_samples_category: int | None = None,
-        max_cat_threshold: int | None = None,
-        random_state: Any = None,
-        class_weight: Any = None,
-        n_jobs: int | None = None,
-        monotonic_cst: Any = None,
-        interaction_cst: Any = None,
-        importance_type: str = "gain",
-    ) -> None:
-        self._keep_parameters(locals())
+    splitter: str = "random"
+    max_features: int | float | str | None = "sqrt"

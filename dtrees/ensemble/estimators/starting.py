@@ -16,6 +16,7 @@ from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.ensemble.backend import Backend, Output, Table
 from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.estimators.base import TreeEstimator
+from dtrees.ensemble.estimators.parameters import BoostingParameters
 from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, Start
 from dtrees.ensemble.input.tables import checked_table, without_mask
 from dtrees.ensemble.input.target import decode_target
@@ -151,10 +152,9 @@ def fit_init(init: Any, X: Any, y: Any, weight: NDArray[np.float64] | None, held
     return fitted
 
 
-class StartingPoints(TreeEstimator):
+class StartingPoints(BoostingParameters, TreeEstimator):
     """What the boosting estimators do about the raw predictions that trees are added to."""
 
-    init: Any
     #: How trees start, and the fitted estimator where it is by one.
     _starts: str = BY_LOSS
     _init_estimator: Any = None

@@ -12,14 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from dtrees.ensemble.compat import StrOptions
 from dtrees.ensemble.input.column import CATEGORICAL
-
-#: What the parameters may be; their contents are checked when the columns are known.
-CONSTRAINTS: dict[str, list[Any]] = {
-    "monotonic_cst": ["array-like", dict, None],
-    "interaction_cst": [StrOptions({"pairwise", "no_interactions"}), list, tuple, None],
-}
 
 
 def monotonic_rule(estimator: Any) -> tuple[int, ...]:

@@ -64,10 +64,9 @@ class NamedParameters:
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls, **given: Any) -> None:
-        """Have a class show the signature of ``__init__``: some versions of Python 3.11 take that of ``__new__`` if both are inherited."""
+        """Have a class show the signature of ``__init__``."""
         super().__init_subclass__(**given)
-        of_method = inspect.signature(cls.__init__)
-        cls.__signature__ = of_method.replace(parameters=[*of_method.parameters.values()][1:])
+        show_signature(cls)
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
         """Make an estimator; raises TypeError for a parameter that there is not."""
@@ -94,6 +93,12 @@ class NamedParameters:
                     f"Invalid parameter {name!r} for estimator {type(self).__name__}. {suggestion(name, parameter_names(type(self)))}"
                 )
         return super().set_params(**given)  # type: ignore[misc]
+
+
+def show_signature(kind: Any) -> None:
+    """Have a class show the signature of ``__init__``: some versions of Python 3.11 take that of ``__new__`` if both are inherited."""
+    of_method = inspect.signature(kind.__init__)
+    kind.__signature__ = of_method.replace(parameters=[*of_method.parameters.values()][1:])
 
 
 def _takes_any(kind: type) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtrees.ensemble.input.parameters import CRITERION_ALIASES
+from dtrees.ensemble.input.rules import CRITERION_ALIASES
 
 if TYPE_CHECKING:
     from dtrees.ensemble.backend import Table

@@ -21,8 +21,8 @@ from sklearn.base import is_classifier
 from dtrees.engine.plan.plans import CONSTRAINTS, ForestPlan, Rules
 from dtrees.ensemble.compat import check_parameters, parameter_names, stand_in_for_sklearns
 from dtrees.ensemble.input.by_size import NAMES, is_auto
-from dtrees.ensemble.input.parameters import LARGEST_INTEGER
 from dtrees.ensemble.input.plain_data import check_labels, from_plain, plain, shown, take
+from dtrees.ensemble.input.rules import LARGEST_INTEGER
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.prediction import AdditiveTrees, by_target
 from dtrees.tree.stacking import stacked, unstacked

@@ -1,13 +1,9 @@
-"""The values that parameters may have, and the engine's rules that follow from them for a table.
-
-The constraints are in scikit-learn's notation; scikit-learn turns a violation into an error that names parameter, value and wish.
-"""
+"""The engine's rules that follow from an estimator's parameters for a table: how nodes are split, what is drawn, how classes weigh."""
 
 from __future__ import annotations
 
 import math
-from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +11,9 @@ from sklearn.utils import check_random_state
 
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.rows.refusal import rows_placement_refusal
-from dtrees.ensemble.compat import HasMethods, Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
-from dtrees.ensemble.input.by_size import AUTO, came_to, is_auto
+from dtrees.ensemble.input.by_size import came_to, is_auto
 from dtrees.ensemble.input.combinations import check_categories, check_smoothing
-from dtrees.ensemble.input.constraints import CONSTRAINTS, interaction_rule, monotonic_rule
+from dtrees.ensemble.input.constraints import interaction_rule, monotonic_rule
 from dtrees.ensemble.input.warning import warn
 
 if TYPE_CHECKING:
@@ -28,128 +23,22 @@ if TYPE_CHECKING:
 LARGEST_INTEGER = 2**63 - 1
 #: Limits of trees are at most so large, so that twice a limit and sums with it are integers of 64 bits; no table has so many rows.
 _LARGEST_LIMIT = 2**61 - 1
-POSITIVE_INTEGER = Interval(Integral, 1, LARGEST_INTEGER, closed="both")
-AT_LEAST_TWO = Interval(Integral, 2, LARGEST_INTEGER, closed="both")
-RANDOM_STATE = ["random_state", np.random.Generator]
-
-#: Parameters of every estimator.
-COMMON = {
-    "max_depth": [POSITIVE_INTEGER, None],
-    "min_samples_split": [AT_LEAST_TWO, Interval(RealNotInt, 0.0, 1.0, closed="right")],
-    "min_samples_leaf": [POSITIVE_INTEGER, Interval(RealNotInt, 0.0, 1.0, closed="neither")],
-    "max_features": [
-        POSITIVE_INTEGER,
-        Interval(RealNotInt, 0.0, 1.0, closed="right"),
-        StrOptions({"sqrt", "log2"}),
-        None,
-    ],
-    "max_leaf_nodes": [AT_LEAST_TWO, None],
-    "min_impurity_decrease": [Interval(Real, 0.0, None, closed="left")],
-    "ccp_alpha": [Interval(Real, 0.0, None, closed="left")],
-    "importance_type": [StrOptions({"gain", "split", "cover"})],
-    "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
-    "cat_smooth": [Interval(Real, 0.0, None, closed="left")],
-    "min_samples_category": [POSITIVE_INTEGER, None],
-    "max_cat_threshold": [POSITIVE_INTEGER, None],
-    "random_state": RANDOM_STATE,
-    "n_jobs": [
-        Interval(Integral, None, -1, closed="right"),
-        POSITIVE_INTEGER,
-        None,
-    ],
-    **CONSTRAINTS,
-}
-
-#: Parameters of trees and forests, whose leaves are bounded by a fraction of the weight.
-FRACTION = {"min_weight_fraction_leaf": [Interval(Real, 0.0, 0.5, closed="both")]}
-
-#: Parameters of ensembles.
-ENSEMBLE = {
-    "n_estimators": [POSITIVE_INTEGER],
-    "colsample_bytree": [Interval(Real, 0.0, 1.0, closed="right")],
-    "verbose": ["verbose"],
-    "warm_start": ["boolean"],
-}
-
-FOREST = {
-    **COMMON,
-    **FRACTION,
-    **ENSEMBLE,
-    "bootstrap": ["boolean"],
-    "oob_score": ["boolean", callable],
-    "max_samples": [None, Interval(RealNotInt, 0.0, None, closed="neither"), POSITIVE_INTEGER],
-}
-
-TREE = {**COMMON, **FRACTION, "splitter": [StrOptions({"best", "random"})]}
-
-BOOSTING = {
-    **COMMON,
-    **FRACTION,
-    **ENSEMBLE,
-    "learning_rate": [Interval(Real, 0.0, None, closed="left"), StrOptions({AUTO})],
-    "max_depth": [*COMMON["max_depth"], StrOptions({AUTO})],
-    "max_leaf_nodes": [*COMMON["max_leaf_nodes"], StrOptions({AUTO})],
-    "min_samples_leaf": [*COMMON["min_samples_leaf"], StrOptions({AUTO})],
-    "max_features": [*COMMON["max_features"], StrOptions({AUTO})],
-    "subsample": [Interval(Real, 0.0, 1.0, closed="right")],
-    "criterion": [StrOptions({"newton", "squared_error"})],
-    "init": [StrOptions({"zero"}), HasMethods(["fit", "predict"]), None],
-    "colsample_bylevel": [Interval(Real, 0.0, 1.0, closed="right")],
-    "reg_lambda": [Interval(Real, 0.0, None, closed="left"), StrOptions({AUTO})],
-    "reg_alpha": [Interval(Real, 0.0, None, closed="left")],
-    "min_split_gain": [Interval(Real, 0.0, None, closed="left")],
-    "min_child_weight": [Interval(Real, 0.0, None, closed="left")],
-    "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither"), None],
-    "n_iter_no_change": [POSITIVE_INTEGER, None],
-    "tol": [Interval(Real, 0.0, None, closed="left")],
-    "scoring": [str, callable, None],
-    "early_stopping_rounds": [POSITIVE_INTEGER, None],
-    "eval_metric": [str, callable, list, tuple, None],
-}
-
-#: The defaults of boosting, which scikit-learn's are not. The number of trees was chosen on California housing and Adult among some fifty
-#: settings, by what does well on both and stays cheap; what is "auto" is told in :mod:`dtrees.ensemble.input.by_size`.
-BOOSTING_DEFAULTS: dict[str, Any] = {
-    "n_estimators": 200,
-    "learning_rate": AUTO,
-    "max_depth": AUTO,
-    "max_leaf_nodes": AUTO,
-    "min_samples_leaf": AUTO,
-    "min_child_weight": 0.001,
-    "reg_lambda": AUTO,
-    "subsample": 1.0,
-    "max_features": AUTO,
-    "colsample_bytree": 1.0,
-}
-
 #: Other names of criteria. Friedman's orders splits as squared error does: scikit-learn maps it likewise.
 CRITERION_ALIASES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
+#: The default of ``alpha``, of trees and of boosting.
+ALPHA = 0.9
 #: The largest L2 penalty, for each unit of weight. Leaf values are then below a float's precision beside the gradients they come from.
 _LARGEST_PENALTY = 1e15
 #: Rows that a tree or booster may draw: as many as a table may have. One draw after the other takes a minute.
 _MOST_DRAWS = 2**32
 
 
-def _criteria(task: str) -> set[str]:
+def criteria_of(task: str) -> set[str]:
     """Return the names of the criteria that are registered for a task."""
     from dtrees.split.criteria.criterion import criteria_for  # brings in the compiler
 
     names = set(criteria_for(task))
     return names | {alias for alias, name in CRITERION_ALIASES.items() if name in names}
-
-
-REGRESSION_CRITERION = {
-    "criterion": [NamesAtTheTime(partial(_criteria, "regression"))],
-    "alpha": [Interval(Real, 0.0, 1.0, closed="neither")],
-}
-#: The default of ``alpha``, that of boosting.
-_ALPHA = 0.9
-CLASSIFICATION_CRITERION = {"criterion": [NamesAtTheTime(partial(_criteria, "classification"))]}
-
-
-def class_weight_options(*presets: str) -> dict[str, list[Any]]:
-    """Return the constraint of ``class_weight`` for an estimator that knows these presets; lists are for several targets."""
-    return {"class_weight": [Options(str, set(presets)), dict, None, list]}
 
 
 def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, random_splits: bool = False) -> Rules:
@@ -220,7 +109,7 @@ def _quantile(estimator: Any, criterion: str) -> float:
     if criterion == "quantile":
         criterion_named(criterion).at(float(estimator.alpha))  # refuses what it cannot use
         return float(estimator.alpha)
-    if criterion_named(criterion).task == "regression" and estimator.alpha != _ALPHA:
+    if criterion_named(criterion).task == "regression" and estimator.alpha != ALPHA:
         warn(
             f"alpha={estimator.alpha} has no effect: it is for criterion='quantile', but criterion is {estimator.criterion!r}; pass that "
             "criterion, or no alpha"

@@ -1,0 +1,316 @@
+"""The parameters of the estimators: what each means, what it may be, and its default.
+
+Values are checked as scikit-learn checks those of its own estimators, by constraints in its notation.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from dtrees.ensemble.compat import HasMethods, Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
+from dtrees.ensemble.estimators.declaring import parameter, with_parameters
+from dtrees.ensemble.input.by_size import AUTO
+from dtrees.ensemble.input.rules import ALPHA, LARGEST_INTEGER, criteria_of
+
+POSITIVE_INTEGER = Interval(Integral, 1, LARGEST_INTEGER, closed="both")
+AT_LEAST_TWO = Interval(Integral, 2, LARGEST_INTEGER, closed="both")
+NOT_NEGATIVE = Interval(Real, 0.0, None, closed="left")
+#: Shares of all rows or columns, and those that are a number of them, as 1 is, if they are integers.
+SHARE = Interval(Real, 0.0, 1.0, closed="right")
+FLOAT_SHARE = Interval(RealNotInt, 0.0, 1.0, closed="right")
+INSIDE_ONE = Interval(Real, 0.0, 1.0, closed="neither")
+RANDOM_STATE = ["random_state", np.random.Generator]
+N_JOBS = [Interval(Integral, None, -1, closed="right"), POSITIVE_INTEGER, None]
+MAX_DEPTH = [POSITIVE_INTEGER, None]
+MIN_SAMPLES_LEAF = [POSITIVE_INTEGER, Interval(RealNotInt, 0.0, 1.0, closed="neither")]
+MAX_FEATURES = [POSITIVE_INTEGER, FLOAT_SHARE, StrOptions({"sqrt", "log2"}), None]
+MAX_LEAF_NODES = [AT_LEAST_TWO, None]
+
+
+@with_parameters
+class CommonParameters:
+    """Parameters of single trees, forests and boosting.
+
+    Parameters
+    ----------
+    min_samples_split : int or float
+        Fewest rows of a node to be split; a float is a fraction of all rows (of a weight above 0), rounded up.
+    min_weight_fraction_leaf : float
+        Smallest weight of a leaf, as a fraction of all weight.
+    min_impurity_decrease : float
+        Split only where impurity decreases by at least this much, weighted by the node's share of all weight.
+    ccp_alpha : float
+        Prune the finished tree: as long as a subtree lowers impurity, weighted by the share of all weight, by at most this much for
+        each leaf that it has more than one, the one that lowers it least becomes a leaf (minimal cost-complexity pruning).
+    categorical_features : "from_dtype", array-like or None
+        Columns that hold categories, which are split by sets of them, not by an order: those of text or of a category dtype, or those
+        listed (by name, by position, or by a mask), also of numbers; "from_dtype" in a list adds those of text or of a category dtype.
+        None takes category numbers for numbers; they are in the order of an ordered dtype, otherwise sorted. Missing values are a
+        category of their own; categories that no row in a node has go right there, and those not seen at fit where missing values go.
+    cat_smooth : float
+        Weight by which the mean of a category is moved towards that of its node before categories are put in order. With 0, the order
+        is the one among whose splits the best of all sets is, but for more than two classes of a tree or forest.
+    min_samples_category : int or None
+        Categories of fewer rows in a node are taken together there. None is half of the mean number of rows of a category of the
+        column (rows of weight 0 do not count), but at most 10, or a fifth of it, but at most 100, whichever is more.
+    max_cat_threshold : int or None
+        The side of a split that has fewer categories has at most so many. None is twice the square root of the number of categories of
+        the column (that itself, if they have fewer than four rows on average), but at least 32.
+    random_state : int, RandomState, Generator or None
+        Decides which columns nodes draw (with ``max_features``) and random thresholds. Pass an int for the same tree every time.
+    n_jobs : int or None
+        Threads to fit and predict with. None is 1, -1 all cores. The result does not depend on it. On a cluster, the workers'
+        own number of threads counts.
+    monotonic_cst : array-like of int of shape (n_features,), dict or None
+        Columns that predictions must rise with, or at least not fall (1), or fall with (-1); 0 for others. A dict has the names of
+        columns, and means 0 for those it leaves out. Predictions are then monotonic to the last bit; of a classifier, for two classes
+        only, the probability of the second one. Rows that miss the value may be told anything.
+    interaction_cst : {"pairwise", "no_interactions"}, list of lists, tuples or sets, or None
+        Which columns may stand together on a path from the root to a leaf: the sets of them, by number or name; columns that are in
+        none are one more set. "pairwise" lets any two, "no_interactions" has every path use a single column. In a node, columns that
+        may not be used count as constant.
+    importance_type : {"gain", "split", "cover"}
+        What ``feature_importances_`` adds up for each column: the gains of its splits, their number, or the weight of the rows
+        that they divide (of boosted trees, the sum of hessians). It may be set after the fit.
+    """
+
+    min_samples_split: int | float = parameter(default=2, allowed=[AT_LEAST_TWO, FLOAT_SHARE])
+    min_weight_fraction_leaf: float = parameter(default=0.0, allowed=[Interval(Real, 0.0, 0.5, closed="both")])
+    min_impurity_decrease: float = parameter(default=0.0, allowed=[NOT_NEGATIVE])
+    ccp_alpha: float = parameter(default=0.0, allowed=[NOT_NEGATIVE])
+    categorical_features: Any = parameter(default="from_dtype", allowed=["array-like", StrOptions({"from_dtype"}), None])
+    cat_smooth: float = parameter(default=10.0, allowed=[NOT_NEGATIVE])
+    min_samples_category: int | None = parameter(default=None, allowed=[POSITIVE_INTEGER, None])
+    max_cat_threshold: int | None = parameter(default=None, allowed=[POSITIVE_INTEGER, None])
+    random_state: Any = parameter(default=None, allowed=RANDOM_STATE)
+    n_jobs: int | None = parameter(default=None, allowed=N_JOBS)
+    monotonic_cst: Any = parameter(default=None, allowed=["array-like", dict, None])
+    interaction_cst: Any = parameter(default=None, allowed=[StrOptions({"pairwise", "no_interactions"}), list, tuple, None])
+    importance_type: str = parameter(default="gain", allowed=[StrOptions({"gain", "split", "cover"})])
+
+
+@with_parameters
+class GrowthParameters:
+    """Parameters of single trees and forests.
+
+    Parameters
+    ----------
+    max_depth : int or None
+        Depth at which nodes are not split any more. None grows until leaves are pure or too small to split.
+    min_samples_leaf : int or float
+        Fewest rows of a leaf; a float is a fraction of all rows (of a weight above 0), rounded up.
+    max_features : int, float, {"sqrt", "log2"} or None
+        Columns drawn for each node to look for a split in: a number, a share, the square root or base-2 logarithm of the number
+        of columns that the tree sees; None takes all. Columns without a possible split do not count.
+    max_leaf_nodes : int or None
+        Split the node that gains most next, until there are this many leaves. None splits all.
+    """
+
+    max_depth: int | None = parameter(default=None, allowed=MAX_DEPTH)
+    min_samples_leaf: int | float = parameter(default=1, allowed=MIN_SAMPLES_LEAF)
+    max_features: int | float | str | None = parameter(default=None, allowed=MAX_FEATURES)
+    max_leaf_nodes: int | None = parameter(default=None, allowed=MAX_LEAF_NODES)
+
+
+@with_parameters
+class RegressionCriterion:
+    """Parameters of single trees and forests for regression.
+
+    Parameters
+    ----------
+    criterion : {"squared_error", "absolute_error", "quantile", "poisson", "friedman_mse"}
+        What a split is to lower: the mean squared distance of the target from its mean in the children, which leaves then predict
+        ("friedman_mse" is another name); the mean absolute distance from the weighted median, which is less swayed by outliers and
+        takes some times longer; the mean pinball loss about the weighted quantile of ``alpha``, likewise; or half the Poisson deviance
+        from the mean, for targets that are not negative, such as counts. Missing values are allowed with all. For absolute error,
+        weights that are not whole numbers are rounded to a 2**40th of their sum; for quantiles, to as much times the denominator of
+        ``alpha``.
+    alpha : float
+        Which quantile the criterion "quantile" is for, from 0.0001 to 0.9999; of more than four decimals, the nearest fraction with a
+        denominator of at most 10,000 is taken. Without effect with other criteria.
+    """
+
+    criterion: str = parameter(default="squared_error", allowed=[NamesAtTheTime(partial(criteria_of, "regression"))])
+    alpha: float = parameter(default=ALPHA, allowed=[INSIDE_ONE])
+
+
+@with_parameters
+class ClassWeight:
+    """The weights of classes.
+
+    Parameters
+    ----------
+    class_weight : dict, list of dicts, "balanced" or None
+        Factors for the weights of rows by class. "balanced" gives every class the same weight in all. Of several targets, a list has a
+        dict for each, and factors are multiplied.
+    """
+
+    class_weight: Any = parameter(default=None, allowed=[Options(str, {"balanced"}), dict, None, list])
+
+
+@with_parameters
+class ClassificationCriterion(ClassWeight):
+    """Parameters of single trees and forests for classification.
+
+    Parameters
+    ----------
+    criterion : {"gini", "entropy", "log_loss"}
+        What a split is to lower: the Gini impurity, or the entropy (of which "log_loss" is another name).
+    """
+
+    criterion: str = parameter(default="gini", allowed=[NamesAtTheTime(partial(criteria_of, "classification"))])
+
+
+@with_parameters
+class ForestParameters(GrowthParameters):
+    """Parameters of forests.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Number of trees.
+    bootstrap : bool
+        Grow each tree on rows drawn with replacement, with probability in proportion to their weight. Otherwise on all rows.
+    oob_score : bool or callable
+        Also predict each row by the trees that did not draw it, and score that: as ``score`` does, or by the callable
+        ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
+    max_samples : int, float or None
+        With ``bootstrap``, rows drawn for each tree: a number, or a share of the number of rows of a weight above 0, whatever they
+        weigh. None draws as many as these are.
+    colsample_bytree : float
+        Share of the columns drawn once for each tree; nodes draw from these.
+    verbose : int
+        Tell of the progress in lines: from 1 on about ten times, from 2 on after every tree. They go to standard error, or, where
+        the logger "dtrees" is listened to at level INFO, there.
+    warm_start : bool
+        Keep the trees of the previous fit, and add as many as ``n_estimators`` has grown by.
+    random_state : int, RandomState, Generator or None
+        Decides rows and columns drawn, and random thresholds. Pass an int for the same forest every time.
+    """
+
+    n_estimators: int = parameter(default=100, allowed=[POSITIVE_INTEGER], kw_only=False)
+    bootstrap: bool | str = parameter(default=True, allowed=["boolean"])
+    oob_score: Any = parameter(default=False, allowed=["boolean", callable])
+    max_samples: int | float | None = parameter(
+        default=None, allowed=[None, Interval(RealNotInt, 0.0, None, closed="neither"), POSITIVE_INTEGER]
+    )
+    colsample_bytree: float = parameter(default=1.0, allowed=[SHARE])
+    verbose: int = parameter(default=0, allowed=["verbose"])
+    warm_start: bool = parameter(default=False, allowed=["boolean"])
+
+
+@with_parameters
+class BoostingParameters:
+    """Parameters of boosting. Defaults are not scikit-learn's; that of ``n_estimators`` does well on several tables, and is cheap.
+
+    Parameters
+    ----------
+    learning_rate : float or "auto"
+        Factor that each tree's step is shortened by. Fewer, longer steps fit faster and generalise worse. "auto" follows from the
+        number n of rows of a weight above 0: 0.03 * (n / 300) ** 0.4, but at least 0.03 and at most 0.15 for regression, 0.05 and 0.1
+        for two classes; for more classes it is 0.1; where ``max_leaf_nodes`` is "auto" and came to 31, it is 0.07. That is for 200
+        rounds; for many more, or far fewer, pass a number. What it came to is ``learning_rate_``.
+    n_estimators : int
+        Rounds: trees, or trees per class for more than two classes, or per target.
+    subsample : float
+        Share of the rows drawn, without replacement, for each round.
+    max_depth : int, "auto" or None
+        Depth at which nodes are not split any more; None sets no bound. "auto" is 6, and None where the number of leaves is limited.
+        What it came to is ``max_depth_``.
+    min_samples_leaf : int, float or "auto"
+        Fewest rows of a leaf; a float is a fraction of all rows (of a weight above 0), rounded up. "auto" is a tenth of
+        these, but at least 1 and at most 20, and 1 for 10,000 of them and more. What it came to is ``min_samples_leaf_``.
+    min_child_weight : float
+        Smallest sum of hessians of a leaf. For squared error that is its weight, or number of rows; for log loss it shrinks as
+        predictions become sure.
+    min_weight_fraction_leaf : float
+        Smallest sum of hessians of a leaf, as a fraction of that of all rows in the tree's sample: a fraction of the weight where each
+        row's hessian is its weight, as for squared error, and with ``criterion="squared_error"``.
+    reg_lambda : float or "auto"
+        L2 penalty on leaf values, before shrinkage. "auto" is 5, and 1 for more than two classes. What it came to is ``reg_lambda_``.
+    reg_alpha : float
+        L1 penalty on leaf values, before shrinkage, as in XGBoost: sums of gradients are moved towards zero by it, and no further, both
+        in leaf values and in gains.
+    max_features : int, float, {"sqrt", "log2", "auto"} or None
+        Columns drawn for each node to look for a split in: a number, a share, the square root or base-2 logarithm of the number
+        of columns that the tree sees; None takes all. Columns without a possible split do not count. "auto" is None for 10,000 rows of
+        a weight above 0 and more, or with ``colsample_bylevel``, and otherwise 0.5, or "sqrt" for classification. What it came to is
+        ``max_features_``.
+    colsample_bytree : float
+        Share of the columns drawn once for each tree; nodes draw from these.
+    colsample_bylevel : float
+        Share of these drawn once for each level of a tree, in place of ``max_features`` for each node. A node in which none of them
+        can be split draws others.
+    max_leaf_nodes : int, "auto" or None
+        Split the node that gains most next, until there are this many leaves. None splits all. "auto" is 31 for two classes and 10,000
+        rows of a weight above 0 and more, but fewer than 100,000, unless ``max_depth`` is passed; otherwise None. What it came to is
+        ``max_leaf_nodes_``.
+    min_impurity_decrease : float
+        Split only where the gain is at least this much for each unit of the tree's sum of hessians.
+    min_split_gain : float
+        Split only where the gain is at least this much, absolute: LightGBM's parameter of this name, and XGBoost's ``gamma``.
+    criterion : {"newton", "squared_error"}
+        What a split is to improve: the second-order model of the loss (gradients and hessians), or the squared error of the gradients
+        alone, as in scikit-learn's gradient boosting, and the L2 score functions of CatBoost. A row then counts by its weight; leaves
+        still hold Newton steps. The same where hessians are 1, as for squared error.
+    init : estimator, "zero" or None
+        What trees start from: None is the best constant, "zero" zero, an estimator is cloned and fitted to the rows that are not held
+        out, and its predictions (probabilities) become the raw predictions that trees are added to. On a cluster, all rows are brought
+        to the process that coordinates the fit for that. A model file cannot hold the model. For raw scores of each row, pass
+        ``base_margin`` to fit.
+    ccp_alpha : float
+        Prune each finished tree before its step is taken: as long as a subtree gains at most this much, for each unit of the tree's
+        sum of hessians and each leaf that it has more than one, the one that gains least becomes a leaf.
+    validation_fraction : float or None
+        With ``n_iter_no_change``, share of the rows (of each class) that is held out. None holds out none: the rows trained on decide.
+    n_iter_no_change : int or None
+        Stop when the loss of the held-out rows has not become smaller, or their score larger, by ``tol`` in this many rounds. With
+        ``warm_start``, the rounds of earlier fits count where these scored the same rows by the same ``scoring``.
+    tol : float
+        See ``n_iter_no_change``.
+    scoring : str, callable or None
+        With ``n_iter_no_change``, what held-out rows are scored by: the loss, a scorer of scikit-learn by its name, or one made by
+        :func:`sklearn.metrics.make_scorer`; None is R2 or accuracy. Scorers of labels are given class codes (positions in
+        ``classes_``). Any other callable is called as ``scoring(estimator, X, y)``, with ``sample_weight`` if there are weights, and
+        returns a number, the larger the better; ``y`` are labels, ``X`` stands for the rows without their columns, and the methods
+        ``predict``, ``predict_proba`` and ``decision_function`` of ``estimator`` take it, or ``X[rows]``.
+    early_stopping_rounds : int or None
+        Stop when the last metric of ``eval_metric`` has not improved on the last evaluation set for this many rounds, and leave out the
+        rounds after the best one. For another set or metric see :class:`dtrees.EarlyStopping`. Wants an ``eval_set`` at fit.
+    verbose : int
+        Tell of the progress in lines: from 1 on about ten times, from 2 on after every round. They go to standard error, or, where
+        the logger "dtrees" is listened to at level INFO, there.
+    warm_start : bool
+        Keep the rounds of the previous fit, and add as many as ``n_estimators`` has grown by.
+    random_state : int, RandomState, Generator or None
+        Decides rows and columns drawn. Pass an int for the same model every time. None draws anew in each fit, but where columns are
+        drawn because ``max_features`` is "auto" and nothing else is: then every fit draws the same.
+    """
+
+    learning_rate: float | str = parameter(default=AUTO, allowed=[NOT_NEGATIVE, StrOptions({AUTO})])
+    n_estimators: int = parameter(default=200, allowed=[POSITIVE_INTEGER])
+    subsample: float = parameter(default=1.0, allowed=[SHARE])
+    max_depth: int | str | None = parameter(default=AUTO, allowed=[*MAX_DEPTH, StrOptions({AUTO})])
+    min_samples_leaf: int | float | str = parameter(default=AUTO, allowed=[*MIN_SAMPLES_LEAF, StrOptions({AUTO})])
+    min_child_weight: float = parameter(default=0.001, allowed=[NOT_NEGATIVE])
+    reg_lambda: float | str = parameter(default=AUTO, allowed=[NOT_NEGATIVE, StrOptions({AUTO})])
+    reg_alpha: float = parameter(default=0.0, allowed=[NOT_NEGATIVE])
+    max_features: int | float | str | None = parameter(default=AUTO, allowed=[*MAX_FEATURES, StrOptions({AUTO})])
+    colsample_bytree: float = parameter(default=1.0, allowed=[SHARE])
+    colsample_bylevel: float = parameter(default=1.0, allowed=[SHARE])
+    max_leaf_nodes: int | str | None = parameter(default=AUTO, allowed=[*MAX_LEAF_NODES, StrOptions({AUTO})])
+    min_split_gain: float = parameter(default=0.0, allowed=[NOT_NEGATIVE])
+    criterion: str = parameter(default="newton", allowed=[StrOptions({"newton", "squared_error"})])
+    init: Any = parameter(default=None, allowed=[StrOptions({"zero"}), HasMethods(["fit", "predict"]), None])
+    validation_fraction: float | None = parameter(default=0.1, allowed=[INSIDE_ONE, None])
+    n_iter_no_change: int | None = parameter(default=None, allowed=[POSITIVE_INTEGER, None])
+    tol: float = parameter(default=1e-4, allowed=[NOT_NEGATIVE])
+    scoring: Any = parameter(default="loss", allowed=[str, callable, None])
+    early_stopping_rounds: int | None = parameter(default=None, allowed=[POSITIVE_INTEGER, None])
+    eval_metric: Any = parameter(default=None, allowed=[str, callable, list, tuple, None])
+    verbose: int = parameter(default=0, allowed=["verbose"])
+    warm_start: bool = parameter(default=False, allowed=["boolean"])
