@@ -35,7 +35,7 @@ from dtrees.engine.rows.exchange import Program, Step
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.ensemble.objective.losses.squared_error import SquaredError
+from dtrees.ensemble.objective.regression import SquaredError
 
 _DEPTH = 6
 #: Exchanges with empty messages that are timed.

@@ -31,12 +31,10 @@ from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_MARGIN
 from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.objective.losses.by_order import ByOrder
-from dtrees.ensemble.objective.losses.custom import CustomObjective
-from dtrees.ensemble.objective.losses.exponential import Exponential
-from dtrees.ensemble.objective.losses.log_link import LogLink
-from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss, MultinomialLogLoss
-from dtrees.ensemble.objective.losses.squared_error import SquaredError
+from dtrees.ensemble.objective.classification import BinaryLogLoss, Exponential, MultinomialLogLoss
+from dtrees.ensemble.objective.custom import CustomObjective
+from dtrees.ensemble.objective.deviances import LogLink
+from dtrees.ensemble.objective.regression import ByOrder, SquaredError
 from dtrees.tree.tree import Tree
 from dtrees.version import pip_install
 

@@ -260,7 +260,7 @@ def _mend(where: str) -> None:
     ("where", "make", "placement"),
     [
         ("dtrees.engine.shard.targets.boosting_target:BoostingTarget.start", boosting, "sharded"),
-        pytest.param("dtrees.ensemble.objective.losses.squared_error:SquaredError.initial", boosting, "sharded", marks=pytest.mark.slow),
+        pytest.param("dtrees.ensemble.objective.regression:SquaredError.initial", boosting, "sharded", marks=pytest.mark.slow),
         ("dtrees.ensemble.evaluation.evaluation_sets:Scorer.score", boosting, "sharded"),
         ("dtrees.engine.run.forest_growth:grow_forest", forest, "replicated"),
         ("dtrees.engine.shard.targets.forest_target:ForestTarget.start", forest, "sharded"),

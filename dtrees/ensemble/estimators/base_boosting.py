@@ -38,8 +38,8 @@ from dtrees.ensemble.input import combinations, rules
 from dtrees.ensemble.input.by_size import draws_by_default_alone, resolved, set_by_size
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective import registry
+from dtrees.ensemble.objective.custom import NAME, CustomObjective
 from dtrees.ensemble.objective.loss import LinkedLoss
-from dtrees.ensemble.objective.losses.custom import NAME, CustomObjective
 from dtrees.ensemble.prediction import AdditiveTrees, Step
 
 

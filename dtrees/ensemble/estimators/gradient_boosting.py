@@ -21,8 +21,8 @@ from dtrees.ensemble.evaluation.metrics import CLASSIFICATION
 from dtrees.ensemble.input import rules, several_targets
 from dtrees.ensemble.input.rules import ALPHA
 from dtrees.ensemble.objective import registry
-from dtrees.ensemble.objective.losses.custom import NAME
-from dtrees.ensemble.objective.losses.several_targets import naming_target
+from dtrees.ensemble.objective.custom import NAME
+from dtrees.ensemble.objective.several_targets import naming_target
 from dtrees.ensemble.prediction import Step, by_target, first_column
 
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from dtrees.ensemble.evaluation.metrics import Block, Metric
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import check_lengths, check_target, check_weights, encode_target, labels_of
-from dtrees.ensemble.objective.losses.several_targets import naming_target
+from dtrees.ensemble.objective.several_targets import naming_target
 from dtrees.ensemble.prediction import AdditiveTrees
 from dtrees.tree.tree import Tree
 

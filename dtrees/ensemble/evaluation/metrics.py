@@ -13,7 +13,7 @@ of all predictions at once
 Formulas are scikit-learn's, at any number of rows.
 
 >>> import numpy as np
->>> from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss
+>>> from dtrees.ensemble.objective.classification import BinaryLogLoss
 >>> block = Block(X=np.empty((3, 0)), y=np.array([0, 1, 1]), weight=None, center=0.0)
 >>> raw = np.array([[-2.0, 1.0, -1.0]])  # log odds
 >>> metric = metric_for("error", BinaryLogLoss())
@@ -33,9 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.compat import SklearnMetric, scorer_named, sklearn_metric
+from dtrees.ensemble.objective.classification import BinaryLogLoss, MultinomialLogLoss
 from dtrees.ensemble.objective.loss import LinkedLoss
-from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss, MultinomialLogLoss
-from dtrees.ensemble.objective.losses.several_targets import outputs_of
+from dtrees.ensemble.objective.several_targets import outputs_of
 
 
 @dataclass(frozen=True)

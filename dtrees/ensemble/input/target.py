@@ -34,7 +34,7 @@ from dtrees.ensemble.input.plain_data import check_labels, plain_label
 from dtrees.ensemble.input.sparse import is_sparse
 from dtrees.ensemble.input.tables import frame_columns, is_frame, without_mask
 from dtrees.ensemble.input.warning import warn
-from dtrees.ensemble.objective.losses.several_targets import naming_target
+from dtrees.ensemble.objective.several_targets import naming_target
 
 #: Squared differences of targets up to this size can be added up, as many as there can be rows, without overflow.
 MAX_TARGET = 1e148

@@ -7,19 +7,25 @@ raw prediction
 link
     how raw predictions become what is predicted: :meth:`LinkedLoss.predictions`.
 
-Losses are small, immutable, picklable, and described by their ``repr``. A loss is added by a file beside this one and a line in
+Losses are small, immutable, picklable, and described by their ``repr``. A loss is added by a class beside this one and a line in
 :mod:`dtrees.ensemble.objective.registry`.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import Loss
+
+#: Arrays of losses: numbers, integers, and targets, which are numbers or codes of classes.
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Target = NDArray[Any]
 
 #: Targets that differ by less, relatively, are taken for equal where trees without splits are to be warned of.
 ROUNDING = 1e-9
@@ -30,13 +36,13 @@ PARTS = ("n_outputs", "constant_hessian", "initial", "open_round", "gradients", 
 class LinkedLoss(Loss, Protocol):
     """A loss that also says what raw predictions mean."""
 
-    def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predictions(self, raw: Floats) -> Floats:
         """Return values of shape (n,), or probabilities of shape (n, n_classes), from raw predictions of shape (n, K)."""
 
-    def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+    def raw_predictions(self, predicted: Floats) -> Floats:
         """Return the raw predictions, shape (n, K), of predictions as :meth:`predictions` returns them."""
 
-    def negligible(self, initial: NDArray[np.float64]) -> float:
+    def negligible(self, initial: Floats) -> float:
         """Return a mean loss that rounding alone may leave where the target does not vary."""
 
     @property
@@ -64,10 +70,10 @@ class BaseLoss:
         """Return the loss itself."""
         return self
 
-    def check(self, target: NDArray[Any]) -> None:
+    def check(self, target: Target) -> None:
         """Accept all targets."""
 
-    def for_round(self, target: NDArray[Any], raw: NDArray[np.float64], weight: Any) -> Self:
+    def for_round(self, target: Target, raw: Floats, weight: Any) -> Self:
         """Return the loss itself."""
         return self
 
@@ -76,26 +82,18 @@ class BaseLoss:
         return self
 
     def measure_leaves(
-        self,
-        target: NDArray[Any],
-        raw: NDArray[np.float64],
-        output: int,
-        weight: NDArray[np.int64],
-        rows: NDArray[np.uint32],
-        start: NDArray[np.int64],
-        stop: NDArray[np.int64],
-        out: NDArray[np.float64],
+        self, target: Target, raw: Floats, output: int, weight: Integers, rows: Any, start: Integers, stop: Integers, out: Floats
     ) -> None:
         """Raise: leaves hold Newton steps."""
         raise NotImplementedError(f"{type(self).__name__} does not measure leaves")
 
-    def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+    def raw_predictions(self, predicted: Floats) -> Floats:
         """Raise: not every loss can be told where to start from."""
         raise TypeError(
             f"the loss {type(self).__name__} has no raw_predictions, so that init cannot be an estimator; wants init=None or 'zero'"
         )
 
-    def negligible(self, initial: NDArray[np.float64]) -> float:
+    def negligible(self, initial: Floats) -> float:
         """Return zero."""
         return 0.0
 
@@ -108,23 +106,15 @@ class BaseLoss:
 class OneOutput(BaseLoss):
     """Mixin: a loss of one raw prediction, whose gradients follow from it directly."""
 
-    def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
+    def open_round(self, raw: Floats, opened: Floats) -> None:
         """Write the raw prediction."""
         np.copyto(opened, raw)
 
 
-def probabilities_inside(predicted: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return probabilities that are neither 0 nor 1, as scikit-learn's boosting bounds those of ``init``."""
-    least = float(np.finfo(np.float32).eps)
-    return np.clip(predicted, least, 1.0 - least)
-
-
 @cache
-def kernels() -> Any:
-    """Return :mod:`~dtrees.ensemble.objective.arithmetic.loss_kernels`, which brings in the compiler, and so is imported on first use.
+def kernels(module: str) -> Any:
+    """Return a module of :mod:`dtrees.ensemble.objective.arithmetic`, which brings in the compiler, and so is imported on first use.
 
     An import statement takes as long as gradients of a hundred rows, even if it finds the module.
     """
-    from dtrees.ensemble.objective.arithmetic import loss_kernels
-
-    return loss_kernels
+    return import_module(f"dtrees.ensemble.objective.arithmetic.{module}")

@@ -9,18 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from dtrees.ensemble.objective import custom
+from dtrees.ensemble.objective.classification import Exponential, log_loss_for
+from dtrees.ensemble.objective.deviances import Gamma, Poisson, Tweedie
 from dtrees.ensemble.objective.loss import PARTS, LinkedLoss
-from dtrees.ensemble.objective.losses import custom
-from dtrees.ensemble.objective.losses.absolute_error import AbsoluteError
-from dtrees.ensemble.objective.losses.exponential import Exponential
-from dtrees.ensemble.objective.losses.gamma import Gamma
-from dtrees.ensemble.objective.losses.huber import Huber
-from dtrees.ensemble.objective.losses.log_loss import log_loss_for
-from dtrees.ensemble.objective.losses.poisson import Poisson
-from dtrees.ensemble.objective.losses.quantile import Quantile
-from dtrees.ensemble.objective.losses.several_targets import SeveralTargets, naming_target
-from dtrees.ensemble.objective.losses.squared_error import SquaredError
-from dtrees.ensemble.objective.losses.tweedie import Tweedie
+from dtrees.ensemble.objective.regression import AbsoluteError, Huber, Quantile, SquaredError
+from dtrees.ensemble.objective.several_targets import SeveralTargets, naming_target
 
 #: The names of losses for regression and for classification.
 REGRESSION: set[str] = set()

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.by_order import quantiles
-from dtrees.ensemble.objective.losses.absolute_error import AbsoluteError
-from dtrees.ensemble.objective.losses.huber import Huber
-from dtrees.ensemble.objective.losses.poisson import Poisson
-from dtrees.ensemble.objective.losses.quantile import Quantile
-from dtrees.ensemble.objective.losses.several_targets import SeveralTargets
+from dtrees.ensemble.objective.deviances import Poisson
+from dtrees.ensemble.objective.regression import AbsoluteError, Huber, Quantile
+from dtrees.ensemble.objective.several_targets import SeveralTargets
 from tests.engine.rows.test_rows_fit import Pickling, assert_same, boost, fit_here, fit_spread, spread
 from tests.engine.shards import Logistic, rules, wild_table, wild_target, wild_weight
 from tests.slow import one_of_each

@@ -27,7 +27,7 @@ from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.rows.searching import flagged_rows, searcher, zone_edges
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.ensemble.objective.losses.custom import CustomObjective
+from dtrees.ensemble.objective.custom import CustomObjective
 from tests.engine.shards import Logistic, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
 from tests.examples import examples
 from tests.slow import one_of_each

@@ -15,8 +15,8 @@ from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.run import recovery
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.ensemble.objective.losses.huber import Huber
-from dtrees.ensemble.objective.losses.several_targets import SeveralTargets
+from dtrees.ensemble.objective.regression import Huber
+from dtrees.ensemble.objective.several_targets import SeveralTargets
 from tests.engine.shards import (
     ShardedExecutor,
     Softmax,

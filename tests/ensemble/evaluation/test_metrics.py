@@ -26,8 +26,8 @@ from dtrees.ensemble.evaluation.metrics import (
     metric_for,
     metric_name,
 )
-from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss, MultinomialLogLoss
-from dtrees.ensemble.objective.losses.squared_error import SquaredError
+from dtrees.ensemble.objective.classification import BinaryLogLoss, MultinomialLogLoss
+from dtrees.ensemble.objective.regression import SquaredError
 from tests.ensemble.samples import LABELS, SIGNAL, X, make
 
 N = 200

@@ -13,7 +13,7 @@ from scipy.special import expit, softmax
 import dtrees
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.ensemble.objective.losses.custom import CustomObjective
+from dtrees.ensemble.objective.custom import CustomObjective
 from tests.engine.shards import ShardedExecutor, rules
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, N, X, assert_same_trees, make, trees
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
-from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss, MultinomialLogLoss, log_loss_for
+from dtrees.ensemble.objective.classification import BinaryLogLoss, MultinomialLogLoss, log_loss_for
 from tests.ensemble.objective.samples import derivatives, pointwise, sample
 
 LOSSES = [BinaryLogLoss(), MultinomialLogLoss(3), MultinomialLogLoss(2)]

@@ -14,8 +14,8 @@ import dtrees
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.ensemble.objective.arithmetic.residual_kernels import leaf_quantiles, residual_quantile
-from dtrees.ensemble.objective.losses.huber import Huber
 from dtrees.ensemble.objective.registry import loss_for
+from dtrees.ensemble.objective.regression import Huber
 from tests.engine.shards import ShardedExecutor, rules
 from tests.ensemble.objective.samples import derivatives, pointwise, sample
 from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees

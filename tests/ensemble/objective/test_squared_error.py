@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import mean_squared_error
 
-from dtrees.ensemble.objective.losses.squared_error import SquaredError
+from dtrees.ensemble.objective.regression import SquaredError
 from tests.ensemble.objective.samples import pointwise, sample
 
 

@@ -9,9 +9,8 @@ from itertools import accumulate, pairwise
 from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.loss import BaseLoss, LinkedLoss
+from dtrees.ensemble.objective.loss import BaseLoss, Floats, Integers, LinkedLoss, Target
 
 
 @contextmanager
@@ -88,7 +87,7 @@ class SeveralTargets(BaseLoss):
         losses = [loss.cut_at((size,)) for loss, size in zip(self.losses, sizes, strict=True)]
         return replace(self, losses=tuple(cast(LinkedLoss, loss) for loss in losses))
 
-    def check(self, target: NDArray[np.float64]) -> None:
+    def check(self, target: Target) -> None:
         """Raise a ValueError, which names the target, if the loss is not defined for it, or if there are no rows."""
         if target.shape[1] == 0:
             raise ValueError("class_weight leaves no row with a weight above 0; wants classes of all targets above 0 that some row has")
@@ -96,7 +95,7 @@ class SeveralTargets(BaseLoss):
             with naming_target(k):
                 loss.check(target[k])
 
-    def initial(self, target: NDArray[np.float64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return the best constants of all targets, shape (K,)."""
         best = []
         for k, loss in enumerate(self.losses):
@@ -104,26 +103,24 @@ class SeveralTargets(BaseLoss):
                 best.append(loss.initial(np.ascontiguousarray(target[k]), weight))
         return np.concatenate(best)
 
-    def for_round(self, target: NDArray[np.float64], raw: NDArray[np.float64], weight: Any) -> Self:
+    def for_round(self, target: Target, raw: Floats, weight: Any) -> Self:
         """Return the losses of the targets for this round."""
         losses = [
             loss.for_round(target[k], raw[mine], weight) for k, (loss, mine) in enumerate(zip(self.losses, self.outputs, strict=True))
         ]
         return replace(self, losses=tuple(cast(LinkedLoss, loss) for loss in losses))
 
-    def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
+    def open_round(self, raw: Floats, opened: Floats) -> None:
         """Write what the gradients of each target follow from."""
         for loss, mine in zip(self.losses, self.outputs, strict=True):
             loss.open_round(raw[mine], opened[mine])
 
-    def gradients(
-        self, target: NDArray[np.float64], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
-    ) -> None:
+    def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
         """Write the derivatives of one target's loss."""
         k, mine = self._place(output)
         self.losses[k].gradients(target[k], opened[mine], output - mine.start, g, h)
 
-    def pointwise(self, target: NDArray[np.float64], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
         """Write each row's mean loss."""
         out.fill(0.0)
         losses = np.empty_like(out)
@@ -133,28 +130,20 @@ class SeveralTargets(BaseLoss):
         out /= len(self.losses)
 
     def measure_leaves(
-        self,
-        target: NDArray[np.float64],
-        raw: NDArray[np.float64],
-        output: int,
-        weight: NDArray[np.int64],
-        rows: NDArray[np.uint32],
-        start: NDArray[np.int64],
-        stop: NDArray[np.int64],
-        out: NDArray[np.float64],
+        self, target: Target, raw: Floats, output: int, weight: Integers, rows: Any, start: Integers, stop: Integers, out: Floats
     ) -> None:
         """Write what the loss of one target measures."""
         self.losses[output].measure_leaves(target[output], raw, 0, weight, rows, start, stop, out)
 
-    def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predictions(self, raw: Floats) -> Floats:
         """Return what is predicted of each target side by side, values or probabilities, from raw predictions of shape (n, K)."""
         parts = zip(self.losses, self.outputs, strict=True)
         return np.column_stack([loss.predictions(np.ascontiguousarray(raw[:, mine])) for loss, mine in parts])
 
-    def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+    def raw_predictions(self, predicted: Floats) -> Floats:
         """Return the raw predictions, shape (n, K), of values of that shape; those of classes are for the loss of each target."""
         return np.column_stack([loss.raw_predictions(np.ascontiguousarray(predicted[:, k])) for k, loss in enumerate(self.losses)])
 
-    def negligible(self, initial: NDArray[np.float64]) -> float:
+    def negligible(self, initial: Floats) -> float:
         """Return the mean over targets."""
         return float(np.mean([loss.negligible(initial[mine]) for loss, mine in zip(self.losses, self.outputs, strict=True)]))

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.loss import BaseLoss, LinkedLoss
-from dtrees.ensemble.objective.losses.log_loss import log_loss_for
-from dtrees.ensemble.objective.losses.several_targets import SeveralTargets
-from dtrees.ensemble.objective.losses.squared_error import SquaredError
+from dtrees.ensemble.objective.classification import log_loss_for
+from dtrees.ensemble.objective.loss import BaseLoss, Floats, LinkedLoss, Target
+from dtrees.ensemble.objective.regression import SquaredError
+from dtrees.ensemble.objective.several_targets import SeveralTargets
 
 #: What ``loss`` is called in model files, which hold no functions.
 NAME = "custom"
@@ -44,7 +44,7 @@ class CustomObjective(BaseLoss):
 
     n_classes: int
     function: Objective | None = None
-    derivatives: NDArray[np.float64] | None = field(default=None, compare=False)
+    derivatives: Floats | None = field(default=None, compare=False)
     n_targets: int = 1
 
     constant_hessian: ClassVar[bool] = False
@@ -73,11 +73,11 @@ class CustomObjective(BaseLoss):
             return SeveralTargets((SquaredError(),) * self.n_targets)
         return log_loss_for(self.n_classes) if self.n_classes else SquaredError()
 
-    def initial(self, target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return zeros, shape (K,)."""
         return np.zeros(self.n_outputs)
 
-    def for_round(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> Self:
+    def for_round(self, target: Target, raw: Floats, weight: Floats | None) -> Self:
         """Return the objective with the derivatives at these predictions."""
         assert self.function is not None
         shape = raw.shape[1:] if self.n_outputs == 1 else raw.shape[::-1]
@@ -97,34 +97,32 @@ class CustomObjective(BaseLoss):
         assert self.derivatives is not None
         return replace(self, function=None, derivatives=np.ascontiguousarray(self.derivatives[:, :, rows]))
 
-    def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
+    def open_round(self, raw: Floats, opened: Floats) -> None:
         """Write the raw predictions."""
         np.copyto(opened, raw)
 
-    def gradients(
-        self, target: NDArray[Any], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
-    ) -> None:
+    def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
         """Write the derivatives of all rows."""
         assert self.derivatives is not None
         np.copyto(g, self.derivatives[0, output])
         np.copyto(h, self.derivatives[1, output])
 
-    def pointwise(self, target: NDArray[Any], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
         """Write zero for what could be predicted, and NaN for what could not: the objective has no value."""
         np.copyto(out, np.where(np.isfinite(raw).all(axis=0), 0.0, np.nan))
 
-    def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predictions(self, raw: Floats) -> Floats:
         """Return values of shape (n,), or probabilities of shape (n, n_classes), from raw predictions of shape (n, K)."""
-        predicted: NDArray[np.float64] = self._link().predictions(raw)
+        predicted: Floats = self._link().predictions(raw)
         return predicted
 
-    def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+    def raw_predictions(self, predicted: Floats) -> Floats:
         """Return the raw predictions that give these predictions."""
-        raw: NDArray[np.float64] = self._link().raw_predictions(predicted)
+        raw: Floats = self._link().raw_predictions(predicted)
         return raw
 
 
-def _checked(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _checked(name: str, values: Any, shape: tuple[int, ...]) -> Floats:
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
