@@ -10,7 +10,7 @@ and a prediction: a function of a block of rows (:mod:`dtrees.ensemble.predictio
   :mod:`~dtrees.ensemble.estimators.gradient_boosting`: the ten estimators.
 - :mod:`~dtrees.ensemble.estimators.base`, :mod:`~dtrees.ensemble.estimators.base_forest`,
   :mod:`~dtrees.ensemble.estimators.base_boosting`: what they share.
-- :mod:`~dtrees.ensemble.bag.base_bag`, :mod:`~dtrees.ensemble.bag.bagging`, :mod:`~dtrees.ensemble.bag.members`: bags of boosters.
+- :mod:`~dtrees.ensemble.bag.bagging`, :mod:`~dtrees.ensemble.bag.members`: bags of boosters.
 - :mod:`~dtrees.ensemble.input.schema`, :mod:`~dtrees.ensemble.input.target`: input to numbers.
 - :mod:`~dtrees.ensemble.estimators.parameters`: parameters, what they may be and mean; :mod:`~dtrees.ensemble.input.rules`: the rules that
   follow from them.

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.ensemble.bag.base_bag import Bagging
+from dtrees.ensemble.bag.bagging import Bagging
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.interop.description import PlainModel, describe, refuse_sets, to_numbers
 from dtrees.interop.float32 import Float32Table

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.ensemble.bag.base_bag import Bagging
+from dtrees.ensemble.bag.bagging import Bagging
 from dtrees.plots.importance import check_model, importance_by
 
 

@@ -51,7 +51,7 @@ from dtrees.cluster.reliability.local_callback import listeners, local_callback
 from dtrees.cluster.reliability.tasks import however_large
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import give_up, own_client
-from dtrees.ensemble.bag.base_bag import Bagging
+from dtrees.ensemble.bag.bagging import Bagging
 from dtrees.ensemble.compat import check_parameters
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.evaluation.callbacks import keeps_on_interrupt, warn_of_interrupt

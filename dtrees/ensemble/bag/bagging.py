@@ -1,24 +1,357 @@
-"""Bags of boosters, with scikit-learn's names."""
+"""Bags of boosters, with scikit-learn's names: fitting, scores out of bag, and their state in a model file."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.ensemble.bag.base_bag import Bagging
-from dtrees.ensemble.compat import ClassifierMixin, RegressorMixin
+from dtrees.engine.plan.plans import Callback
+from dtrees.ensemble.backend import Backend, Output, Placement, Table
+from dtrees.ensemble.bag.members import Draws, GrowBooster, Grown, MeanOfBoosters, out_of_bag_mean, steps_of
+from dtrees.ensemble.compat import BaseEstimator, DocumentationLink, HasMethods, check_parameters, checked_fit
+from dtrees.ensemble.estimators.base import all_or_nothing, measured
 from dtrees.ensemble.estimators.base_boosting import Boosting
-from dtrees.ensemble.estimators.declaring import with_parameters
+from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
+from dtrees.ensemble.estimators.declaring import parameter, with_parameters
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
-from dtrees.ensemble.prediction import Labels, logarithm
-from dtrees.ensemble.scores import accuracy_score, r2_score
+from dtrees.ensemble.estimators.parameters import FLOAT_SHARE, N_JOBS, POSITIVE_INTEGER, RANDOM_STATE
+from dtrees.ensemble.evaluation.callbacks import grown_or_kept
+from dtrees.ensemble.evaluation.metrics import check_metrics
+from dtrees.ensemble.evaluation.progress import called_together
+from dtrees.ensemble.evaluation.scoring import check_scoring
+from dtrees.ensemble.in_process import backend_for
+from dtrees.ensemble.input import rules
+from dtrees.ensemble.input.other_names import NamedParameters
+from dtrees.ensemble.input.plain_data import from_plain, plain, take
+from dtrees.ensemble.input.schema import Schema
+from dtrees.ensemble.input.warning import warn
+from dtrees.ensemble.objective import registry
+from dtrees.ensemble.prediction import Step
+
+#: What all boosters of a bag have alike, and a model file has once.
+_SHARED = ("schema", "named", "classes", "targets")
 
 
 @with_parameters
-class BaggingRegressor(RegressorMixin, Bagging):
+class BagParameters:
+    """Parameters of bags.
+
+    Parameters
+    ----------
+    estimator : booster or None
+        The booster; None has its defaults. Its ``random_state`` is replaced by one for each booster. What wants more than rows that are
+        drawn is refused: an estimator as ``init``, and ``early_stopping_rounds`` (``n_iter_no_change`` is none such).
+    n_estimators : int
+        Number of boosters.
+    max_samples : int or float
+        Rows drawn for each booster: a number, or a share of the number of rows of a weight above 0, whatever they weigh.
+    bootstrap : bool
+        Draw rows with replacement, with probability in proportion to their weight; a row that is drawn twice counts as one of twice the
+        weight. Otherwise without, and rows keep their weight.
+    oob_score : bool or callable
+        Also predict each row by the boosters that did not draw it, and score that: as ``score`` does, or by the callable
+        ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
+    n_jobs : int or None
+        Threads to fit and predict with; None is as the estimator says. The result does not depend on it. On a cluster, the workers' own
+        number of threads counts.
+    random_state : int, RandomState, Generator or None
+        Decides rows, and the ``random_state`` of each booster. Pass an int for the same bag every time.
+    verbose : int
+        Tell of the progress, in lines, from booster to booster.
+    """
+
+    estimator: Any = parameter(default=None, allowed=[HasMethods(["fit", "predict"]), None], kw_only=False)
+    n_estimators: int = parameter(default=10, allowed=[POSITIVE_INTEGER], kw_only=False)
+    max_samples: int | float = parameter(default=1.0, allowed=[POSITIVE_INTEGER, FLOAT_SHARE])
+    bootstrap: bool = parameter(default=True, allowed=["boolean"])
+    oob_score: Any = parameter(default=False, allowed=["boolean", callable])
+    n_jobs: int | None = parameter(default=None, allowed=N_JOBS)
+    random_state: Any = parameter(default=None, allowed=RANDOM_STATE)
+    verbose: int = parameter(default=0, allowed=["verbose"])
+
+
+class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
+    """What the two bags share.
+
+    Attributes
+    ----------
+    estimators_ : list of boosters
+        The boosters, fitted.
+    estimators_samples_ : list of ndarray of int
+        The rows that each booster was fitted to, as often as it drew them.
+    n_features_in_ : int
+        Number of columns at fit.
+    feature_names_in_ : ndarray of str of shape (n_features_in_,)
+        Names of the columns; only where they all had names that are strings.
+    placement_ : dtrees.ensemble.backend.Placement
+        Where the columns were during the fit, and why. Not part of a saved model.
+    oob_score_ : float
+        Score of the out-of-bag predictions; only with ``oob_score``.
+    """
+
+    _UNIT: ClassVar[str] = "booster"
+    #: Trees of boosters depend on each other, boosters do not.
+    _GROUP_PER_OUTPUT: ClassVar[bool] = False
+    _BOOSTER: ClassVar[type[Boosting]]
+    #: Whether y may have several columns, each a target.
+    _SEVERAL_TARGETS: ClassVar[bool] = True
+
+    estimators_: list[Any]
+    n_features_in_: int
+    placement_: Placement
+    oob_score_: float
+
+    #: What rows are drawn by: draws, number of rows and their weights, where these are known.
+    _drawn: tuple[Draws, int, NDArray[np.float64] | None] | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = self._SEVERAL_TARGETS
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimators_")
+
+    @checked_fit
+    @all_or_nothing
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        callbacks: Sequence[Callback] = (),
+        client: Any = None,
+        placement: str | None = None,
+    ) -> Self:
+        """Boost each booster on its own draw of the rows; on a cluster each is a task of its own.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
+            As the estimator takes it.
+        y : array-like of shape (n,), or, for a regressor, (n, k)
+            Finite numbers for a regressor, labels (at least two) for a classifier.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Non-negative. With ``bootstrap`` rows are drawn in proportion to it, otherwise it weighs them.
+        callbacks : sequence of callable, default=()
+            Called with a :class:`dtrees.callbacks.Progress` after each booster; one that returns True ends the fit there.
+            :class:`dtrees.ProgressBar` and :class:`dtrees.KeepOnInterrupt` are among those that there are.
+        client : distributed.Client or None, default=None
+            The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
+            here is sent to one worker.
+        placement : {"auto", "one-worker", "replicated"} or None, default=None
+            Where the columns of a Dask collection are on the cluster; see :func:`dtrees.submit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the message says what is wanted.
+        """
+        template = self._template()
+        if not self.bootstrap and self.oob_score:
+            raise ValueError("oob_score=True is only available if bootstrap=True")
+        callback = called_together(callbacks)
+        backend, table = template._load(
+            X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True, several=self._SEVERAL_TARGETS
+        )
+        template._check_classes(table)
+        self._take_columns(template)
+        self.placement_ = template.placement_
+        n_draws = rules.number_of_draws(self.max_samples, table, None)
+        draws = Draws(rules.draw_seed(self.random_state), n_draws, bool(self.bootstrap))
+        grow = GrowBooster(template, draws, bool(self.oob_score))
+        grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks, 0, len)
+        for one in grown:
+            one.booster._schema, one.booster.placement_ = template._schema, template.placement_
+            one.booster.n_jobs = None if self.estimator is None else self.estimator.n_jobs  # that of the bag is no part of boosters
+        self.estimators_ = [one.booster for one in grown]
+        if all(tree.node_count == 1 for booster in self.estimators_ for group in booster._trees.groups for tree in group):
+            template._trees = self.estimators_[0]._trees
+            template._warn_without_splits("no column of X divides rows into leaves that the parameters of the estimator allow")
+        here = table.weight is None or isinstance(table.weight, np.ndarray)
+        self._drawn = (draws, table.n_rows, table.weight) if here else None
+        self._score_out_of_bag(backend, table, grown)
+        return self
+
+    def _template(self) -> Any:
+        """Return the booster that is to be fitted, without trees, its parameters checked.
+
+        Raises
+        ------
+        TypeError
+            If the estimator is no booster of the kind.
+        ValueError
+            If it wants what a bag has not.
+        """
+        kind = self._BOOSTER
+        if self.estimator is not None and type(self.estimator) is not kind:
+            raise TypeError(
+                f"estimator is {self.estimator!r:.60}; wants a {kind.__name__}, as bags of trees are forests; for bags of others in "
+                "memory there is scikit-learn's class of the same name"
+            )
+        template: Any = kind() if self.estimator is None else clone(self.estimator)
+        check_parameters(template)
+        if self.n_jobs is not None:
+            template.n_jobs = self.n_jobs
+        if template.init is not None and not template._init_is_zero:
+            raise ValueError(
+                f"estimator has init={template.init!r:.60}, which a bag cannot fit to what each booster draws; wants 'zero' or None"
+            )
+        if template.early_stopping_rounds is not None:
+            raise ValueError(
+                f"estimator has early_stopping_rounds={template.early_stopping_rounds}, which is for an eval_set, and a bag has none; "
+                "use n_iter_no_change, which holds out some of the rows that a booster draws"
+            )
+        classify = is_classifier(template)
+        default = registry.default_metric(registry.name_of(template.loss), classify=classify)
+        asked = check_metrics(template.eval_metric, classify=classify, default=default)
+        template._warn_of_parameters_without_effect()
+        template._check_combinations(asked, check_scoring(template.scoring, classify=classify), None, keep=False)
+        return template
+
+    def _take_columns(self, booster: Any) -> None:
+        """Set what a booster knows of columns and classes."""
+        for name in ("n_features_in_", "feature_names_in_", "classes_", "n_classes_"):
+            self.__dict__.pop(name, None)
+            if hasattr(booster, name):
+                setattr(self, name, getattr(booster, name))
+
+    def _score_out_of_bag(self, backend: Backend, table: Table, grown: Sequence[Grown]) -> None:
+        """Set the out-of-bag score and predictions."""
+        for name in ("oob_score_", "oob_prediction_", "oob_decision_function_"):
+            self.__dict__.pop(name, None)
+        if not self.oob_score:
+            return
+        mean, n_boosters = out_of_bag_mean(grown, table.n_rows)
+        if not n_boosters.all():
+            warn(
+                "Some inputs do not have OOB scores. This probably means too few boosters were used to compute any reliable OOB estimates."
+            )
+        metric: Any = self.oob_score if callable(self.oob_score) else self._metric
+        self.oob_score_ = metric(backend.target(table), self._keep_out_of_bag(mean))
+
+    @property
+    def estimators_samples_(self) -> list[NDArray[np.integer]]:
+        """The rows that each booster was fitted to, as often as it drew them, ascending; drawn anew each time that they are asked for.
+
+        Raises
+        ------
+        AttributeError
+            If that is not known: of a model from a file, and where rows were drawn by weights on a cluster, which stayed there.
+        """
+        check_is_fitted(self)
+        drawn = getattr(self, "_drawn", None)
+        if drawn is None:
+            raise AttributeError(
+                "estimators_samples_ are not known: the model is from a file, or its rows were drawn by weights on a cluster"
+            )
+        draws, n_rows, weight = drawn
+        rows = np.arange(n_rows)
+        return [np.repeat(rows, draws.counts(number, n_rows, weight)) for number in range(len(self.estimators_))]
+
+    @property
+    def n_outputs_(self) -> int:
+        """Number of targets: of columns of y."""
+        check_is_fitted(self)
+        return int(self.estimators_[0].n_outputs_)
+
+    @property
+    def _schema(self) -> Schema:
+        check_is_fitted(self)
+        schema: Schema = self.estimators_[0]._schema
+        return schema
+
+    @property
+    def _n_targets(self) -> int:
+        return int(self.estimators_[0]._n_targets)
+
+    def _check_fitted(self) -> None:
+        check_is_fitted(self)
+
+    def _map(self, X: Any, function: Any, output: Output) -> Any:
+        return self.estimators_[0]._map(X, function, output)
+
+    def _value_steps(self) -> tuple[Step, ...]:
+        """Return no steps: what boosters predict are values, or probabilities."""
+        return ()
+
+    _probability_steps = _value_steps
+
+    def _predictor(self, *last: Step) -> MeanOfBoosters:
+        """Return the function that a backend maps over rows."""
+        n_jobs = self.estimators_[0].n_jobs if self.n_jobs is None else self.n_jobs
+        predictors = (booster._predictor(*steps_of(booster)) for booster in self.estimators_)
+        return MeanOfBoosters(tuple(replace(one, n_jobs=n_jobs) for one in predictors), last)
+
+    def _score(self, metric: Any, X: Any, y: Any, sample_weight: Any) -> float:
+        return measured(self, metric, *backend_for(X).gather(y, self.predict(X), sample_weight))
+
+    def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata that JSON can hold, and named arrays; see :meth:`~dtrees.ensemble.persistence.state.EstimatorState._to_state`."""
+        given = self.get_params(deep=False)
+        estimator = given.pop("estimator")
+        if callable(given["oob_score"]):
+            given["oob_score"] = True
+        states = [booster._to_state(mappable) for booster in self.estimators_]
+        metadata = {
+            "parameters": {name: plain(value) for name, value in given.items()},
+            "estimator": None if estimator is None else states[0][0]["parameters"] | {"random_state": plain(estimator.random_state)},
+            "shared": {name: states[0][0][name] for name in _SHARED if name in states[0][0]},
+            "boosters": [{name: value for name, value in state.items() if name not in _SHARED} for state, _ in states],
+        }
+        score = getattr(self, "oob_score_", None)
+        if isinstance(score, int | float):
+            metadata["oob_score"] = float(score)
+        arrays = {f"{k}.{name}": array for k, (_, own) in enumerate(states) for name, array in own.items()}
+        return metadata, arrays
+
+    @classmethod
+    def _from_state(cls, metadata: Any, arrays: dict[str, NDArray[Any]], mapped: bool = False) -> Self:
+        """Return the bag that :meth:`_to_state` described; raises ValueError for what describes none."""
+        owner = "the bag's state"
+        try:
+            given = {name: from_plain(value) for name, value in take(metadata, "parameters", dict, owner).items()}
+            own, shared = take(metadata, "estimator", (dict, type(None)), owner), take(metadata, "shared", dict, owner)
+            bag = cls(None if own is None else cls._BOOSTER(**{name: from_plain(value) for name, value in own.items()}), **given)
+            check_parameters(bag)
+            boosters = take(metadata, "boosters", list, owner)
+            if own is not None:
+                check_parameters(bag.estimator)
+                if _but_draws(own) != _but_draws(boosters[0]["parameters"]):
+                    raise ValueError(f"{owner} has an estimator of other parameters than its boosters have")
+            bag.estimators_ = []
+            for k, state in enumerate(boosters):
+                of_booster = {name.partition(".")[2]: array for name, array in arrays.items() if name.partition(".")[0] == str(k)}
+                bag.estimators_.append(cls._BOOSTER._from_state({**state, **shared}, of_booster, mapped))
+            if not bag.estimators_:
+                raise ValueError(f"{owner} has no boosters; wants at least one")
+            for booster in bag.estimators_:
+                booster._schema = bag.estimators_[0]._schema
+            bag._take_columns(bag.estimators_[0])
+            if "oob_score" in metadata:
+                bag.oob_score_ = take(metadata, "oob_score", float, owner)
+        except (AttributeError, KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"{owner} is damaged or of another kind: {type(error).__name__}: {error}") from error
+        return bag
+
+
+@with_parameters
+class BaggingRegressor(Regressor, Bagging):
     """A bag of boosters for regression: boosting on several draws of the rows, averaged (Breiman, 1996).
 
     It is scikit-learn's ``BaggingRegressor`` over :class:`GradientBoostingRegressor`, for Dask collections too: there each booster is a
@@ -26,7 +359,7 @@ class BaggingRegressor(RegressorMixin, Bagging):
 
     Attributes
     ----------
-    oob_prediction_ : ndarray of float64 of shape (n,) or (n, k)
+    oob_prediction_ : ndarray of float64 of shape (n,) or (n, n_outputs_)
         Out-of-bag prediction of each row, 0 for a row that every booster drew; only with ``oob_score``.
 
     Examples
@@ -41,47 +374,10 @@ class BaggingRegressor(RegressorMixin, Bagging):
     """
 
     _BOOSTER: ClassVar[type[Boosting]] = GradientBoostingRegressor
-    _METRIC: ClassVar[Any] = staticmethod(r2_score)
-
-    def _keep_out_of_bag(self, mean: NDArray[np.float64]) -> NDArray[Any]:
-        self.oob_prediction_ = mean if mean.shape[1] > 1 else mean[:, 0]
-        return self.oob_prediction_
-
-    def predict(self, X: Any) -> Any:
-        """Predict the target: the mean of the boosters' predictions.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-
-        Returns
-        -------
-        ndarray of float64 of shape (n,), or (n, k) where y had several columns
-            A Dask collection, not computed yet, if X is one.
-        """
-        check_is_fitted(self)
-        first = self.estimators_[0]
-        return first._map(X, self._mean(), first._value_output())
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination (R2) of the predictions.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        y : array-like of shape (n,) or (n, k)
-        sample_weight : array-like of shape (n,) or None, default=None
-
-        Returns
-        -------
-        float
-            1 at best, 0 for predicting the mean.
-        """
-        return self._score(r2_score, X, y, sample_weight)
 
 
 @with_parameters
-class BaggingClassifier(ClassifierMixin, Bagging):
+class BaggingClassifier(Classifier, Bagging):
     """A bag of boosters for classification: boosting on several draws of the rows, probabilities averaged (Breiman, 1996).
 
     It is scikit-learn's ``BaggingClassifier`` over :class:`GradientBoostingClassifier`, for Dask collections too: there each booster is a
@@ -107,72 +403,11 @@ class BaggingClassifier(ClassifierMixin, Bagging):
 
     _BOOSTER: ClassVar[type[Boosting]] = GradientBoostingClassifier
     _SEVERAL_TARGETS: ClassVar[bool] = False
-    _METRIC: ClassVar[Any] = staticmethod(accuracy_score)
 
-    def _keep_out_of_bag(self, mean: NDArray[np.float64]) -> NDArray[Any]:
-        self.oob_decision_function_ = mean
-        return mean.argmax(axis=1)
 
-    def predict(self, X: Any) -> Any:
-        """Predict the class: the one of the highest mean probability, the first one of equals.
+def _but_draws(parameters: dict[str, Any]) -> str:
+    """Return the parameters of a booster that are those of its bag's estimator: each draws by a number of its own.
 
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Labels as in ``classes_``. A Dask collection, not computed yet, if X is one.
-        """
-        check_is_fitted(self)
-        first = self.estimators_[0]
-        return first._map(X, self._mean(Labels(self.classes_)), first._label_output())
-
-    def predict_proba(self, X: Any) -> Any:
-        """Predict the probability of each class: the mean of the boosters' probabilities.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-
-        Returns
-        -------
-        ndarray of float64 of shape (n, n_classes_)
-            Columns in the order of ``classes_``. A Dask collection, not computed yet, if X is one.
-        """
-        check_is_fitted(self)
-        first = self.estimators_[0]
-        return first._map(X, self._mean(), first._probability_output("predict_proba"))
-
-    def predict_log_proba(self, X: Any) -> Any:
-        """Predict the logarithm of the probability of each class.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-
-        Returns
-        -------
-        ndarray of float64 of shape (n, n_classes_)
-            Columns in the order of ``classes_``. A Dask collection, not computed yet, if X is one.
-        """
-        check_is_fitted(self)
-        first = self.estimators_[0]
-        return first._map(X, self._mean(logarithm), first._probability_output("predict_log_proba"))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy of the predictions.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        y : array-like of shape (n,)
-        sample_weight : array-like of shape (n,) or None, default=None
-
-        Returns
-        -------
-        float
-            Share of the weight that is predicted correctly.
-        """
-        return self._score(accuracy_score, X, y, sample_weight)
+    They are text, in which True is not 1.0.
+    """
+    return json.dumps({name: value for name, value in parameters.items() if name != "random_state"}, sort_keys=True)

@@ -24,17 +24,14 @@ from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Backend, Table
 from dtrees.ensemble.compat import Options, StrOptions, checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
-from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.declaring import parameter, with_parameters
 from dtrees.ensemble.estimators.inspection import (
     Members,
     decision_path_matrix,
     importance_by_column,
-    mean_predictions,
     normalised,
-    side_by_side,
 )
-from dtrees.ensemble.estimators.parameters import ClassificationCriterion, ForestParameters, RegressionCriterion
+from dtrees.ensemble.estimators.parameters import ClassificationCriterion, ForestParameters
 from dtrees.ensemble.estimators.row_samples import SampleSource, permutation_importances
 from dtrees.ensemble.evaluation.callbacks import Monitor, grown_or_kept, with_monitor
 from dtrees.ensemble.evaluation.progress import called_together
@@ -42,8 +39,7 @@ from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input import combinations, rules, several_targets
 from dtrees.ensemble.input.target import check_target, encode_target
 from dtrees.ensemble.input.warning import warn
-from dtrees.ensemble.prediction import AdditiveTrees, Mean, Step, by_target, first_column, split_targets
-from dtrees.ensemble.scores import accuracy_score, r2_score, subset_accuracy
+from dtrees.ensemble.prediction import AdditiveTrees, by_target
 from dtrees.tree.tree import Tree
 
 _Batch = tuple[ForestPlan, int, int]
@@ -260,18 +256,8 @@ class Forest(Members, ForestParameters, TreeEstimator):
                 "Some inputs do not have OOB scores. This probably means too few trees were used to compute any reliable OOB estimates.",
             )
         mean = np.ldexp(votes.oob_sum.astype(np.float64), -votes.oob_exponent) / np.maximum(votes.oob_count, 1)[:, np.newaxis]
-        target = backend.target(table)
-        metric: Any = r2_score
-        if is_classifier(self) and self._n_targets > 1:
-            shares = split_targets(mean, self.classes_)
-            self.oob_decision_function_ = side_by_side(shares)
-            predicted, metric = np.stack([mine.argmax(axis=1) for mine in shares], axis=1), subset_accuracy
-        elif is_classifier(self):
-            self.oob_decision_function_ = mean
-            predicted, metric = np.argmax(mean, axis=1), accuracy_score
-        else:
-            self.oob_prediction_ = predicted = mean[:, 0] if self._n_targets == 1 else mean
-        self.oob_score_ = (self.oob_score if callable(self.oob_score) else metric)(target, predicted)
+        metric = self.oob_score if callable(self.oob_score) else self._metric
+        self.oob_score_ = metric(backend.target(table), self._keep_out_of_bag(mean))
 
     @property
     def estimators_(self) -> tuple[Any, ...]:
@@ -429,29 +415,6 @@ def _add_votes(one: ForestResult | None, other: ForestResult) -> ForestResult:
     return ForestResult([], total, one.oob_count + other.oob_count, exponent)
 
 
-class ForestRegressor(RegressionCriterion, TreeRegressor, Forest):
-    """What the two regression forests share.
-
-    Attributes
-    ----------
-    oob_prediction_ : ndarray of float64 of shape (n,) or (n, n_outputs_)
-        Out-of-bag prediction of each row, 0 for a row that every tree drew; only with ``oob_score``.
-    """
-
-    def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return mean predictions as scikit-learn's ``partial_dependence(method="recursion")`` asks for them.
-
-        Shape (n_points,), or (n_outputs_, n_points) for several targets.
-        """
-        check_is_fitted(self)
-        grid = self._schema.numbers_at(grid, target_features)
-        means = mean_predictions(self._trees.groups[0], grid, target_features) / self._trees.n_rounds
-        return means[:, 0] if self._n_targets == 1 else means.T
-
-    def _value_steps(self) -> tuple[Step, ...]:
-        return (Mean(self._trees.n_rounds), first_column) if self._n_targets == 1 else (Mean(self._trees.n_rounds),)
-
-
 @with_parameters
 class ClassForestParameters(ClassificationCriterion, ForestParameters):
     """Parameters of forests for classification.
@@ -469,16 +432,3 @@ class ClassForestParameters(ClassificationCriterion, ForestParameters):
 
     class_weight: Any = parameter(default=None, allowed=[Options(str, {"balanced", "balanced_subsample"}), dict, None, list])
     bootstrap: bool | str = parameter(default=True, allowed=["boolean", StrOptions({"balanced"})])
-
-
-class ForestClassifier(ClassForestParameters, TreeClassifier, Forest):
-    """What the two classification forests share.
-
-    Attributes
-    ----------
-    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_), or (n, most classes, n_outputs_) for several targets
-        Out-of-bag class probabilities of each row, 0 for a row that every tree drew; only with ``oob_score``.
-    """
-
-    def _probability_steps(self) -> tuple[Step, ...]:
-        return (Mean(self._trees.n_rounds),)

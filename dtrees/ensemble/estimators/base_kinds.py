@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.backend import Backend, Output, Table
-from dtrees.ensemble.compat import ClassifierMixin, RegressorMixin
+from dtrees.ensemble.compat import BaseEstimator, ClassifierMixin, RegressorMixin
 from dtrees.ensemble.estimators.base import TreeEstimator
+from dtrees.ensemble.estimators.inspection import mean_predictions, side_by_side
+from dtrees.ensemble.estimators.parameters import RegressionCriterion
 from dtrees.ensemble.input.target import common_dtype
 from dtrees.ensemble.persistence.state import take_classes
 from dtrees.ensemble.prediction import (
+    Labels,
+    LabelsOfTargets,
+    Mean,
     Step,
     columns_of_targets,
+    first_column,
     logarithm,
     split_targets,
 )
 from dtrees.ensemble.scores import accuracy_score, r2_score, subset_accuracy
 
 
-class TreeRegressor(RegressorMixin, TreeEstimator):
-    """Base of the regressors: :meth:`predict` and :meth:`score`, given the steps from raw predictions to values."""
+class Regressor(RegressorMixin, BaseEstimator):
+    """What regressors have in common, given the steps from raw predictions to values."""
 
-    @abstractmethod
-    def _value_steps(self) -> tuple[Step, ...]:
-        """Return the steps from raw predictions to values."""
+    _n_targets: int
+    _metric = staticmethod(r2_score)
 
     def _value_output(self) -> Output:
         return Output(np.dtype(np.float64), self._n_targets if self._n_targets > 1 else None)
@@ -61,11 +68,16 @@ class TreeRegressor(RegressorMixin, TreeEstimator):
         float
             1 at best, 0 for predicting the mean.
         """
-        return self._score(r2_score, X, y, sample_weight)
+        return self._score(self._metric, X, y, sample_weight)
+
+    def _keep_out_of_bag(self, mean: NDArray[np.float64]) -> NDArray[Any]:
+        """Set the means of out-of-bag predictions as an attribute; return what to score of them."""
+        self.oob_prediction_ = mean if self._n_targets > 1 else mean[:, 0]
+        return self.oob_prediction_
 
 
-class TreeClassifier(ClassifierMixin, TreeEstimator):
-    """Base of the classifiers: predictions from class probabilities, given the steps from raw predictions to them.
+class Classifier(ClassifierMixin, BaseEstimator):
+    """What classifiers have in common: predictions from class probabilities, given the steps from raw predictions to them.
 
     Attributes
     ----------
@@ -75,22 +87,15 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
         Number of labels; of several targets a list.
     """
 
-    class_weight: Any
     classes_: Any
     n_classes_: Any
+    _n_targets: int
 
-    @abstractmethod
-    def _probability_steps(self) -> tuple[Step, ...]:
-        """Return the steps from raw predictions to class probabilities."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        return tags
+    @property
+    def _metric(self) -> Callable[..., float]:
+        return accuracy_score if self._n_targets == 1 else subset_accuracy
 
     def _label_steps(self) -> tuple[Step, ...]:
-        from dtrees.ensemble.prediction import Labels, LabelsOfTargets
-
         if self._n_targets == 1:
             return (*self._probability_steps(), Labels(self.classes_))
         return (*self._probability_steps(), LabelsOfTargets(tuple(self.classes_), common_dtype(self.classes_)))
@@ -105,12 +110,6 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
         if self._n_targets > 1:
             return Output(np.dtype(np.float64), sum(self.n_classes_), name)
         return Output(np.dtype(np.float64), len(self.classes_), name, tuple(self.classes_.tolist()))
-
-    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, **purpose: Any) -> tuple[Backend, Table]:
-        backend, table = super()._load(X, y, sample_weight, keep=keep, **purpose)
-        assert table.classes is not None
-        take_classes(self, table.classes)
-        return backend, table
 
     def predict(self, X: Any) -> Any:
         """Predict the class: the one of the highest probability, the first one of equals.
@@ -184,4 +183,56 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
         float
             Share of the weight that is predicted correctly.
         """
-        return self._score(accuracy_score if self._n_targets == 1 else subset_accuracy, X, y, sample_weight)
+        return self._score(self._metric, X, y, sample_weight)
+
+    def _keep_out_of_bag(self, mean: NDArray[np.float64]) -> NDArray[Any]:
+        """Set the means of out-of-bag probabilities as an attribute; return the classes to score."""
+        if self._n_targets == 1:
+            self.oob_decision_function_ = mean
+            return mean.argmax(axis=1)
+        shares = split_targets(mean, self.classes_)
+        self.oob_decision_function_ = side_by_side(shares)
+        return np.stack([mine.argmax(axis=1) for mine in shares], axis=1)
+
+
+class TreeRegressor(Regressor, TreeEstimator):
+    """Base of the regressors that are or have trees."""
+
+
+class TreeClassifier(Classifier, TreeEstimator):
+    """Base of the classifiers that are or have trees."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, **purpose: Any) -> tuple[Backend, Table]:
+        backend, table = super()._load(X, y, sample_weight, keep=keep, **purpose)
+        assert table.classes is not None
+        take_classes(self, table.classes)
+        return backend, table
+
+
+class AveragingRegressor(RegressionCriterion, TreeRegressor):
+    """Base of single trees and forests for regression: means of what trees predict."""
+
+    def _value_steps(self) -> tuple[Step, ...]:
+        return (Mean(self._trees.n_rounds), first_column) if self._n_targets == 1 else (Mean(self._trees.n_rounds),)
+
+    def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return mean predictions as scikit-learn's ``partial_dependence(method="recursion")`` asks for them.
+
+        Shape (n_points,), or (n_outputs_, n_points) for several targets.
+        """
+        check_is_fitted(self)
+        grid = self._schema.numbers_at(grid, target_features)
+        means = mean_predictions(self._trees.groups[0], grid, target_features) / self._trees.n_rounds
+        return means[:, 0] if self._n_targets == 1 else means.T
+
+
+class AveragingClassifier(TreeClassifier):
+    """Base of single trees and forests for classification: means of what trees predict."""
+
+    def _probability_steps(self) -> tuple[Step, ...]:
+        return (Mean(self._trees.n_rounds),)

@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.backend import Backend, Output
-from dtrees.ensemble.explanation import Explain
+from dtrees.ensemble.backend import Output
+from dtrees.ensemble.compat import BaseEstimator
 from dtrees.ensemble.in_process import backend_for
-from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.prediction import AdditiveTrees
+from dtrees.ensemble.prediction import Explain
 
 if TYPE_CHECKING:
     from dtrees.tree.sparse_rows import SparseRows
 
 
-class Explaining:
+class Explaining(BaseEstimator):
     """Mixin: exact Shapley values of predictions.
 
     What is explained is the mean of regression trees and forests, the probability of each class of classifying ones, and the raw scores of
     boosting: for a loss with a link, before it. Where boosting starts from an ``init`` estimator or from ``base_margin``, it is what the
     trees add to that.
     """
-
-    _GROUP_PER_OUTPUT: ClassVar[bool]
-    n_jobs: int | None
-    _schema: Schema
-    _trees: AdditiveTrees
-
-    @abstractmethod
-    def _map(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
-        """Apply a function to the rows of ``X``, by its backend; its columns must be those of fit."""
-
-    @abstractmethod
-    def _check_columns(self, X: Any) -> Backend:
-        """Check the columns of ``X`` by scikit-learn's rules, and return its backend."""
 
     def shap_values(self, X: Any, background: Any = None) -> Any:
         """Explain predictions: say what each column of a row has added to the expected value, by exact Shapley values.
@@ -153,10 +137,6 @@ class Explaining:
         rows = None if background is None else self._background_rows(background)
         scale = 1.0 if self._GROUP_PER_OUTPUT else float(self._trees.n_rounds)
         return Explain(self._schema, self._trees, scale, self.n_jobs, rows, interactions)
-
-    @abstractmethod
-    def _check_fitted(self) -> None:
-        """Raise NotFittedError before fit."""
 
     def _background_rows(self, background: Any) -> NDArray[Any] | SparseRows:
         """Return the rows of a background as numbers."""

@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import ClassVar
 
 from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.ensemble.estimators.base_forest import ForestClassifier, ForestRegressor
+from dtrees.ensemble.estimators.base_forest import ClassForestParameters, Forest
+from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
 from dtrees.ensemble.estimators.declaring import with_parameters
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
 
 
 @with_parameters
-class RandomForestRegressor(ForestRegressor):
+class RandomForestRegressor(AveragingRegressor, Forest):
     """A random forest regressor.
 
     Trees with exact splits, each grown on rows drawn with replacement and each node on columns drawn for it (Breiman, 2001),
     averaged.
+
+    Attributes
+    ----------
+    oob_prediction_ : ndarray of float64 of shape (n,) or (n, n_outputs_)
+        Out-of-bag prediction of each row, 0 for a row that every tree drew; only with ``oob_score``.
 
     Examples
     --------
@@ -33,11 +39,16 @@ class RandomForestRegressor(ForestRegressor):
 
 
 @with_parameters
-class RandomForestClassifier(ForestClassifier):
+class RandomForestClassifier(ClassForestParameters, AveragingClassifier, Forest):
     """A random forest classifier.
 
     Trees with exact splits, each grown on rows drawn with replacement and each node on columns drawn for it (Breiman, 2001),
     averaged.
+
+    Attributes
+    ----------
+    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_), or (n, most classes, n_outputs_) for several targets
+        Out-of-bag class probabilities of each row, 0 for a row that every tree drew; only with ``oob_score``.
 
     Examples
     --------
@@ -54,11 +65,16 @@ class RandomForestClassifier(ForestClassifier):
 
 
 @with_parameters
-class ExtraTreesRegressor(ForestRegressor):
+class ExtraTreesRegressor(AveragingRegressor, Forest):
     """An extra-trees regressor.
 
     Trees grown on all rows, each split the best of one random threshold per column that the node considers (Geurts, Ernst and
     Wehenkel, 2006), averaged.
+
+    Attributes
+    ----------
+    oob_prediction_ : ndarray of float64 of shape (n,) or (n, n_outputs_)
+        Out-of-bag prediction of each row, 0 for a row that every tree drew; only with ``oob_score``.
 
     Examples
     --------
@@ -77,11 +93,16 @@ class ExtraTreesRegressor(ForestRegressor):
 
 
 @with_parameters
-class ExtraTreesClassifier(ForestClassifier):
+class ExtraTreesClassifier(ClassForestParameters, AveragingClassifier, Forest):
     """An extra-trees classifier.
 
     Trees grown on all rows, each split the best of one random threshold per column that the node considers (Geurts, Ernst and
     Wehenkel, 2006), averaged.
+
+    Attributes
+    ----------
+    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_), or (n, most classes, n_outputs_) for several targets
+        Out-of-bag class probabilities of each row, 0 for a row that every tree drew; only with ``oob_score``.
 
     Examples
     --------

@@ -14,13 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.engine.plan.plans import Callback, ForestPlan
 from dtrees.ensemble.compat import StrOptions, checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
-from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
+from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
 from dtrees.ensemble.estimators.declaring import parameter, with_parameters
-from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, importance_by_column, mean_predictions, normalised
-from dtrees.ensemble.estimators.parameters import ClassificationCriterion, GrowthParameters, RegressionCriterion
+from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, importance_by_column, normalised
+from dtrees.ensemble.estimators.parameters import ClassificationCriterion, GrowthParameters
 from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.input import rules, several_targets
-from dtrees.ensemble.prediction import AdditiveTrees, Step, first_column
+from dtrees.ensemble.prediction import AdditiveTrees
 from dtrees.tree.tree import Tree
 
 
@@ -191,30 +191,8 @@ class SingleTree(TreeParameters, TreeEstimator):
         return Bunch(ccp_alphas=alphas, impurities=impurities)
 
 
-class SingleTreeRegressor(RegressionCriterion, TreeRegressor, SingleTree):
-    """What the two regression trees share."""
-
-    def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return mean predictions as scikit-learn's ``partial_dependence(method="recursion")`` asks for them.
-
-        Shape (n_points,), or (n_outputs_, n_points) for several targets.
-        """
-        means = mean_predictions([self._tree], self._schema.numbers_at(grid, target_features), target_features)
-        return means[:, 0] if self._n_targets == 1 else means.T
-
-    def _value_steps(self) -> tuple[Step, ...]:
-        return (first_column,) if self._n_targets == 1 else ()
-
-
-class SingleTreeClassifier(ClassificationCriterion, TreeClassifier, SingleTree):
-    """What the two classification trees share."""
-
-    def _probability_steps(self) -> tuple[Step, ...]:
-        return ()
-
-
 @with_parameters
-class DecisionTreeRegressor(SingleTreeRegressor):
+class DecisionTreeRegressor(AveragingRegressor, SingleTree):
     """A regression tree with exact splits.
 
     Every threshold between two neighbouring distinct values of a column is considered; nothing is binned.
@@ -229,7 +207,7 @@ class DecisionTreeRegressor(SingleTreeRegressor):
 
 
 @with_parameters
-class DecisionTreeClassifier(SingleTreeClassifier):
+class DecisionTreeClassifier(ClassificationCriterion, AveragingClassifier, SingleTree):
     """A classification tree with exact splits.
 
     Every threshold between two neighbouring distinct values of a column is considered; nothing is binned.
@@ -245,7 +223,7 @@ class DecisionTreeClassifier(SingleTreeClassifier):
 
 
 @with_parameters
-class ExtraTreeRegressor(SingleTreeRegressor):
+class ExtraTreeRegressor(AveragingRegressor, SingleTree):
     """A regression tree with random thresholds, as Extra-Trees consist of.
 
     Each column that a node considers gets one threshold, drawn uniformly between the smallest and largest value that the
@@ -264,7 +242,7 @@ class ExtraTreeRegressor(SingleTreeRegressor):
 
 
 @with_parameters
-class ExtraTreeClassifier(SingleTreeClassifier):
+class ExtraTreeClassifier(ClassificationCriterion, AveragingClassifier, SingleTree):
     """A classification tree with random thresholds, as Extra-Trees consist of.
 
     Each column that a node considers gets one threshold, drawn uniformly between the smallest and largest value that the
