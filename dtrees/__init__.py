@@ -40,8 +40,7 @@ if TYPE_CHECKING:
         RandomForestClassifier,
         RandomForestRegressor,
     )
-    from dtrees.ensemble.evaluation.callbacks import KeepOnInterrupt
-    from dtrees.ensemble.evaluation.progress import ProgressBar
+    from dtrees.ensemble.evaluation.callbacks import KeepOnInterrupt, ProgressBar
     from dtrees.errors import NotEnoughMemory, SchedulerLost, WorkerLost
     from dtrees.export.graphviz import export_graphviz
     from dtrees.export.text import export_text
@@ -54,8 +53,7 @@ if TYPE_CHECKING:
     from dtrees.interop.to_treelite import to_treelite
     from dtrees.interop.to_xgboost import to_xgboost
     from dtrees.model_file import load, save
-    from dtrees.plots.importance import plot_importance
-    from dtrees.plots.metric import plot_metric
+    from dtrees.plots.charts import plot_importance, plot_metric
     from dtrees.plots.tree import plot_tree
     from dtrees.reports.report import report
 
@@ -115,8 +113,8 @@ _MODULES = {
     "to_treelite": "dtrees.interop.to_treelite",
     "to_xgboost": "dtrees.interop.to_xgboost",
     "load": "dtrees.model_file",
-    "plot_importance": "dtrees.plots.importance",
-    "plot_metric": "dtrees.plots.metric",
+    "plot_importance": "dtrees.plots.charts",
+    "plot_metric": "dtrees.plots.charts",
     "plot_tree": "dtrees.plots.tree",
     "report": "dtrees.reports.report",
     "save": "dtrees.model_file",
@@ -125,7 +123,7 @@ _MODULES = {
     "progress": "dtrees.cluster.growing.watching",
     "Settings": "dtrees.cluster.reliability.fit_context",
     "KeepOnInterrupt": "dtrees.ensemble.evaluation.callbacks",
-    "ProgressBar": "dtrees.ensemble.evaluation.progress",
+    "ProgressBar": "dtrees.ensemble.evaluation.callbacks",
     "NotEnoughMemory": "dtrees.errors",
     "SchedulerLost": "dtrees.errors",
     "WorkerLost": "dtrees.errors",

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dtrees.cluster.reliability.local_callback import local_callback
     from dtrees.engine.plan.plans import Callback, Progress
-    from dtrees.ensemble.evaluation.callbacks import EarlyStopping, KeepOnInterrupt, Monitor
-    from dtrees.ensemble.evaluation.progress import ProgressBar
+    from dtrees.ensemble.evaluation.callbacks import EarlyStopping, KeepOnInterrupt, Monitor, ProgressBar
 
 __all__ = ["Callback", "EarlyStopping", "KeepOnInterrupt", "Monitor", "Progress", "ProgressBar", "local_callback"]
 
@@ -34,7 +33,7 @@ _MODULES = {
     "KeepOnInterrupt": "dtrees.ensemble.evaluation.callbacks",
     "Monitor": "dtrees.ensemble.evaluation.callbacks",
     "Progress": "dtrees.engine.plan.plans",
-    "ProgressBar": "dtrees.ensemble.evaluation.progress",
+    "ProgressBar": "dtrees.ensemble.evaluation.callbacks",
     "local_callback": "dtrees.cluster.reliability.local_callback",
 }
 

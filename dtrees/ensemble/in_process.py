@@ -20,8 +20,7 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Fit
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.backend import Backend, GrowOne, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.sparse import is_sparse
-from dtrees.ensemble.input.tables import checked_table
+from dtrees.ensemble.input.tables import checked_table, is_sparse
 from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_target
 from dtrees.tree.tree import Tree
 

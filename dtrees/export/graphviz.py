@@ -8,8 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from dtrees.atomic_file import atomic_file
-from dtrees.export.colours import node_colours
-from dtrees.export.node_text import Drawn, NodeOptions, NodeTexts
+from dtrees.export.node_text import Drawn, NodeOptions, NodeTexts, node_colours
 
 
 def export_graphviz(

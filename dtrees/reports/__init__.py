@@ -6,10 +6,8 @@
     the rows that it is about: those given, or a sample of them; one target after the other.
 ``scores``
     figures of the model beside those of a trivial prediction.
-``columns``
-    what the columns of the rows hold.
 ``facts``
-    what the model is: parameters, sizes, where it was fitted, with which versions.
+    what the model is: parameters, sizes, where it was fitted, with which versions; what the columns of the rows hold.
 ``figures``
     pictures, as SVG that can stand in the page.
 """

@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.export.node_text import NodeOptions, NodeTexts
-from dtrees.plots.importance import plot_importance
-from dtrees.plots.metric import deciding_metric, learning_curves, plot_metric
+from dtrees.plots.charts import deciding_metric, learning_curves, plot_importance, plot_metric
 from dtrees.plots.tree import draw_tree
-from dtrees.reports.members import importances_of, members_of
-from dtrees.reports.rows import Target
+from dtrees.reports.rows import Target, importances_of, members_of
 
 #: Of more classes, only the most frequent ones are drawn.
 _MAX_CLASSES_OF_MATRIX, _MAX_CURVES = 20, 8

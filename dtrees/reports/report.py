@@ -14,11 +14,10 @@ from numpy.typing import ArrayLike
 from dtrees.atomic_file import atomic_file
 from dtrees.export.branches import check_integer
 from dtrees.export.node_text import short_text
-from dtrees.plots.canvas import pyplot
+from dtrees.plots.charts import pyplot
 from dtrees.reports import facts, figures
-from dtrees.reports.columns import summarise_columns
-from dtrees.reports.members import members_of, without_steps
-from dtrees.reports.rows import Rows, take_rows
+from dtrees.reports.facts import summarise_columns
+from dtrees.reports.rows import Rows, members_of, take_rows, without_steps
 from dtrees.reports.scores import scores_of
 
 #: Of more columns, or targets, these are shown.

@@ -1,4 +1,4 @@
-"""The rows that a report is about, and what the model predicts for them."""
+"""What a report is about: a model, or the boosters of a bag, the rows, and what the model predicts for them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
 
+from dtrees.ensemble.bag.bagging import Bagging
 from dtrees.ensemble.input.target import check_target, check_weights
-from dtrees.reports.members import members_of
+from dtrees.plots.charts import check_model, importance_by
 
 
 @dataclass(frozen=True)
@@ -114,3 +117,34 @@ def _of_classes(
         raise ValueError(f"y has none of the model's classes, such as {classes[0]!r}; pass the target that it was fitted on")
     kept = None if weight is None else weight[known]
     return Target(name, actual[known].astype(classes.dtype), predicted[known].astype(classes.dtype), shares[known], classes, kept), ~known
+
+
+def without_steps(model: Any, X: Any) -> tuple[Any, Any]:
+    """Return the estimator at the end of a pipeline, if the model is one, and X as the steps before pass it on.
+
+    Raises
+    ------
+    TypeError
+        If it is no estimator of dtrees.
+    sklearn.exceptions.NotFittedError
+        If it is not fitted.
+    """
+    if isinstance(model, Pipeline):
+        X = model[:-1].transform(X) if len(model) > 1 else X
+        model = model[-1]
+    if isinstance(model, Bagging):
+        check_is_fitted(model)
+    else:
+        check_model(model)
+    return model, X
+
+
+def members_of(model: Any) -> list[Any]:
+    """Return the boosters of a bag, or the estimator alone. The first one knows the columns, and how all were fitted."""
+    return list(model.estimators_) if isinstance(model, Bagging) else [model]
+
+
+def importances_of(model: Any, kind: str) -> NDArray[np.float64]:
+    """Return how much columns matter by a count of splits, of a bag on average over its boosters."""
+    importances: NDArray[np.float64] = np.mean([importance_by(member, kind) for member in members_of(model)], axis=0)
+    return importances

@@ -17,8 +17,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
 import dtrees
-from dtrees.reports.columns import summarise_columns
-from dtrees.reports.facts import parameters_of, times_of
+from dtrees.reports.facts import parameters_of, summarise_columns, times_of
 from dtrees.reports.rows import Target
 from dtrees.reports.scores import scores_of
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, every_kind, make, target

@@ -11,7 +11,7 @@ import pandas as pd
 
 from dtrees.atomic_file import atomic_file
 from dtrees.cli.commands import fit
-from dtrees.cli.data.destinations import check_destinations, check_new, check_suffix
+from dtrees.cli.data.output import check_destinations, check_new, check_suffix
 from dtrees.cli.terminal.display import Display
 
 TARGET = "rent"

@@ -13,15 +13,14 @@ from dtrees.cli import scores
 from dtrees.cli.clusters import cluster
 from dtrees.cli.commands.fit import warn_of_repeated_names
 from dtrees.cli.commands.predict import columns_by_kind, features_of
-from dtrees.cli.commands.scoring import as_document, classes_of, evaluate
-from dtrees.cli.data.destinations import HTML_SUFFIXES, check_destinations, check_suffix
-from dtrees.cli.data.place import place_of
-from dtrees.cli.data.tables import CSVForm, check_columns, column_names, find_files, read_table, repeated_names
+from dtrees.cli.data.output import HTML_SUFFIXES, check_destinations, check_suffix
+from dtrees.cli.data.tables import CSVForm, check_columns, column_names, find_files, place_of, read_table, repeated_names
 from dtrees.cli.data.target import TEXT, TargetSummary, summarize, with_target
 from dtrees.cli.models import load_trees
+from dtrees.cli.scores import as_document, classes_of, evaluate
 from dtrees.cli.terminal.display import Display, plural
 from dtrees.cli.terminal.errors import CommandError
-from dtrees.plots.canvas import pyplot
+from dtrees.plots.charts import pyplot
 
 
 def run(

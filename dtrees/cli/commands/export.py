@@ -9,7 +9,7 @@ from typing import Any
 
 import dtrees
 from dtrees.atomic_file import atomic_file
-from dtrees.cli.data.destinations import check_destinations
+from dtrees.cli.data.output import check_destinations
 from dtrees.cli.models import load_trees
 from dtrees.cli.terminal.display import Display
 

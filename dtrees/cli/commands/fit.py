@@ -11,15 +11,24 @@ import click
 import dtrees
 from dtrees.cli import models, scores
 from dtrees.cli.clusters import cluster
-from dtrees.cli.commands.scoring import as_document, classes_of, evaluate
 from dtrees.cli.data import holdout
 from dtrees.cli.data import target as targets
-from dtrees.cli.data.destinations import HTML_SUFFIXES, check_destinations, check_suffix
-from dtrees.cli.data.place import place_of
-from dtrees.cli.data.tables import DEFAULT_FORM, CSVForm, check_columns, column_list, column_names, find_files, read_table, repeated_names
+from dtrees.cli.data.output import HTML_SUFFIXES, check_destinations, check_suffix
+from dtrees.cli.data.tables import (
+    DEFAULT_FORM,
+    CSVForm,
+    check_columns,
+    column_list,
+    column_names,
+    find_files,
+    place_of,
+    read_table,
+    repeated_names,
+)
+from dtrees.cli.scores import as_document, classes_of, evaluate
 from dtrees.cli.terminal.display import Display, plural
 from dtrees.cli.terminal.errors import CommandError, describe
-from dtrees.plots.canvas import pyplot
+from dtrees.plots.charts import pyplot
 
 _DEFAULT_TEST_SIZE = 0.2
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import dtrees
 from dtrees.atomic_file import atomic_file
-from dtrees.cli.data.destinations import check_destinations, check_suffix
+from dtrees.cli.data.output import check_destinations, check_suffix
 from dtrees.cli.models import load_trees
 from dtrees.cli.terminal.display import Display
 
@@ -37,7 +37,7 @@ def run(
 
 
 def _draw(estimator: Any, what: str, tree: int, depth: int | None, importance_type: str | None, metric: str | None) -> Any:
-    from dtrees.plots.canvas import pyplot
+    from dtrees.plots.charts import pyplot
 
     pyplot().switch_backend("agg")
     if what == "tree":

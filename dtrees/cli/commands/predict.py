@@ -14,10 +14,8 @@ import dtrees
 from dtrees.atomic_file import atomic_file
 from dtrees.cli.clusters import cluster
 from dtrees.cli.commands.fit import warn_of_repeated_names
-from dtrees.cli.data.destinations import check_destinations, check_suffix
-from dtrees.cli.data.output import OUTPUT_SUFFIXES, partitions, writer_for
-from dtrees.cli.data.place import place_of
-from dtrees.cli.data.tables import CSVForm, check_columns, column_list, column_names, find_files, read_table, repeated_names
+from dtrees.cli.data.output import OUTPUT_SUFFIXES, check_destinations, check_suffix, partitions, writer_for
+from dtrees.cli.data.tables import CSVForm, check_columns, column_list, column_names, find_files, place_of, read_table, repeated_names
 from dtrees.cli.terminal.display import Display, plural
 from dtrees.cli.terminal.errors import CommandError
 

@@ -10,7 +10,7 @@ import dtrees
 from dtrees.cli.models import load_trees
 from dtrees.cli.terminal.display import Display
 from dtrees.export.branches import single_tree
-from dtrees.plots.importance import importance_by
+from dtrees.plots.charts import importance_by
 from dtrees.reports.facts import facts_of, figures_of, parameters_of
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dtrees.cli.terminal.errors import CommandError
-from dtrees.ensemble.input.text_numbers import looks_like_number
+from dtrees.ensemble.input.column import looks_like_number
 
 #: Up to this many distinct whole numbers are taken for classes.
 MAX_NUMBERED_CLASSES = 10

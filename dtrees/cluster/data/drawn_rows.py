@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dtrees.cluster.data.partitions import column_names, in_order, is_lazy, joined, partitions_of, whole_rows
 from dtrees.ensemble.in_process import drawn_rows
-from dtrees.ensemble.input.sparse import is_sparse
+from dtrees.ensemble.input.tables import is_sparse
 
 
 def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[int, list[Any]]:

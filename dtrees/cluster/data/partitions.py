@@ -20,7 +20,7 @@ from scipy import sparse
 
 from dtrees.cluster.compat import partitions_together
 from dtrees.cluster.reliability.tasks import Tasks
-from dtrees.ensemble.input.sparse import is_sparse
+from dtrees.ensemble.input.tables import is_sparse
 from dtrees.ensemble.input.target import warn_of_column
 
 

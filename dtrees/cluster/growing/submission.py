@@ -54,8 +54,7 @@ from dtrees.cluster.transport.scheduler_rpc import give_up, own_client
 from dtrees.ensemble.bag.bagging import Bagging
 from dtrees.ensemble.compat import check_parameters
 from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.ensemble.evaluation.callbacks import keeps_on_interrupt, warn_of_interrupt
-from dtrees.ensemble.evaluation.progress import ProgressBar
+from dtrees.ensemble.evaluation.callbacks import ProgressBar, keeps_on_interrupt, warn_of_interrupt
 from dtrees.ensemble.input.by_size import draws_by_default_alone
 from dtrees.ensemble.input.rules import draw_seed
 from dtrees.ensemble.input.warning import collected_warnings, warn

@@ -22,9 +22,8 @@ from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
 from dtrees.ensemble.estimators.declaring import parameter, with_parameters
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
 from dtrees.ensemble.estimators.parameters import FLOAT_SHARE, N_JOBS, POSITIVE_INTEGER, RANDOM_STATE
-from dtrees.ensemble.evaluation.callbacks import grown_or_kept
+from dtrees.ensemble.evaluation.callbacks import called_together, grown_or_kept
 from dtrees.ensemble.evaluation.metrics import check_metrics
-from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.evaluation.scoring import check_scoring
 from dtrees.ensemble.in_process import backend_for
 from dtrees.ensemble.input import rules

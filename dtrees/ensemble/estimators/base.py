@@ -32,12 +32,11 @@ from dtrees.ensemble.compat import (
 )
 from dtrees.ensemble.estimators.explaining import Explaining
 from dtrees.ensemble.estimators.parameters import CommonParameters
-from dtrees.ensemble.evaluation.progress import shown, with_bars
+from dtrees.ensemble.evaluation.callbacks import shown, with_bars
 from dtrees.ensemble.in_process import LOCAL, backend_for, in_memory
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
-from dtrees.ensemble.input.constraints import ordered_columns
-from dtrees.ensemble.input.named_columns import Chosen, columns_of_categories
+from dtrees.ensemble.input.named_columns import Chosen, columns_of_categories, ordered_columns
 from dtrees.ensemble.input.other_names import NamedParameters, suggestion
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.tables import column_names

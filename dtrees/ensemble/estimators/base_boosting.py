@@ -28,10 +28,9 @@ from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import Members, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN, SAID, ZERO, StartingPoints
-from dtrees.ensemble.evaluation.callbacks import EarlyStopping, Monitor, grown_or_kept, split_callbacks, with_monitor
+from dtrees.ensemble.evaluation.callbacks import EarlyStopping, Monitor, called_together, grown_or_kept, split_callbacks, with_monitor
 from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, named_sets
 from dtrees.ensemble.evaluation.metrics import check_metrics, metric_for, metric_name
-from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.evaluation.scoring import check_scoring, scoring_for
 from dtrees.ensemble.in_process import LOCAL, in_memory
 from dtrees.ensemble.input import combinations, rules

@@ -33,10 +33,9 @@ from dtrees.ensemble.estimators.inspection import (
 )
 from dtrees.ensemble.estimators.parameters import ClassificationCriterion, ForestParameters
 from dtrees.ensemble.estimators.row_samples import SampleSource, permutation_importances
-from dtrees.ensemble.evaluation.callbacks import Monitor, grown_or_kept, with_monitor
-from dtrees.ensemble.evaluation.progress import called_together
+from dtrees.ensemble.evaluation.callbacks import Monitor, called_together, grown_or_kept, with_monitor
 from dtrees.ensemble.in_process import LOCAL
-from dtrees.ensemble.input import combinations, rules, several_targets
+from dtrees.ensemble.input import combinations, rules
 from dtrees.ensemble.input.target import check_target, encode_target
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.prediction import AdditiveTrees, by_target
@@ -133,7 +132,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         n_trees = self.n_estimators - len(trees)
         refusal = rules.rows_refusal_of_trees(self.criterion, random_splits=self._RANDOM_SPLITS)
         backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score, rows_refusal=refusal)
-        several_targets.check(self, table)
+        combinations.check_targets(self, table)
         if not keep:
             self._batches, self._votes, self._drawn_from = [], None, []
         earlier = self._batches

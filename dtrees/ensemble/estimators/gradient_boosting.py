@@ -18,7 +18,7 @@ from dtrees.ensemble.estimators.declaring import parameter, with_parameters
 from dtrees.ensemble.estimators.parameters import INSIDE_ONE, ClassWeight
 from dtrees.ensemble.estimators.starting import BY_LOSS
 from dtrees.ensemble.evaluation.metrics import CLASSIFICATION
-from dtrees.ensemble.input import rules, several_targets
+from dtrees.ensemble.input import combinations, rules
 from dtrees.ensemble.input.rules import ALPHA
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.custom import NAME
@@ -171,7 +171,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         if not isinstance(table.classes, list):
             _check_two_classes(table.classes, table.class_weights, factors)
             return
-        several_targets.check_boosted_classes(self, table.n_targets, CLASSIFICATION)
+        combinations.check_boosted_classes(self, table.n_targets, CLASSIFICATION)
         each = zip(table.classes, cast(list[Any], table.class_weights), factors or [None] * table.n_targets, strict=True)
         for k, known in enumerate(each):
             with naming_target(k):

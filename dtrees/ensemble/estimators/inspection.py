@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
-from dtrees.ensemble.input.sparse import by_rows, is_sparse, sparse_table
-from dtrees.ensemble.input.tables import unmasked
+from dtrees.ensemble.input.tables import by_rows, is_sparse, sparse_table, unmasked
 from dtrees.tree.tree import Tree
 
 

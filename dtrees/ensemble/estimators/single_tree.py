@@ -18,8 +18,8 @@ from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, Averaging
 from dtrees.ensemble.estimators.declaring import parameter, with_parameters
 from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, importance_by_column, normalised
 from dtrees.ensemble.estimators.parameters import ClassificationCriterion, GrowthParameters
-from dtrees.ensemble.evaluation.progress import called_together
-from dtrees.ensemble.input import rules, several_targets
+from dtrees.ensemble.evaluation.callbacks import called_together
+from dtrees.ensemble.input import combinations, rules
 from dtrees.ensemble.prediction import AdditiveTrees
 from dtrees.tree.tree import Tree
 
@@ -91,7 +91,7 @@ class SingleTree(TreeParameters, TreeEstimator):
         random_splits = self.splitter == "random"
         refusal = rules.rows_refusal_of_trees(self.criterion, random_splits=random_splits)
         backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True, rows_refusal=refusal)
-        several_targets.check(self, table)
+        combinations.check_targets(self, table)
         factors = rules.class_weights(getattr(self, "class_weight", None), table, by_rows=True)
         n_rows = table.rows_that_count(factors)
         splitting = rules.rules_for(self, self.criterion, n_rows, self.n_features_in_, random_splits=random_splits)

@@ -1,11 +1,20 @@
-"""Columns that a parameter names: by position, by a mask, or by the names of a frame."""
+"""Parameters about columns, which name them by position, by a mask, or by the names of a frame: which hold categories, and constraints.
+
+Constraints become those of the engine's rules (:class:`~dtrees.engine.plan.plans.Rules`). What may be said of them, and many of the
+messages, are as of scikit-learn's trees and ``HistGradientBoosting``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
+
+from dtrees.ensemble.input.column import CATEGORICAL
 
 #: In place of the columns, or as one of them: those that hold text or a dtype of categories.
 FROM_DTYPE = "from_dtype"
@@ -73,3 +82,126 @@ def columns_of_categories(given: Any, n_columns: int, names: NDArray[Any] | None
     if len(set(places)) < len(places):
         raise ValueError(f"categorical_features is {given!r:.200}, which names a column twice")
     return Chosen(tuple(sorted(places)), False)
+
+
+def monotonic_rule(estimator: Any) -> tuple[int, ...]:
+    """Return -1, 0 or 1 for each column, nothing if all are 0, of an estimator that knows its columns and classes.
+
+    Raises
+    ------
+    ValueError
+        If ``monotonic_cst`` does not fit the columns, or there are more than two classes.
+    """
+    if estimator.monotonic_cst is None:
+        return ()
+    signs = _signs(estimator)
+    if is_classifier(estimator) and np.max(estimator.n_classes_) > 2:
+        raise ValueError(
+            f"monotonic_cst is given, and y has {estimator.n_classes_} classes. Monotonicity constraints are not supported with multiclass "
+            "classification: of several probabilities, not all can rise; pass monotonic_cst=None, or fit one class against the others"
+        )
+    for j, (column, sign) in enumerate(zip(estimator._schema.columns, signs, strict=True)):
+        if sign and (estimator.is_categorical_[j] or (column.kind == CATEGORICAL and not column.order)):
+            raise ValueError(
+                f"monotonic_cst is {sign} for X column {j if column.name is None else column.name!r}, whose values are categories, by its "
+                f"dtype or by categorical_features={estimator.categorical_features!r:.60}, and have no order; wants 0 for it, or an "
+                "ordered dtype (an ordered Categorical of pandas, an Enum of polars)"
+            )
+    return tuple(signs) if any(signs) else ()
+
+
+def ordered_columns(estimator: Any) -> set[int]:
+    """Return the columns of an ordered dtype that ``monotonic_cst`` has a sign for: their categories are taken for numbers."""
+    ordered = [j for j, column in enumerate(estimator._schema.columns) if column.order]
+    if not ordered or estimator.monotonic_cst is None:
+        return set()
+    signs = _signs(estimator)
+    return {j for j in ordered if signs[j]}
+
+
+def _signs(estimator: Any) -> list[int]:
+    """Return -1, 0 or 1 for each column."""
+    given = estimator.monotonic_cst
+    return _signs_by_name(estimator, given) if isinstance(given, Mapping) else _signs_in_order(estimator, given)
+
+
+def _signs_by_name(estimator: Any, given: Mapping[Any, Any]) -> list[int]:
+    if not hasattr(estimator, "feature_names_in_"):
+        raise ValueError(
+            f"monotonic_cst is a dict of names, but {type(estimator).__name__} was not fitted on data with feature names. Pass "
+            "monotonic_cst as an integer array instead."
+        )
+    names = estimator.feature_names_in_.tolist()
+    unexpected = sorted(map(str, set(given) - set(names)))
+    if unexpected:
+        shown = unexpected[:5] + ["..."] * (len(unexpected) > 5)
+        raise ValueError(f"monotonic_cst contains {len(unexpected)} unexpected feature names: {shown}.")
+    for name, sign in given.items():
+        if not _is_sign(sign):
+            raise ValueError(f"monotonic_cst[{name!r}] must be either -1, 0 or 1. Got {sign!r}.")
+    return [int(given.get(name, 0)) for name in names]
+
+
+def _signs_in_order(estimator: Any, given: Any) -> list[int]:
+    values, n_columns = np.asarray(given), estimator.n_features_in_
+    if values.ndim != 1 or values.shape[0] != n_columns:
+        shape = values.shape[0] if values.ndim == 1 else values.shape
+        raise ValueError(f"monotonic_cst has shape {shape} but the input data X has {n_columns} features.")
+    if not all(_is_sign(sign) for sign in values.tolist()):
+        raise ValueError(f"monotonic_cst must be None or an array-like of -1, 0 or 1, but got {np.unique(values)}")
+    return [int(sign) for sign in values.tolist()]
+
+
+def _is_sign(value: Any) -> bool:
+    return bool(isinstance(value, int | float | np.number) and value in (-1, 0, 1))
+
+
+def interaction_rule(estimator: Any) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """Return the sets of columns that may stand together on a path, and the most columns on one, of an estimator that knows its columns.
+
+    Columns that no set names are one more set. Where all columns may stand together, the result is no set, and 0.
+
+    Raises
+    ------
+    ValueError
+        If ``interaction_cst`` does not fit the columns.
+    """
+    given, n_columns = estimator.interaction_cst, estimator.n_features_in_
+    if given is None:
+        return (), 0
+    if isinstance(given, str):
+        most = {"no_interactions": 1, "pairwise": 2}[given]
+        return (), most if most < n_columns else 0
+    sets = {frozenset(_column_numbers(estimator, group)) for group in given} - {frozenset()}
+    rest = frozenset(range(n_columns)) - frozenset().union(*sets)
+    if rest:
+        sets.add(rest)
+    if any(len(columns) == n_columns for columns in sets):
+        return (), 0
+    largest = [columns for columns in sets if not any(columns < other for other in sets)]
+    return tuple(sorted(tuple(sorted(columns)) for columns in largest)), 0
+
+
+def _column_numbers(estimator: Any, group: Any) -> list[int]:
+    if isinstance(group, str) or not isinstance(group, Iterable):
+        raise ValueError(
+            f"interaction_cst is {estimator.interaction_cst!r}, which contains {group!r}; Interaction constraints must be a sequence of "
+            "tuples or lists, or sets, of columns"
+        )
+    n_columns: int = estimator.n_features_in_
+    names: list[Any] = getattr(estimator, "feature_names_in_", np.empty(0)).tolist()
+    numbers = []
+    for column in group:
+        if isinstance(column, str):
+            if column not in names:
+                known = f"the columns {', '.join(map(repr, names[:5]))}{', ...' * (len(names) > 5)}" if names else "no names of columns"
+                raise ValueError(f"interaction_cst names the column {column!r}, but X has {known}")
+            numbers.append(names.index(column))
+        elif isinstance(column, Integral) and not isinstance(column, bool) and 0 <= int(column) < n_columns:
+            numbers.append(int(column))
+        else:
+            raise ValueError(
+                f"interaction_cst contains {group!r}; Interaction constraints must consist of names of columns, or of integer indices in "
+                f"[0, n_features - 1] = [0, {n_columns - 1}]"
+            )
+    return numbers

@@ -12,8 +12,8 @@ from sklearn.utils import check_random_state
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.input.by_size import came_to, is_auto
-from dtrees.ensemble.input.combinations import check_categories, check_smoothing
-from dtrees.ensemble.input.constraints import interaction_rule, monotonic_rule
+from dtrees.ensemble.input.combinations import CRITERION_ALIASES, check_categories, check_smoothing
+from dtrees.ensemble.input.named_columns import interaction_rule, monotonic_rule
 from dtrees.ensemble.input.warning import warn
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 LARGEST_INTEGER = 2**63 - 1
 #: Limits of trees are at most so large, so that twice a limit and sums with it are integers of 64 bits; no table has so many rows.
 _LARGEST_LIMIT = 2**61 - 1
-#: Other names of criteria. Friedman's orders splits as squared error does: scikit-learn maps it likewise.
-CRITERION_ALIASES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
 #: The default of ``alpha``, of trees and of boosting.
 ALPHA = 0.9
 #: The largest L2 penalty, for each unit of weight. Leaf values are then below a float's precision beside the gradients they come from.

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from dtrees.ensemble.input.column import (
     CATEGORICAL,
+    HOW_TO_READ,
     NUMERIC,
     Column,
     check_values,
@@ -33,14 +34,13 @@ from dtrees.ensemble.input.column import (
     float_dtype,
     has_infinity,
     infer_column,
+    looks_like_number,
     merge_column,
     numbers_as_categories,
     numbers_at,
     numbers_of,
 )
-from dtrees.ensemble.input.sparse import by_columns, by_rows, is_sparse, sparse_table
-from dtrees.ensemble.input.tables import checked_table, frame_columns, is_frame, numeric_array
-from dtrees.ensemble.input.text_numbers import HOW_TO_READ, looks_like_number
+from dtrees.ensemble.input.tables import by_columns, by_rows, checked_table, frame_columns, is_frame, is_sparse, numeric_array, sparse_table
 from dtrees.ensemble.input.warning import warn
 
 #: Text columns are warned of from so many categories on: those that are all numbers, and those with another text in most rows.

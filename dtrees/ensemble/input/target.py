@@ -31,8 +31,7 @@ from sklearn.utils.validation import column_or_1d
 
 from dtrees.ensemble.input.column import is_missing
 from dtrees.ensemble.input.plain_data import check_labels, plain_label
-from dtrees.ensemble.input.sparse import is_sparse
-from dtrees.ensemble.input.tables import frame_columns, is_frame, without_mask
+from dtrees.ensemble.input.tables import frame_columns, is_frame, is_sparse, without_mask
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.several_targets import naming_target
 

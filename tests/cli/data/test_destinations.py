@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dtrees.cli.data.destinations import check_destinations, check_new
+from dtrees.cli.data.output import check_destinations, check_new
 from dtrees.cli.terminal.errors import CommandError
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 import dtrees
 from dtrees import KeepOnInterrupt, ProgressBar
 from dtrees.callbacks import Progress
-from dtrees.ensemble.evaluation import displays, progress
+from dtrees.ensemble.evaluation import callbacks, displays
 from dtrees.ensemble.evaluation.displays import Lines, NotebookBar, TerminalBar, live_display
 
 RANDOM = np.random.default_rng(3)
@@ -167,7 +167,7 @@ class Recorded:
 
 def test_a_bar_ends_with_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr(progress, "live_display", lambda unit: Recorded(told, unit))
+    monkeypatch.setattr(callbacks, "live_display", lambda unit: Recorded(told, unit))
     with pytest.raises(ValueError, match="NaN"):
         boosting(verbose=1).fit(X, np.full(200, np.nan))
     assert told == ["begin rounds", "end"]
@@ -178,7 +178,7 @@ def test_a_bar_ends_with_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_bar_tells_of_compiling_before_the_first_tree_only(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr(progress, "live_display", lambda unit: Recorded(told, unit))
+    monkeypatch.setattr(callbacks, "live_display", lambda unit: Recorded(told, unit))
     bar = ProgressBar()
     bar.compiling()  # of which it knows no fit yet
     for _ in range(2):
