@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dtrees.cli import scores
 from dtrees.ensemble.prediction import by_target
 
 #: Probabilities are kept this far from 0 in the log loss, as in scikit-learn.
@@ -150,9 +149,7 @@ def classes_of(estimator: Any) -> list[list[Any] | None]:
     return [labels.tolist() for labels in classes] or [None] * estimator.n_outputs_
 
 
-def evaluate(
-    estimator: Any, rows: Any, columns: Sequence[str], trivial: Mapping[str, scores.Baseline], client: Any
-) -> dict[str, list[scores.Score]]:
+def evaluate(estimator: Any, rows: Any, columns: Sequence[str], trivial: Mapping[str, Baseline], client: Any) -> dict[str, list[Score]]:
     """Return the scores of each target on the rows of a Dask DataFrame.
 
     Parameters
@@ -173,22 +170,22 @@ def evaluate(
     shared = dask.delayed(model, pure=False, traverse=False) if client is None else model
     tasks = [part_sums(part, shared, list(columns), dict(trivial)) for part in rows.to_delayed()]
     found = [task.compute(scheduler="threads") for task in tasks] if client is None else dask.compute(*tasks)
-    scores_of = scores.classification_scores if any(one.classes for one in trivial.values()) else scores.regression_scores
+    scores_of = classification_scores if any(one.classes for one in trivial.values()) else regression_scores
     return dict(zip(trivial, map(scores_of, np.sum(found, axis=0)), strict=True))
 
 
-def as_document(found: Sequence[scores.Score]) -> dict[str, dict[str, float]]:
+def as_document(found: Sequence[Score]) -> dict[str, dict[str, float]]:
     """Return scores as plain data."""
     return {score.name: {"model": score.model, "baseline": score.baseline} for score in found}
 
 
-def _score_part(part: Any, model: Any, columns: list[str], trivial: dict[str, scores.Baseline]) -> Any:
+def _score_part(part: Any, model: Any, columns: list[str], trivial: dict[str, Baseline]) -> Any:
     """Return the sums of each target over the rows of a partition, shape (n_targets, n_sums)."""
     if not len(part):
         return 0.0
     if any(one.classes for one in trivial.values()):
         shares = model.predict_proba(part[columns])
         shares = shares if isinstance(shares, list) else [shares]
-        return [scores.classification_sums(part[name], mine, one) for (name, one), mine in zip(trivial.items(), shares, strict=True)]
+        return [classification_sums(part[name], mine, one) for (name, one), mine in zip(trivial.items(), shares, strict=True)]
     predicted = model.predict(part[columns]).reshape(len(part), -1).T
-    return [scores.regression_sums(part[name], mine, one.mean) for (name, one), mine in zip(trivial.items(), predicted, strict=True)]
+    return [regression_sums(part[name], mine, one.mean) for (name, one), mine in zip(trivial.items(), predicted, strict=True)]

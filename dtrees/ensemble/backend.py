@@ -131,18 +131,8 @@ class Table:
     X: Any = None
 
     @classmethod
-    def of(
-        cls,
-        schema: Schema,
-        summary: TargetSummary,
-        *,
-        columns: Any,
-        target: Any,
-        weight: Any,
-        placement: Placement,
-        **more: Any,
-    ) -> Table:
-        """Return the table of a schema, a (merged, checked) summary, the backend's handles, None without weights, and ``more`` fields.
+    def of(cls, schema: Schema, summary: TargetSummary, **handles: Any) -> Table:
+        """Return the table of a schema, a (merged, checked) summary, and the backend's handles and other fields, by name.
 
         Columns of text that were hardly meant to be categories are warned of.
         """
@@ -158,13 +148,9 @@ class Table:
             classes=summary.labels,
             class_counts=counts,
             class_weights=weights,
-            columns=columns,
-            target=target,
-            weight=weight,
-            placement=placement,
             n_targets=summary.n_targets,
             n_weighted=summary.n_weighted,
-            **more,
+            **handles,
         )
 
     @property

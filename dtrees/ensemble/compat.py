@@ -21,16 +21,26 @@ from dtrees.version import DISTRIBUTION
 try:
     # Parameters are checked as scikit-learn checks those of its own estimators: the same rules, and the same messages.
     from sklearn.base import _fit_context
-
-    # Rows of arrays and of frames of every kind, as scikit-learn takes them for its own validation sets.
-    from sklearn.utils import _safe_indexing as safe_indexing
+    from sklearn.utils import _safe_indexing
     from sklearn.utils._param_validation import (
-        HasMethods,
-        Hidden,
-        Interval,
-        Options,
-        RealNotInt,
-        StrOptions,
+        HasMethods as HasMethods,
+    )
+    from sklearn.utils._param_validation import (
+        Hidden as Hidden,
+    )
+    from sklearn.utils._param_validation import (
+        Interval as Interval,
+    )
+    from sklearn.utils._param_validation import (
+        Options as Options,
+    )
+    from sklearn.utils._param_validation import (
+        RealNotInt as RealNotInt,
+    )
+    from sklearn.utils._param_validation import (
+        StrOptions as StrOptions,
+    )
+    from sklearn.utils._param_validation import (
         validate_parameter_constraints,
     )
 except ImportError as error:
@@ -60,33 +70,12 @@ if TYPE_CHECKING:  # scikit-learn has no types, and where a base is of unknown t
         """What makes a regressor."""
 
 else:
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.base import BaseEstimator as BaseEstimator
+    from sklearn.base import ClassifierMixin as ClassifierMixin
+    from sklearn.base import RegressorMixin as RegressorMixin
 
-__all__ = [
-    "SKLEARN_VERSION",
-    "BaseEstimator",
-    "CheckedParameters",
-    "ClassifierMixin",
-    "DocumentationLink",
-    "HasMethods",
-    "Hidden",
-    "Interval",
-    "NamesAtTheTime",
-    "Options",
-    "RealNotInt",
-    "RegressorMixin",
-    "SklearnMetric",
-    "StrOptions",
-    "check_parameters",
-    "checked_fit",
-    "parameter_names",
-    "safe_indexing",
-    "scorer_named",
-    "sklearn_metric",
-    "stand_in_for_sklearns",
-    "with_known_names",
-]
-
+#: Rows of arrays and of frames of every kind, as scikit-learn takes them for its own validation sets.
+safe_indexing = _safe_indexing
 #: Major and minor version.
 SKLEARN_VERSION = tuple(map(int, sklearn.__version__.split(".")[:2]))
 

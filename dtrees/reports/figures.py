@@ -6,6 +6,7 @@ import base64
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -196,77 +197,59 @@ def _of_classes(target: Target) -> Iterator[Picture]:
     some = "" if len(classes) == 2 else " Each class against all others."
     some += f" The {len(drawn)} most frequent of {len(classes)} classes." if 2 < len(drawn) < len(classes) else ""
     if all(0 < counts[k] < len(codes) for k in drawn) and drawn:
-        yield _drawn(
-            "ROC curve",
-            f"The share of a class that is found, against that of others that are taken for it.{some}",
-            lambda ax: _roc(ax, target, codes, drawn),
-            (4.6, 4.4),
-        )
-        yield _drawn(
-            "Precision and recall",
-            f"Of rows taken for a class, the share that is of it, against the share of the class that is found.{some}",
-            lambda ax: _precision_recall(ax, target, codes, drawn),
-            (4.6, 4.4),
-        )
-        yield _drawn(
-            "Calibration",
-            f"Of rows with about the same probability, the share that is of the class; on the diagonal, it is right.{some}",
-            lambda ax: _calibration(ax, target, codes, drawn),
-            (4.6, 4.4),
-        )
+        for title, caption, draw in (
+            ("ROC curve", "The share of a class that is found, against that of others that are taken for it.", _roc),
+            (
+                "Precision and recall",
+                "Of rows taken for a class, the share that is of it, against the share of the class that is found.",
+                _precision_recall,
+            ),
+            (
+                "Calibration",
+                "Of rows with about the same probability, the share that is of the class; on the diagonal, it is right.",
+                _calibration,
+            ),
+        ):
+            yield _drawn(title, caption + some, partial(draw, target=target, codes=codes, drawn=drawn), (4.6, 4.4))
+
+
+def _against_others(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int], draw: Callable[..., Any], **options: Any) -> None:
+    """Draw a curve of each class against all others; ``draw`` is given which rows are of the class, and their probabilities of it."""
+    assert target.classes is not None
+    assert target.probabilities is not None
+    for k in drawn:
+        draw((codes == k).astype(int), np.clip(target.probabilities[:, k], 0, 1), name=_short(target.classes[k]), ax=ax, **options)
+
+
+def _labelled(ax: Any, x: str, y: str, legend: str) -> None:
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.legend(loc=legend, fontsize="small")
 
 
 def _roc(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int]) -> None:
     from sklearn.metrics import RocCurveDisplay
 
-    assert target.classes is not None
-    assert target.probabilities is not None
-    for k in drawn:
-        RocCurveDisplay.from_predictions(
-            (codes == k).astype(int),
-            target.probabilities[:, k],
-            sample_weight=target.weight,
-            name=_short(target.classes[k]),
-            plot_chance_level=k == drawn[-1],
-            ax=ax,
-        )
-    ax.set_xlabel("false positive rate")
-    ax.set_ylabel("true positive rate")
-    ax.legend(loc="lower right", fontsize="small")
+    draw = RocCurveDisplay.from_predictions
+    _against_others(ax, target, codes, drawn[:-1], draw, sample_weight=target.weight)
+    _against_others(ax, target, codes, drawn[-1:], draw, sample_weight=target.weight, plot_chance_level=True)
+    _labelled(ax, "false positive rate", "true positive rate", "lower right")
 
 
 def _precision_recall(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int]) -> None:
     from sklearn.metrics import PrecisionRecallDisplay
 
-    assert target.classes is not None
-    assert target.probabilities is not None
-    for k in drawn:
-        PrecisionRecallDisplay.from_predictions(
-            (codes == k).astype(int), target.probabilities[:, k], sample_weight=target.weight, name=_short(target.classes[k]), ax=ax
-        )
-    ax.set_xlabel("recall")
-    ax.set_ylabel("precision")
-    ax.legend(loc="lower left", fontsize="small")
+    _against_others(ax, target, codes, drawn, PrecisionRecallDisplay.from_predictions, sample_weight=target.weight)
+    _labelled(ax, "recall", "precision", "lower left")
 
 
 def _calibration(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int]) -> None:
     from sklearn.calibration import CalibrationDisplay
 
-    assert target.classes is not None
-    assert target.probabilities is not None
-    for k in drawn:
-        CalibrationDisplay.from_predictions(
-            (codes == k).astype(int),
-            np.clip(target.probabilities[:, k], 0, 1),
-            n_bins=_BINS,
-            strategy="quantile",
-            name=_short(target.classes[k]),
-            ref_line=k == drawn[0],
-            ax=ax,
-        )
-    ax.set_xlabel("mean predicted probability")
-    ax.set_ylabel("share of the class")
-    ax.legend(loc="upper left", fontsize="small")
+    draw, options = CalibrationDisplay.from_predictions, {"n_bins": _BINS, "strategy": "quantile"}
+    _against_others(ax, target, codes, drawn[:1], draw, **options)
+    _against_others(ax, target, codes, drawn[1:], draw, ref_line=False, **options)
+    _labelled(ax, "mean predicted probability", "share of the class", "upper left")
 
 
 def _short(label: Any) -> str:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.compat import (
     BaseEstimator,
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
     from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
     from dtrees.ensemble.evaluation.metrics import Metric
 
-Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
 R = TypeVar("R")
 #: Numbers of rounds, and the parameters by which so many were grown.
 GrownBy = tuple[tuple[int, dict[str, Any]], ...]
@@ -227,34 +225,6 @@ class TreeEstimator(
                 replace(given, **{name: in_memory(getattr(given, name)) for name in ("X", "y", "weight", "base_margin")}) for given in sets
             ]
         return backend.load_evaluation(table, sets, metrics)
-
-    def _with_checkpoint(
-        self,
-        plan: Plan,
-        backend: Backend,
-        table: Table,
-        path: Any,
-        interval: Any,
-        *,
-        keep: bool,
-        initial: NDArray[np.float64] | None = None,
-    ) -> Plan:
-        """Return a plan with a checkpoint, and the seed of the one that is there where it is any."""
-        from dtrees.ensemble.persistence.checkpoint import array_digest, with_checkpoint
-
-        plan = with_checkpoint(
-            plan,
-            path,
-            interval,
-            estimator=type(self).__name__,
-            data=backend.fingerprint(table) + ("" if initial is None else array_digest(initial)),
-            n_rows=table.n_rows,
-            n_features=self.n_features_in_,
-            previous=[tree for group in self._trees.groups for tree in group] if keep else [],
-            own_seed=keep or isinstance(self.random_state, int | np.integer),
-        )
-        self._seed = plan.seed
-        return plan
 
     def _warn_without_splits(self, why: str) -> None:
         """Warn if no tree has a split, and none was pruned; ``why`` says what may be the reason."""

@@ -254,7 +254,10 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             plan = replace(plan, scores_before=tuple(self.validation_score_.tolist()))
         previous = list(zip(*self._trees.groups, strict=True)) if keep else []
         if checkpoint is not None:
-            plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
+            from dtrees.ensemble.persistence.checkpoint import with_checkpoint  # of use here only
+
+            plan = with_checkpoint(plan, self, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
+            self._seed = plan.seed
         result = grown_or_kept(
             lambda: self._timed(lambda: backend.boost(table, plan, previous, initial, callback)),
             callbacks,

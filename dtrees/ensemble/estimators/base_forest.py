@@ -141,7 +141,10 @@ class Forest(Members, ForestParameters, TreeEstimator):
         else:
             plan = self._plan(table, keep)
             if checkpoint is not None:
-                plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
+                from dtrees.ensemble.persistence.checkpoint import with_checkpoint  # of use here only
+
+                plan = with_checkpoint(plan, self, backend, table, checkpoint, checkpoint_interval, keep=keep)
+                self._seed = plan.seed
             result = grown_or_kept(
                 lambda: self._timed(lambda: backend.grow_forest(table, plan, len(trees), self.n_estimators, callback)),
                 callbacks,

@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dtrees.engine.plan.plans import Progress
 
@@ -29,8 +29,8 @@ _SECONDS_BETWEEN_UPDATES = 0.3
 COMPILING = "compiling kernels (first use)"
 
 
-class Display(Protocol):
-    """Shows the progress of one fit."""
+class Display:
+    """Shows the progress of one fit: nothing, as far as a method is not overridden."""
 
     def begin(self) -> None:
         """Show that a fit has begun."""
@@ -127,7 +127,7 @@ def somebody_listens() -> bool:
     return logger.hasHandlers() and logger.isEnabledFor(logging.INFO)
 
 
-class Lines:
+class Lines(Display):
     """Plain lines: log records where somebody listens to these, else on standard error.
 
     Parameters
@@ -143,9 +143,6 @@ class Lines:
         self._always = always
         self._pace = Pace()
         self._compiles = False
-
-    def begin(self) -> None:
-        """Show nothing: there is nothing to tell yet."""
 
     def compiling(self) -> None:
         """Write a line, once."""
@@ -167,9 +164,6 @@ class Lines:
         """Write the line."""
         _tell(line)
 
-    def end(self) -> None:
-        """Show nothing."""
-
 
 def _tell(line: str) -> None:
     if somebody_listens():
@@ -178,7 +172,7 @@ def _tell(line: str) -> None:
         _STANDARD_ERROR.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, line, (), None))
 
 
-class _Live(ABC):
+class _Live(Display, ABC):
     """A display that is drawn anew now and then."""
 
     def __init__(self) -> None:
@@ -196,6 +190,11 @@ class _Live(ABC):
     @abstractmethod
     def _draw(self, progress: Progress) -> None:
         """Draw it anew."""
+
+    def end(self) -> None:
+        """Leave it as it is at the end."""
+        if self._latest is not None:
+            self._draw(self._latest)
 
 
 class TerminalBar(_Live):
@@ -251,8 +250,7 @@ class TerminalBar(_Live):
 
     def end(self) -> None:
         """Leave the bar as it is, or take it away."""
-        if self._latest is not None:
-            self._draw(self._latest)
+        super().end()
         self._bar.stop()
 
 
@@ -306,11 +304,6 @@ class NotebookBar(_Live):
         from IPython.display import display
 
         display(_Shown(line, html.escape(line)))
-
-    def end(self) -> None:
-        """Leave the bar as it is."""
-        if self._latest is not None:
-            self._draw(self._latest)
 
 
 class _Shown:

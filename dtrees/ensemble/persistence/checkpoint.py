@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from dtrees.atomic_file import atomic_file
 from dtrees.checked_arrays import pack, unpack
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan, ForestResult
-from dtrees.ensemble.backend import Table
+from dtrees.ensemble.backend import Backend, Table
 from dtrees.ensemble.input.plain_data import take
 from dtrees.ensemble.input.warning import warn
 from dtrees.tree.stacking import stacked, unstacked
@@ -73,53 +73,52 @@ Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
 
 def with_checkpoint(
     plan: Plan,
+    estimator: Any,
+    backend: Backend,
+    table: Table,
     path: Any,
     interval: Any,
     *,
-    estimator: str,
-    data: str,
-    n_rows: int,
-    n_features: int,
-    previous: Sequence[Tree],
-    own_seed: bool,
+    keep: bool,
+    initial: NDArray[np.float64] | None = None,
 ) -> Plan:
-    """Return a plan that keeps its trees in a checkpoint, and goes on from the one that is there.
+    """Return a plan that keeps its trees in a checkpoint, and goes on from the one that is there, by its seed.
 
     Parameters
     ----------
     plan : ForestPlan or BoostingPlan
+    estimator : TreeEstimator
+        Whose fit it is.
+    backend, table
+        The training set.
     path : str or path-like
         A file, or an address that fsspec knows.
     interval : float
         Seconds.
-    estimator : str
-        Name of its class.
-    data : str
-        Digest of the training set.
-    n_rows, n_features : int
-        Its shape.
-    previous : sequence of Tree
-        Trees of an earlier fit that this one goes on from.
-    own_seed : bool
-        Whether the seed was asked for. One that was drawn at random gives way to that of the run before.
+    keep : bool
+        Whether the fit goes on from the trees of an earlier one.
+    initial : ndarray of float64 or None
+        The raw predictions that boosting is told to start from.
     """
     if isinstance(interval, bool) or not isinstance(interval, int | float | np.number) or not interval >= 0:
         raise ValueError(f"checkpoint_interval is {interval!r}; wants a number of seconds of at least 0")
-    identity = {**_describe(plan), "estimator": estimator, "data": data, "earlier trees": _digest_trees(previous)}
+    previous = [tree for group in estimator._trees.groups for tree in group] if keep else []
+    data = backend.fingerprint(table) + ("" if initial is None else array_digest(initial))
+    identity = {**_describe(plan), "estimator": type(estimator).__name__, "data": data, "earlier trees": _digest_trees(previous)}
     n_outputs = plan.loss.n_outputs if isinstance(plan, BoostingPlan) else 0
     checkpoint = FileCheckpoint(
         path=absolute_path(path),
         interval=float(interval),
         identity=tuple(sorted(identity.items())),
         seed=plan.seed,
-        any_seed=not own_seed,
-        n_features=n_features,
+        any_seed=not keep and not isinstance(estimator.random_state, int | np.integer),  # one that was drawn at random gives way
+        n_features=estimator.n_features_in_,
         n_values=plan.n_values if isinstance(plan, ForestPlan) else 1,
         n_outputs=n_outputs,
         n_previous=len(previous) // n_outputs if n_outputs else 0,
         holds_out=isinstance(plan, BoostingPlan) and plan.n_iter_no_change is not None,
         draws_rows=isinstance(plan, BoostingPlan) and plan.subsample < 1.0,
-        n_rows_out_of_bag=n_rows if isinstance(plan, ForestPlan) and plan.out_of_bag else 0,
+        n_rows_out_of_bag=table.n_rows if isinstance(plan, ForestPlan) and plan.out_of_bag else 0,
     )
     seed = checkpoint.find_seed()
     if seed is not None and seed != plan.seed:
