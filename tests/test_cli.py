@@ -25,7 +25,7 @@ from distributed import Client, LocalCluster
 import dtrees
 from dtrees.cli.commands.demo import flats
 from dtrees.cli.commands.predict import _output_names, predict_part
-from dtrees.cli.data.holdout import held_out
+from dtrees.cli.data.target import held_out
 from dtrees.cli.main import main
 from dtrees.cluster.growing import submission
 from dtrees.cluster.transport.connect import connect

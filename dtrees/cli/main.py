@@ -243,9 +243,9 @@ def evaluate(**options: Any) -> None:
 @_json_option
 def show(**options: Any) -> None:
     """Print what MODEL is: its size, the parameters that were changed, how much columns matter; or one of its trees."""
-    from dtrees.cli.commands.show import run
+    from dtrees.cli.commands import saved
 
-    run(**options)
+    saved.show(**options)
 
 
 @main.command(short_help="Draw a saved model.")
@@ -267,9 +267,9 @@ def show(**options: Any) -> None:
 )
 def plot(**options: Any) -> None:
     """Draw one of the trees of MODEL, how much columns matter, or how boosting got better round by round. Wants matplotlib."""
-    from dtrees.cli.commands.plot import run
+    from dtrees.cli.commands import saved
 
-    run(**options)
+    saved.plot(**options)
 
 
 @main.command(short_help="Write a saved model as a file of another tool.")
@@ -285,9 +285,9 @@ def plot(**options: Any) -> None:
 @click.option("--tree", type=click.IntRange(0), metavar="N", default=0, help="Which tree, counted from 0, for text and dot.")
 def export(**options: Any) -> None:
     """Write MODEL as a file that other tools read."""
-    from dtrees.cli.commands.export import run
+    from dtrees.cli.commands import saved
 
-    run(**options)
+    saved.export(**options)
 
 
 @main.command(short_help="See whether an installation or a cluster is fit for work.")

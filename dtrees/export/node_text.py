@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier
-from dtrees.export.branches import Branches, check_integer, class_names_for, single_tree
+from dtrees.export.text import Branches, check_integer, class_names_for, single_tree
 from dtrees.tree.tree import Tree
 
 LABELS = ("all", "root", "none")

@@ -15,7 +15,7 @@ from dtrees.ensemble.input.column import NUMERIC, Column
 from dtrees.ensemble.input.plain_data import plain
 from dtrees.ensemble.input.schema import Schema
 from dtrees.interop.float32 import last_rounded_below
-from dtrees.interop.sklearn_compat import LEAST_SHARE, nodes_of, take_parameters
+from dtrees.interop.to_sklearn import LEAST_SHARE, nodes_of, take_parameters
 from dtrees.split.numbers.elementary import log
 from dtrees.tree.stacking import stacked
 from dtrees.tree.tree import Tree

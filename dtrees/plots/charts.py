@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.export.branches import check_integer, names_for, no_estimator
+from dtrees.export.text import check_integer, names_for, no_estimator
 from dtrees.version import pip_install
 
 _MEANINGS = {"gain": "gain of the splits", "split": "number of splits", "cover": "weight of the rows that are split"}

@@ -12,8 +12,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from dtrees.atomic_file import atomic_file
-from dtrees.export.branches import check_integer
 from dtrees.export.node_text import short_text
+from dtrees.export.text import check_integer
 from dtrees.plots.charts import pyplot
 from dtrees.reports import facts, figures
 from dtrees.reports.facts import summarise_columns

@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 import dtrees
-from dtrees.export.branches import Branches
 from dtrees.export.node_text import Drawn, NodeOptions, NodeTexts
+from dtrees.export.text import Branches
 from tests.ensemble.estimators.test_explaining import explained
 from tests.ensemble.samples import assert_same_trees, is_classifier, trees
 from tests.export.test_graphviz import graph

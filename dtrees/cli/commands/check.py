@@ -29,9 +29,7 @@ _TABLES = ("numbers", "categories", "sparse", "monotonic", "several targets")
 _ROWS = (2_000, 50_000)
 
 
-def run(
-    *, scheduler: str | None, as_json: bool, models: Sequence[str] = (), all_models: bool = False, display: Display | None = None
-) -> None:
+def run(*, scheduler: str | None, as_json: bool, models: Sequence[str] = (), all_models: bool = False) -> None:
     """Carry out the command; the arguments are its options.
 
     Raises
@@ -39,7 +37,7 @@ def run(
     CommandError
         If versions on a cluster differ.
     """
-    display = display or Display(as_json=as_json)
+    display = Display(as_json=as_json)
     here = versions()
     found = {"here": here}
     if scheduler is not None:

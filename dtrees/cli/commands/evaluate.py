@@ -32,10 +32,9 @@ def run(
     form: CSVForm,
     scheduler: str | None,
     as_json: bool,
-    display: Display | None = None,
 ) -> None:
     """Carry out the command; the arguments are its options."""
-    display = display or Display(as_json=as_json)
+    display = Display(as_json=as_json)
     estimator = load_trees(model) if report else dtrees.load(model)
     targets = list(dict.fromkeys(targets))
     if len(targets) != estimator.n_outputs_:

@@ -11,7 +11,6 @@ import click
 import dtrees
 from dtrees.cli import models, scores
 from dtrees.cli.clusters import cluster
-from dtrees.cli.data import holdout
 from dtrees.cli.data import target as targets
 from dtrees.cli.data.output import HTML_SUFFIXES, check_destinations, check_suffix
 from dtrees.cli.data.tables import (
@@ -241,7 +240,7 @@ def _train_and_test(options: FitOptions, tables: _Tables, frame: Any, task: str,
     """Return the training rows and the test rows, or None where there is to be no test."""
     if options.test is None:
         test_size = _DEFAULT_TEST_SIZE if options.test_size is None else options.test_size
-        return holdout.split(frame, test_size, options.seed) if test_size else (frame, None)
+        return targets.split(frame, test_size, options.seed) if test_size else (frame, None)
     return frame, tables.read_further("--test", options.test, frame, task, summary)
 
 

@@ -14,7 +14,7 @@ import dtrees
 from dtrees.atomic_file import atomic_file
 from dtrees.cli.clusters import cluster
 from dtrees.cli.commands.fit import warn_of_repeated_names
-from dtrees.cli.data.output import OUTPUT_SUFFIXES, check_destinations, check_suffix, partitions, writer_for
+from dtrees.cli.data.output import OUTPUT_SUFFIXES, check_destinations, check_suffix, partitions, write_frames
 from dtrees.cli.data.tables import CSVForm, check_columns, column_list, column_names, find_files, place_of, read_table, repeated_names
 from dtrees.cli.terminal.display import Display, plural
 from dtrees.cli.terminal.errors import CommandError
@@ -31,15 +31,13 @@ def run(
     keep: Sequence[str],
     form: CSVForm,
     scheduler: str | None,
-    display: Display | None = None,
 ) -> None:
     """Carry out the command; the arguments are its options."""
-    display = display or Display()
+    display = Display()
     check_suffix("--output", output, OUTPUT_SUFFIXES, "a table of predictions")
     estimator = dtrees.load(model)
     if proba and not hasattr(estimator, "predict_proba"):
         raise CommandError(f"--proba is for classes, but {model!r} is a {type(estimator).__name__}, which predicts numbers; leave it out.")
-    n_rows = 0
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
         where = place_of(data, client)
@@ -61,11 +59,7 @@ def run(
             meta = predict_part(frame._meta, estimator, features, kept, added)
             predicted = frame.map_partitions(predict_part, sent, features, kept, added, meta=meta)
             with atomic_file(output) as file:
-                writer = writer_for(output, file)
-                for part in partitions(predicted, client):
-                    writer.write(part)
-                    n_rows += len(part)
-                writer.close()
+                n_rows = write_frames(output, file, partitions(predicted, client))
     tell = display.result if os.path.isfile(output) else display.note  # where they went to stdout, nothing else must
     tell(f"Wrote {plural(n_rows, 'prediction')} to {output}")
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from dtrees.cli.data.tables import PARQUET_SUFFIXES, TEXT_SUFFIXES
 from dtrees.cli.terminal.errors import CommandError
@@ -18,59 +19,33 @@ from dtrees.cli.terminal.errors import CommandError
 OUTPUT_SUFFIXES = ("", *TEXT_SUFFIXES, *PARQUET_SUFFIXES)
 
 
-class Writer(Protocol):
-    """Writes frames one after the other."""
-
-    def write(self, frame: Any) -> None:
-        """Append the rows of a pandas DataFrame."""
-
-    def close(self) -> None:
-        """Write what is still to be written."""
-
-
-class CSVWriter:
-    """Appends frames to a CSV file, with one header."""
-
-    def __init__(self, file: BinaryIO, separator: str = ",") -> None:
-        self._file, self._separator = file, separator
-        self._header = True
-
-    def write(self, frame: Any) -> None:
-        """Append the rows of a pandas DataFrame."""
-        self._file.write(frame.to_csv(index=False, sep=self._separator, header=self._header, lineterminator="\n").encode())
-        self._header = False
-
-    def close(self) -> None:
-        """Leave the file as it is: each frame was written at once."""
-
-
-class ParquetWriter:
-    """Appends frames to a Parquet file, a row group each."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._writer: Any = None
-
-    def write(self, frame: Any) -> None:
-        """Append the rows of a pandas DataFrame."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        if self._writer is None:
-            self._schema = pa.Schema.from_pandas(frame, preserve_index=False)
-            self._writer = pq.ParquetWriter(self._file, self._schema)
-        self._writer.write_table(pa.Table.from_pandas(frame, schema=self._schema, preserve_index=False))
-
-    def close(self) -> None:
-        """Write the footer."""
-        if self._writer is not None:
-            self._writer.close()
-
-
-def writer_for(path: str, file: BinaryIO) -> Writer:
-    """Return a writer of the format that the name of the output asks for."""
+def write_frames(path: str, file: BinaryIO, frames: Iterable[Any]) -> int:
+    """Write pandas DataFrames one after the other, in the format that the name of the output asks for; return how many rows they have."""
     suffix = PurePath(path).suffix.lower()
-    return ParquetWriter(file) if suffix in PARQUET_SUFFIXES else CSVWriter(file, "\t" if suffix == ".tsv" else ",")
+    return _write_parquet(file, frames) if suffix in PARQUET_SUFFIXES else _write_csv(file, frames, "\t" if suffix == ".tsv" else ",")
+
+
+def _write_csv(file: BinaryIO, frames: Iterable[Any], separator: str) -> int:
+    n_rows = 0
+    for number, frame in enumerate(frames):
+        file.write(frame.to_csv(index=False, sep=separator, header=number == 0, lineterminator="\n").encode())
+        n_rows += len(frame)
+    return n_rows
+
+
+def _write_parquet(file: BinaryIO, frames: Iterable[Any]) -> int:
+    """Write each frame as a row group."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    frames = iter(frames)
+    first = next(frames)
+    schema, n_rows = pa.Schema.from_pandas(first, preserve_index=False), 0
+    with pq.ParquetWriter(file, schema) as writer:
+        for frame in chain([first], frames):
+            writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
+            n_rows += len(frame)
+    return n_rows
 
 
 def partitions(frame: Any, client: Any = None) -> Iterator[Any]:

@@ -2,7 +2,7 @@
 
 What the user calls *data* is one file, a folder of files or a pattern, on this machine or at an address that fsspec knows
 (``s3://...``). Rows are in the order of the files, by name, and of the lines within them. They are looked at
-here, or, where they are not here, on a worker of a cluster, perhaps the only place that can read them (:class:`Place`).
+here, or, where they are not here, on a worker of a cluster, perhaps the only place that can read them (:func:`place_of`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -279,28 +280,29 @@ def _nearby(system: Any, path: str) -> str:
 T = TypeVar("T")
 
 
-class Place:
-    """Calls functions that look at files.
+def place_of(data: str, client: Any) -> Callable[..., Any]:
+    """Return what calls functions that look at the files of a DATA argument: here if they are here, or there is no client.
 
-    Parameters
-    ----------
-    client : distributed.Client or None
-        Of the cluster whose workers call them; None calls them in this process.
+    Otherwise it has a worker of the cluster call them.
+
+    >>> place_of("table.csv", None)(sorted, [2, 1], reverse=True)
+    [2, 1]
     """
+    if client is not None:
+        try:
+            find_files(data)
+        except (CommandError, OSError):
+            return partial(_on_worker, client)
+    return _here
 
-    def __init__(self, client: Any = None) -> None:
-        self._client = client
 
-    def __call__(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """Return what a function returns, or raise what it raises.
+def _here(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    return function(*arguments, **options)
 
-        >>> HERE(sorted, [2, 1], reverse=True)
-        [2, 1]
-        """
-        if self._client is None:
-            return function(*arguments, **options)
-        result: T = self._client.submit(_call, function, arguments, options, pure=False).result()
-        return result
+
+def _on_worker(client: Any, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    result: T = client.submit(_call, function, arguments, options, pure=False).result()
+    return result
 
 
 def _call(function: Callable[..., T], arguments: tuple[Any, ...], options: dict[str, Any]) -> T:
@@ -309,17 +311,3 @@ def _call(function: Callable[..., T], arguments: tuple[Any, ...], options: dict[
 
     with worker_client():
         return function(*arguments, **options)
-
-
-HERE = Place()
-
-
-def place_of(data: str, client: Any) -> Place:
-    """Return where the files that a DATA argument stands for are looked at: here if they are here, or there is no client."""
-    if client is None:
-        return HERE
-    try:
-        find_files(data)
-    except (CommandError, OSError):
-        return Place(client)
-    return HERE
