@@ -96,30 +96,22 @@ def export(*, model: str, form: str, output: str, tree: int) -> None:
     display = Display()
     check_destinations({"--output": output}, [model])
     estimator = load_trees(model)
-    content = _TEXTS[form](estimator, tree).encode() if form in _TEXTS else _WRITERS[form](estimator)
+    content = _exported(estimator, form, tree)
     with atomic_file(output) as file:
         file.write(content)
     display.result(f"Wrote {output} ({form}, {len(content):,} bytes)")
 
 
-def _text(estimator: Any, tree: int) -> str:
-    return dtrees.export_text(estimator, tree_index=tree, max_depth=1_000_000, show_missing=True)
-
-
-def _dot(estimator: Any, tree: int) -> str:
-    return dtrees.export_graphviz(estimator, tree_index=tree)
-
-
-def _onnx(estimator: Any) -> bytes:
-    content: bytes = dtrees.to_onnx(estimator).SerializeToString()
-    return content
-
-
-def _xgboost(estimator: Any) -> bytes:
-    return _through_a_file(lambda path: dtrees.to_xgboost(estimator, path), "model.json")
-
-
-def _treelite(estimator: Any) -> bytes:
+def _exported(estimator: Any, form: str, tree: int) -> bytes:
+    """Return one tree as text or for Graphviz, or a model of another tool."""
+    if form == "text":
+        return dtrees.export_text(estimator, tree_index=tree, max_depth=1_000_000, show_missing=True).encode()
+    if form == "dot":
+        return dtrees.export_graphviz(estimator, tree_index=tree).encode()
+    if form == "onnx":
+        return bytes(dtrees.to_onnx(estimator).SerializeToString())
+    if form == "xgboost":
+        return _through_a_file(lambda path: dtrees.to_xgboost(estimator, path), "model.json")
     return _through_a_file(lambda path: dtrees.to_treelite(estimator).serialize(path), "model.treelite")
 
 
@@ -129,8 +121,3 @@ def _through_a_file(write: Callable[[str], Any], name: str) -> bytes:
         path = Path(folder) / name
         write(str(path))
         return path.read_bytes()
-
-
-#: Forms of one tree, and of a model.
-_TEXTS: dict[str, Callable[[Any, int], str]] = {"text": _text, "dot": _dot}
-_WRITERS: dict[str, Callable[[Any], bytes]] = {"onnx": _onnx, "xgboost": _xgboost, "treelite": _treelite}

@@ -50,8 +50,6 @@ def plain(value: Any) -> Any:
         value = sorted(value, key=lambda item: (isinstance(item, str), item))
     if isinstance(value, list | tuple):
         return None if any(callable(item) for item in value) else [plain(item) for item in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | str):
