@@ -36,9 +36,6 @@ class LinkedLoss(Loss, Protocol):
     def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the raw predictions, shape (n, K), of predictions as :meth:`predictions` returns them."""
 
-    def negligible(self, initial: NDArray[np.float64]) -> float:
-        """Return a mean loss that rounding alone may leave where the target does not vary."""
-
     @property
     def by_target(self) -> tuple[LinkedLoss, ...]:
         """Where there are several targets, the loss of each; otherwise none."""
@@ -74,6 +71,9 @@ class BaseLoss:
     def of_rows(self, rows: NDArray[np.int64]) -> Self:
         """Return the loss itself."""
         return self
+
+    def limit_steps(self, values: NDArray[np.float64], learning_rate: float) -> None:
+        """Leave Newton steps as they are."""
 
     def measure_leaves(
         self,

@@ -14,6 +14,11 @@ from dtrees.ensemble.objective.losses.log_link import LogLink, deviance_kernels
 class Gamma(LogLink):
     """The gamma deviance, 2 (y / p - log(y / p) - 1); the raw prediction is log(p)."""
 
+    @property
+    def variance_power(self) -> float:
+        """2."""
+        return 2.0
+
     def check(self, target: NDArray[np.float64]) -> None:
         """Raise a ValueError for targets that are not above zero."""
         if target.size and target.min() <= 0:

@@ -16,6 +16,11 @@ class Tweedie(LogLink):
 
     tweedie_variance_power: float = 1.5
 
+    @property
+    def variance_power(self) -> float:
+        """That of the distribution."""
+        return self.tweedie_variance_power
+
     def check(self, target: NDArray[np.float64]) -> None:
         """Raise a ValueError for targets below zero."""
         check_not_negative("tweedie", target)
