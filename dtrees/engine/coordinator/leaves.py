@@ -82,6 +82,8 @@ def complete(
         if measures(plan):
             replies = yield {one: m.MeasureSteps(session.fit, session.epoch, started.output, start, in_stop)}
             value[leaf, 0] = learning_rate * cast(NDArray[np.float64], replies[one])
+        if isinstance(plan, BoostingPlan):
+            plan.loss.limit_steps(value, learning_rate)
     else:
         value, weight, impurity = class_values(
             nodes, criterion, h_exponent, plan.n_classes, () if isinstance(plan, BoostingPlan) else plan.targets

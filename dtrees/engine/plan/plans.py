@@ -241,8 +241,14 @@ class Loss(Protocol):
         Where it is known that the second derivative is 1, ``h`` may be of shape (0,): it is not looked at.
         """
 
+    def limit_steps(self, values: NDArray[np.float64], learning_rate: float) -> None:
+        """Shorten, in place, the Newton steps of a tree, times the learning rate, that lead past the smallest loss of their leaves."""
+
     def pointwise(self, target: NDArray, raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write each row's loss into ``out``, shape (n,)."""
+
+    def negligible(self, initial: NDArray[np.float64]) -> float:
+        """Return a mean loss that rounding alone may leave where the target does not vary, given the raw prediction to start from."""
 
     def measure_leaves(
         self,

@@ -110,6 +110,7 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
     elif plan.steps_apart:
         of_steps = exponents[0], (yield from exponent_of(shards, rows, derived, 2))
         grown.value[leaf, 0] = learning_rate * (yield from leaf_steps(shards, rows, grown, known_leaves, of_steps, rules))
+    plan.loss.limit_steps(grown.value, learning_rate)
     if rules.monotonic:
         put_in_order(grown, rules.monotonic, measured=plan.measures_leaves)
     return grown, known_leaves

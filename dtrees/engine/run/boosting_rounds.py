@@ -119,12 +119,7 @@ def boost(
                 scores = Scores(float(found.train_score[len(train)]), float(held_out), *outside)
             else:
                 scores = _grow(fit, plan, number, rounds)
-                if not math.isfinite(scores.train):
-                    raise ValueError(
-                        f"boosting has diverged: after round {number + 1} the mean loss of the training rows is {scores.train}, and "
-                        f"gradients are no finite numbers any more; wants a smaller learning_rate than {plan.learning_rate}, or y and "
-                        "sample_weight divided by a constant if they are huge"
-                    )
+                _check_converges([*train[:1], scores.train], plan, initial, (len(previous) + 1, number + 1))
             train.append(scores.train)
             if plan.n_iter_no_change is not None:
                 validation.append(scores.validation if plan.holds_out or plan.scoring is not None else scores.train)
@@ -160,6 +155,24 @@ def boost(
         raise FitInterrupted(result()) from error
     saver.offer(result, last=True)
     return result()
+
+
+def _check_converges(losses: Sequence[float], plan: BoostingPlan, initial: NDArray[np.float64], rounds: tuple[int, int]) -> None:
+    """Raise a ValueError if the mean loss of the training rows, after the first and the last round, is infinite or has doubled."""
+    advice = f"wants a smaller learning_rate than {plan.learning_rate}"
+    if not math.isfinite(losses[-1]):
+        raise ValueError(
+            f"boosting has diverged: after round {rounds[1]} the mean loss of the training rows is {losses[-1]}, and gradients are no "
+            f"finite numbers any more; {advice}, or y and sample_weight divided by a constant if they are huge"
+        )
+    # Where rows are drawn for each round, losses are those of other rows each time.
+    if plan.subsample < 1.0 or losses[-1] - losses[0] <= abs(losses[0]):
+        return
+    if losses[-1] > plan.loss.negligible(initial if initial.ndim == 1 else initial.mean(axis=1)):
+        raise ValueError(
+            f"boosting has diverged: the mean loss of the training rows was {losses[0]:g} after round {rounds[0]} and is {losses[-1]:g} "
+            f"after round {rounds[1]}; {advice}, or a larger reg_lambda"
+        )
 
 
 def _has_stalled(validation: Sequence[float], plan: BoostingPlan) -> bool:

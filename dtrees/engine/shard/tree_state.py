@@ -247,6 +247,7 @@ class TreeState:
             leaf = nodes.records["column"] < 0
             start, in_stop = (nodes.records[name][leaf].astype(np.int64) for name in ("start", "in_stop"))
             tree.value[leaf, 0] = message.learning_rate * self._measure_steps(message.output, start, in_stop)
+        target.plan.loss.limit_steps(tree.value, message.learning_rate)
         if rules.monotonic:
             put_in_order(tree, rules.monotonic, measured=measures)
         if rules.categorical:

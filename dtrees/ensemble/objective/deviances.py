@@ -19,6 +19,24 @@ class LogLink(OneOutput):
     n_outputs: int = 1
     constant_hessian: bool = False
 
+    @property
+    def variance_power(self) -> float:
+        """The power of the mean that the variance of targets grows with."""
+        return 1.0
+
+    def limit_steps(self, values: Floats, learning_rate: float) -> None:
+        """Shorten, in place, steps that lead past the smallest loss of their leaves, where the second derivative vanishes on their way.
+
+        With q the power of the variance, the derivatives of a leaf at a step s are a exp((2 - q) s) - b exp((1 - q) s), so the loss is
+        smallest at log(b / a). The Newton step v at 0 is -(a - b) / ((2 - q) a + (q - 1) b), or less if it is penalised: thus
+        log(b / a) = log(1 + (2 - q) v) - log(1 - (q - 1) v).
+        """
+        log, up, down = kernels("loss_kernels").log, 2.0 - self.variance_power, self.variance_power - 1.0
+        with np.errstate(divide="ignore", invalid="ignore"):  # where all targets of a leaf are 0, no step is too long
+            steps = values / learning_rate
+            best = log(1.0 + up * steps) - log(1.0 - down * steps)
+            np.copyto(values, learning_rate * best, where=np.abs(best) < np.abs(steps))
+
     def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return the logarithm of the weighted mean, shape (1,)."""
         mean = kernels("loss_kernels").weighted_mean(target, np.ones(len(target)) if weight is None else weight)
@@ -77,6 +95,11 @@ class Poisson(LogLink):
 class Gamma(LogLink):
     """The gamma deviance, 2 (y / p - log(y / p) - 1); the raw prediction is log(p)."""
 
+    @property
+    def variance_power(self) -> float:
+        """2."""
+        return 2.0
+
     def check(self, target: Target) -> None:
         """Raise a ValueError for targets that are not above zero."""
         if target.size and target.min() <= 0:
@@ -96,6 +119,11 @@ class Tweedie(LogLink):
     """The Tweedie deviance of a variance that grows with this power of the mean, between Poisson (1) and gamma (2)."""
 
     tweedie_variance_power: float = 1.5
+
+    @property
+    def variance_power(self) -> float:
+        """That of the distribution."""
+        return self.tweedie_variance_power
 
     def check(self, target: Target) -> None:
         """Raise a ValueError for targets below zero."""

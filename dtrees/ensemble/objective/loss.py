@@ -42,9 +42,6 @@ class LinkedLoss(Loss, Protocol):
     def raw_predictions(self, predicted: Floats) -> Floats:
         """Return the raw predictions, shape (n, K), of predictions as :meth:`predictions` returns them."""
 
-    def negligible(self, initial: Floats) -> float:
-        """Return a mean loss that rounding alone may leave where the target does not vary."""
-
     @property
     def by_target(self) -> tuple[LinkedLoss, ...]:
         """Where there are several targets, the loss of each; otherwise none."""
@@ -80,6 +77,9 @@ class BaseLoss:
     def of_rows(self, rows: NDArray[np.int64]) -> Self:
         """Return the loss itself."""
         return self
+
+    def limit_steps(self, values: Floats, learning_rate: float) -> None:
+        """Leave Newton steps as they are."""
 
     def measure_leaves(
         self, target: Target, raw: Floats, output: int, weight: Integers, rows: Any, start: Integers, stop: Integers, out: Floats

@@ -120,6 +120,10 @@ class SeveralTargets(BaseLoss):
         k, mine = self._place(output)
         self.losses[k].gradients(target[k], opened[mine], output - mine.start, g, h)
 
+    def limit_steps(self, values: Floats, learning_rate: float) -> None:
+        """Shorten steps as the loss of each target does."""
+        self.losses[0].limit_steps(values, learning_rate)
+
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
         """Write each row's mean loss."""
         out.fill(0.0)
