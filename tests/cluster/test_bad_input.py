@@ -6,7 +6,6 @@ import contextlib
 import functools
 import importlib
 import os
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -330,11 +329,4 @@ def test_an_array_beyond_memory(client: Client) -> None:
 
     with pytest.raises(MemoryError, match="Unable to allocate"):
         boosting().fit(parts(FRAME).map_partitions(allocate, meta=FRAME.iloc[:0]), parts(REGRESSION))
-    usable(client)
-
-
-def test_a_metric_that_cannot_travel(client: Client) -> None:
-    lock = threading.Lock()
-    with pytest.raises(TypeError, match="eval_metric cannot be sent to the cluster, since it cannot be pickled"):
-        boosting(eval_metric=lambda y, predicted, weight: lock.locked()).fit(parts(FRAME), parts(REGRESSION))
     usable(client)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtrees.cluster.transport.direct_channel import DirectChannel, framed_pieces
-from dtrees.cluster.transport.packing import pack_named, unpack
+from dtrees.cluster.transport.direct_channel import DirectChannel, framed_pieces, pack_named, unpack
 
 NAME = ("fit", 3, 14, "sums", 1)
 ARRAYS: dict[str, tuple[Any, ...]] = {
