@@ -70,6 +70,18 @@ def in_partitions(data: pd.DataFrame | pd.Series, lengths: list[int]) -> Any:
     return dd.from_map(_identity, parts, meta=data.iloc[:0])
 
 
+FRAME = table()
+NUMBERS = numbers(FRAME)
+TARGETS = targets(FRAME)
+REGRESSION = TARGETS["regression"]
+WEIGHTS = weights()
+
+
+def training_set(task: str = "regression", n_partitions: int = 3) -> tuple[Any, Any]:
+    """Return the columns and a target as collections."""
+    return in_partitions(FRAME, LENGTHS[n_partitions]), in_partitions(TARGETS[task], LENGTHS[n_partitions])
+
+
 def _identity(part: Any) -> Any:
     return part
 

@@ -23,27 +23,21 @@ from dtrees.cluster.errors import SchedulerLost, WorkerLost
 from dtrees.cluster.growing import by_tasks
 from tests.cluster.clusters import cluster_of, process
 from tests.cluster.samples import (
+    FRAME,
     LENGTHS,
+    REGRESSION,
     assert_clean,
     assert_goes_on,
     assert_same_model,
     events,
     in_partitions,
-    table,
-    targets,
+    training_set,
     wait_until,
     weights,
 )
 from tests.slow import one_quick
 
-FRAME = table()
-REGRESSION = targets(FRAME)["regression"]
-
 pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("sharded")]
-
-
-def training_set() -> tuple[Any, Any]:
-    return in_partitions(FRAME, LENGTHS[3]), in_partitions(REGRESSION, LENGTHS[3])
 
 
 @pytest.fixture

@@ -24,21 +24,8 @@ import dtrees
 from dtrees.cluster.errors import WorkerLost
 from dtrees.engine.shard.tree_state import TreeState
 from tests.cluster.faults import Fault, install, stopped, uninstall
-from tests.cluster.samples import (
-    LENGTHS,
-    assert_clean,
-    assert_goes_on,
-    assert_same_model,
-    events,
-    in_partitions,
-    table,
-    targets,
-    wait_until,
-)
+from tests.cluster.samples import FRAME, TARGETS, assert_clean, assert_goes_on, assert_same_model, events, training_set, wait_until
 from tests.slow import level_by_level, one_quick
-
-FRAME = table()
-TARGETS = targets(FRAME)
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -65,10 +52,6 @@ BOOSTING, FORESTS = ["regression", "classes"], ["forest", "out of bag"]
 def fitted_here(name: str) -> Any:
     task, make = MODELS[name]
     return make().fit(FRAME, TARGETS[task])
-
-
-def training_set(task: str = "regression") -> tuple[Any, Any]:
-    return in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS[task], LENGTHS[3])
 
 
 @pytest.fixture

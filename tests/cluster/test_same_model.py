@@ -12,15 +12,11 @@ from distributed import Client
 
 import dtrees
 from dtrees.cluster.growing.watching import local_callback
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, weights
+from tests.cluster.samples import FRAME, LENGTHS, NUMBERS, TARGETS, WEIGHTS, assert_clean, assert_same_model, in_partitions
 from tests.slow import one_quick
 
 pytestmark = [pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores"), pytest.mark.usefixtures("sharded")]
 
-FRAME = table()
-NUMBERS = numbers(FRAME)
-TARGETS = targets(FRAME)
-WEIGHTS = weights()
 BY_NAME: dict[str, tuple[str, Callable[[], Any]]] = {
     "forest": ("regression", lambda: dtrees.RandomForestRegressor(7, oob_score=True, max_features=0.5, random_state=5)),
     "boosting": (

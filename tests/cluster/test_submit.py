@@ -25,18 +25,10 @@ from sklearn.pipeline import make_pipeline
 import dtrees
 from dtrees.cluster.errors import ClusterError
 from dtrees.cluster.growing.watching import local_callback
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, numbers, table, targets, wait_until
+from tests.cluster.samples import FRAME, REGRESSION, assert_clean, assert_same_model, events, numbers, training_set, wait_until
 from tests.slow import one_quick
 
-FRAME = table()
-TARGETS = targets(FRAME)
-REGRESSION = TARGETS["regression"]
-
 pytestmark = pytest.mark.timeout(180)
-
-
-def training_set() -> tuple[Any, Any]:
-    return in_partitions(FRAME, LENGTHS[3]), in_partitions(REGRESSION, LENGTHS[3])
 
 
 def boosting(n_estimators: int = 5) -> Any:

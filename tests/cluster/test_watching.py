@@ -27,17 +27,11 @@ from dtrees.cluster.growing.kernel_shipping import _OfCluster, share_kernels
 from dtrees.cluster.growing.watching import _Watching
 from dtrees.cluster.transport.clients import own_client
 from dtrees.errors import ClusterError
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, wait_until
+from tests.cluster.samples import FRAME, assert_clean, assert_same_model, numbers, training_set, wait_until
+from tests.cluster.samples import REGRESSION as Y
 from tests.slow import one_quick
 
-FRAME = table()
-Y = targets(FRAME)["regression"]
-
 pytestmark = pytest.mark.timeout(180)
-
-
-def training_set() -> tuple[Any, Any]:
-    return in_partitions(FRAME, LENGTHS[3]), in_partitions(Y, LENGTHS[3])
 
 
 def boosting(n_estimators: int = 5, **parameters: Any) -> Any:

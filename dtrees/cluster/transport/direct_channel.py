@@ -46,7 +46,7 @@ _LENGTH = struct.Struct("Q")
 _OPERATION = "dtrees_channel"
 #: Pieces that the system takes at once; not on Windows.
 _AT_ONCE, _SENDS_MANY = 64, hasattr(socket.socket, "sendmsg")
-#: Room for replies of up to so many bytes is kept for the next ones.
+#: Buffers for replies of up to so many bytes are kept for the next ones.
 _MOST_KEPT = 4 << 20
 #: A worker that shows signs of life answers within this time.
 _SECONDS_TO_OPEN = 30.0
@@ -73,8 +73,8 @@ class DirectChannel:
         self._head = b""
         self._reply: memoryview | None = None
         self._n_read = 0
-        self._room = mapped(0, np.uint8)
-        self._n_references = getrefcount(self._room)
+        self._buffer = mapped(0, np.uint8)
+        self._n_references = getrefcount(self._buffer)
 
     def call(self, *call: Any) -> None:
         """Send a call, as :func:`framed`, in a piece or several, or what of it can be sent without waiting; raises as :meth:`send` does."""
@@ -117,23 +117,23 @@ class DirectChannel:
                 self._head += self._some(self.socket.recv(_LENGTH.size - len(self._head)))
                 if len(self._head) == _LENGTH.size:
                     (size,) = _LENGTH.unpack(self._head)
-                    self._reply, self._n_read, self._head = self._room_for(size), 0, b""
+                    self._reply, self._n_read, self._head = self._buffer_for(size), 0, b""
             while self._n_read < len(self._reply):
                 self._n_read += self._some(self.socket.recv_into(self._reply[self._n_read :]))
             reply, self._reply = self._reply, None
             return reply
         return None
 
-    def _room_for(self, size: int) -> memoryview:
-        """Return room for a reply: that of an earlier one, if nobody has anything in it any more. New memory costs more than what it takes.
+    def _buffer_for(self, size: int) -> memoryview:
+        """Return a buffer for a reply: an earlier one, if nobody has anything in it any more. New memory costs more than what it takes.
 
         (To copy 400 kB takes 5 us into memory that was used before, and 220 into pages that the system has yet to give.)
         """
         if not MAPPED_BYTES <= size <= _MOST_KEPT:
             return mapped(size, np.uint8).data
-        if self._room.shape[0] < size or getrefcount(self._room) > self._n_references:
-            self._room = mapped(size, np.uint8)
-        return self._room[:size].data
+        if self._buffer.shape[0] < size or getrefcount(self._buffer) > self._n_references:
+            self._buffer = mapped(size, np.uint8)
+        return self._buffer[:size].data
 
     @staticmethod
     def _some(received: T) -> T:

@@ -14,12 +14,10 @@ import pytest
 from distributed import Client
 
 import dtrees
-from tests.cluster.samples import in_partitions, table, targets, wait_until
+from tests.cluster.samples import FRAME, in_partitions, wait_until
+from tests.cluster.samples import REGRESSION as Y
 
 pytestmark = pytest.mark.slow
-
-FRAME = table()
-Y = targets(FRAME)["regression"]
 
 
 def walking(found: str, visit: str) -> str:

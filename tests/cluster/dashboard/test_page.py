@@ -22,11 +22,9 @@ from dtrees.cluster.dashboard.page import Page, make_page
 from dtrees.cluster.reliability import fit_registry
 from tests.cluster.dashboard.test_fit_history import round_event
 from tests.cluster.faults import Fault, install
-from tests.cluster.samples import in_partitions, table, targets, wait_until
+from tests.cluster.samples import FRAME, in_partitions, wait_until
+from tests.cluster.samples import REGRESSION as Y
 from tests.slow import one_quick
-
-FRAME = table()
-Y = targets(FRAME)["regression"]
 
 
 class Worker:

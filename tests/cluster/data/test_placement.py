@@ -33,14 +33,12 @@ from dtrees.ensemble.evaluation.evaluation_sets import make_block
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.policy import DISK_BYTES, FEWEST_ZONES, MAX_ZONES
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
+from tests.cluster.samples import FRAME, REGRESSION, assert_clean, assert_same_model, events, training_set, wait_until
 from tests.engine.shards import rules
 from tests.slow import one_quick
 
 pytestmark = pytest.mark.timeout(180)
 
-FRAME = table()
-REGRESSION = targets(FRAME)["regression"]
 MODELS: dict[str, Any] = {
     "boosting": lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.8, random_state=1),
     "forest": lambda: dtrees.RandomForestRegressor(5, oob_score=True, max_features=0.5, random_state=2),
@@ -52,10 +50,6 @@ MODELS: dict[str, Any] = {
 @functools.cache
 def fitted_here(name: str) -> Any:
     return MODELS[name]().fit(FRAME, REGRESSION)
-
-
-def training_set(n_partitions: int = 3) -> tuple[Any, Any]:
-    return in_partitions(FRAME, LENGTHS[n_partitions]), in_partitions(REGRESSION, LENGTHS[n_partitions])
 
 
 def columns_of(frame: pd.DataFrame) -> list[int]:
@@ -488,7 +482,7 @@ SLOW = [
     ],
 )
 def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name: str, placement: str) -> None:
-    fitted = dtrees.submit(MODELS[name](), *training_set(7), placement=placement).result(timeout=150)
+    fitted = dtrees.submit(MODELS[name](), *training_set(n_partitions=7), placement=placement).result(timeout=150)
     here = fitted_here(name)
     assert_same_model(fitted, here)
     chosen = {"auto": "one-worker" if name == "boosting" else "replicated"}.get(placement, placement)
@@ -522,7 +516,7 @@ def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name:
     ],
 )  # fmt: skip
 def test_fewer_columns_than_workers(client: Client, name: str, placement: str, columns: list[str]) -> None:
-    X, y = training_set(7)
+    X, y = training_set(n_partitions=7)
     fitted = dtrees.submit(MODELS[name](), X[columns], y, placement=placement).result(timeout=150)
     assert_same_model(fitted, MODELS[name]().fit(FRAME[columns], REGRESSION))
     assert len(fitted.placement_.workers) == (len(columns) if placement == "sharded" else 1)
@@ -547,7 +541,7 @@ def test_what_is_planned_is_logged(client: Client, caplog: pytest.LogCaptureFixt
 def test_nothing_is_left_but_blocks_where_they_were_planned(client: Client, placement: str) -> None:
     from dtrees.cluster.data.loading import load
 
-    X, y = training_set(7)
+    X, y = training_set(n_partitions=7)
     with dask.config.set({"dtrees.placement": placement}):
         loaded = load(client, X, y, None, LoadOptions(False, "the test", n_trees=3))
     columns = loaded.columns

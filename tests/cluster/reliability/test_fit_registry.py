@@ -23,18 +23,12 @@ from dtrees.cluster.reliability.fit_registry import FitRegistry, belonging, desc
 from dtrees.cluster.reliability.liveness import FutureWaiter
 from dtrees.engine.protocol.messages import Scores
 from tests.cluster.clusters import cluster_of
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, records, table, targets, wait_until
+from tests.cluster.samples import FRAME, REGRESSION, assert_clean, assert_same_model, events, records, training_set, wait_until
 from tests.slow import one_quick
 
-FRAME = table()
-REGRESSION = targets(FRAME)["regression"]
 TREE = dtrees.DecisionTreeRegressor(max_depth=1).fit([[0.0], [1.0]], [0.0, 1.0])._tree
 
 pytestmark = pytest.mark.timeout(180)
-
-
-def training_set() -> tuple[Any, Any]:
-    return in_partitions(FRAME, LENGTHS[3]), in_partitions(REGRESSION, LENGTHS[3])
 
 
 def boosting(n_estimators: int) -> Any:

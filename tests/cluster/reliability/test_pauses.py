@@ -17,11 +17,8 @@ from dtrees.cluster.reliability import liveness
 from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating
 from dtrees.cluster.reliability.liveness import Pauses
 from tests.cluster.clusters import cluster_of
-from tests.cluster.samples import assert_clean, assert_same_model, events, table, targets, wait_until
+from tests.cluster.samples import FRAME, REGRESSION, assert_clean, assert_same_model, events, wait_until
 from tests.slow import thorough_for
-
-FRAME = table()
-REGRESSION = targets(FRAME)["regression"]
 
 
 def facts(status: str = "running", written: int = 0, **counts: int) -> dict[str, Any]:

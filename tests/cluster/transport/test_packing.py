@@ -50,7 +50,7 @@ def test_what_is_large_is_not_copied() -> None:
     assert any(np.shares_memory(np.frombuffer(piece, np.uint8), array) for piece in pack_named(NAME, (array,)))
 
 
-def test_room_is_used_again_once_nobody_has_anything_in_it() -> None:
+def test_a_buffer_is_used_again_once_nobody_has_anything_in_it() -> None:
     """Of what came first, a part is still wanted when the second comes; not so when the third does."""
     one, other = socket.socketpair()
 
