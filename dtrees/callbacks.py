@@ -21,7 +21,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dtrees.cluster.reliability.local_callback import local_callback
+    from dtrees.cluster.growing.watching import local_callback
     from dtrees.engine.plan.plans import Callback, Progress
     from dtrees.ensemble.evaluation.callbacks import EarlyStopping, KeepOnInterrupt, Monitor, ProgressBar
 
@@ -34,7 +34,7 @@ _MODULES = {
     "Monitor": "dtrees.ensemble.evaluation.callbacks",
     "Progress": "dtrees.engine.plan.plans",
     "ProgressBar": "dtrees.ensemble.evaluation.callbacks",
-    "local_callback": "dtrees.cluster.reliability.local_callback",
+    "local_callback": "dtrees.cluster.growing.watching",
 }
 
 

@@ -17,9 +17,9 @@ _MODULES = [
     "distributed.cli.dask_scheduler",
     "distributed.cli.dask_worker",
     "dtrees.cluster.growing.actors",
-    "dtrees.cluster.growing.shards.column_executor",
-    "dtrees.cluster.growing.shards.row_executor",
-    "dtrees.cluster.growing.by_tasks.forest_fit",
+    "dtrees.cluster.growing.executors",
+    "dtrees.cluster.growing.executors",
+    "dtrees.cluster.growing.fits",
 ]
 
 

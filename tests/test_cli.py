@@ -28,7 +28,7 @@ from dtrees.cli.commands.predict import _output_names, predict_part
 from dtrees.cli.data.target import held_out
 from dtrees.cli.main import main
 from dtrees.cluster.growing import submission
-from dtrees.cluster.transport.connect import connect
+from dtrees.cluster.transport.clients import connect
 from tests.cluster.samples import assert_clean, wait_until
 from tests.slow import one_quick
 
@@ -386,7 +386,7 @@ def test_mistakes_that_show_before_anything_is_started(
 
 
 def test_no_scheduler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtrees.cluster.transport.connect.connect", functools.partial(connect, timeout=0.5))
+    monkeypatch.setattr("dtrees.cluster.transport.clients.connect", functools.partial(connect, timeout=0.5))
     message = fail("fit", folder / "flats.csv", "--target", "rent", "--scheduler", "127.0.0.1:1")
     assert "No Dask scheduler answers at '127.0.0.1:1' (waited 0.5 s)" in message
 

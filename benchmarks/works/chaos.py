@@ -33,7 +33,7 @@ import dtrees
 from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Row, Yielded
 from benchmarks.run import Run
-from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
+from dtrees.cluster.transport.clients import threads_of_workers
 
 logger = logging.getLogger("benchmarks")
 

@@ -36,7 +36,7 @@ from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Point, Row, Yielded
 from benchmarks.run import OURS, Run
 from benchmarks.timing import summary
-from dtrees.cluster.reliability.local_callback import local_callback
+from dtrees.cluster.growing.watching import local_callback
 
 #: Milliseconds of a level beyond the slowest worker's own work, by workers: at most.
 _OVERHEAD = {4: 3.0, 16: 8.0}

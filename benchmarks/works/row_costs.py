@@ -24,10 +24,9 @@ from benchmarks.model import Shape
 from benchmarks.results import Measure, Row
 from benchmarks.rows_model import RowCosts
 from dtrees.cluster.data.costs import sums_received
-from dtrees.cluster.growing.actor import ActorBase
 from dtrees.cluster.growing.actors import Actors
 from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, new_name
-from dtrees.cluster.transport.packing import pack_named
+from dtrees.cluster.transport.direct_channel import ActorBase, pack_named
 from dtrees.cluster.transport.peers import Peers
 from dtrees.engine.plan.plans import BoostingPlan, Progress, Rules
 from dtrees.engine.protocol.messages import Message

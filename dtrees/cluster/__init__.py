@@ -9,7 +9,7 @@ block
 placement
     which columns are on which workers: all on one, all on each, or some on each.
 shard
-    the columns that one worker searches while trees grow over several (:mod:`~dtrees.cluster.growing.shards.column_executor`).
+    the columns that one worker searches while trees grow over several (:mod:`~dtrees.cluster.growing.executors`).
 silent
     a worker of which nobody has heard for a while: a fit does without it (:mod:`~dtrees.cluster.reliability.heartbeats`).
 record
@@ -34,4 +34,5 @@ Tasks carry the names of their stages, as the dashboard shows them::
     dtrees-columns  blocks side by side              dtrees-split   a piece of an encoded partition
     dtrees-fit      the coordinator of a fit         dtrees-adopt   tells the scheduler who wants a fit, or data, from now on
     dtrees-digest   what tells training sets apart   dtrees-evaluate  an actor with rows of evaluation sets
+    dtrees-moved    a block, on another worker
 """

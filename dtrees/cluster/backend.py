@@ -16,17 +16,16 @@ import numpy as np
 from distributed import Future
 from numpy.typing import NDArray
 
-from dtrees.cluster.data.drawn_rows import draw_rows
-from dtrees.cluster.data.loading import ClusterColumns, load
-from dtrees.cluster.data.partitions import column_names, computed, in_order, is_array, whole_rows
+from dtrees.cluster.data.column_blocks import ClusterTable
+from dtrees.cluster.data.loading import load
+from dtrees.cluster.data.partitions import column_names, computed, draw_rows, in_order, is_array, whole_rows
 from dtrees.cluster.data.predict import predict
 from dtrees.cluster.data.row_blocks import ClusterRows, whole
 from dtrees.cluster.growing.submission import fit
 from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, current_fit, is_coordinating, new_name
 from dtrees.cluster.reliability.fit_record import register
-from dtrees.cluster.reliability.liveness import checked_client, current_client, default_client, in_task, out_of_the_way
 from dtrees.cluster.reliability.tasks import Tasks
-from dtrees.cluster.transport.scheduler_rpc import own_client
+from dtrees.cluster.transport.clients import checked_client, current_client, default_client, in_task, out_of_the_way, own_client
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import GrowOne, LoadOptions, Output, Table
 from dtrees.ensemble.in_process import LOCAL
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
     from dtrees.ensemble.evaluation.metrics import Metric
 
 logger = logging.getLogger("dtrees.cluster")
-
-#: What a table has for columns where it is on a cluster.
-ON_CLUSTER = (ClusterColumns, ClusterRows)
 
 
 class DaskBackend:
@@ -79,7 +75,7 @@ class DaskBackend:
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
-        if not isinstance(table.columns, ON_CLUSTER):
+        if not isinstance(table.columns, ClusterTable):
             names = ("X", "y", "weight", "base_margin")
             rows = iter(computed(*(getattr(given, name) for given in sets for name in names)))
             here = [replace(given, **{name: next(rows) for name in names}) for given in sets]
@@ -93,7 +89,7 @@ class DaskBackend:
 
     def fingerprint(self, table: Table) -> str:
         """Return a digest of the whole training set."""
-        if not isinstance(table.columns, ON_CLUSTER):
+        if not isinstance(table.columns, ClusterTable):
             return LOCAL.fingerprint(table)
         from dtrees.cluster.growing.evaluation import fingerprint
 
@@ -102,16 +98,12 @@ class DaskBackend:
 
     def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
         """Grow the trees ``first`` to ``last - 1``."""
-        if not isinstance(table.columns, ON_CLUSTER):
+        if not isinstance(table.columns, ClusterTable):
             return LOCAL.grow_forest(table, plan, first, last, callback)
-        from dtrees.cluster.growing.by_tasks.forest_fit import forest_grower, forest_grower_on_rows
-        from dtrees.engine.run.saving import grow_in_batches
+        from dtrees.cluster.growing.fits import grow_forest
 
-        if isinstance(table.columns, ClusterRows):
-            with out_of_the_way(), forest_grower_on_rows(table.columns, plan, last - first) as grow:
-                return grow_in_batches(grow, plan, first, last, callback)
-        with out_of_the_way(), forest_grower(table.columns, table.target, table.weight, plan) as grow:
-            return grow_in_batches(grow, plan, first, last, callback)
+        with out_of_the_way():
+            return grow_forest(table, plan, first, last, callback)
 
     def boost(
         self,
@@ -122,46 +114,37 @@ class DaskBackend:
         callback: Callback | None,
     ) -> BoostingResult:
         """Boost up to ``plan.n_rounds`` rounds."""
-        if not isinstance(table.columns, ON_CLUSTER):
+        if not isinstance(table.columns, ClusterTable):
             return LOCAL.boost(table, plan, previous, initial, callback)
-        if isinstance(table.columns, ClusterRows):
-            from dtrees.cluster.growing.boosting_fit import boost_rows
-
-            with out_of_the_way():
-                return boost_rows(table.columns, plan, previous, initial, callback, table.evaluation)
-        from dtrees.cluster.growing.boosting_fit import boost
+        from dtrees.cluster.growing.fits import boost
 
         with out_of_the_way():
-            return boost(table.columns, table.target, table.weight, plan, previous, initial, callback, table.evaluation)
+            return boost(table, plan, previous, initial, callback)
 
     def grow_bag(self, table: Table, grow: GrowOne, n: int, callback: Callback | None) -> list[Any]:
         """Return what is grown by number, each by a task."""
-        if not isinstance(table.columns, ClusterColumns):
+        if not isinstance(table.columns, ClusterTable):
             return LOCAL.grow_bag(table, grow, n, callback)
-        from dtrees.cluster.growing.by_tasks.bag_fit import grow_bag
+        from dtrees.cluster.growing.by_tasks import grow_bag
 
         with out_of_the_way():
             return grow_bag(table, grow, n, callback)
 
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target into this process."""
-        if not isinstance(table.columns, ON_CLUSTER):
-            return LOCAL.target(table)
-        with out_of_the_way(), Tasks(table.columns.client) as tasks:
-            if isinstance(table.columns, ClusterRows):
-                return whole(tasks, table.columns, "target")
-            (target,) = tasks.waiter.gather([table.target])
-        return np.asarray(target)
+        return self._rows(table, "target") if isinstance(table.columns, ClusterTable) else LOCAL.target(table)
 
     def weight(self, table: Table) -> NDArray[np.float64] | None:
         """Fetch the weights into this process."""
-        if table.weight is None or not isinstance(table.columns, ON_CLUSTER):
+        if table.weight is None or not isinstance(table.columns, ClusterTable):
             return LOCAL.weight(table)
+        return self._rows(table, "weight")
+
+    def _rows(self, table: Table, name: str) -> NDArray[Any]:
         with out_of_the_way(), Tasks(table.columns.client) as tasks:
             if isinstance(table.columns, ClusterRows):
-                return whole(tasks, table.columns, "weight")
-            (weight,) = tasks.waiter.gather([table.weight])
-        return np.asarray(weight)
+                return whole(tasks, table.columns, name)
+            return np.asarray(tasks.waiter.gather([getattr(table, name)])[0])
 
     def header(self, X: Any) -> Any:
         """Return a frame or array without rows that has the columns of ``X``."""

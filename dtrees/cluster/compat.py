@@ -21,7 +21,7 @@ import distributed
 from dask.base import collections_to_expr, flatten
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future, Scheduler, SchedulerPlugin, Worker, get_worker
+from distributed import Scheduler, SchedulerPlugin, Worker, get_worker
 from distributed.comm.tcp import TCP
 from distributed.core import ConnectionPool, Status, connect
 from distributed.protocol import to_serialize
@@ -98,11 +98,6 @@ def partitions_together(collections: Sequence[Any]) -> list[list[Delayed]]:
     layer = f"partitions-{uuid.uuid4().hex}"
     graph = HighLevelGraph.from_collections(layer, expression.__dask_graph__(), dependencies=())
     return [[Delayed(key, graph, layer=layer) for key in flatten(keys)] for keys in expression.__dask_keys__()]
-
-
-def future_of(client: Client, key: Any) -> Future:
-    """Return a future of a task that a client has not submitted; the scheduler has yet to hear that the client wants it."""
-    return Future(key, client)
 
 
 def threads_of(worker: Worker) -> int:

@@ -6,7 +6,7 @@ worker, random draws, ties, missing values, categories, weights of zero, columns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,22 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
+from sklearn.base import clone
 
-import dtrees
-from dtrees import EarlyStopping
+from dtrees import (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    EarlyStopping,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    save,
+)
 from tests.cluster.samples import in_partitions, numbers, table, targets, weights
 from tests.plain import classifier, regressor
 
@@ -58,8 +71,8 @@ class Case:
     ----------
     task : {"regression", "several", "several classes", "amounts", "binary", "multiclass"}
         Which target.
-    make : callable
-        Returns the estimator.
+    estimator : estimator
+        Of which each fit has a copy.
     array : bool
         Whether the table is an array (of the columns that are numbers) rather than a frame (with missing values and categories).
     weighted : bool
@@ -73,7 +86,7 @@ class Case:
     """
 
     task: str
-    make: Callable[[], Any]
+    estimator: Any
     array: bool = False
     weighted: bool = True
     evaluated: bool = False
@@ -81,16 +94,19 @@ class Case:
     scored: bool = False
     before: dict[str, Any] = field(default_factory=dict)
 
+    def make(self) -> Any:
+        """Return an estimator to fit."""
+        return clone(self.estimator)
+
     @property
     def is_constrained(self) -> bool:
         """Whether splits are to respect constraints, which those of sparse tables do not know."""
-        estimator = self.make()
-        return estimator.monotonic_cst is not None or estimator.interaction_cst is not None
+        return self.estimator.monotonic_cst is not None or self.estimator.interaction_cst is not None
 
     @property
     def boosts(self) -> bool:
         """Whether it is a case of boosting."""
-        return isinstance(self.make(), dtrees.GradientBoostingRegressor | dtrees.GradientBoostingClassifier)
+        return isinstance(self.estimator, GradientBoostingRegressor | GradientBoostingClassifier)
 
 
 def squares_of_residuals(y: Any, raw: Any, weight: Any) -> tuple[Any, Any]:
@@ -121,143 +137,113 @@ def by_estimator(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float
 
 
 CASES: dict[str, Case] = {
-    "tree": Case("regression", lambda: dtrees.DecisionTreeRegressor(max_features=0.6, random_state=1)),
+    "tree": Case("regression", DecisionTreeRegressor(max_features=0.6, random_state=1)),
     "tree of absolute error": Case(
-        "regression", lambda: dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=1), array=True
+        "regression", DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=1), array=True
     ),
-    "tree by quantile": Case("regression", lambda: dtrees.DecisionTreeRegressor(criterion="quantile", max_leaf_nodes=20, random_state=31)),
-    "tree of classes": Case("multiclass", lambda: dtrees.DecisionTreeClassifier(max_features=1, random_state=2), weighted=False),
+    "tree by quantile": Case("regression", DecisionTreeRegressor(criterion="quantile", max_leaf_nodes=20, random_state=31)),
+    "tree of classes": Case("multiclass", DecisionTreeClassifier(max_features=1, random_state=2), weighted=False),
     # Sets of categories by these have kernels of their own, which differ from others in the score of a split alone.
     "tree by entropy": Case(
-        "multiclass",
-        lambda: dtrees.DecisionTreeClassifier(criterion="entropy", max_features=1, categorical_features=None, random_state=2),
-        weighted=False,
+        "multiclass", DecisionTreeClassifier(criterion="entropy", max_features=1, categorical_features=None, random_state=2), weighted=False
     ),
     "forest by Poisson deviance": Case(
         "amounts",
-        lambda: dtrees.RandomForestRegressor(
-            3, criterion="poisson", oob_score=True, max_features=0.5, categorical_features=None, random_state=20
-        ),
+        RandomForestRegressor(3, criterion="poisson", oob_score=True, max_features=0.5, categorical_features=None, random_state=20),
     ),
-    "extra tree": Case("regression", lambda: dtrees.ExtraTreeRegressor(random_state=3)),
-    "extra tree of classes": Case("binary", lambda: dtrees.ExtraTreeClassifier(max_leaf_nodes=20, random_state=4), array=True),
-    "forest": Case(  # without sets of categories, which have a case of their own
-        "regression",
-        lambda: dtrees.RandomForestRegressor(
-            5, oob_score=True, max_features=0.4, max_samples=0.8, categorical_features=None, random_state=5
-        ),
+    "extra tree": Case("regression", ExtraTreeRegressor(random_state=3)),
+    "extra tree of classes": Case("binary", ExtraTreeClassifier(max_leaf_nodes=20, random_state=4), array=True),
+    # Without sets of categories, which have a case of their own.
+    "forest": Case(
+        "regression", RandomForestRegressor(5, oob_score=True, max_features=0.4, max_samples=0.8, categorical_features=None, random_state=5)
     ),
     "forest with categories": Case(
-        "regression",
-        lambda: dtrees.RandomForestRegressor(3, oob_score=True, max_features=0.4, cat_smooth=1, min_samples_category=2, random_state=6),
+        "regression", RandomForestRegressor(3, oob_score=True, max_features=0.4, cat_smooth=1, min_samples_category=2, random_state=6)
     ),
     "forest of absolute error": Case(
-        "regression",
-        lambda: dtrees.RandomForestRegressor(3, criterion="absolute_error", max_depth=5, oob_score=True, max_features=0.5, random_state=12),
+        "regression", RandomForestRegressor(3, criterion="absolute_error", max_depth=5, oob_score=True, max_features=0.5, random_state=12)
     ),
     "forest by quantile, in order": Case(
         "regression",
-        lambda: dtrees.RandomForestRegressor(
+        RandomForestRegressor(
             3, criterion="quantile", alpha=0.25, monotonic_cst={"wide": 1}, max_depth=5, oob_score=True, max_features=0.5, random_state=32
         ),
     ),
-    "forest, best first": Case(
-        "regression", lambda: dtrees.RandomForestRegressor(4, oob_score=True, max_leaf_nodes=12, max_samples=0.8, random_state=15)
-    ),
+    "forest, best first": Case("regression", RandomForestRegressor(4, oob_score=True, max_leaf_nodes=12, max_samples=0.8, random_state=15)),
     "forest, pruned": Case(
-        "regression",
-        lambda: dtrees.RandomForestRegressor(4, oob_score=True, ccp_alpha=0.05, max_features=0.5, max_leaf_nodes=40, random_state=21),
+        "regression", RandomForestRegressor(4, oob_score=True, ccp_alpha=0.05, max_features=0.5, max_leaf_nodes=40, random_state=21)
     ),
     "forest of balanced draws, pruned": Case(
-        "multiclass", lambda: dtrees.RandomForestClassifier(5, oob_score=True, bootstrap="balanced", ccp_alpha=0.02, random_state=22)
+        "multiclass", RandomForestClassifier(5, oob_score=True, bootstrap="balanced", ccp_alpha=0.02, random_state=22)
     ),
     "forest of classes": Case(
-        "multiclass",
-        lambda: dtrees.RandomForestClassifier(5, oob_score=True, class_weight="balanced", colsample_bytree=0.7, random_state=6),
+        "multiclass", RandomForestClassifier(5, oob_score=True, class_weight="balanced", colsample_bytree=0.7, random_state=6)
     ),
     "forest of one column a node": Case(
-        "binary", lambda: dtrees.RandomForestClassifier(4, max_features=1, max_depth=6, random_state=6), array=True, weighted=False
+        "binary", RandomForestClassifier(4, max_features=1, max_depth=6, random_state=6), array=True, weighted=False
     ),
     "forest of several targets": Case(
-        "several",
-        lambda: dtrees.RandomForestRegressor(
-            4, oob_score=True, max_features=0.5, max_samples=0.8, categorical_features=None, random_state=34
-        ),
+        "several", RandomForestRegressor(4, oob_score=True, max_features=0.5, max_samples=0.8, categorical_features=None, random_state=34)
     ),
-    "extra trees of several targets": Case("several", lambda: dtrees.ExtraTreesRegressor(3, max_depth=7, random_state=35), array=True),
+    "extra trees of several targets": Case("several", ExtraTreesRegressor(3, max_depth=7, random_state=35), array=True),
     "forest of several targets of classes": Case(
-        "several classes",
-        lambda: dtrees.RandomForestClassifier(4, oob_score=True, class_weight="balanced_subsample", max_leaf_nodes=40, random_state=36),
+        "several classes", RandomForestClassifier(4, oob_score=True, class_weight="balanced_subsample", max_leaf_nodes=40, random_state=36)
     ),
-    "forest of several targets by sets": Case(  # of every column, so that there are sets on every shard
+    # Of every column, so that there are sets on every shard.
+    "forest of several targets by sets": Case(
         "several",
-        lambda: dtrees.RandomForestRegressor(
-            5, oob_score=True, max_depth=6, categorical_features=list(range(9)), min_samples_category=3, random_state=39
-        ),
+        RandomForestRegressor(5, oob_score=True, max_depth=6, categorical_features=list(range(9)), min_samples_category=3, random_state=39),
     ),
     "extra trees of several targets of classes by sets": Case(
         "several classes",
-        lambda: dtrees.ExtraTreesClassifier(
-            3, bootstrap=True, max_depth=6, categorical_features=list(range(9)), min_samples_category=3, random_state=39
-        ),
+        ExtraTreesClassifier(3, bootstrap=True, max_depth=6, categorical_features=list(range(9)), min_samples_category=3, random_state=39),
     ),
     "tree of medians of several targets": Case(
-        "several", lambda: dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=37), array=True
+        "several", DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=37), array=True
     ),
-    "extra trees": Case("regression", lambda: dtrees.ExtraTreesRegressor(4, max_depth=6, random_state=7), array=True),
+    "extra trees": Case("regression", ExtraTreesRegressor(4, max_depth=6, random_state=7), array=True),
+    # Without sets of categories, which an extra tree has.
     "extra trees of classes": Case(
-        "multiclass",  # without sets of categories, which an extra tree has
-        lambda: dtrees.ExtraTreesClassifier(4, bootstrap=True, max_samples=0.5, categorical_features=None, random_state=8),
-        weighted=False,
+        "multiclass", ExtraTreesClassifier(4, bootstrap=True, max_samples=0.5, categorical_features=None, random_state=8), weighted=False
     ),
-    "boosting": Case("regression", lambda: regressor(n_estimators=5, subsample=0.7, max_features=0.4, random_state=9)),
-    "boosting with defaults": Case("binary", lambda: dtrees.GradientBoostingClassifier(n_estimators=4, random_state=9)),
-    "boosting with categories": Case(  # every column holds some, so that there are sets on every shard
+    "boosting": Case("regression", regressor(n_estimators=5, subsample=0.7, max_features=0.4, random_state=9)),
+    "boosting with defaults": Case("binary", GradientBoostingClassifier(n_estimators=4, random_state=9)),
+    # Every column holds some, so that there are sets on every shard.
+    "boosting with categories": Case(
         "regression",
-        lambda: regressor(
-            n_estimators=4, subsample=0.7, max_depth=4, categorical_features=list(range(9)), min_samples_category=3, random_state=9
-        ),
+        regressor(n_estimators=4, subsample=0.7, max_depth=4, categorical_features=list(range(9)), min_samples_category=3, random_state=9),
     ),
     "boosting, best first": Case(
-        "binary",
-        lambda: classifier(n_estimators=5, max_leaf_nodes=6, n_iter_no_change=3, colsample_bytree=0.8, random_state=10),
-        array=True,
+        "binary", classifier(n_estimators=5, max_leaf_nodes=6, n_iter_no_change=3, colsample_bytree=0.8, random_state=10), array=True
     ),
     "boosting of quantiles, best first": Case(
         "regression",
-        lambda: regressor(loss="quantile", alpha=0.3, n_estimators=5, subsample=0.7, max_leaf_nodes=6, random_state=16),
+        regressor(loss="quantile", alpha=0.3, n_estimators=5, subsample=0.7, max_leaf_nodes=6, random_state=16),
         evaluated=True,
     ),
     "boosting by columns of levels": Case(
-        "regression",
-        lambda: regressor(n_estimators=4, colsample_bytree=0.8, colsample_bylevel=0.4, random_state=25),
+        "regression", regressor(n_estimators=4, colsample_bytree=0.8, colsample_bylevel=0.4, random_state=25)
     ),
-    "boosting, pruned": Case("binary", lambda: classifier(n_estimators=5, ccp_alpha=0.04, subsample=0.8, random_state=23), array=True),
+    "boosting, pruned": Case("binary", classifier(n_estimators=5, ccp_alpha=0.04, subsample=0.8, random_state=23), array=True),
     "boosting of quantiles, pruned": Case(
         "regression",
-        lambda: regressor(loss="quantile", alpha=0.7, n_estimators=5, subsample=0.7, ccp_alpha=0.01, max_leaf_nodes=20, random_state=24),
+        regressor(loss="quantile", alpha=0.7, n_estimators=5, subsample=0.7, ccp_alpha=0.01, max_leaf_nodes=20, random_state=24),
     ),
     "boosting by Huber's loss": Case(
-        "regression",
-        lambda: regressor(loss="huber", n_estimators=4, max_depth=4, n_iter_no_change=3, random_state=17),
-        array=True,
+        "regression", regressor(loss="huber", n_estimators=4, max_depth=4, n_iter_no_change=3, random_state=17), array=True
     ),
     "boosting of counts": Case(
-        "amounts",
-        lambda: regressor(loss="poisson", n_estimators=4, max_depth=3, colsample_bytree=0.8, random_state=18),
-        evaluated=True,
+        "amounts", regressor(loss="poisson", n_estimators=4, max_depth=3, colsample_bytree=0.8, random_state=18), evaluated=True
     ),
     "boosting by the exponential loss": Case(
-        "binary", lambda: classifier(loss="exponential", n_estimators=4, max_depth=3, random_state=19), array=True
+        "binary", classifier(loss="exponential", n_estimators=4, max_depth=3, random_state=19), array=True
     ),
     "boosting of classes": Case(
-        "multiclass",
-        lambda: classifier(n_estimators=3, subsample=0.8, max_features=1, max_depth=3, random_state=11),
-        weighted=False,
+        "multiclass", classifier(n_estimators=3, subsample=0.8, max_features=1, max_depth=3, random_state=11), weighted=False
     ),
     "boosting by gradients alone": Case(
         "multiclass",
-        lambda: classifier(
+        classifier(
             n_estimators=3,
             criterion="squared_error",
             min_weight_fraction_leaf=0.03,
@@ -269,33 +255,29 @@ CASES: dict[str, Case] = {
     ),
     "boosting by an objective": Case(
         "regression",
-        lambda: regressor(
+        regressor(
             loss=squares_of_residuals, n_estimators=5, n_iter_no_change=2, scoring="r2", min_split_gain=2.0, max_depth=4, random_state=22
         ),
     ),
     "boosting of classes by an objective": Case(
-        "multiclass",
-        lambda: classifier(loss=multinomial, n_estimators=3, subsample=0.8, max_depth=3, random_state=25),
+        "multiclass", classifier(loss=multinomial, n_estimators=3, subsample=0.8, max_depth=3, random_state=25)
     ),
     "boosting of several targets": Case(
-        "several",
-        lambda: regressor(loss="huber", n_estimators=3, subsample=0.8, max_depth=3, random_state=31),
-        evaluated=True,
+        "several", regressor(loss="huber", n_estimators=3, subsample=0.8, max_depth=3, random_state=31), evaluated=True
     ),
     "boosting of several targets that stops early": Case(
         "several",
-        lambda: regressor(n_estimators=6, learning_rate=1.0, max_depth=3, n_iter_no_change=3, eval_metric=["rmse", "r2"], random_state=32),
+        regressor(n_estimators=6, learning_rate=1.0, max_depth=3, n_iter_no_change=3, eval_metric=["rmse", "r2"], random_state=32),
         array=True,
         evaluated=True,
         callbacks=(EarlyStopping(1, eval_name="plain", metric="r2", tol=0.02),),
     ),
     "boosting of several targets by an objective": Case(
-        "several",
-        lambda: regressor(loss=coupled, n_estimators=3, colsample_bytree=0.8, max_depth=3, random_state=33),
+        "several", regressor(loss=coupled, n_estimators=3, colsample_bytree=0.8, max_depth=3, random_state=33)
     ),
     "boosting of several targets of classes": Case(
         "several classes",
-        lambda: classifier(
+        classifier(
             n_estimators=4,
             subsample=0.8,
             max_depth=3,
@@ -308,38 +290,35 @@ CASES: dict[str, Case] = {
     ),
     "boosting of scores": Case(
         "regression",
-        lambda: regressor(
+        regressor(
             n_estimators=4, subsample=0.7, max_depth=4, n_iter_no_change=3, validation_fraction=None, scoring=by_estimator, random_state=23
         ),
         scored=True,
     ),
     "boosting with an L1 penalty": Case(
-        "binary",
-        lambda: classifier(n_estimators=4, reg_alpha=2.0, subsample=0.8, max_features=0.5, random_state=24),
+        "binary", classifier(n_estimators=4, reg_alpha=2.0, subsample=0.8, max_features=0.5, random_state=24)
     ),
     "boosting that stops early": Case(
         "regression",
-        lambda: regressor(n_estimators=9, learning_rate=1.0, max_depth=4, eval_metric=["rmse", "mae"], random_state=13),
+        regressor(n_estimators=9, learning_rate=1.0, max_depth=4, eval_metric=["rmse", "mae"], random_state=13),
         evaluated=True,
         callbacks=(EarlyStopping(1, eval_name="weighted", metric="mae", tol=0.02),),
     ),
     "boosting of classes that stops early": Case(
         "multiclass",
-        lambda: classifier(
-            n_estimators=5, learning_rate=1.0, max_depth=3, subsample=0.8, eval_metric=["logloss", "error"], random_state=14
-        ),
+        classifier(n_estimators=5, learning_rate=1.0, max_depth=3, subsample=0.8, eval_metric=["logloss", "error"], random_state=14),
         evaluated=True,
         callbacks=(EarlyStopping(1, eval_name="plain", metric="logloss"),),
     ),
     "tree in order": Case(
         "regression",
-        lambda: dtrees.DecisionTreeRegressor(
+        DecisionTreeRegressor(
             monotonic_cst={"wide": 1, "count": -1}, interaction_cst="pairwise", categorical_features=None, random_state=21
         ),
     ),
     "forest in order": Case(
         "regression",
-        lambda: dtrees.RandomForestRegressor(
+        RandomForestRegressor(
             4,
             monotonic_cst={"wide": 1, "skewed": -1, "rounded": 1},
             max_features=0.5,
@@ -351,32 +330,30 @@ CASES: dict[str, Case] = {
     ),
     "forest of classes in order, best first": Case(
         "binary",
-        lambda: dtrees.RandomForestClassifier(
+        RandomForestClassifier(
             4, monotonic_cst=[1, 0, -1, 0, 1, 0, 0, 0], interaction_cst=[(0, 1, 2), {2, 4}], max_leaf_nodes=15, random_state=23
         ),
         array=True,
     ),
     "forest of many classes, few columns a path": Case(
         "multiclass",
-        lambda: dtrees.RandomForestClassifier(
-            4, interaction_cst=[["wide", "count"], ["word", "rounded"]], categorical_features=None, random_state=24
-        ),
+        RandomForestClassifier(4, interaction_cst=[["wide", "count"], ["word", "rounded"]], categorical_features=None, random_state=24),
     ),
     "extra trees in order": Case(
         "regression",
-        lambda: dtrees.ExtraTreesRegressor(
+        ExtraTreesRegressor(
             4, monotonic_cst={"wide": 1, "count": 1}, interaction_cst="pairwise", categorical_features=None, random_state=25
         ),
     ),
     "forest of medians in order": Case(
         "regression",
-        lambda: dtrees.RandomForestRegressor(
+        RandomForestRegressor(
             3, criterion="absolute_error", monotonic_cst={"wide": 1, "count": -1}, max_depth=5, max_features=0.5, random_state=26
         ),
     ),
     "boosting in order": Case(
         "regression",
-        lambda: regressor(
+        regressor(
             n_estimators=5,
             monotonic_cst={"wide": 1, "count": -1, "skewed": 1},
             interaction_cst=[("wide", "count", "flag")],
@@ -389,26 +366,19 @@ CASES: dict[str, Case] = {
     ),
     "boosting of classes in order, best first": Case(
         "binary",
-        lambda: classifier(
-            n_estimators=5, monotonic_cst=[-1, 1, 1, 0, 0, 0, 0, 0], interaction_cst="pairwise", max_leaf_nodes=9, random_state=28
-        ),
+        classifier(n_estimators=5, monotonic_cst=[-1, 1, 1, 0, 0, 0, 0, 0], interaction_cst="pairwise", max_leaf_nodes=9, random_state=28),
         array=True,
     ),
     "boosting of medians in order": Case(
-        "regression",
-        lambda: regressor(loss="absolute_error", n_estimators=4, monotonic_cst={"wide": -1, "count": 1}, max_depth=4, random_state=29),
+        "regression", regressor(loss="absolute_error", n_estimators=4, monotonic_cst={"wide": -1, "count": 1}, max_depth=4, random_state=29)
     ),
     "boosting in order that goes on": Case(
         "regression",
-        lambda: regressor(
-            n_estimators=4, monotonic_cst={"wide": 1, "count": -1}, interaction_cst="no_interactions", max_depth=4, random_state=30
-        ),
+        regressor(n_estimators=4, monotonic_cst={"wide": 1, "count": -1}, interaction_cst="no_interactions", max_depth=4, random_state=30),
         before={"n_estimators": 2},
     ),
     "boosting that goes on": Case(
-        "regression",
-        lambda: regressor(n_estimators=4, subsample=0.7, max_features=1, max_depth=4, random_state=9),
-        before={"n_estimators": 2},
+        "regression", regressor(n_estimators=4, subsample=0.7, max_features=1, max_depth=4, random_state=9), before={"n_estimators": 2}
     ),
 }
 #: Cases with kernels that no other has, which take long to compile.
@@ -493,7 +463,7 @@ _OUTCOMES: Sequence[str] = (
 def outcome(model: Any, folder: Path) -> dict[str, bytes]:
     """Return all that came of a fit, as bytes: the saved model, scores, scores on evaluation sets."""
     file = folder / "model.dtrees"
-    dtrees.save(model, file)
+    save(model, file)
     found = {"model": file.read_bytes()}
     found |= {name: np.asarray(getattr(model, name)).tobytes() for name in _OUTCOMES if hasattr(model, name)}
     for given, metrics in getattr(model, "evals_result_", {}).items():

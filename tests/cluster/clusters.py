@@ -30,7 +30,7 @@ def process(module: str, *options: str) -> Iterator[BaseProcess]:
     """One of Dask's commands, killed at the end of the block."""
     arguments = ["--host", "127.0.0.1", "--no-dashboard", *options]
     if module == "dask_worker":  # to import dtrees takes seconds, in which a worker that is known already would be silent
-        arguments += ["--preload", "dtrees.cluster.growing.by_tasks.forest_fit"]
+        arguments += ["--preload", "dtrees.cluster.growing.fits"]
     command = get_mp_context().Process(target=_run, args=(module, arguments))
     command.start()
     try:

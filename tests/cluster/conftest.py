@@ -10,7 +10,7 @@ import dask
 import pytest
 from distributed import Client, LocalCluster
 
-from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
+from dtrees.cluster.transport.clients import threads_of_workers
 from tests.cluster.clusters import cluster_of, process
 from tests.cluster.faults import uninstall
 from tests.cluster.samples import wait_until

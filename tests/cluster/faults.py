@@ -17,9 +17,8 @@ from typing import Any, Literal
 
 from distributed import Client, Worker, get_worker
 
-from dtrees.cluster.growing.actor import Failed
-from dtrees.cluster.growing.shards.column_executor import ShardActor
-from dtrees.cluster.growing.shards.row_executor import RowShardActor
+from dtrees.cluster.growing.executors import RowShardActor, ShardActor
+from dtrees.cluster.transport.direct_channel import Failed
 from dtrees.engine.rows.exchange import Step
 
 #: What carries out messages, and sends parcels: a message, or a step with these, is the last argument.

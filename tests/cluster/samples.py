@@ -70,6 +70,18 @@ def in_partitions(data: pd.DataFrame | pd.Series, lengths: list[int]) -> Any:
     return dd.from_map(_identity, parts, meta=data.iloc[:0])
 
 
+FRAME = table()
+NUMBERS = numbers(FRAME)
+TARGETS = targets(FRAME)
+REGRESSION = TARGETS["regression"]
+WEIGHTS = weights()
+
+
+def training_set(task: str = "regression", n_partitions: int = 3) -> tuple[Any, Any]:
+    """Return the columns and a target as collections."""
+    return in_partitions(FRAME, LENGTHS[n_partitions]), in_partitions(TARGETS[task], LENGTHS[n_partitions])
+
+
 def _identity(part: Any) -> Any:
     return part
 
@@ -149,7 +161,7 @@ def _left_on_scheduler(dask_scheduler: Any) -> list[str]:
     actors = [str(actor) for worker in dask_scheduler.workers.values() for actor in worker.actors]
     holders = [client for client in dask_scheduler.clients if client.startswith("dtrees")]
     plugin = dask_scheduler.plugins.get("dtrees-fits")
-    records = [f"record of {fit}" for fit in (plugin.summary() if plugin is not None else ())]
+    records = [f"record of {fit}" for fit in (plugin._records if plugin is not None else ())]
     return tasks + actors + holders + records + [f"published {name}" for name in dask_scheduler.extensions["publish"].datasets]
 
 
@@ -162,3 +174,14 @@ def _left_on_worker(in_processes: bool, dask_worker: Any) -> list[str]:
     DequeHandler.clear_all_instances()  # Dask's log keeps the last errors of connections, with all that their frames refer to
     gc.collect()  # tracebacks and the frames they refer to are circles
     return [f"a {type(item).__name__}" for item in gc.get_objects() if type(item) in (Columns, Shard)]
+
+
+def records(client: Client) -> dict[str, dict[str, Any]]:
+    """Return of each fit that the scheduler has a record of its state, its turns, and how many trees are kept."""
+    found: dict[str, dict[str, Any]] = client.run_on_scheduler(_records)
+    return found
+
+
+def _records(dask_scheduler: Any) -> dict[str, dict[str, Any]]:
+    known = dask_scheduler.plugins["dtrees-fits"]._records
+    return {fit: {"state": one.state, "turns": one.turns, "n_trees": len(one.trees)} for fit, one in known.items()}

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import importlib
 import os
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,13 +22,8 @@ import dtrees
 from dtrees import submit
 from dtrees.cluster.errors import ClusterError, NotEnoughMemory, WorkerLost
 from tests.cluster.clusters import cluster_of
-from tests.cluster.samples import LENGTHS, assert_clean, in_partitions, numbers, table, targets, wait_until, weights
+from tests.cluster.samples import FRAME, LENGTHS, NUMBERS, REGRESSION, TARGETS, WEIGHTS, assert_clean, in_partitions, wait_until
 from tests.slow import one_of_each, one_quick, slow_for
-
-FRAME = table()
-NUMBERS = numbers(FRAME)
-TARGETS = targets(FRAME)
-WEIGHTS = weights()
 
 
 def with_value(data: Any, row: int, value: Any) -> Any:
@@ -45,7 +39,6 @@ def parts(data: Any) -> Any:
     return in_partitions(data, LENGTHS[3])
 
 
-REGRESSION = TARGETS["regression"]
 CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
     "NaN in y": (lambda: (parts(FRAME), parts(with_value(REGRESSION, 400, np.nan))), "y contains NaN"),
     "infinity in y": (lambda: (parts(FRAME), parts(with_value(REGRESSION, 110, np.inf))), "y contains infinity"),
@@ -330,11 +323,4 @@ def test_an_array_beyond_memory(client: Client) -> None:
 
     with pytest.raises(MemoryError, match="Unable to allocate"):
         boosting().fit(parts(FRAME).map_partitions(allocate, meta=FRAME.iloc[:0]), parts(REGRESSION))
-    usable(client)
-
-
-def test_a_metric_that_cannot_travel(client: Client) -> None:
-    lock = threading.Lock()
-    with pytest.raises(TypeError, match="eval_metric cannot be sent to the cluster, since it cannot be pickled"):
-        boosting(eval_metric=lambda y, predicted, weight: lock.locked()).fit(parts(FRAME), parts(REGRESSION))
     usable(client)

@@ -19,11 +19,7 @@ import dtrees
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity
 from dtrees.cluster.data.placement import place
 from dtrees.cluster.errors import NotEnoughMemory
-from tests.cluster.samples import LENGTHS, assert_clean, events, in_partitions, numbers, table, targets, weights
-
-FRAME = table()
-TARGETS = targets(FRAME)
-WEIGHTS = weights()
+from tests.cluster.samples import FRAME, LENGTHS, TARGETS, WEIGHTS, assert_clean, events, in_partitions, numbers
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")]
 

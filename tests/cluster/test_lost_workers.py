@@ -16,32 +16,28 @@ import dask
 import dask.dataframe as dd
 import pytest
 from dask import delayed
-from distributed import Client, get_client, get_worker
+from distributed import Client, get_client, get_task_stream, get_worker
 
 import dtrees
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
+from dtrees.cluster.growing import by_tasks
 from tests.cluster.clusters import cluster_of, process
 from tests.cluster.samples import (
+    FRAME,
     LENGTHS,
+    REGRESSION,
     assert_clean,
     assert_goes_on,
+    assert_same_model,
     events,
     in_partitions,
-    table,
-    targets,
+    training_set,
     wait_until,
     weights,
 )
 from tests.slow import one_quick
 
-FRAME = table()
-REGRESSION = targets(FRAME)["regression"]
-
 pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("sharded")]
-
-
-def training_set() -> tuple[Any, Any]:
-    return in_partitions(FRAME, LENGTHS[3]), in_partitions(REGRESSION, LENGTHS[3])
 
 
 @pytest.fixture
@@ -83,6 +79,39 @@ def test_one_worker_takes_over_and_gives_back(no_nannies: Client, tmp_path: Path
         assert_goes_on(no_nannies, future, model, marker, FRAME, REGRESSION)
         future.release()
         assert_clean(no_nannies)
+
+
+def test_a_worker_that_joins_grows_trees_of_a_forest_whose_columns_are_on_each(no_nannies: Client, tmp_path: Path) -> None:
+    go_on, there = tmp_path / "go on", set(no_nannies.nthreads())
+    no_nannies.run(_grow_when, go_on)
+    make = functools.partial(dtrees.RandomForestRegressor, 64, max_depth=3, random_state=0)
+    future = dtrees.submit(make(), *training_set(), placement="replicated")
+    with (
+        process("dask_worker", no_nannies.scheduler.address, "--no-nanny", "--nthreads", "1"),
+        get_task_stream(no_nannies) as stream,
+    ):
+        wait_until(lambda: _grows(no_nannies, there), 120)
+        go_on.touch()
+        assert_same_model(future.result(timeout=60), make().fit(FRAME, REGRESSION))
+    assert any(task["worker"] not in there and str(task["key"]).startswith("dtrees-trees-") for task in stream.data)
+    future.release()
+    assert_clean(no_nannies)
+
+
+def _grows(client: Client, others: set[str]) -> bool:
+    """Tell whether a worker other than some is to grow trees."""
+    return any(str(key).startswith("dtrees-trees-") for worker, keys in client.processing().items() if worker not in others for key in keys)
+
+
+def _grow_when(marker: Path) -> None:
+    """Have this process grow no trees of a forest until there is a file."""
+    grow = by_tasks._grow_batch
+
+    def wait_and_grow(*args: Any) -> Any:
+        wait_until(marker.exists)
+        return grow(*args)
+
+    by_tasks._grow_batch = wait_and_grow
 
 
 @pytest.mark.usefixtures("impatient")

@@ -16,44 +16,42 @@ from types import SimpleNamespace
 from typing import Any
 
 import dask
+import numpy as np
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
 
 import dtrees
 from dtrees.cluster.errors import WorkerLost
+from dtrees.engine.shard.tree_state import TreeState
 from tests.cluster.faults import Fault, install, stopped, uninstall
-from tests.cluster.samples import (
-    LENGTHS,
-    assert_clean,
-    assert_goes_on,
-    assert_same_model,
-    events,
-    in_partitions,
-    table,
-    targets,
-    wait_until,
-)
-from tests.slow import one_quick
+from tests.cluster.samples import FRAME, TARGETS, assert_clean, assert_goes_on, assert_same_model, events, training_set, wait_until
+from tests.slow import level_by_level, one_quick
 
-FRAME = table()
-TARGETS = targets(FRAME)
-
-pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("sharded")]
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("sharded"),
+    pytest.mark.filterwarnings("ignore:Some inputs do not have OOB"),
+]
 
 MODELS: dict[str, tuple[str, Callable[[], Any]]] = {
     "regression": ("regression", lambda: dtrees.GradientBoostingRegressor(n_estimators=12, max_depth=4, subsample=0.8, random_state=1)),
     "classes": ("multiclass", lambda: dtrees.GradientBoostingClassifier(n_estimators=5, subsample=0.7, n_iter_no_change=4, random_state=2)),
+    "forest": ("regression", lambda: dtrees.RandomForestRegressor(9, random_state=1)),
+    "out of bag": (  # without sets of categories, whose nodes are not delegated
+        "multiclass",
+        lambda: dtrees.RandomForestClassifier(9, oob_score=True, max_samples=0.6, categorical_features=None, random_state=2),
+    ),
+    "weights": ("binary", lambda: dtrees.ExtraTreesClassifier(5, class_weight="balanced", max_leaf_nodes=20, random_state=3)),
+    "absolute": ("regression", lambda: dtrees.RandomForestRegressor(3, criterion="absolute_error", max_features=0.5, random_state=4)),
+    "one tree": ("regression", lambda: dtrees.DecisionTreeRegressor(min_impurity_decrease=1e-3, random_state=5)),
 }
+BOOSTING, FORESTS = ["regression", "classes"], ["forest", "out of bag"]
 
 
 @functools.cache
 def fitted_here(name: str) -> Any:
     task, make = MODELS[name]
     return make().fit(FRAME, TARGETS[task])
-
-
-def training_set(task: str = "regression") -> tuple[Any, Any]:
-    return in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS[task], LENGTHS[3])
 
 
 @pytest.fixture
@@ -74,10 +72,22 @@ def test_one_is_killed(client: Client, tmp_path: Path) -> None:
     assert_clean(client)
 
 
+@pytest.mark.parametrize(("kind", "at"), [("Begin", 1), ("Many", 1), ("Many", 5), ("Many", 8)])
+@pytest.mark.parametrize("name", FORESTS)
 @pytest.mark.slow
-def test_two_are_killed_at_once(client: Client, tmp_path: Path) -> None:
-    install(client, Fault(tmp_path, "Advance", at=20, times=2))
-    assert_same_model(fit("classes"), fitted_here("classes"))
+def test_one_that_grows_a_forest_is_killed(client: Client, tmp_path: Path, name: str, kind: str, at: int) -> None:
+    fault = Fault(tmp_path, kind, at=at)
+    install(client, fault)
+    assert_same_model(fit(name), fitted_here(name))
+    assert len(stopped(fault)) == 1
+    assert_clean(client)
+
+
+@pytest.mark.parametrize(("name", "kind", "at"), [("classes", "Advance", 20), ("out of bag", "Many", 8)])
+@pytest.mark.slow
+def test_two_are_killed_at_once(client: Client, tmp_path: Path, name: str, kind: str, at: int) -> None:
+    install(client, Fault(tmp_path, kind, at=at, times=2))
+    assert_same_model(fit(name), fitted_here(name))
     assert_clean(client)
 
 
@@ -90,13 +100,26 @@ def test_the_coordinator_is_killed_during_recovery(client: Client, tmp_path: Pat
     assert_clean(client)
 
 
-@pytest.mark.parametrize("name", one_quick(MODELS))
+@pytest.mark.parametrize("name", one_quick(BOOSTING))
 def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name: str) -> None:
     fault = Fault(tmp_path, "Advance", at=40, own=True)
     install(client, fault)
     assert_same_model(fit(name), fitted_here(name))
     assert len(stopped(fault)) == 1
     assert "Route" in {event["message"] for event in events(client, "exchange")}  # finished trees were not grown again
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("name", FORESTS)
+@pytest.mark.slow
+def test_the_worker_of_a_forests_coordinator_is_killed(client: Client, tmp_path: Path, name: str) -> None:
+    """The fit is run again elsewhere; where only trees are wanted, it finds those that were finished."""
+    fault = Fault(tmp_path, "Many", at=12, own=True)
+    install(client, fault)
+    task, make = MODELS[name]
+    many = make().set_params(n_estimators=130)
+    assert_same_model(many.fit(*training_set(task)), make().set_params(n_estimators=130).fit(FRAME, TARGETS[task]))
+    assert len(stopped(fault)) == 1
     assert_clean(client)
 
 
@@ -247,13 +270,13 @@ def test_lost_while_loading(client: Client, tmp_path: Path, number: signal.Signa
 @pytest.mark.parametrize(
     ("where", "number"),
     [
-        ("data.presorting:_sort", signal.SIGKILL),
-        ("data.presorting:_sort", signal.SIGSTOP),
-        ("data.presorting:_take", signal.SIGKILL),
-        ("data.presorting:_take", signal.SIGSTOP),
-        ("growing.by_tasks.forest_fit:_grow_batch", signal.SIGKILL),
-        ("growing.by_tasks.forest_fit:_grow_batch", signal.SIGSTOP),
-        ("growing.by_tasks.forest_fit:_sum_out_of_bag", signal.SIGKILL),
+        ("data.column_blocks:_sort", signal.SIGKILL),
+        ("data.column_blocks:_sort", signal.SIGSTOP),
+        ("data.column_blocks:_take", signal.SIGKILL),
+        ("data.column_blocks:_take", signal.SIGSTOP),
+        ("growing.by_tasks:_grow_batch", signal.SIGKILL),
+        ("growing.by_tasks:_grow_batch", signal.SIGSTOP),
+        ("growing.by_tasks:_sum_out_of_bag", signal.SIGKILL),
     ],
 )
 @pytest.mark.slow
@@ -320,3 +343,61 @@ def test_a_forest_goes_on_without_a_worker(client: Client, tmp_path: Path, numbe
             _end(int(killed.read_text()))
     assert_same_model(forest, dtrees.RandomForestRegressor(40, oob_score=True, random_state=0).fit(FRAME, TARGETS["regression"]))
     assert_clean(client)
+
+
+@pytest.mark.parametrize("name", [*MODELS][2:])
+@pytest.mark.slow
+def test_one_worker_is_the_only_shard(cluster_of_1: LocalCluster, name: str) -> None:
+    with Client(cluster_of_1, set_as_default=False) as client, client.as_current():
+        fitted = fit(name)
+        assert (fitted.placement_.kind, len(fitted.placement_.workers)) == ("sharded", 1)
+        assert_same_model(fitted, fitted_here(name))
+        assert_clean(client)
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+@pytest.mark.slow
+def test_a_worker_without_memory(client: Client, cluster_of_1: LocalCluster, n_workers: int) -> None:
+    """The error comes as it was raised, nothing is left, and the cluster can be used."""
+    with contextlib.ExitStack() as stack:
+        if n_workers == 1:
+            client = stack.enter_context(Client(cluster_of_1, set_as_default=False))
+            stack.enter_context(client.as_current())
+        worker = min(client.nthreads())
+        client.run(_have_no_memory, workers=[worker])
+        try:
+            with pytest.raises(MemoryError, match="Unable to allocate") as caught:
+                fit("out of bag")
+            assert any(worker in note for note in caught.value.__notes__)
+            assert_clean(client)
+        finally:
+            client.run(_have_memory, workers=[worker])
+        assert_same_model(fit("out of bag"), fitted_here("out of bag"))
+
+
+def test_nodes_are_grown_though_a_helper_compiles(five_threads: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that are threads of the client's process share its helper, and a node set aside has no other way to grow meanwhile."""
+    model = dtrees.RandomForestRegressor(3, categorical_features=None, random_state=1)
+    grown, delegated = [], TreeState._grow_delegated
+
+    def grow(*given: Any) -> Any:
+        grown.append(given)
+        return delegated(*given)
+
+    monkeypatch.setattr(TreeState, "_grow_delegated", grow)
+    with level_by_level():
+        here = dtrees.RandomForestRegressor(**model.get_params()).fit(FRAME, TARGETS["regression"])
+        assert_same_model(model.fit(*training_set("regression")), here)
+    assert grown
+
+
+def _have_no_memory() -> None:
+    def grow(self: TreeState, message: Any, workspace: Any) -> Any:
+        return np.empty(2**50)
+
+    grow.whole = TreeState._grow_delegated  # type: ignore[attr-defined]
+    TreeState._grow_delegated = grow  # type: ignore[method-assign]
+
+
+def _have_memory() -> None:
+    TreeState._grow_delegated = TreeState._grow_delegated.whole  # type: ignore[attr-defined,method-assign]

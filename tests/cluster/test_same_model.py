@@ -7,23 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import dask
-import dask.array as da
-import numpy as np
-import pandas as pd
 import pytest
 from distributed import Client
 
 import dtrees
-from dtrees.cluster.reliability.local_callback import local_callback
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, weights
+from dtrees.cluster.growing.watching import local_callback
+from tests.cluster.samples import FRAME, LENGTHS, NUMBERS, TARGETS, WEIGHTS, assert_clean, assert_same_model, in_partitions
 from tests.slow import one_quick
 
 pytestmark = [pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores"), pytest.mark.usefixtures("sharded")]
 
-FRAME = table()
-NUMBERS = numbers(FRAME)
-TARGETS = targets(FRAME)
-WEIGHTS = weights()
 BY_NAME: dict[str, tuple[str, Callable[[], Any]]] = {
     "forest": ("regression", lambda: dtrees.RandomForestRegressor(7, oob_score=True, max_features=0.5, random_state=5)),
     "boosting": (
@@ -52,50 +45,6 @@ def test_without_weights_and_without_a_trace(client: Client) -> None:
         there = make().fit(in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS[task], LENGTHS[3]))
         assert_same_model(there, make().fit(FRAME, TARGETS[task]))
     assert_clean(client)
-
-
-@pytest.mark.parametrize("local", one_quick(["array", "series"]))
-def test_local_target_and_weights(client: Client, local: str) -> None:
-    y, weight = TARGETS["binary"], WEIGHTS
-    if local == "array":
-        y, weight = y.to_numpy(), weight.to_numpy()
-    _, make = BY_NAME["boosting-binary"]
-    there = make().fit(in_partitions(FRAME, LENGTHS[7]), y, weight)
-    assert_same_model(there, fitted_here("boosting-binary", "frame"))
-
-
-def test_arrays_are_cut_to_match(client: Client) -> None:
-    frame = in_partitions(FRAME.drop(columns="word"), LENGTHS[7])
-    X = frame.to_dask_array()  # of unknown chunk sizes
-    y = da.from_array(TARGETS["regression"].to_numpy(), chunks=90)
-    weight = in_partitions(WEIGHTS, LENGTHS[3]).to_dask_array()
-    _, make = BY_NAME["boosting"]
-    assert_same_model(make().fit(X.astype(float), y, weight), fitted_here("boosting", "array"))
-
-
-def test_partitions_that_differ_in_dtype_and_categories(client: Client) -> None:
-    whole = FRAME.copy()
-    whole["count"] = whole["count"].astype(float)
-    whole.loc[5, "count"] = np.nan
-    parts = [whole.iloc[:200].copy(), whole.iloc[200:].copy()]
-    parts[0]["word"] = parts[0]["word"].astype(pd.CategoricalDtype(["oak", "elm", "ash", "birch"]))
-    parts[1]["count"] = parts[1]["count"].astype("int32")
-    parts[1]["narrow"] = parts[1]["narrow"].astype("float32[pyarrow]")
-    parts[1]["flag"] = parts[1]["flag"].astype("boolean")
-    X = in_partitions(FRAME, [200, 220]).map_partitions(_pick, parts, meta=FRAME.iloc[:0])
-    y = in_partitions(TARGETS["regression"], [200, 220])
-    _, make = BY_NAME["forest"]
-    assert_same_model(make().fit(X, y), make().fit(whole, TARGETS["regression"]))
-
-
-def _pick(part: pd.DataFrame, parts: list[pd.DataFrame]) -> pd.DataFrame:
-    return next(candidate for candidate in parts if candidate.index[0] == part.index[0])
-
-
-def test_one_column_on_three_workers(client: Client) -> None:
-    _, make = BY_NAME["boosting"]
-    there = make().fit(in_partitions(FRAME[["wide"]], LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3]))
-    assert_same_model(there, make().fit(FRAME[["wide"]], TARGETS["regression"]))
 
 
 def test_without_a_client_it_fits_here() -> None:

@@ -13,12 +13,11 @@ from distributed import Client
 from sklearn.base import clone
 
 import dtrees
-from tests.cluster.samples import LENGTHS, assert_same_model, in_partitions, numbers, table, targets, weights
+from tests.cluster.samples import FRAME, LENGTHS, assert_same_model, in_partitions, numbers, targets, weights
 from tests.slow import slow_for
 
 pytestmark = pytest.mark.usefixtures("sharded")
 
-FRAME = table()
 VALUE = targets(FRAME)["regression"]
 Y = pd.DataFrame({"value": VALUE, "square": VALUE**2, "count": FRAME["count"] + 0.5})
 

@@ -7,7 +7,6 @@ import functools
 import logging
 import os
 import re
-import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,19 +24,11 @@ from sklearn.pipeline import make_pipeline
 
 import dtrees
 from dtrees.cluster.errors import ClusterError
-from dtrees.cluster.reliability.local_callback import local_callback
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, numbers, table, targets, wait_until
+from dtrees.cluster.growing.watching import local_callback
+from tests.cluster.samples import FRAME, REGRESSION, assert_clean, assert_same_model, events, numbers, training_set, wait_until
 from tests.slow import one_quick
 
-FRAME = table()
-TARGETS = targets(FRAME)
-REGRESSION = TARGETS["regression"]
-
 pytestmark = pytest.mark.timeout(180)
-
-
-def training_set() -> tuple[Any, Any]:
-    return in_partitions(FRAME, LENGTHS[3]), in_partitions(REGRESSION, LENGTHS[3])
 
 
 def boosting(n_estimators: int = 5) -> Any:
@@ -155,15 +146,6 @@ def test_cancelling_a_detached_fit_that_is_finished(client: Client, found_again:
 
 
 @pytest.mark.slow
-def test_cancelling_a_forest(client: Client, tmp_path: Path) -> None:
-    marker = tmp_path / "begun"
-    future = dtrees.submit(dtrees.RandomForestRegressor(5000), *training_set(), callbacks=[lambda progress: marker.touch()])
-    wait_until(marker.exists)
-    del future
-    assert_clean(client)
-
-
-@pytest.mark.slow
 def test_cancelling_ends_batches_of_trees_that_would_take_hours(client: Client) -> None:
     future = dtrees.submit(dtrees.RandomForestRegressor(10**8), *training_set(), placement="replicated")
     wait_until(lambda: any(str(key).startswith("dtrees-trees") for keys in client.processing().values() for key in keys))
@@ -238,15 +220,6 @@ def test_scikit_learns_search_with_dasks_backend(client: Client) -> None:
     with joblib.parallel_backend("dask", client=client):
         there = search.fit(X, y).cv_results_["mean_test_score"]
     np.testing.assert_array_equal(there, here)
-
-
-def test_what_cannot_travel_is_refused_before_anything_starts(client: Client) -> None:
-    lock = threading.Lock()
-    for options in ({"callbacks": [print, lambda progress: lock.locked()]},):
-        for act in (boosting().fit, functools.partial(dtrees.submit, boosting())):
-            with pytest.raises(TypeError, match=r"callbacks\[1\] cannot be sent to the cluster, since it cannot be pickled"):
-                act(*training_set(), **options)
-    assert_clean(client)
 
 
 @pytest.mark.parametrize(

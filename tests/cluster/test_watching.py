@@ -25,19 +25,13 @@ from dtrees.callbacks import Progress, local_callback
 from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.cluster.growing.kernel_shipping import _OfCluster, share_kernels
 from dtrees.cluster.growing.watching import _Watching
-from dtrees.cluster.transport.scheduler_rpc import own_client
+from dtrees.cluster.transport.clients import own_client
 from dtrees.errors import ClusterError
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, wait_until
+from tests.cluster.samples import FRAME, assert_clean, assert_same_model, numbers, training_set, wait_until
+from tests.cluster.samples import REGRESSION as Y
 from tests.slow import one_quick
 
-FRAME = table()
-Y = targets(FRAME)["regression"]
-
 pytestmark = pytest.mark.timeout(180)
-
-
-def training_set() -> tuple[Any, Any]:
-    return in_partitions(FRAME, LENGTHS[3]), in_partitions(Y, LENGTHS[3])
 
 
 def boosting(n_estimators: int = 5, **parameters: Any) -> Any:
@@ -78,10 +72,10 @@ def test_watching_tells_of_compiling(monkeypatch: pytest.MonkeyPatch, capsys: py
     history = FitHistory("fit", unit="round", compiling={"a worker"})
     history.note_state("processing")
     watching = _Watching("fit")
-    assert watching.goes_on(history.snapshot())
-    assert watching.goes_on(history.snapshot())
+    assert watching.goes_on([history.snapshot()])
+    assert watching.goes_on([history.snapshot()])
     history.take({"what": "round", "progress": asdict(Progress(1, 2, 0.5))})
-    assert watching.goes_on(history.snapshot())
+    assert watching.goes_on([history.snapshot()])
     assert capsys.readouterr().err.splitlines() == ["compiling kernels (first use)", "round 1 of 2 after 0.5 s"]
 
 

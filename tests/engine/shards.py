@@ -64,7 +64,7 @@ class ShardedExecutor(Executor):
     def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
         return self._owner[columns]
 
-    def wants_repair(self, n_left: int) -> bool:
+    def wants_repair(self) -> bool:
         return False
 
     def repair(self) -> None:
@@ -88,37 +88,6 @@ class ShardedExecutor(Executor):
     def close(self) -> None:
         for shard in self.shards:
             shard.close()
-
-
-class SpreadingExecutor(ShardedExecutor):
-    """Spreads its columns anew at the ``when``-th time of asking: over shards ``wider``, of which the first are there already."""
-
-    def __init__(self, *args: Any, when: int, wider: Sequence[Sequence[int]]) -> None:
-        super().__init__(*args)
-        self._arguments = args
-        self._when, self._wider = when, wider
-        self.n_asked = 0
-        self.n_left: list[int] = []
-        self.spread_at = 0
-
-    def wants_repair(self, n_left: int) -> bool:
-        self.n_asked += 1
-        self.n_left.append(n_left)
-        return self.n_asked == self._when
-
-    def repair(self) -> None:
-        assert not self.spread_at
-        self.spread_at = len(self.log)
-        table, target, weight, _ = self._arguments
-        before = self.shards
-        self._make = [self._maker(table, mine, target, weight, 1) for mine in self._wider]
-        self.shards = [
-            before[i].with_columns(presort([table[j] for j in mine]), np.array(mine, np.int32)) if i < len(before) else self._make[i]()
-            for i, mine in enumerate(self._wider)
-        ]
-        self.n_shards = len(self.shards)
-        for shard, mine in enumerate(self._wider):
-            self._owner[list(mine)] = shard
 
 
 def rules(criterion: str, n_columns: int, **changes: Any) -> Rules:

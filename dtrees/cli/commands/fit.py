@@ -216,7 +216,7 @@ class _Tables:
 
 def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: FitOptions, display: Display) -> None:
     """Fit, and where a column stands in the way say how to leave it out."""
-    from dtrees.cluster.reliability.local_callback import local_callback
+    from dtrees.cluster.growing.watching import local_callback
 
     more: dict[str, Any] = {} if not watched else {"eval_set": watched}
     if options.checkpoint is not None:

@@ -6,7 +6,6 @@ It is made of the events of :mod:`dtrees.cluster.transport.events`, and of what 
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -193,13 +192,11 @@ class FitHistory:
         self.ended = time.time() if state in ("memory", "erred", "forgotten") else None
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take in an event; those of kinds that are not known are left aside, and so are malformed ones, which anybody may send."""
+        """Take in an event; what cannot be read of it is left aside: anybody may send one."""
         handle = getattr(self, f"_take_{str(event.get('what')).replace(' ', '_')}", None)
         if handle is not None:
             with contextlib.suppress(LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
                 handle(event)
-
-    # Each reads the whole event before it notes anything of it.
 
     def lose(self, workers: Iterable[str]) -> None:
         """Take in that workers are gone, or fell silent."""
@@ -230,34 +227,27 @@ class FitHistory:
         return self.workers.setdefault(worker, WorkerShare())
 
     def _take_began(self, event: Mapping[str, Any]) -> None:
-        turn, worker, self.listeners = int(event["turn"]), str(event["worker"]), list(map(str, event.get("listeners", ())))
-        if turn == 1:
+        worker, self.listeners = event["worker"], list(event.get("listeners", ()))
+        if event["turn"] == 1:
             self._note(f"coordinated by {worker}")
         else:
             self.say(f"taken over by {worker}")
 
     def _take_placed(self, event: Mapping[str, Any]) -> None:
-        self.placement, self.reason = str(event["placement"]), str(event["reason"])
+        self.placement, self.reason = event["placement"], event["reason"]
         self._note(f"placed {self.placement}: {self.reason}")
 
     def _take_holding(self, event: Mapping[str, Any]) -> None:
-        rows, columns, rows_of = _count(event["rows"]), _count(event["columns"]), dict(event.get("rows_of", {}))
-        held = {str(worker): (_count(n), _count(rows_of.get(worker, rows)), _count(size)) for worker, (n, size) in event["workers"].items()}
-        self.rows, self.columns = rows, columns
+        self.rows, self.columns, rows_of = event["rows"], event["columns"], event.get("rows_of", {})
         for share in self.workers.values():
             share.columns = share.rows = share.bytes = 0
-        for worker, (n, rows, n_bytes) in held.items():
+        for worker, (columns, n_bytes) in event["workers"].items():
             share = self._share(worker)
-            share.columns, share.rows, share.bytes, share.lost = n, rows, n_bytes, False
+            share.columns, share.rows, share.bytes, share.lost = columns, rows_of.get(worker, self.rows), n_bytes, False
 
     def _take_round(self, event: Mapping[str, Any]) -> None:
-        progress = _progress(event["progress"])
-        shares = {
-            name: {str(worker): read(value) for worker, value in event.get(name, {}).items()}
-            for name, read in (("scan", _seconds), ("wait", _seconds), ("sent", _count), ("received", _count))
-        }
-        communicate = _seconds(event.get("communicate", self.communicate))
-        self.latest = dict(vars(progress))
+        self.latest = dict(event["progress"])
+        progress = Progress(**self.latest)
         self.done, self.total, self.seconds = progress.done, progress.total, progress.seconds
         if self._first is None or self.done < self._first[0] or self.seconds < self._first[1]:
             self._first = self.done, self.seconds
@@ -265,9 +255,9 @@ class FitHistory:
         for name, value in figures(progress).items():
             if name in self.curves or len(self.curves) < _CURVES:
                 self.curves.setdefault(name, Curve()).add(self.done, value)
-        self._share_messages(communicate, shares["scan"])
-        for name, values in shares.items():
-            for worker, value in values.items():
+        self._share_messages(event.get("communicate", self.communicate), event.get("scan", {}))
+        for name in ("scan", "wait", "sent", "received"):
+            for worker, value in event.get(name, {}).items():
                 setattr(self._share(worker), name, value)
         if self.n_recovered < self.n_lost:
             self.n_recovered = self.n_lost
@@ -285,46 +275,13 @@ class FitHistory:
         self.communicate = total
 
     def _take_batch(self, event: Mapping[str, Any]) -> None:
-        worker, seconds, trees = str(event["worker"]), _seconds(event["seconds"]), _count(event["trees"])
-        share = self._share(worker)
-        share.scan += seconds
-        share.trees += trees
+        share = self._share(event["worker"])
+        share.scan += event["seconds"]
+        share.trees += event["trees"]
 
     def _take_shards_lost(self, event: Mapping[str, Any]) -> None:
-        self.lose(list(map(str, event["workers"])))
+        self.lose(event["workers"])
 
     def _take_shard_moved(self, event: Mapping[str, Any]) -> None:
         what = "rows" if self.placement == "rows" else "columns"
         self.say(f"{what} of a lost worker are loaded again on {event['to']}")
-
-    def _take_columns_spread(self, event: Mapping[str, Any]) -> None:
-        self.say(f"{event['columns']} columns moved to {', '.join(event['to'])}, which joined")
-
-    def _take_rows_spread(self, event: Mapping[str, Any]) -> None:
-        self.say(f"{event['rows']:,} rows moved to {', '.join(event['to'])}, which joined")
-
-
-def _progress(told: Mapping[str, Any]) -> Progress:
-    """Return the progress that an event tells of. Raises TypeError, ValueError and the like if it is malformed."""
-    given = Progress(**told)
-    evaluation = {str(name): {str(metric): float(value) for metric, value in found.items()} for name, found in given.evaluation.items()}
-    optional = {name: _number(getattr(given, name)) for name in ("train_score", "validation_score", "tree_seconds")}
-    return Progress(
-        _count(given.done), _count(given.total), _seconds(given.seconds), evaluation=evaluation, by_scorer=bool(given.by_scorer), **optional
-    )
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
-
-
-def _count(value: Any) -> int:
-    if not 0 <= int(value) < 2**63:
-        raise ValueError("no count")
-    return int(value)
-
-
-def _seconds(value: Any) -> float:
-    if not 0.0 <= float(value) < math.inf:
-        raise ValueError("no number of seconds")
-    return float(value)

@@ -32,10 +32,13 @@ from distributed import Client
 
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
 from dtrees.cluster.reliability.liveness import WorkerMonitor
-from dtrees.cluster.transport.scheduler_rpc import ask, in_loop
+from dtrees.cluster.transport.clients import ask, in_loop
 from dtrees.ensemble.input.column import CATEGORICAL, NUMERIC, Column
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.policy import DISK_BYTES, SHARED_CELLS, flagged_bytes, most_zones
+
+#: What is said where there is nobody to do the work.
+NO_WORKERS = "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."
 
 #: What a worker's process takes that has imported all that a fit needs, without any data: measured, 298 MB.
 _CODE_BYTES = 300_000_000
@@ -337,9 +340,7 @@ def worker_capacities(client: Client) -> dict[str, WorkerCapacity]:
         monitor.check_pauses("a worker")
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     if not found:
-        raise WorkerLost(
-            "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."
-        )
+        raise WorkerLost(NO_WORKERS)
     return found
 
 

@@ -12,7 +12,7 @@ rows
     every worker keeps the rows of the partitions that it has, all columns of them, and all of them grow each tree together.
 auto
     whichever is likely to be fastest, among those that there is memory for: for boosting, and for forests that fit no worker, by
-    :mod:`dtrees.cluster.data.costs` and :mod:`dtrees.cluster.data.forest_costs`.
+    :mod:`dtrees.cluster.data.costs`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from functools import partial
 from dask.utils import format_bytes
 from distributed import Client
 
-from dtrees.cluster.data.costs import seconds_alone, seconds_by_columns, seconds_by_rows
-from dtrees.cluster.data.forest_costs import forest_by_columns, forest_by_rows
-from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, Sizes, WorkerCapacity
-from dtrees.cluster.data.spreading import place_blocks, spread
+from dtrees.cluster.data.costs import forest_by_columns, forest_by_rows, seconds_alone, seconds_by_columns, seconds_by_rows
+from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, NO_WORKERS, Sizes, WorkerCapacity
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
-from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
+from dtrees.cluster.reliability.fit_context import current_fit
+from dtrees.cluster.transport.clients import threads_of_workers
+from dtrees.cluster.transport.events import tell
 from dtrees.ensemble.backend import Placement
 
 logger = logging.getLogger("dtrees.cluster")
 
+#: What each worker has.
+Capacities = Mapping[str, WorkerCapacity]
 _AS_ASKED = "as asked for by placement"
 
 
@@ -62,20 +64,19 @@ class Plan:
     needs: dict[str, int]
     spare: dict[str, float]
 
-    def log(self, worker_capacities: Mapping[str, WorkerCapacity]) -> None:
-        """Log the plan, a line for each worker."""
-        kind = self.placement.kind
-        logger.info("placement %s: %s", kind, self.placement.reason)
+    def tell(self, capacities: Capacities) -> None:
+        """Log the plan, a line for each worker, and tell of it."""
+        placement, kind = self.placement, self.placement.kind
+        logger.info("placement %s: %s", kind, placement.reason)
         n_columns = sum(map(len, self.columns.values()))
         for worker, needed in self.needs.items():
             if kind == "rows":
-                beside = " beside cells on disk" * (self.placement.storage == "disk")
-                logger.info("%s will hold rows%s: %s of %s", worker, beside, format_bytes(needed), _free(worker_capacities[worker]))
-                continue
-            held = n_columns if kind == "replicated" else len(self.columns.get(worker, ()))
-            logger.info(
-                "%s will hold %d of %d columns: %s of %s", worker, held, n_columns, format_bytes(needed), _free(worker_capacities[worker])
-            )
+                what = f"rows{' beside cells on disk' * (placement.storage == 'disk')}"
+            else:
+                what = f"{n_columns if kind == 'replicated' else len(self.columns.get(worker, ()))} of {n_columns} columns"
+            logger.info("%s will hold %s: %s of %s", worker, what, format_bytes(needed), _free(capacities[worker]))
+        told = {"workers": list(placement.workers), "bytes": self.needs, "storage": placement.storage}
+        tell(current_fit().name, "placed", placement=kind, reason=placement.reason, **told)
 
 
 def check_placement(placement: str, *, boosting: bool, whole: str = "") -> None:
@@ -94,7 +95,7 @@ def check_placement(placement: str, *, boosting: bool, whole: str = "") -> None:
 
 def place(
     sizes: Sizes,
-    worker_capacities: Mapping[str, WorkerCapacity],
+    capacities: Capacities,
     placement: str = "auto",
     n_trees: int | None = None,
     *,
@@ -107,7 +108,7 @@ def place(
     Parameters
     ----------
     sizes : Sizes
-    worker_capacities : mapping from str to WorkerCapacity
+    capacities : mapping from str to WorkerCapacity
         What each worker has.
     placement : {"auto", "one-worker", "replicated", "sharded", "rows"}, default="auto"
     n_trees : int or None, default=None
@@ -138,62 +139,43 @@ def place(
     try:
         if placement == "rows":
             assert rows is not None
-            return place_rows(sizes, rows, worker_capacities, storage="disk" if storage == "disk" else "memory", n_trees=n_trees)
-        return _place_columns(sizes, worker_capacities, placement, n_trees, only_whole, rows)
+            return place_rows(sizes, rows, capacities, storage="disk" if storage == "disk" else "memory", n_trees=n_trees)
+        return _place_columns(sizes, capacities, placement, n_trees, only_whole, rows)
     except NotEnoughMemory:
         if storage != "auto" or rows is None or placement not in ("auto", "rows"):
             raise
     reason = "in memory, cells would fit nowhere"
-    return place_rows(sizes, rows, worker_capacities, Placement("rows", reason, tuple(rows), storage="disk"), n_trees=n_trees)
+    return place_rows(sizes, rows, capacities, Placement("rows", reason, tuple(rows), storage="disk"), n_trees=n_trees)
 
 
 def _place_columns(
-    sizes: Sizes,
-    worker_capacities: Mapping[str, WorkerCapacity],
-    placement: str,
-    n_trees: int | None,
-    only_whole: bool,
-    rows: Mapping[str, int] | None,
+    sizes: Sizes, capacities: Capacities, placement: str, n_trees: int | None, only_whole: bool, rows: Mapping[str, int] | None
 ) -> Plan:
     """Return the plan with columns placed, or with rows that stay where that is predicted to be faster."""
-    everything = range(len(sizes.columns))
-    whole = {worker: needed_for_all(sizes, capacity.threads, n_trees) for worker, capacity in worker_capacities.items()}
-    able = [worker for worker in worker_capacities if whole[worker] + sum(sizes.evaluation) <= worker_capacities[worker].free]
-    kind, reason = (placement, _AS_ASKED) if placement != "auto" else ("", "")
-    predicted: dict[str, float] = {}
-    if placement == "auto" and n_trees is None and len(worker_capacities) > 1 and not only_whole:
-        predicted = _predict(sizes, worker_capacities, able, rows)
+    whole = {worker: needed_for_all(sizes, capacity.threads, n_trees) for worker, capacity in capacities.items()}
+    able = [worker for worker in capacities if whole[worker] + sum(sizes.evaluation) <= capacities[worker].free]
+    kind, reason, predicted = placement, _AS_ASKED, dict[str, float]()
+    if placement == "auto" and len(capacities) > 1 and not only_whole and (n_trees is None or not able):
+        predicted = _predict(sizes, capacities, able, rows, n_trees)
         kind, reason = _fastest(sizes, predicted, able=bool(able))
-        if kind == "rows":
-            assert rows is not None
-            return place_rows(sizes, rows, worker_capacities, Placement(kind, reason, tuple(rows), predicted))
     elif placement == "auto":
-        kind, reason = _choose(sizes, worker_capacities, able, n_trees)
-        if kind == "sharded" and not able and rows is not None and not only_whole:
-            predicted = _predict(sizes, worker_capacities, able, rows, n_trees)
-            if not _columns_fit(sizes, worker_capacities, n_trees) and "rows" in predicted:
-                del predicted["sharded"]
-            kind, reason = _fastest(sizes, predicted, able=False)
-            if kind == "rows":
-                return place_rows(sizes, rows, worker_capacities, Placement(kind, reason, tuple(rows), predicted), n_trees=n_trees)
-    if only_whole and kind == "sharded":
-        kind, reason = "one-worker", f"it grows on whole tables only, and {len(able)} of {len(worker_capacities)} workers can hold this one"
+        kind, reason = _choose(capacities, able, n_trees, only_whole)
+    if kind == "rows":
+        assert rows is not None
+        return place_rows(sizes, rows, capacities, Placement(kind, reason, tuple(rows), predicted), n_trees=n_trees)
     if kind == "one-worker":
-        best = max(
-            able or worker_capacities, key=lambda worker: (worker_capacities[worker].threads, worker_capacities[worker].free, worker)
-        )
-        columns = {best: list(everything)}
-        needs = {best: whole[best]}
+        best = max(able or capacities, key=lambda worker: (capacities[worker].threads, capacities[worker].free, worker))
+        columns, needs = {best: list(range(len(sizes.columns)))}, {best: whole[best]}
     else:
-        columns = _spread_columns(sizes, worker_capacities, n_trees)
-        needs = _needs_of_columns(sizes, columns, worker_capacities, n_trees) if kind == "sharded" else whole
-    return _checked(sizes, Placement(kind, reason, tuple(needs), predicted), columns, needs, worker_capacities, only_whole)
+        columns, needs = _shared_columns(sizes, capacities, n_trees)
+        needs = needs if kind == "sharded" else whole
+    return _checked(sizes, Placement(kind, reason, tuple(needs), predicted), columns, needs, capacities, only_whole)
 
 
 def place_rows(
     sizes: Sizes,
     rows: Mapping[str, int],
-    worker_capacities: Mapping[str, WorkerCapacity],
+    capacities: Capacities,
     placement: Placement | None = None,
     storage: str = "memory",
     n_trees: int | None = None,
@@ -218,62 +200,60 @@ def place_rows(
     """
     columns = {worker: list(range(len(sizes.columns))) for worker in rows}
     placement = placement or Placement("rows", _AS_ASKED, tuple(rows), storage=storage)
-    needs = _needs_of_rows(sizes, rows, worker_capacities, n_trees, on_disk=placement.storage == "disk")
-    return _checked(sizes, placement, columns, needs, worker_capacities)
+    needs = _needs_of_rows(sizes, rows, capacities, n_trees, on_disk=placement.storage == "disk")
+    return _checked(sizes, placement, columns, needs, capacities)
 
 
 def _needs_of_rows(
-    sizes: Sizes, rows: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity], n_trees: int | None, *, on_disk: bool = False
+    sizes: Sizes, rows: Mapping[str, int], capacities: Capacities, n_trees: int | None, *, on_disk: bool = False
 ) -> dict[str, int]:
-    threads = {worker: min(worker_capacities[worker].threads, len(sizes.columns)) for worker in rows}
+    threads = {worker: min(capacities[worker].threads, len(sizes.columns)) for worker in rows}
     needs = {worker: sizes.needed_for_rows(n, threads[worker], on_disk=on_disk) for worker, n in rows.items()}
     first = next(iter(rows))
     needs[first] = sizes.needed_for_rows(rows[first], threads[first], has_all_targets=True, on_disk=on_disk)
     return needs if n_trees is None else {worker: needed + sizes.forest_by_rows(rows[worker]) for worker, needed in needs.items()}
 
 
-def _columns_fit(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], n_trees: int | None) -> bool:
-    """Tell whether there is memory for a forest by columns."""
-    needs = _needs_of_columns(sizes, _spread_columns(sizes, worker_capacities, n_trees), worker_capacities, n_trees)
-    return all(needed <= worker_capacities[worker].free for worker, needed in needs.items())
-
-
-def _needs_of_columns(
-    sizes: Sizes, columns: Mapping[str, Sequence[int]], worker_capacities: Mapping[str, WorkerCapacity], n_trees: int | None
-) -> dict[str, int]:
-    return {
-        worker: sizes.needed(own, threads=worker_capacities[worker].threads) + _with_shards(sizes, n_trees)
-        for worker, own in columns.items()
+def _shared_columns(sizes: Sizes, capacities: Capacities, n_trees: int | None) -> tuple[dict[str, list[int]], dict[str, int]]:
+    """Return the columns of each worker where all have a share, and the bytes that each needs then."""
+    of_forest = 0 if n_trees is None else sizes.votes_in_all(0) + sizes.delegated
+    threads = {worker: capacity.threads for worker, capacity in capacities.items()}
+    room = {
+        worker: capacity.free - sizes.besides(threads=min(capacity.threads, len(sizes.columns))) - of_forest
+        for worker, capacity in capacities.items()
     }
+    columns = spread(sizes.columns, threads, room)
+    return columns, {worker: sizes.needed(own, threads=threads[worker]) + of_forest for worker, own in columns.items()}
 
 
 def _predict(
-    sizes: Sizes,
-    worker_capacities: Mapping[str, WorkerCapacity],
-    able: Sequence[str],
-    rows: Mapping[str, int] | None,
-    n_trees: int | None = None,
+    sizes: Sizes, capacities: Capacities, able: Sequence[str], rows: Mapping[str, int] | None, n_trees: int | None
 ) -> dict[str, float]:
-    """Return the seconds of a tree for each placement that there is memory for; columns, which have the most words, in any case.
+    """Return the seconds of a tree for each placement that there is memory for; columns, which have the most words, if there is no other.
 
     ``n_trees`` are those of a forest, which no worker can hold the table for; None for boosting.
     """
-    threads = {worker: capacity.threads for worker, capacity in worker_capacities.items()}
+    threads = {worker: capacity.threads for worker, capacity in capacities.items()}
     n_rows, n_columns = sizes.n_rows, len(sizes.columns)
-    predicted = {}
-    if able:
-        predicted["one-worker"] = seconds_alone(n_rows, n_columns, max(threads[worker] for worker in able))
     by_columns, by_rows = seconds_by_columns, seconds_by_rows
     if n_trees is not None:
         by_columns, by_rows = (partial(of_forest, n_targets=sizes.n_targets) for of_forest in (forest_by_columns, forest_by_rows))
+    predicted = {}
+    if able:
+        predicted["one-worker"] = seconds_alone(n_rows, n_columns, max(threads[worker] for worker in able))
     predicted["sharded"] = by_columns(n_rows, n_columns, threads)
-    if rows is not None:
-        needs = _needs_of_rows(sizes, rows, worker_capacities, n_trees)
-        evaluated = sum(sizes.evaluation)
-        spare = sum(capacity.free for capacity in worker_capacities.values()) - sum(needs.values())
-        if all(needed <= worker_capacities[worker].free for worker, needed in needs.items()) and evaluated <= spare:
-            predicted["rows"] = by_rows(rows, n_columns, threads)
+    if rows is None:
+        return predicted
+    needs, free = _needs_of_rows(sizes, rows, capacities, n_trees), sum(capacity.free for capacity in capacities.values())
+    if _fit(needs, capacities) and sum(needs.values()) + sum(sizes.evaluation) <= free:
+        predicted["rows"] = by_rows(rows, n_columns, threads)
+        if n_trees is not None and not _fit(_shared_columns(sizes, capacities, n_trees)[1], capacities):
+            del predicted["sharded"]
     return predicted
+
+
+def _fit(needs: Mapping[str, int], capacities: Capacities) -> bool:
+    return all(needed <= capacities[worker].free for worker, needed in needs.items())
 
 
 def _fastest(sizes: Sizes, predicted: Mapping[str, float], *, able: bool) -> tuple[str, str]:
@@ -295,16 +275,16 @@ def _checked(
     placement: Placement,
     columns: dict[str, list[int]],
     needs: Mapping[str, int],
-    worker_capacities: Mapping[str, WorkerCapacity],
+    capacities: Capacities,
     only_whole: bool = False,
 ) -> Plan:
     """Return the plan, with evaluation sets placed, if there is memory for it."""
-    spare = {worker: capacity.free - needs.get(worker, 0) for worker, capacity in worker_capacities.items()}
-    threads = {worker: capacity.threads for worker, capacity in worker_capacities.items()}
+    spare = {worker: capacity.free - needs.get(worker, 0) for worker, capacity in capacities.items()}
+    threads = {worker: capacity.threads for worker, capacity in capacities.items()}
     needs = dict(needs)
     for size, worker in zip(sizes.evaluation, place_blocks(sizes.evaluation, placement, threads, spare), strict=True):
         needs[worker] = needs.get(worker, 0) + size
-    _refuse_impossible(placement, sizes, needs, worker_capacities, only_whole)
+    _refuse_impossible(placement, sizes, needs, capacities, only_whole)
     return Plan(sizes, placement, columns, needs, spare)
 
 
@@ -315,37 +295,28 @@ def needed_for_all(sizes: Sizes, threads: int, n_trees: int | None) -> int:
     return sizes.needed(range(len(sizes.columns)), under_way, threads) + sizes.votes_in_all(batches)
 
 
-def _with_shards(sizes: Sizes, n_trees: int | None) -> int:
-    """Return what a worker that has some of the columns needs for a forest."""
-    return 0 if n_trees is None else sizes.votes_in_all(0) + sizes.delegated
-
-
-def _choose(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], able: Sequence[str], n_trees: int | None) -> tuple[str, str]:
-    """Return a placement and the reason for it; ``able`` are the workers with the memory for the whole table."""
-    if len(worker_capacities) == 1:
+def _choose(capacities: Capacities, able: Sequence[str], n_trees: int | None, only_whole: bool) -> tuple[str, str]:
+    """Return a placement and the reason for it where nothing is predicted; ``able`` are the workers with the memory for the whole table."""
+    if len(capacities) == 1:
         return "one-worker", "the cluster has one worker"
-    if not able:
-        return "sharded", f"the table ({format_bytes(sizes.table)} presorted) fits no single worker"
-    threads = {worker: capacity.threads for worker, capacity in worker_capacities.items()}
-    if n_trees is None:
-        return "one-worker", "it grows on whole tables only"
+    some = f"{len(able)} of {len(capacities)} workers can hold"
+    if n_trees is None or not able:
+        return "one-worker", f"it grows on whole tables only, and {some} this one"
     if n_trees <= 1:
         return "one-worker", "there is one tree to grow, and a worker can hold the whole table"
-    if len(able) == len(worker_capacities):
+    if len(able) == len(capacities):
         return "replicated", "trees do not depend on each other, and every worker can hold the whole table"
-    if max(threads[worker] for worker in able) * 2 >= sum(threads.values()):
+    if max(capacities[worker].threads for worker in able) * 2 >= sum(capacity.threads for capacity in capacities.values()):
         return "one-worker", "the worker that can hold the whole table has half of all threads, or more"
-    return "sharded", f"{len(able)} of {len(worker_capacities)} workers can hold the whole table"
+    return ("one-worker", f"it grows on whole tables only, and {some} this one") if only_whole else ("sharded", f"{some} the whole table")
 
 
-def _refuse_impossible(
-    placement: Placement, sizes: Sizes, needs: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity], only_whole: bool
-) -> None:
+def _refuse_impossible(placement: Placement, sizes: Sizes, needs: Mapping[str, int], capacities: Capacities, only_whole: bool) -> None:
     kind = placement.kind
-    short = [worker for worker, needed in needs.items() if needed > worker_capacities[worker].free]
+    short = [worker for worker, needed in needs.items() if needed > capacities[worker].free]
     if not short:
         return
-    worst = max(short, key=lambda worker: needs[worker] - worker_capacities[worker].free)
+    worst = max(short, key=lambda worker: needs[worker] - capacities[worker].free)
     others = f" (and {len(short) - 1} more workers are short of memory)" if len(short) > 1 else ""
     elsewhere = "" if kind in ("sharded", "rows") or only_whole else ", spread the columns over all workers (placement='sharded')"
     if kind == "rows" and placement.storage == "memory":
@@ -353,7 +324,7 @@ def _refuse_impossible(
     where = f"{kind!r}{' and cells on disk' * (placement.storage == 'disk')}"
     raise NotEnoughMemory(
         f"X with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns does not fit the memory of the Dask cluster with placement "
-        f"{where}: worker {worst} would need {format_bytes(needs[worst])}, and has {_free(worker_capacities[worst])}{others}. "
+        f"{where}: worker {worst} would need {format_bytes(needs[worst])}, and has {_free(capacities[worst])}{others}. "
         f"Presorted, the columns take {format_bytes(sizes.table)} in all{_besides(kind, sizes)}. "
         f"Add workers{elsewhere}, give them more memory (dask worker --memory-limit), free what they hold, or pass fewer columns, "
         "or narrower ones (float32 rather than float64)."
@@ -389,19 +360,66 @@ def nthreads(client: Client) -> dict[str, int]:
     """
     threads = {worker: n for worker, n in sorted(threads_of_workers(client).items()) if n > 0}
     if not threads:
-        raise WorkerLost(
-            "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."
-        )
+        raise WorkerLost(NO_WORKERS)
     return threads
 
 
-def _spread_columns(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], n_trees: int | None) -> dict[str, list[int]]:
-    besides = {
-        worker: sizes.besides(threads=min(capacity.threads, len(sizes.columns))) + _with_shards(sizes, n_trees)
-        for worker, capacity in worker_capacities.items()
-    }
-    return spread(
-        sizes.columns,
-        {worker: capacity.threads for worker, capacity in worker_capacities.items()},
-        {worker: capacity.free - besides[worker] for worker, capacity in worker_capacities.items()},
-    )
+def spread(sizes: Sequence[float], capacities: Mapping[str, float], limits: Mapping[str, float] | None = None) -> dict[str, list[int]]:
+    """Spread items over workers so that each has about its share: the largest first, each to the worker least filled.
+
+    Parameters
+    ----------
+    sizes : sequence of float
+        Of the items, in bytes.
+    capacities : mapping from str to float
+        The workers, and their shares of the work (threads, for example).
+    limits : mapping from str to float, optional
+        Bytes that each worker can take. What fits nowhere goes to some worker all the same.
+
+    Returns
+    -------
+    dict from str to list of int
+        The items of each worker that has some, ascending.
+
+    Examples
+    --------
+    >>> spread([4, 4, 4, 4], {"a": 1, "b": 3})
+    {'b': [0, 1, 3], 'a': [2]}
+    >>> spread([4], {"a": 1, "b": 1})
+    {'a': [0]}
+    >>> spread([4, 4, 4, 4], {"a": 1, "b": 3}, {"a": 20, "b": 5})
+    {'b': [0], 'a': [1, 2, 3]}
+    """
+    placed: dict[str, list[int]] = {}
+    load = dict.fromkeys(capacities, 0.0)
+    for item in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+        fitting = [worker for worker in load if limits is None or load[worker] + sizes[item] <= limits[worker]]
+        worker = min(fitting or load, key=lambda w: ((load[w] + sizes[item]) / capacities[w], w))
+        load[worker] += sizes[item]
+        placed.setdefault(worker, []).append(item)
+    return {worker: sorted(items) for worker, items in placed.items()}
+
+
+def place_blocks(sizes: Sequence[int], placement: Placement, threads: Mapping[str, int], spare: Mapping[str, float]) -> list[str]:
+    """Return the worker for each block of the evaluation sets.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of the blocks.
+    placement : Placement
+        Of the columns: where one worker has all, it has all blocks.
+    threads : mapping from str to int
+        Of each worker.
+    spare : mapping from str to float
+        Bytes that each worker has left; see :class:`~dtrees.cluster.data.placement.Plan`.
+
+    Examples
+    --------
+    >>> place_blocks([6, 4, 4], Placement("sharded", "", ("a",)), {"a": 1, "b": 1}, {"a": 5.0, "b": 12.0})
+    ['b', 'a', 'b']
+    """
+    if placement.kind == "one-worker" and placement.workers[0] in threads:
+        return list(placement.workers) * len(sizes)
+    found = spread(sizes, threads, {worker: spare.get(worker, 0.0) for worker in threads})
+    return [worker for _, worker in sorted((block, worker) for worker, blocks in found.items() for block in blocks)]

@@ -8,9 +8,11 @@ collections are computed on, if there is one, so that it is sent once, and not i
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
+import cloudpickle
 import dask
 import numpy as np
 import pandas as pd
@@ -21,8 +23,9 @@ from numpy.typing import NDArray
 from dtrees.cluster.data.partitions import column_names, in_order, is_array, rows_beside, whole_rows
 from dtrees.cluster.reliability.tasks import however_large, task_keys
 from dtrees.ensemble.backend import Output
+from dtrees.ensemble.prediction import AdditiveTrees
 
-#: A model of more bytes is large: half of what Dask warns of in a graph, as it warns of the data's part, too.
+#: A model whose trees have more bytes is large: half of what Dask warns of in a graph, as it warns of the data's part, too.
 _LARGE = 5_000_000
 #: The dtype of columns of text, object where pandas infers that (before 3), does not say that they are text.
 _TEXT = "string" if pd.Index(["text"]).dtype == object else "str"
@@ -58,13 +61,32 @@ def predict(X: Any, function: Callable[..., NDArray[Any]], output: Output, besid
 def _shared(function: Callable[..., NDArray[Any]]) -> Any:
     """Return a function as something that tasks can depend on: a future if it is large and there is a client, otherwise delayed."""
     client = _computing_client()
-    if client is not None:
-        pickled = dumps(function)
-        if len(pickled) > _LARGE:
-            with however_large():  # what a task returns can be made again when the worker that has it is lost
-                return client.submit(loads, pickled, key=task_keys("model", 1)[0])
+    if client is not None and _bytes_of_trees(function) > _LARGE:
+        with however_large():  # what a task returns can be made again when the worker that has it is lost
+            return client.submit(loads, dumps(function), key=task_keys("model", 1)[0])
     # Under a name of its own: naming it by its contents would mean to hash a model for every prediction.
     return dask.delayed(function, pure=False, traverse=False)
+
+
+class _TreeCounter(cloudpickle.Pickler):
+    """Pickles what a function holds but for trees, whose bytes it adds up: to pickle these takes long."""
+
+    n_bytes = 0
+
+    def reducer_override(self, thing: Any) -> Any:
+        """Return a number in place of trees."""
+        if not isinstance(thing, AdditiveTrees):
+            return super().reducer_override(thing)
+        parts = [part for group in thing.groups for tree in group for part in vars(tree).values()]
+        arrays = [array for part in parts for array in (part if isinstance(part, tuple) else (part,))]
+        self.n_bytes += sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+        return int, ()
+
+
+def _bytes_of_trees(function: Callable[..., NDArray[Any]]) -> int:
+    counter = _TreeCounter(io.BytesIO())
+    counter.dump(function)
+    return counter.n_bytes
 
 
 def _computing_client() -> Client | None:

@@ -25,19 +25,20 @@ from distributed import Client, Future, get_worker
 from numpy.typing import NDArray
 
 from dtrees.cluster.compat import threads_of
-from dtrees.cluster.data.memory import Sizes
+from dtrees.cluster.data.column_blocks import ClusterTable
 from dtrees.cluster.data.partitions import Partitions
+from dtrees.cluster.data.placement import Plan
 from dtrees.cluster.reliability.fit_context import current_fit
-from dtrees.cluster.reliability.tasks import Tasks, same
-from dtrees.cluster.transport.scheduler_rpc import holders
+from dtrees.cluster.reliability.tasks import Tasks, release
+from dtrees.cluster.transport.clients import holders
 from dtrees.engine.rows.between.stretches import in_order
 from dtrees.engine.threads import Threads
-from dtrees.ensemble.backend import LoadOptions, Placement
+from dtrees.ensemble.backend import LoadOptions
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import check_target, check_weights, encode_target
 from dtrees.ensemble.persistence.checkpoint import array_digest
 from dtrees.split.table.columns import Columns
-from dtrees.split.table.disk_arrays import Room, beside, forget, is_on_disk, on_disk
+from dtrees.split.table.disk_arrays import Room, forget, is_on_disk, on_disk
 from dtrees.split.table.keyed_columns import arrange_rows
 from dtrees.split.table.mmap_arrays import mapped
 
@@ -69,17 +70,6 @@ class RowBlock:
     stretches: list[Stretch]
     target: NDArray[Any]
     weight: NDArray[np.float64] | None
-
-    def of_partitions(self, places: Sequence[int]) -> RowBlock:
-        """Return a block of some of the partitions, ascending, that has nothing of the others."""
-        ends = np.cumsum([0, *(last - first for first, last in self.stretches)])
-        pieces = [slice(int(ends[i]), int(ends[i + 1])) for i in places]
-        return RowBlock(
-            _of_rows(self.columns, pieces),
-            [self.stretches[i] for i in places],
-            np.asarray(np.concatenate([self.target[:0], *(self.target[piece] for piece in pieces)]), order="F"),
-            None if self.weight is None else np.concatenate([self.weight[:0], *(self.weight[piece] for piece in pieces)]),
-        )
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays that are in memory."""
@@ -125,78 +115,34 @@ class RowEncoding:
 
 
 @dataclass(frozen=True)
-class ClusterRows:
-    """The rows of a table, on a cluster.
+class ClusterRows(ClusterTable):
+    """The rows of a table, on a cluster; each block is a :class:`RowBlock`, for a shard.
 
     Attributes
     ----------
-    client : distributed.Client
-    placement : Placement
-    blocks : list of Future
-        Each a :class:`RowBlock`, for a shard.
     stretches : list of list of (int, int)
         Of each block.
-    workers : list of str
-        Where each block was made.
     parts : list of Keys
         Of the partitions of each block. What they stand for is not kept; Dask knows how to make it again.
-    n_rows : int
     encoding : RowEncoding
-    sizes : Sizes
-        What the whole table takes.
-    spare : dict from str to float
-        Bytes that workers have left beside rows and what goes with them, but for evaluation sets.
     """
 
-    client: Client
-    placement: Placement
-    blocks: list[Future]
     stretches: list[list[Stretch]]
-    workers: list[str]
     parts: list[Keys]
-    n_rows: int
     encoding: RowEncoding
-    sizes: Sizes
-    spare: dict[str, float]
-
-    @property
-    def n_columns(self) -> int:
-        """Number of columns of the table."""
-        return len(self.encoding.schema)
 
     def rows_of(self, i: int) -> int:
         """Return the number of rows of a block."""
         return sum(last - first for first, last in self.stretches[i])
 
-    def partitions(self, places: Sequence[tuple[int, int]]) -> tuple[list[Stretch], Keys]:
-        """Return the stretches and the keys of some partitions, each given by its block and its place there."""
-        X, y = [self.parts[i][0][place] for i, place in places], [self.parts[i][1][place] for i, place in places]
-        weight = [given[place] for i, place in places if (given := self.parts[i][2]) is not None]
-        return [self.stretches[i][place] for i, place in places], (X, y, weight if self.parts[0][2] is not None else None)
+    def _moves_from(self, having: set[str], worker: str) -> bool:
+        """One whose cells are on disk is always made again: what moves takes memory."""
+        return worker in having if self.encoding.is_on_disk else bool(having)
 
-    def load(self, tasks: Tasks, stretches: list[Stretch], keys: Keys, worker: str) -> Future:
-        """Start making a block on a worker, of the user's data."""
-        X, y, weight = keys
+    def _made_again(self, tasks: Tasks, i: int, worker: str) -> Future:
+        X, y, weight = self.parts[i]
         found = None if weight is None else tasks.find(weight)
-        return _make_block(tasks, tasks.find(X), tasks.find(y), found, stretches, self.encoding, worker)
-
-    def bring(self, i: int, worker: str) -> Future:
-        """Return block ``i`` on another worker: moved there if it is in memory somewhere, else made again from the user's data.
-
-        One whose cells are on disk is always made again: what moves takes memory.
-        """
-        old = self.blocks[i]
-        with Tasks(self.client) as tasks:
-            having = set(holders(self.client, [old.key])[old.key]) - current_fit().heartbeats.silent.keys()
-            if worker in having if self.encoding.is_on_disk else having:
-                new = tasks.submit("rows", same, old, workers=[worker], allow_other_workers=True)
-            else:
-                new = self.load(tasks, self.stretches[i], self.parts[i], worker)
-            tasks.keep(new)
-        self.blocks[i], self.workers[i] = new, worker
-        current_fit().own(new)
-        old.release()
-        return new
+        return _make_block(tasks, tasks.find(X), tasks.find(y), found, self.stretches[i], self.encoding, worker)
 
 
 def share_out(lengths: Sequence[int], there: Sequence[Collection[str]], threads: Mapping[str, int]) -> dict[str, list[int]]:
@@ -249,24 +195,24 @@ def partition_holders(client: Client, parts: Sequence[Future]) -> list[list[str]
 
 
 def load_rows(
-    tasks: Tasks, parts: Partitions, shares: Mapping[str, Sequence[int]], encoding: RowEncoding
-) -> tuple[list[Future], list[list[Stretch]], list[Keys]]:
-    """Start making a block for each worker; return blocks, their stretches, and the keys of what they are made of."""
+    tasks: Tasks, parts: Partitions, plan: Plan, shares: Mapping[str, Sequence[int]], schema: Schema, classes: Any, options: LoadOptions
+) -> ClusterRows:
+    """Have each worker take over the rows of the partitions that are its share."""
+    encoding = RowEncoding(schema, classes, options.estimator_name, options.several, plan.placement.storage == "disk")
     ends = np.cumsum(parts.lengths).tolist()
     blocks, stretches, keys = [], [], []
     for worker, own in shares.items():
-        mine = [(ends[i] - parts.lengths[i], ends[i]) for i in own]
+        stretches.append([(ends[i] - parts.lengths[i], ends[i]) for i in own])
         X, y = [parts.X[i] for i in own], [parts.y[i] for i in own]
         weight = None if parts.weight is None else [parts.weight[i] for i in own]
-        blocks.append(_make_block(tasks, X, y, weight, mine, encoding, worker))
-        stretches.append(mine)
+        blocks.append(_make_block(tasks, X, y, weight, stretches[-1], encoding, worker))
         keys.append(([part.key for part in X], [part.key for part in y], None if weight is None else [part.key for part in weight]))
-    return blocks, stretches, keys
-
-
-def row_encoding(schema: Schema, classes: Any, options: LoadOptions, placement: Placement) -> RowEncoding:
-    """Return how partitions of a table become numbers."""
-    return RowEncoding(schema, classes, options.estimator_name, options.several, placement.storage == "disk")
+    release([*parts.X, *parts.y, *(parts.weight or ())])
+    tasks.waiter.wait(blocks)
+    tasks.keep(*blocks)
+    return ClusterRows(
+        tasks.client, plan.placement, blocks, list(shares), ends[-1], schema, plan.sizes, plan.spare, stretches, keys, encoding
+    )
 
 
 def _make_block(
@@ -318,28 +264,6 @@ def _load(X: list[Any], y: list[Any], weight: list[Any] | None, stretches: list[
         np.asarray(np.concatenate(targets), order="F"),
         None if weights is None else np.concatenate([one for one in weights if one is not None]),
     )
-
-
-def _of_rows(columns: Columns, pieces: Sequence[slice]) -> Columns:
-    """Return columns of some of the rows, with their distinct values alone, where they are: in memory or on disk."""
-    k, n_rows = columns.n_columns, sum(piece.stop - piece.start for piece in pieces)
-    codes = beside(columns.codes)(k * n_rows, np.uint32).reshape(k, n_rows)
-    words = [columns.words[:0]]
-    for j in range(k):
-        own = np.concatenate([columns.codes[j, :0], *(columns.codes[j, piece] for piece in pieces)])
-        if not columns.is_keyed:
-            n_distinct = columns.missing(j)
-            there = np.zeros(n_distinct + 1, np.bool_)
-            there[own] = True
-            words.append(columns.words[columns.offsets[j] : columns.offsets[j + 1]][there[:n_distinct]])
-            rank: NDArray[np.int64] = np.cumsum(there) - there
-            own = rank.astype(np.uint32)[own]
-        codes[j] = own
-        forget(columns.codes[j], codes[j])
-    if columns.is_keyed:
-        return Columns(codes, columns.words, columns.offsets)
-    offsets = np.cumsum([0, *(len(own) for own in words[1:])])
-    return Columns(codes, np.concatenate(words), offsets.astype(np.int64))
 
 
 def digests(tasks: Tasks, rows: ClusterRows) -> tuple[list[str], str, str | None]:

@@ -1,4 +1,4 @@
-"""Actors on workers (:mod:`dtrees.cluster.growing.actor`), called all at once, looked after meanwhile, and replaced when they are lost.
+"""Actors on workers, called all at once, looked after meanwhile, and replaced when they are lost.
 
 (A round trip to the actors of 4 workers takes some 2 ms; with tasks
 pinned to workers it takes 17, and a task pinned to a worker that died waits forever.) An actor may compute for as long as it needs; if its
@@ -12,14 +12,15 @@ any, which spares both ends their event loops, and lets calls be made while othe
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import dask
 from distributed import Client, Future, KilledWorker, get_worker
@@ -27,16 +28,17 @@ from distributed.protocol.pickle import dumps, loads
 
 from dtrees.cluster.compat import waiting_thread
 from dtrees.cluster.errors import SchedulerLost
-from dtrees.cluster.growing.actor import ActorBase, Failed
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.fit_registry import belonging
 from dtrees.cluster.reliability.liveness import UnknownTasks, WorkerMonitor, died_too_often
 from dtrees.cluster.reliability.tasks import task_keys
-from dtrees.cluster.transport.direct_channel import DirectChannel, framed, open_channel
+from dtrees.cluster.transport.clients import give_up, in_loop
+from dtrees.cluster.transport.direct_channel import ActorBase, DirectChannel, Failed, framed, open_channel
 from dtrees.cluster.transport.events import tell
-from dtrees.cluster.transport.scheduler_rpc import give_up, in_loop
 
 logger = logging.getLogger("dtrees.cluster")
+
+T = TypeVar("T")
 
 #: After a connection broke, the scheduler is given so long to say what it knows of the worker.
 _SECONDS_TO_EXPLAIN = 5.0
@@ -153,7 +155,10 @@ class Actors:
         Exception
             What making one raised.
         """
-        in_loop(self._client, self._await_actors)
+        self._monitor.check()
+        making = {i: self._start(_result_of(self._futures[i])) for i, actor in enumerate(self._actors) if actor is None}
+        for i, made in self._finish(making, tasks=True).items():
+            self._actors[i] = made
         replaced, self._replaced = self._replaced, []
         give_up(self._client, replaced)
 
@@ -183,7 +188,7 @@ class Actors:
             self._monitor.check()
             lacking = [i for i in calls if i not in self._channels]
             if lacking and self._uses_channels:
-                in_loop(self._client, self._open_channels, lacking)
+                self._open_channels(lacking)
                 if not self._uses_channels:
                     self._tell_of_no_channel(lacking[0])
             if self._uses_channels:
@@ -219,7 +224,7 @@ class Actors:
                 if self._uses_channels:
                     self._take_replies(exchange)
                 else:
-                    in_loop(self._client, self._call, exchange)
+                    self._finish({i: self._start(self._reply_of(exchange, i)) for i in exchange.calls})
         except BaseException:
             self._forget_calls()
             raise
@@ -263,18 +268,11 @@ class Actors:
         with dask.annotate(**belonging(fit.name, fit.turn)):
             return self._client.submit(self._make, *arguments, key=key, actor=True, workers=[worker], allow_other_workers=False)
 
-    async def _await_actors(self) -> None:
-        missing = [i for i, actor in enumerate(self._actors) if actor is None]
-        made = await self._finish({i: asyncio.ensure_future(_result_of(self._futures[i])) for i in missing}, tasks=True)
-        for i, actor in made.items():
-            self._actors[i] = actor
-
-    async def _open_channels(self, actors: list[int]) -> None:
-        self._monitor.check()
+    def _open_channels(self, actors: list[int]) -> None:
         args = self._client.connection_args
-        opening = {i: asyncio.ensure_future(open_channel(self.workers[i], self.key(i), args)) for i in actors}
+        opening = {i: self._start(open_channel(self.workers[i], self.key(i), args)) for i in actors}
         try:
-            opened = await self._finish(opening)
+            opened = self._finish(opening)
         except BaseException:
             for task in opening.values():
                 if task.done() and not task.cancelled() and not task.exception() and (channel := task.result()) is not None:
@@ -308,8 +306,7 @@ class Actors:
 
     def _take_replies(self, exchange: _Exchange) -> None:
         """Take the replies of an exchange as they come, send what was left to be sent, and look after the actors meanwhile."""
-        between_looks = self._monitor.heartbeats.seconds_between_looks
-        next_look = time.monotonic() + between_looks
+        next_look = self._next_look()
         while awaited := exchange.calls.keys() - exchange.replies.keys():
             with _Selector() as selector:
                 for i, channel in self._channels.items():
@@ -324,21 +321,13 @@ class Actors:
                     reply = channel.receive() if events & selectors.EVENT_READ else None
                 if reply is not None:
                     self._take(exchange, key.data, reply)
-            self._monitor.check()
-            if time.monotonic() > next_look:
-                in_loop(self._client, self._look)
-                next_look = time.monotonic() + between_looks
-                self._raise_if_lost(self._needed(exchange.calls, awaited))
+            next_look = self._attend(next_look, exchange.calls if self._ends_at_failure else awaited)
 
     def _take(self, exchange: _Exchange, i: int, reply: bytes | memoryview) -> None:
         """Take a reply; raise the error that is in it if nobody is to wait for the others then."""
         value = exchange.take(i, reply)
         if self._ends_at_failure and isinstance(value, Failed):
             raise value.error
-
-    async def _call(self, exchange: _Exchange) -> None:
-        self._monitor.check()
-        await self._finish({i: asyncio.ensure_future(self._reply_of(exchange, i)) for i in exchange.calls})
 
     async def _reply_of(self, exchange: _Exchange, i: int) -> None:
         """Call an actor by its proxy."""
@@ -348,32 +337,49 @@ class Actors:
         except Exception as error:
             raise _CallFailed from error
 
-    async def _finish(self, calls: Mapping[int, asyncio.Future[Any]], *, tasks: bool = False) -> dict[int, Any]:
+    def _start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
+
+    def _finish(self, calls: Mapping[int, concurrent.futures.Future[T]], *, tasks: bool = False) -> dict[int, T]:
         """Wait for calls, or ``tasks`` that make actors, and look after their actors meanwhile."""
-        pending = set(calls.values())
-        between_looks = self._monitor.heartbeats.seconds_between_looks
-        next_look = time.monotonic() + between_looks
+        pending, next_look = set(calls.values()), self._next_look()
         try:
             while pending:
-                _, pending = await asyncio.wait(pending, timeout=_SLICE, return_when=asyncio.FIRST_EXCEPTION)
+                _, pending = concurrent.futures.wait(pending, _SLICE, concurrent.futures.FIRST_EXCEPTION)
                 for i, call in calls.items():
                     error = call.exception() if call.done() else None
                     if isinstance(error, _CallFailed) and error.__cause__ is not None:
                         raise error.__cause__
                     if error is not None:
-                        await self._raise_failure(i, error)
-                self._monitor.check()
-                if pending and time.monotonic() > next_look:
-                    await self._look()
-                    next_look = time.monotonic() + between_looks
-                    left = [i for i, call in calls.items() if not call.done()]
-                    self._raise_if_lost(left if tasks else self._needed(calls, left))
-                    if tasks:
-                        self._monitor.check_pauses(left, {self.workers[i] for i in left})
+                        in_loop(self._client, self._raise_failure, i, error)
+                if not pending:
+                    break
+                left = [i for i, call in calls.items() if not call.done()]
+                looked = next_look
+                next_look = self._attend(next_look, calls if self._ends_at_failure and not tasks else left)
+                if tasks and next_look != looked:
+                    self._monitor.check_pauses(left, {self.workers[i] for i in left})
             return {i: call.result() for i, call in calls.items()}
         finally:
             for call in calls.values():
                 call.cancel()
+
+    def _next_look(self) -> float:
+        return time.monotonic() + self._monitor.heartbeats.seconds_between_looks
+
+    def _attend(self, next_look: float, needed: Iterable[int]) -> float:
+        """Raise if there is no point in waiting for some actors any more; look at the cluster when it is time, and return when it is again.
+
+        Where calls end at a failure, an actor is needed that has replied, too: others may wait for what it sent them.
+        """
+        self._monitor.check()
+        if time.monotonic() <= next_look:
+            return next_look
+        self.look()
+        gone = self.lost.intersection(needed)
+        if gone:
+            raise ActorsLost(f"lost {', '.join(self.workers[i] for i in sorted(gone))}")
+        return self._next_look()
 
     async def _look(self) -> dict[str, dict[str, Any]]:
         known = await self._monitor.look()
@@ -384,15 +390,6 @@ class Actors:
             if worker not in known or await self._is_lost(i):
                 self.lost.add(i)
         return known
-
-    def _needed(self, calls: Iterable[int], awaited: Iterable[int]) -> Iterable[int]:
-        """Return the actors without which calls do not end: also one that has replied, if others may wait for what it sent them."""
-        return calls if self._ends_at_failure else awaited
-
-    def _raise_if_lost(self, actors: Iterable[int]) -> None:
-        gone = self.lost.intersection(actors)
-        if gone:
-            raise ActorsLost(f"lost {', '.join(self.workers[i] for i in sorted(gone))}")
 
     async def _raise_failure(self, i: int, error: BaseException) -> None:
         """Raise what became of an actor: the error that making it raised, or its loss."""

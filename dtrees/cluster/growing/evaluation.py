@@ -7,9 +7,6 @@ the scores.
 
 from __future__ import annotations
 
-import logging
-import time
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,22 +18,17 @@ from numpy.typing import NDArray
 from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.memory import block_bytes
 from dtrees.cluster.data.partitions import align, compute_partitions, is_lazy, joined
-from dtrees.cluster.data.placement import nthreads
+from dtrees.cluster.data.placement import nthreads, place_blocks
 from dtrees.cluster.data.row_blocks import ClusterRows, digests
-from dtrees.cluster.data.spreading import place_blocks
-from dtrees.cluster.errors import WorkerLost, exits_as_errors
-from dtrees.cluster.growing.actor import ActorBase, Failed
-from dtrees.cluster.growing.actors import Actors, ActorsLost
-from dtrees.cluster.reliability.fit_context import current_fit
+from dtrees.cluster.errors import exits_as_errors
+from dtrees.cluster.growing.actors import ActorsLost
+from dtrees.cluster.growing.lasting_actors import LastingActors
 from dtrees.cluster.reliability.tasks import Tasks, however_large, release
+from dtrees.cluster.transport.direct_channel import ActorBase
 from dtrees.ensemble.backend import Table
 from dtrees.ensemble.evaluation.evaluation_sets import BlockSummary, EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, make_block
 from dtrees.ensemble.evaluation.metrics import Block, Metric
 from dtrees.ensemble.persistence.checkpoint import array_digest, column_digests, table_digest
-
-logger = logging.getLogger("dtrees.cluster")
-
-_SECONDS_BETWEEN_TRIES = 0.5
 
 
 @dataclass(frozen=True)
@@ -67,26 +59,15 @@ def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metri
     set_of_block: list[int] = []
     columns = table.columns
     n_classes = 0 if table.classes is None else len(table.classes)
+    about: Any = {"n_classes": n_classes, "n_targets": table.n_targets, "cells": _cells_of_rows(columns)}
     with Tasks(client) as tasks:
         for position, given in enumerate(sets):
             made = _encode(tasks, table, given)
             summaries = tasks.waiter.gather(tasks.map("count", _summary, made))
             blocks += made
             centers += [BlockSummary.merge(summaries, given.name).center] * len(made)
-            weighted = given.weight is not None
-            each = _cells_of_rows(columns)
-            sizes += [
-                block_bytes(
-                    table.schema,
-                    one.n_rows,
-                    weighted=weighted,
-                    n_classes=n_classes,
-                    n_targets=table.n_targets,
-                    cells=each,
-                    started=given.start is not None,
-                )
-                for one in summaries
-            ]
+            options: Any = {"weighted": given.weight is not None, "started": given.start is not None}
+            sizes += [block_bytes(table.schema, one.n_rows, **options, **about) for one in summaries]
             set_of_block += [position] * len(made)
         workers = place_blocks(sizes, columns.placement, nthreads(client), columns.spare)
         made = blocks
@@ -97,8 +78,8 @@ def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metri
         release(made)
         tasks.waiter.wait(blocks)
         tasks.keep(*blocks)
-    about = LocalSets(tuple(given.name for given in sets), tuple(set_of_block), (), tuple(metrics))
-    return ClusterSets(client, about, blocks, workers)
+    local = LocalSets(tuple(given.name for given in sets), tuple(set_of_block), (), tuple(metrics))
+    return ClusterSets(client, local, blocks, workers)
 
 
 def _cells_of_rows(columns: Any) -> float | None:
@@ -172,20 +153,14 @@ class ScorerActor(ActorBase):
         super().__init__()
         self._scorer = Scorer(blocks, metrics, threads_of(get_worker()))
 
-    def score(self, rounds: Rounds, initial: NDArray[np.float64], quiet: int, afresh: bool) -> list[list[list[Any]]] | Failed:
+    def score(self, rounds: Rounds, initial: NDArray[np.float64], quiet: int, afresh: bool) -> list[list[list[Any]]]:
         """Add rounds; see :meth:`dtrees.ensemble.evaluation.evaluation_sets.Scorer.score`."""
-        try:
-            with exits_as_errors():
-                return self._scorer.score(rounds, initial, quiet, afresh)
-        except Exception as error:
-            error.add_note(f"On worker {get_worker().address}:\n{traceback.format_exc()}")  # tracebacks do not travel
-            return Failed(error)
+        with exits_as_errors():
+            return self._scorer.score(rounds, initial, quiet, afresh)
 
 
-class ClusterEvaluation(Evaluation):
+class ClusterEvaluation(Evaluation, LastingActors):
     """Evaluation sets that are scored by actors, each with some of the blocks.
-
-    Close it, or use it as a context manager, to free them.
 
     Parameters
     ----------
@@ -193,36 +168,20 @@ class ClusterEvaluation(Evaluation):
     """
 
     def __init__(self, sets: ClusterSets) -> None:
-        super().__init__(sets.about)
-        self._sets = sets
-        self._settings = current_fit().settings
-        self._n_restarts = 0
-        self._actors = Actors(sets.client, "evaluate", ScorerActor)
-        there = nthreads(sets.client)
+        Evaluation.__init__(self, sets.about)
+        LastingActors.__init__(self, sets.client, "evaluate", ScorerActor)
+        self._blocks, self._metrics = sets.blocks, sets.about.metrics
         by_worker: dict[str, list[int]] = {}
         for block, worker in enumerate(sets.workers):
-            by_worker.setdefault(worker if worker in there else min(there), []).append(block)
+            by_worker.setdefault(worker, []).append(block)
         self._blocks_of = list(by_worker.values())
-        for actor, worker in enumerate(by_worker):
-            self._actors.add(worker, self._arguments(actor))
-        try:
-            self._await_actors()
-        except BaseException:
-            self.close()
-            raise
+        self._make_all(list(by_worker))
 
-    def __enter__(self) -> ClusterEvaluation:
-        return self
+    def _arguments(self, i: int) -> tuple[Any, ...]:
+        return [self._blocks[block] for block in self._blocks_of[i]], self._metrics
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Free the actors."""
-        self._actors.close()
-
-    def _arguments(self, actor: int) -> tuple[Any, ...]:
-        return [self._sets.blocks[i] for i in self._blocks_of[actor]], self._sets.about.metrics
+    def _describe(self, i: int) -> str:
+        return "rows of evaluation sets"
 
     def _ask(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> list[list[list[Any]]]:
         message: tuple[Any, ...] = rounds[first:], initial, 0, first == 0
@@ -231,11 +190,12 @@ class ClusterEvaluation(Evaluation):
                 replies = self._actors.call("score", dict.fromkeys(range(len(self._blocks_of)), message))
                 break
             except ActorsLost:
+                self._note_loss()
                 self._replace_lost()
-                self._await_actors()
+                self._await_made()
                 # Which of the others have added the round is not known.
                 message = rounds, initial, first, True
-        said: list[list[list[Any]]] = [[[] for _ in self._sets.blocks] for _ in range(len(rounds) - first)]
+        said: list[list[list[Any]]] = [[[] for _ in self._blocks] for _ in range(len(rounds) - first)]
         for actor, blocks in enumerate(self._blocks_of):
             for by_block, found in zip(said, replies[actor], strict=True):
                 for block, partials in zip(blocks, found, strict=True):
@@ -243,38 +203,5 @@ class ClusterEvaluation(Evaluation):
         return said
 
     def _targets(self) -> list[Rows]:
-        with Tasks(self._sets.client) as tasks:
-            return tasks.waiter.gather(tasks.map("target", _targets, self._sets.blocks))
-
-    def _await_actors(self) -> None:
-        while True:
-            try:
-                return self._actors.wait_until_made()
-            except ActorsLost:
-                self._replace_lost()
-
-    def _replace_lost(self) -> None:
-        """Have new actors made in place of those that are lost."""
-        self._actors.look()
-        names = ", ".join(self._actors.workers[actor] for actor in sorted(self._actors.lost))
-        logger.warning("lost %s with rows of evaluation sets", names)
-        self._n_restarts += 1
-        if self._n_restarts > self._settings.max_restarts:
-            raise WorkerLost(
-                f"Lost {names}, with rows of evaluation sets. Workers had been replaced {self._settings.max_restarts} times already, "
-                "which is max_restarts. If they run out of memory, give them more; the workers' logs say more. Then run it again."
-            )
-        for actor in sorted(self._actors.lost):
-            self._actors.replace(actor, self._least_busy(), self._arguments(actor))
-
-    def _least_busy(self) -> str:
-        """Return the worker with the fewest of these actors, waiting for one if there is none."""
-        deadline = time.monotonic() + self._settings.patience
-        while True:
-            workers = [name for name, facts in self._actors.look().items() if facts["status"] == "running" and facts["nthreads"]]
-            if workers:
-                mine = [worker for actor, worker in enumerate(self._actors.workers) if actor not in self._actors.lost]
-                return min(workers, key=lambda worker: (mine.count(worker), worker))
-            if time.monotonic() > deadline:
-                raise WorkerLost("The Dask cluster has no workers left for the rows of evaluation sets. Add some, and run the fit again.")
-            time.sleep(_SECONDS_BETWEEN_TRIES)
+        with Tasks(self._client) as tasks:
+            return tasks.waiter.gather(tasks.map("target", _targets, self._blocks))

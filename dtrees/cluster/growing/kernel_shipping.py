@@ -14,8 +14,8 @@ from typing import Any
 from distributed import Client, Scheduler, SchedulerPlugin, get_worker
 
 from dtrees.cluster.reliability.fit_registry import FitRegistry
+from dtrees.cluster.transport.clients import ask, own_client
 from dtrees.cluster.transport.events import PROGRESS
-from dtrees.cluster.transport.scheduler_rpc import ask, own_client
 from dtrees.split.compile.cache import cache_folder, exchange_with
 
 #: Seconds that a worker is given to compile a kernel, until another one is told to.

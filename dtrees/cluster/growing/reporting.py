@@ -3,15 +3,70 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from dtrees.cluster.growing.timings import Timings
 from dtrees.cluster.reliability.fit_context import Fit
 from dtrees.cluster.transport.events import tell
 from dtrees.engine.plan.plans import Callback, Progress
 
 #: Trees may take less than a millisecond; they are told of no more often than this.
 _SECONDS_BETWEEN_TREES = 0.2
+
+
+class Account(NamedTuple):
+    """Seconds that a shard worked on a message and, if it knows, waited for others; and bytes that it sent to these."""
+
+    worked: float
+    waiting: float | None = None
+    sent: int = 0
+
+
+@dataclass
+class Timings:
+    """Where the time of exchanges with shards goes: seconds by worker.
+
+    Attributes
+    ----------
+    scan : dict from str to float
+        Its own work.
+    wait : dict from str to float
+        For slower workers to be done with the same message, or, where workers keep rows, with a step of it.
+    sent, received : dict from str to int
+        Bytes of the messages to it, and of its replies.
+    exchanged : dict from str to int
+        Bytes that it sent to other workers, where they keep rows.
+    communicate : float
+        What exchanges took beyond the slowest worker's work: messages on their way, and the coordinator's own part of sending them. Where
+        one exchange is under way while workers do the work of another, nothing.
+
+    Examples
+    --------
+    >>> timings = Timings()
+    >>> timings.add(0.75, [("a", Account(0.25)), ("b", Account(0.5))])
+    >>> timings.scan, timings.wait, timings.communicate
+    ({'a': 0.25, 'b': 0.5}, {'a': 0.25, 'b': 0.0}, 0.25)
+    """
+
+    scan: dict[str, float] = field(default_factory=dict)
+    wait: dict[str, float] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+    received: dict[str, int] = field(default_factory=dict)
+    exchanged: dict[str, int] = field(default_factory=dict)
+    communicate: float = 0.0
+
+    def add(self, seconds: float, accounts: Sequence[tuple[str, Account]]) -> None:
+        """Add an exchange of so many seconds, in which each worker did what its account says."""
+        slowest, longest = max(account.worked for _, account in accounts), 0.0
+        for worker, account in accounts:
+            waited = slowest - account.worked if account.waiting is None else account.waiting
+            longest = max(longest, account.worked + waited)
+            self.scan[worker] = self.scan.get(worker, 0.0) + account.worked
+            self.wait[worker] = self.wait.get(worker, 0.0) + waited
+            if account.waiting is not None:
+                self.exchanged[worker] = self.exchanged.get(worker, 0) + account.sent
+        self.communicate += max(0.0, seconds - longest)
 
 
 class Reporting:

@@ -9,7 +9,7 @@ Where callbacks run
 Beside the coordinator, on a worker: like all functions of the user they travel by cloudpickle, and one that cannot is refused before
 anything starts. They can end the fit without a round trip, and go on after the user's session has ended. What they change in their own
 variables, they change there, in copies. A function that must run in the user's own process, to draw a progress bar for example, is
-passed through :func:`dtrees.cluster.reliability.local_callback.local_callback`.
+passed through :func:`dtrees.cluster.growing.watching.local_callback`.
 
 What keeps what
 ---------------
@@ -37,20 +37,19 @@ import numpy as np
 from distributed import Client, Future, futures_of, get_worker, secede
 from sklearn.utils import check_random_state
 
-from dtrees.cluster.data.lost_data import lost_data_named
 from dtrees.cluster.data.memory import check_processes
 from dtrees.cluster.data.partitions import is_lazy
 from dtrees.cluster.data.placement import check_placement
 from dtrees.cluster.errors import FitCancelled, SchedulerLost, exits_as_errors
 from dtrees.cluster.growing.reporting import WholeTables
+from dtrees.cluster.growing.watching import listeners, local_callback
 from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, new_name
-from dtrees.cluster.reliability.fit_record import StopAsked, adopted, register, stop, take_turn
+from dtrees.cluster.reliability.fit_record import StopAsked, adopted, register, take_turn
 from dtrees.cluster.reliability.fit_registry import described
 from dtrees.cluster.reliability.liveness import FutureWaiter
-from dtrees.cluster.reliability.local_callback import listeners, local_callback
-from dtrees.cluster.reliability.tasks import however_large
+from dtrees.cluster.reliability.tasks import however_large, lost_data_named
+from dtrees.cluster.transport.clients import ask, client_given, give_up, own_client
 from dtrees.cluster.transport.events import tell
-from dtrees.cluster.transport.scheduler_rpc import give_up, own_client
 from dtrees.ensemble.bag.bagging import Bagging
 from dtrees.ensemble.compat import check_parameters
 from dtrees.ensemble.estimators.base import TreeEstimator
@@ -142,44 +141,30 @@ def submit(
     """
     if not isinstance(label, str):
         raise TypeError(f"label is {label!r}; wants text")
-    return _submit(
-        model,
-        X,
-        y,
-        sample_weight,
-        client,
-        options,
-        detached=detached,
-        priority=priority,
-        max_restarts=max_restarts,
-        placement=placement,
-        label=label,
-    )
+    given = {"X": X, "y": y, "sample_weight": sample_weight, **options}
+    return _submit(model, given, client, placement, detached=detached, priority=priority, max_restarts=max_restarts, label=label)
 
 
 def _submit(
     model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
+    given: dict[str, Any],
     client: Client | None,
-    options: Mapping[str, Any],
+    placement: str | None,
     *,
     detached: bool = False,
     priority: int = 0,
     max_restarts: int | None = None,
-    placement: str | None = None,
     label: str = "",
     waited_for: bool = False,
 ) -> Future:
-    """Submit a fit; where it is waited for, whoever waits says what the fit warns of."""
+    """Submit a fit of what is given to ``fit``; where it is waited for, whoever waits says what the fit warns of."""
     if not isinstance(model, TreeEstimator | Bagging):
         raise TypeError(f"model is {model!r}; wants one of dtrees' estimators, such as GradientBoostingRegressor()")
     client = client_given(client)
     check_parameters(model)
-    _check_options(model, options)
-    _check_bars(options.get("callbacks"))
-    settings = Settings.read(max_restarts=max_restarts, placement=placement)
+    _check_options(model, given)
+    _check_bars(given.get("callbacks"))
+    settings, X = Settings.read(max_restarts=max_restarts, placement=placement), given["X"]
     if is_lazy(X):
         check_placement(settings.placement, boosting=model._GROUP_PER_OUTPUT)
     elif placement not in (None, "auto", "one-worker"):
@@ -188,18 +173,17 @@ def _submit(
             "or Array (dask.dataframe.from_pandas, dask.array.from_array), or no placement"
         )
     name = new_name()
-    if options.get("checkpoint") is not None:  # workers may have another working directory
-        options = {**options, "checkpoint": _seen_by_all(absolute_path(options["checkpoint"]), client)}
-    parts = {"model": _to_send(model), "X": X, "y": y, "sample_weight": sample_weight, **options}
-    pickled = {part: _pickle(part, value) for part, value in parts.items()}
-    needed = [future.key for future in futures_of([X, y, sample_weight, options.get("eval_set"), options.get("base_margin")])]
+    if given.get("checkpoint") is not None:  # workers may have another working directory
+        given = {**given, "checkpoint": _seen_by_all(absolute_path(given["checkpoint"]), client)}
+    pickled = {part: _pickle(part, value) for part, value in {"model": _to_send(model), **given}.items()}
+    needed = [future.key for future in futures_of([given.get(part) for part in ("X", "y", "sample_weight", "eval_set", "base_margin")])]
     registering = register(client)
     if not client.asynchronous:
         check_processes(client)
     what = {"estimator": type(model).__name__, "unit": model._UNIT, "label": label}
     with however_large(), dask.annotate(**described(name, patience=settings.patience, detached=detached, needs=needed, **what)):
         future = client.submit(
-            _coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), waited_for, key=name, pure=False, priority=priority
+            _coordinate, pickled, settings, name, is_lazy(X) or is_lazy(given["y"]), waited_for, key=name, pure=False, priority=priority
         )
     if registering is not None:  # until then nobody else keeps a detached fit
         registering.add_done_callback(functools.partial(_keep, future))
@@ -283,7 +267,7 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
         if getattr(model, "verbose", 0):  # the coordinator's log is elsewhere, and need not say the same
             model = copy.copy(model)
             model.verbose = 0
-        future = _submit(model, X, y, sample_weight, client, options, placement=placement, waited_for=True)
+        future = _submit(model, {"X": X, "y": y, "sample_weight": sample_weight, **options}, client, placement, waited_for=True)
         try:
             fitted = _wait(future, client, keeps_on_interrupt(callbacks))
         except BaseException:
@@ -304,7 +288,7 @@ def _wait(future: Future, client: Client, keep: bool) -> Any:
     try:
         return waiter.gather([future])[0]
     except KeyboardInterrupt:
-        if not keep or not stop(client, future.key):
+        if not keep or not ask(client, lambda: client.scheduler.dtrees_stop(fit=future.key)):
             raise
     (fitted,) = waiter.gather([future])
     warn_of_interrupt(len(fitted.estimators_))
@@ -339,28 +323,16 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
     return fitted
 
 
-def _check_options(model: TreeEstimator | Bagging, options: Mapping[str, Any]) -> None:
+def _check_options(model: TreeEstimator | Bagging, given: Mapping[str, Any]) -> None:
     known = [name for name, given in inspect.signature(type(model).fit).parameters.items() if given.kind == given.KEYWORD_ONLY]
-    for name in options:
-        if name not in known:
+    for name in given:
+        if name not in ("X", "y", "sample_weight", *known):
             raise TypeError(f"fit has no option {name!r} for a {type(model).__name__}; wants some of {', '.join(known)}")
 
 
 def _check_bars(callbacks: Any) -> None:
     if isinstance(callbacks, Sequence) and any(isinstance(callback, ProgressBar) for callback in callbacks):
         raise TypeError("callbacks has a ProgressBar, but submit does not wait; leave it out, and watch the fit by dtrees.progress(future)")
-
-
-def client_given(given: Any) -> Client:
-    """Return the client that was given, or the current one."""
-    if isinstance(given, Client):
-        return given
-    if given is not None:
-        raise TypeError(f"client is {given!r}; wants a distributed.Client, or None for the current one")
-    try:
-        return Client.current()
-    except ValueError as error:
-        raise ValueError("client is None, and there is no current Dask client; make one, or pass it") from error
 
 
 def _to_send(model: Any) -> Any:

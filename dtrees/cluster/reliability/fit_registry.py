@@ -13,7 +13,7 @@ What a record does
 - It listens to workers for as long as the fit runs (:mod:`~dtrees.cluster.reliability.heartbeats`). Tasks of the fit that wait on a silent
   worker, its coordinator among them, run elsewhere; the worker, and what others have there, is left alone. When it is heard again, results
   that its new tasks need may have to be fetched again (:meth:`FitRegistry._fetch_again`).
-- It knows the state of the fit and the last events it told, for whoever wants to show them (:meth:`FitRegistry.summary`).
+- It knows the state of the fit and what it told, for whoever wants to show that (:meth:`FitRegistry.fits`).
 
 The other side, what clients and workers ask of it, is :mod:`dtrees.cluster.reliability.fit_record`.
 """
@@ -41,7 +41,6 @@ logger = logging.getLogger("dtrees.cluster")
 
 #: The annotation of tasks that belong to a fit.
 ANNOTATION = "dtrees"
-_EVENTS_KEPT = 50
 #: Of fits whose records are gone, for the page in Dask's dashboard.
 _HISTORIES_KEPT = 20
 #: Why there is no such page, as this process was told already.
@@ -107,8 +106,6 @@ class FitRecord:
         How many turns there were of each role, "coordinator" and "trees".
     trees : list of bytes
         The finished trees, pickled, in order.
-    events : deque of dict
-        The last ones.
     stopped : bool
         Whether its user wants it to end with the trees that there are.
     lacking : set of tuple of str and key
@@ -121,7 +118,6 @@ class FitRecord:
     state: str = "waiting"
     turns: dict[str, int] = field(default_factory=dict)
     trees: list[bytes] = field(default_factory=list)
-    events: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS_KEPT))
     stopped: bool = False
     lacking: set[tuple[str, Any]] = field(default_factory=set)
 
@@ -162,8 +158,6 @@ class FitRegistry(SchedulerPlugin):
             "dtrees_take_turn": self.take_turn,
             "dtrees_keep_trees": self.keep_trees,
             "dtrees_trees": self.trees,
-            "dtrees_summary": self.summary,
-            "dtrees_progress": self.progress,
             "dtrees_fits": self.fits,
             "dtrees_stop": self.stop,
             "dtrees_is_stopped": self.is_stopped,
@@ -213,7 +207,6 @@ class FitRegistry(SchedulerPlugin):
         fit = msg.get("fit") if topic == TOPIC and isinstance(msg, Mapping) else None
         record = self._records.get(fit) if isinstance(fit, str) else None
         if record is not None:
-            record.events.append(msg)
             record.history.take(msg)
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
@@ -267,7 +260,7 @@ class FitRegistry(SchedulerPlugin):
     def _add_page(self, scheduler: Any) -> None:
         """Have the dashboard show the fits, if it can; otherwise fits go on without."""
         try:
-            add_dashboard_page(scheduler, PAGE, functools.partial(make_page, self, scheduler))
+            add_dashboard_page(scheduler, PAGE, functools.partial(make_page, self.histories, scheduler))
         except NoDashboard as error:
             if str(error) not in _said:
                 _said.add(str(error))
@@ -277,13 +270,12 @@ class FitRegistry(SchedulerPlugin):
         """Return what fits have told, those under way and the last that were, the latest first."""
         return [record.history for record in reversed(self._records.values())] + list(reversed(self._past))
 
-    def progress(self, fit: str) -> dict[str, Any] | None:
-        """Return how far a fit has come (:meth:`~dtrees.cluster.dashboard.fit_history.FitHistory.snapshot`); None if it is not known."""
-        return next((history.snapshot() for history in self.histories() if history.fit == fit), None)
+    def fits(self, fit: str | None = None) -> list[dict[str, Any]]:
+        """Return how far each fit has come (:meth:`~dtrees.cluster.dashboard.fit_history.FitHistory.snapshot`), or a certain one.
 
-    def fits(self) -> list[dict[str, Any]]:
-        """Return how far each fit has come, those under way and the last that were, the latest first."""
-        return [history.snapshot() for history in self.histories()]
+        These are the fits under way and the last that were, the latest first.
+        """
+        return [history.snapshot() for history in self.histories() if fit in (None, history.fit)]
 
     def stop(self, fit: str) -> bool:
         """Note that a fit is to end with the trees it has; tell whether it is there, and not over."""
@@ -297,13 +289,6 @@ class FitRegistry(SchedulerPlugin):
         """Tell whether a fit is to end."""
         record = self._records.get(fit)
         return record is not None and record.stopped
-
-    def summary(self) -> dict[str, dict[str, Any]]:
-        """Return of each fit its state, its turns, how many trees are kept, and its last events."""
-        return {
-            fit: {"state": record.state, "turns": record.turns, "n_trees": len(record.trees), "events": list(record.events)}
-            for fit, record in self._records.items()
-        }
 
     # How it is done
 

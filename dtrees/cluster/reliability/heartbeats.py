@@ -109,8 +109,3 @@ class Heartbeats:
     def awaits_first(self) -> bool:
         """Whether there has been no worker yet."""
         return not self._had_workers
-
-
-def last_seen(workers: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Return when the scheduler has last heard of each worker, of what it says of them (``identity()["workers"]``)."""
-    return {worker: facts["last_seen"] for worker, facts in workers.items()}

@@ -3,7 +3,12 @@
 Dask itself waits for as long as it takes, also for what can no longer happen. Here every wait is cut into slices, and between slices
 the state of the cluster is looked at: is there still a scheduler, are there workers, do they show signs of life, does anybody still want
 the result, does the scheduler know the tasks that are awaited? Work may take as long as it needs; it is silence that has a deadline
-(:mod:`dtrees.cluster.reliability.heartbeats`), and what workers cannot begin for want of memory (:mod:`dtrees.cluster.reliability.pauses`).
+(:mod:`dtrees.cluster.reliability.heartbeats`), and what workers cannot begin for want of memory.
+
+Dask pauses workers that use too much of their memory. Such a worker goes on with the tasks that it runs, and begins no others until it uses
+less (by default, less than 80 % of its limit). Nor does Dask give it up. So what only such workers can do would be waited for without end,
+and without a word. Here that is said after a fit's patience, and after some times as long the fit ends. Shards that are there already are
+called past all this: paused or not, they go on.
 """
 
 from __future__ import annotations
@@ -13,100 +18,90 @@ import contextlib
 import logging
 import queue
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
-from distributed import Client, Future, KilledWorker, get_worker, worker_client
+from dask.utils import format_bytes
+from distributed import Client, Future, KilledWorker
 
 from dtrees.cluster.compat import close_connections
-from dtrees.cluster.errors import ClusterError, SchedulerLost, WorkerLost
-from dtrees.cluster.reliability.fit_context import Fit, current_fit
-from dtrees.cluster.reliability.heartbeats import Heartbeats, last_seen
-from dtrees.cluster.reliability.pauses import Pauses
-from dtrees.cluster.transport.scheduler_rpc import NO_WORKER_YET, RUN_AGAIN, SCHEDULER_PATIENCE, answer, connected, explained, in_loop
+from dtrees.cluster.errors import NotEnoughMemory, SchedulerLost, WorkerLost
+from dtrees.cluster.reliability.fit_context import Fit, current_fit, is_coordinating
+from dtrees.cluster.reliability.heartbeats import Heartbeats
+from dtrees.cluster.transport.clients import NO_WORKER_YET, RUN_AGAIN, SCHEDULER_PATIENCE, answer, explained, in_loop
+from dtrees.cluster.transport.events import tell
 
 logger = logging.getLogger("dtrees.cluster")
-
-T = TypeVar("T")
 
 _SLICE = 0.5
 #: Workers are given so long to close their connections to one that is silent.
 _SECONDS_TO_CLOSE = 3.0
 #: A task is known to the scheduler so many seconds after it was submitted; it is asked about so many tasks at a time.
 _SECONDS_TO_BECOME_KNOWN, _ASKED_AT_ONCE = 60.0, 1000
+#: A fit is given up after so many times its patience.
+_TIMES_PATIENCE = 9.0
+#: Between two notes so many seconds count at most: in longer ones, this process stood still, or waited for something else.
+_MOST_LISTENED = 5.0
+#: What tasks do on a worker that is at work, as its counts of them call it: run, and fetch what they need.
+_AT_WORK = ("executing", "flight")
+_WAY_OUT = "Give workers more memory (dask worker --memory-limit), or have more of them, and run it again"
 
 
-@contextlib.contextmanager
-def current_client() -> Iterator[Client | None]:
-    """Give the client that Dask collections are computed with by default, or None where there is none.
+class Pauses:
+    """How long a fit has been held up by paused workers.
 
-    Inside a task, the thread is :func:`out_of_the_way`.
-
-    Raises
-    ------
-    ClusterError
-        If the client is asynchronous: then nothing here could wait.
+    Parameters
+    ----------
+    fit : Fit
     """
-    if in_task():
-        with worker_client() as client:
-            yield connected(client)
-    else:
-        yield default_client()
 
+    def __init__(self, fit: Fit) -> None:
+        self._fit = fit
+        self._held = 0.0
+        self._told = False
+        self._last_note = time.monotonic()
+        self._before: Any = None
 
-@contextlib.contextmanager
-def out_of_the_way() -> Iterator[None]:
-    """Inside a task, leave the worker's pool for as long as the block lasts: tasks that it waits for may need the thread."""
-    if in_task():
-        with worker_client():
-            yield
-    else:
-        yield
+    def note(self, workers: Mapping[str, Mapping[str, Any]], patience: float, awaited: object, needed: Iterable[str] | None = None) -> None:
+        """Take in what the scheduler knows of workers, while something is waited for.
 
+        Parameters
+        ----------
+        workers : mapping from str to mapping
+        patience : float
+            Seconds until it is said.
+        awaited : object
+            What is waited for: where it is another than before, the fit goes on.
+        needed : iterable of str, optional
+            The workers that alone can do it; by default, any can.
 
-def in_task() -> bool:
-    """Tell whether this is a thread of a worker."""
-    try:
-        get_worker()
-    except ValueError:
-        return False
-    return True
-
-
-def default_client() -> Client | None:
-    """Return the client that Dask collections are computed with by default, or None where there is none.
-
-    Raises
-    ------
-    ClusterError
-        If it is asynchronous.
-    """
-    try:
-        client = Client.current()
-    except ValueError:
-        return None
-    return checked_client(client)
-
-
-def checked_client(client: Any) -> Client:
-    """Return a client that fit can wait with.
-
-    Raises
-    ------
-    ClusterError
-        If it is asynchronous.
-    TypeError
-        If it is none.
-    """
-    if not isinstance(client, Client):
-        raise TypeError(f"client is {client!r}; wants a distributed.Client, or None for the current one")
-    if client.asynchronous:
-        raise ClusterError(
-            "The current Dask client is asynchronous, and fit waits for its result; "
-            "use model = await dtrees.submit(model, X, y), or a Client without asynchronous=True."
-        )
-    return client
+        Raises
+        ------
+        NotEnoughMemory
+            If it has taken too long.
+        """
+        now = time.monotonic()
+        listened, self._last_note = min(now - self._last_note, _MOST_LISTENED), now
+        able = dict(workers) if needed is None else {worker: workers[worker] for worker in needed if worker in workers}
+        paused = sorted(worker for worker, facts in able.items() if facts["status"] == "paused")
+        state = awaited, [(worker, _written(workers[worker])) for worker in paused]
+        goes_on, self._before = state != self._before, state
+        if not paused or goes_on or any(map(_is_at_work, able.values())):
+            if self._told:
+                logger.info("%s goes on", self._fit.name)
+            self._held, self._told = 0.0, False
+            return
+        self._held += listened
+        if self._held > patience and not self._told:
+            self._told = True
+            logger.warning("%s has waited %.0f s for workers that Dask has paused: %s", self._fit.name, self._held, _said(workers, paused))
+            tell(self._fit.name, "workers paused", workers=paused, seconds=self._held)
+        if self._held > _TIMES_PATIENCE * patience:
+            raise NotEnoughMemory(
+                f"The fit has waited {self._held:.0f} s for {len(paused)} of {len(workers)} workers of the Dask cluster. Dask has paused "
+                f"them, as they use too much of their memory: {_said(workers, paused)}. {_WAY_OUT}."
+            )
 
 
 class WorkerMonitor:
@@ -153,7 +148,7 @@ class WorkerMonitor:
         workers: dict[str, dict[str, Any]] = known["workers"]
         self._fit.note(workers)
         before = self.heartbeats.silent
-        self.heartbeats.note(last_seen(workers), self._fit.worker)
+        self.heartbeats.note({worker: facts["last_seen"] for worker, facts in workers.items()}, self._fit.worker)
         if self.heartbeats.awaits_first and not self._fit.awaits_worker:
             self._fit.awaits_worker = True
             logger.warning("%s %s", self._fit.name, NO_WORKER_YET)
@@ -265,17 +260,6 @@ class FutureWaiter:
         for _ in self._finished(futures):
             pass
 
-    def wait_undisturbed(self, futures: Sequence[Future], seconds: float) -> bool:
-        """Wait for all futures, unless a worker is lost meanwhile or it takes longer; tell whether all are there.
-
-        Raises as :meth:`gather` does.
-        """
-        deadline = time.monotonic() + seconds
-        in_loop(self._client, self._monitor.look)
-        n_departed = self._monitor.heartbeats.n_departed
-        heartbeats = self._monitor.heartbeats
-        return all(heartbeats.n_departed == n_departed and time.monotonic() < deadline for _ in self._finished(futures))
-
     def as_completed(self, futures: Sequence[Future]) -> Iterator[tuple[int, Any]]:
         """Yield the position and the result of each future, in the order in which they finish; raises as :meth:`gather` does.
 
@@ -378,8 +362,26 @@ def died_too_often(error: KilledWorker) -> WorkerLost:
     """Return what a user is told when workers died over one task again and again."""
     return WorkerLost(
         f"Workers died {error.allowed_failures + 1} times over the same task, {error.task}; their logs say why. Either it takes more "
-        "memory "
-        "than they have: give them more, or have fewer and larger ones. Or it ends their process: a call of os._exit, or a crash in "
-        "compiled "
-        "code."
+        "memory than they have: give them more, or have fewer and larger ones. Or it ends their process: a call of os._exit, or a crash in "
+        "compiled code."
     )
+
+
+def _said(workers: Mapping[str, Mapping[str, Any]], paused: Iterable[str]) -> str:
+    """Say what workers use, a few of them."""
+    some = [
+        f"{worker} uses {format_bytes(workers[worker]['metrics'].get('memory', 0))} of {format_bytes(workers[worker]['memory_limit'])}"
+        for worker in list(paused)[:3]
+    ]
+    return "; ".join([*some, *(["and so on"] if len(list(paused)) > 3 else [])])
+
+
+def _is_at_work(facts: Mapping[str, Any]) -> bool:
+    """Tell whether a worker runs tasks, or fetches what they need; the coordinator, which waits, does not count where it asks itself."""
+    counts = facts["metrics"].get("task_counts", {})
+    return any(counts.get(state, 0) for state in (*_AT_WORK, *(() if is_coordinating() else ("long-running",))))
+
+
+def _written(facts: Mapping[str, Any]) -> int:
+    """Return how many bytes a worker has on disk: one that writes more there does something about its memory."""
+    return int(facts["metrics"].get("spilled_bytes", {}).get("disk", 0))

@@ -5,7 +5,7 @@ is what an exchange of short messages then takes. A channel is a connection of D
 once both sides have agreed on it, the actor waits for calls in a thread at one end, and the caller uses its own thread at the other.
 
 Each call and each reply is its length in 8 bytes, then the pickled bytes of :mod:`dtrees.cluster.growing.actors`, or, between actors, the
-pieces of :mod:`dtrees.cluster.transport.packing`. A call may be sent before the reply to another has come: it waits at the other end, so
+pieces of :func:`pack_named`. A call may be sent before the reply to another has come: it waits at the other end, so
 that the actor is not kept waiting. Who gives up waiting for a reply closes the channel. Channels are for plain TCP; there are none where
 connections are encrypted, or of another kind.
 """
@@ -17,20 +17,26 @@ import contextlib
 import contextvars
 import functools
 import itertools
+import math
+import pickle
 import socket
 import struct
 import threading
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from sys import getrefcount
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from distributed import Worker
+from distributed import Worker, get_worker
+from distributed.protocol.pickle import dumps, loads
+from numpy.typing import NDArray
 
 from dtrees.cluster.compat import TakenConnection, actor_on, connect_to_worker, offer_connections
-from dtrees.cluster.transport.scheduler_rpc import answer
+from dtrees.cluster.transport.clients import answer
 from dtrees.split.policy import MAPPED_BYTES
 from dtrees.split.table.mmap_arrays import mapped
 
@@ -40,10 +46,16 @@ _LENGTH = struct.Struct("Q")
 _OPERATION = "dtrees_channel"
 #: Pieces that the system takes at once; not on Windows.
 _AT_ONCE, _SENDS_MANY = 64, hasattr(socket.socket, "sendmsg")
-#: Room for replies of up to so many bytes is kept for the next ones.
+#: Buffers for replies of up to so many bytes are kept for the next ones.
 _MOST_KEPT = 4 << 20
 #: A worker that shows signs of life answers within this time.
 _SECONDS_TO_OPEN = 30.0
+#: Arrays begin at multiples of so many bytes, as kernels expect of them.
+_ALIGNED = 64
+#: Up to so many bytes are one piece: to copy them takes less time than to give the system several.
+_ONE_PIECE = 1 << 15
+#: Kinds of arrays of numbers.
+_NUMBERS = "iufb"
 
 
 class ChannelBroken(OSError):
@@ -61,8 +73,8 @@ class DirectChannel:
         self._head = b""
         self._reply: memoryview | None = None
         self._n_read = 0
-        self._room = mapped(0, np.uint8)
-        self._n_references = getrefcount(self._room)
+        self._buffer = mapped(0, np.uint8)
+        self._n_references = getrefcount(self._buffer)
 
     def call(self, *call: Any) -> None:
         """Send a call, as :func:`framed`, in a piece or several, or what of it can be sent without waiting; raises as :meth:`send` does."""
@@ -105,23 +117,23 @@ class DirectChannel:
                 self._head += self._some(self.socket.recv(_LENGTH.size - len(self._head)))
                 if len(self._head) == _LENGTH.size:
                     (size,) = _LENGTH.unpack(self._head)
-                    self._reply, self._n_read, self._head = self._room_for(size), 0, b""
+                    self._reply, self._n_read, self._head = self._buffer_for(size), 0, b""
             while self._n_read < len(self._reply):
                 self._n_read += self._some(self.socket.recv_into(self._reply[self._n_read :]))
             reply, self._reply = self._reply, None
             return reply
         return None
 
-    def _room_for(self, size: int) -> memoryview:
-        """Return room for a reply: that of an earlier one, if nobody has anything in it any more. New memory costs more than what it takes.
+    def _buffer_for(self, size: int) -> memoryview:
+        """Return a buffer for a reply: an earlier one, if nobody has anything in it any more. New memory costs more than what it takes.
 
         (To copy 400 kB takes 5 us into memory that was used before, and 220 into pages that the system has yet to give.)
         """
         if not MAPPED_BYTES <= size <= _MOST_KEPT:
             return mapped(size, np.uint8).data
-        if self._room.shape[0] < size or getrefcount(self._room) > self._n_references:
-            self._room = mapped(size, np.uint8)
-        return self._room[:size].data
+        if self._buffer.shape[0] < size or getrefcount(self._buffer) > self._n_references:
+            self._buffer = mapped(size, np.uint8)
+        return self._buffer[:size].data
 
     @staticmethod
     def _some(received: T) -> T:
@@ -160,17 +172,54 @@ async def open_channel(address: str, key: str, connection_args: Mapping[str, Any
     return None if opened is None else DirectChannel(opened)
 
 
-class Answerer(Protocol):
-    """An actor that channels lead to; see :class:`~dtrees.cluster.growing.actor.ActorBase`."""
+@dataclass(frozen=True)
+class Failed:
+    """What comes in place of the result of a method that raised, so that its errors cannot be taken for those of the connection."""
 
-    context: contextvars.Context
+    error: BaseException
+
+
+class ActorBase:
+    """An object that lives on a worker and answers calls, one after the other (:mod:`dtrees.cluster.growing.actors` makes such).
+
+    Attributes
+    ----------
+    context : contextvars.Context
+        What calls are answered in, whichever thread does it: it knows which worker this is.
+    turn : threading.Lock
+        Held while a call is answered. A caller that gave up waiting may call again before that.
+    AT_ONCE : frozenset of str
+        Methods that are called whatever else is under way.
+    """
+
+    AT_ONCE: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self.context = contextvars.copy_context()
+        self.turn = threading.Lock()
+        offer_channels(get_worker())
 
     def answer(self, call: bytes | bytearray | memoryview) -> bytes:
-        """Return the reply to a call; runs in a copy of ``context``."""
+        """Call a method, which is given pickled with its arguments, and return its result, pickled. One call after the other."""
+        method, arguments = loads(call)
+        with contextlib.nullcontext() if method in self.AT_ONCE else self.turn:
+            try:
+                result = getattr(self, method)(*arguments)
+            except Exception as error:
+                error.add_note(f"On worker {get_worker().address}:\n{traceback.format_exc()}")  # tracebacks do not travel
+                result = Failed(error)
+            return bytes(dumps(result))
+
+    async def answer_aside(self, call: bytes | bytearray) -> bytes:
+        """Answer a call that comes Dask's way, in a thread of its own: Dask has one for all actors of a worker."""
+        return await asyncio.get_running_loop().run_in_executor(None, self.context.copy().run, self.answer, call)
+
+    def close(self) -> None:
+        """End what it has under way."""
 
 
 def offer_channels(worker: Worker) -> None:
-    """Have a worker let callers open channels to its actors, each of them an :class:`Answerer`."""
+    """Have a worker let callers open channels to its actors."""
 
     def serve(actor: str) -> Callable[[TakenConnection], Awaitable[None]] | None:
         called = actor_on(worker, actor)
@@ -179,7 +228,7 @@ def offer_channels(worker: Worker) -> None:
     offer_connections(worker, _OPERATION, serve)
 
 
-async def _take_calls(called: weakref.ref[Answerer], context: contextvars.Context, connection: TakenConnection) -> None:
+async def _take_calls(called: weakref.ref[ActorBase], context: contextvars.Context, connection: TakenConnection) -> None:
     """Carry a channel of an actor, until the caller or Dask closes it.
 
     The actor is not kept for it: those that have channels to each other would otherwise never go.
@@ -199,7 +248,7 @@ async def _take_calls(called: weakref.ref[Answerer], context: contextvars.Contex
     await ended.wait()
 
 
-def _serve(channel: socket.socket, called: weakref.ref[Answerer]) -> None:
+def _serve(channel: socket.socket, called: weakref.ref[ActorBase]) -> None:
     """Answer calls, one after the other."""
     while True:
         try:
@@ -226,3 +275,61 @@ def _read(channel: socket.socket, size: int) -> memoryview:
             raise ChannelBroken("the caller is gone")
         n += got
     return view
+
+
+def pack_named(name: tuple[Any, ...], things: tuple[Any, ...]) -> list[Any]:
+    """Return bytes-like pieces that, one after the other, are a name and some things.
+
+    These are the length of a head, the head, and the arrays. What is sent many times for each tree is a name and arrays of numbers: then
+    nothing else is looked for. For anything else Python's pickle finds the arrays, which takes several times as long where they are small.
+
+    Examples
+    --------
+    >>> unpack(b"".join(pack_named(("sums", 7), (np.arange(3), np.eye(1)))))
+    (('sums', 7), (array([0, 1, 2]), array([[1.]])))
+    >>> unpack(b"".join(pack_named(("found", 8), ({"best": np.arange(2)},))))
+    (('found', 8), ({'best': array([0, 1])},))
+    """
+    arrays: Sequence[NDArray[Any]] = things
+    about: list[tuple[Any, tuple[int, ...]]] = []
+    for array in things:
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in _NUMBERS:
+            break
+        about.append((array.dtype.str, array.shape))
+    if len(about) == len(things):
+        head = pickle.dumps((name, None, about), protocol=5)
+    else:
+        buffers: list[pickle.PickleBuffer] = []
+        pickled = pickle.dumps(things, protocol=5, buffer_callback=buffers.append)
+        arrays = [np.asarray(buffer.raw()) for buffer in buffers]
+        head = pickle.dumps((name, pickled, [("|u1", array.shape) for array in arrays]), protocol=5)
+    pieces: list[Any] = [_LENGTH.pack(len(head)), head]
+    end = _LENGTH.size + len(head)
+    for array in arrays:
+        if n := array.nbytes:
+            if gap := -end % _ALIGNED:
+                pieces.append(bytes(gap))
+            pieces.append(np.ascontiguousarray(array).data.cast("B"))
+            end += gap + n
+    return [b"".join(pieces)] if end <= _ONE_PIECE else pieces
+
+
+def unpack(packed: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return the name and the things that some bytes are; arrays lie in these bytes, or, where they cannot be written to, in a copy."""
+    view = memoryview(packed).cast("B")
+    if view.readonly:
+        view = np.frombuffer(view, np.uint8).copy().data
+    (size,) = _LENGTH.unpack_from(view)
+    end = _LENGTH.size + size
+    name, pickled, about = pickle.loads(view[_LENGTH.size : end])
+    arrays = []
+    for dtype, shape in about:
+        n = math.prod(shape)
+        if n:
+            end += -end % _ALIGNED
+            array = np.frombuffer(view, dtype, n, end)
+            end += array.nbytes
+            arrays.append(array if len(shape) == 1 else array.reshape(shape))
+        else:
+            arrays.append(np.empty(shape, dtype))
+    return name, tuple(arrays) if pickled is None else pickle.loads(pickled, buffers=arrays)

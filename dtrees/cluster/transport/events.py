@@ -14,22 +14,16 @@ On ``dtrees``:
     callbacks in users' own processes.
 ``holding``
     what workers hold: the ``rows`` and ``columns`` of the table, and for each of the ``workers`` how many columns and the bytes they take;
-    where workers keep their rows, ``rows_of`` says how many each has.
+    over shards, ``rows_of`` says how many rows each has.
 ``round``, ``tree``
     a round of boosting is finished, or a tree of a forest (not each is told of): ``round`` or ``tree``, the number, ``total``, ``seconds``
     since the fit began, and the ``progress`` that callbacks see, as a dict; also ``scan`` (seconds of work by worker) where trees grow
     on one worker, and over shards also ``wait``, ``sent``, ``received``, ``exchanged`` and ``communicate`` (see
-    :class:`~dtrees.cluster.growing.timings.Timings`), all since the fit began.
+    :class:`~dtrees.cluster.growing.reporting.Timings`), all since the fit began.
 ``batch``
     a worker has grown ``trees`` whole trees of a forest, in so many ``seconds``.
 ``shards lost``, ``shard moved``
     recovery: ``shards`` and ``workers``; ``shard`` and where ``to``.
-``columns spread``
-    workers have joined, and have columns of the others from now on: ``to`` which workers, how many ``columns``, their ``bytes``, and the
-    ``seconds`` it took.
-``rows spread``
-    the same where rows stay: ``to`` which workers, how many ``partitions``, their ``rows``, and the ``seconds`` it took, without those in
-    which the finished trees are replayed.
 ``workers paused``
     the fit waits for ``workers`` that Dask has paused, as they use too much of their memory, and has for so many ``seconds``.
 ``no direct channel``
@@ -55,7 +49,7 @@ from distributed import Worker, get_worker
 TOPIC = "dtrees"
 EXCHANGES = "dtrees-exchange"
 #: What callbacks in users' own processes are told, and by the scheduler that workers are ``compiling``, a list of them, and a ``line``
-#: about lost workers and the like, for the callbacks named in ``listeners`` (:mod:`dtrees.cluster.reliability.local_callback`).
+#: about lost workers and the like, for the callbacks named in ``listeners`` (:mod:`dtrees.cluster.growing.watching`).
 PROGRESS = "dtrees-progress"
 
 

@@ -20,14 +20,13 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from distributed import Worker
 from distributed.utils import sync
 
 from dtrees.cluster.compat import TakenConnection, actor_on, call_actor, offer_connections
-from dtrees.cluster.transport.direct_channel import DirectChannel, framed_pieces, open_channel
-from dtrees.cluster.transport.packing import unpack
+from dtrees.cluster.transport.direct_channel import DirectChannel, framed_pieces, open_channel, unpack
 
 T = TypeVar("T")
 
@@ -43,17 +42,10 @@ class PeerLost(RuntimeError):
     """Another actor cannot be reached, or does not take what it is sent, or the wait for it was given up."""
 
 
-class Met(Protocol):
-    """An actor that others send something."""
-
-    peers: Peers
-
-    async def take_aside(self, packed: Any) -> None:
-        """Hand over to :meth:`Peers.take_aside`."""
-
-
 class Peers:
-    """The other actors of a group, as one of them reaches them.
+    """The other actors of a group, as one of them reaches them: its attribute ``peers``.
+
+    Where it goes Dask's own way, what comes is taken by the actors' method ``take_aside``, which hands it over to :meth:`take_aside`.
 
     Parameters
     ----------
@@ -281,11 +273,11 @@ class Peers:
 
 
 def _serve_links(worker: Worker, actor: str) -> Callable[[TakenConnection], Awaitable[None]] | None:
-    called: Met | None = actor_on(worker, actor)
+    called = actor_on(worker, actor)
     return None if called is None else partial(_carry_link, weakref.ref(called))
 
 
-async def _carry_link(called: weakref.ref[Met], connection: TakenConnection) -> None:
+async def _carry_link(called: weakref.ref[Any], connection: TakenConnection) -> None:
     """Give an actor a link, until either end or Dask closes it, or the actor is gone."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 

@@ -28,8 +28,8 @@ class TreeLog(Protocol):
 class _Repairable(Protocol):
     """What is asked of either kind of executor."""
 
-    def wants_repair(self, n_left: int) -> bool:
-        """Tell whether it pays to replace shards before the next tree, if ``n_left`` are left to grow."""
+    def wants_repair(self) -> bool:
+        """Tell whether shards are to be replaced before the next tree."""
 
 
 E = TypeVar("E", bound=_Repairable)
@@ -62,7 +62,7 @@ class TreeByTree(Lasting, Generic[E]):
             grown, scores = self._recalled.pop()
             self.replay_tree(grown, output)
             return grown, scores
-        if self._executor.wants_repair(self._n_trees - len(self._finished)):
+        if self._executor.wants_repair():
             self._recover()
         grown, scores = self._lasting(lambda: self._grow(tree, output, learning_rate, score))
         self._finished.append((grown, output))

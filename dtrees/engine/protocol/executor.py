@@ -70,13 +70,11 @@ class Executor(Protocol):
         replies = self.send(dict.fromkeys(range(self.n_shards), message))
         return [replies[shard] for shard in range(self.n_shards)]
 
-    def wants_repair(self, n_left: int) -> bool:
-        """Tell whether it pays to replace shards before the next tree, if ``n_left`` are left to grow."""
+    def wants_repair(self) -> bool:
+        """Tell whether shards are to be replaced before the next tree."""
 
     def repair(self) -> None:
         """Replace shards that are gone by new ones with the same columns, which know nothing of the fit yet.
-
-        If none are gone, columns may be spread anew: over more shards, some of which know nothing of the fit yet.
 
         Raises
         ------

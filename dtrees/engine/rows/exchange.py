@@ -125,8 +125,8 @@ class RowsExecutor(Protocol):
         ShardsLost
         """
 
-    def wants_repair(self, n_left: int) -> bool:
-        """Tell whether shards are to be replaced before the next tree, if ``n_left`` are left to grow."""
+    def wants_repair(self) -> bool:
+        """Tell whether shards are to be replaced before the next tree."""
 
     def repair(self) -> None:
         """Replace shards that are gone by new ones with the same rows, which know nothing of the fit yet; raises as :meth:`send` does."""

@@ -96,7 +96,7 @@ class LocalRowsExecutor(RowsExecutor):
         for other, parcel in step.parcels.items():
             self.shards[other].mailbox.put(parcel)
 
-    def wants_repair(self, n_left: int) -> bool:
+    def wants_repair(self) -> bool:
         """Return False: shards are here, for as long as this process is."""
         return False
 

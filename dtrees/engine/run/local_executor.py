@@ -60,7 +60,7 @@ class LocalExecutor(Executor):
         """Have the shard carry out a message at once: nothing else is under way."""
         return [self.shard.handle(message)]
 
-    def wants_repair(self, n_left: int) -> bool:
+    def wants_repair(self) -> bool:
         """Return False: the shard is here, for as long as this process is."""
         return False
 

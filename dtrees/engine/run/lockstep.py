@@ -194,7 +194,7 @@ class _Forest(Lasting):
 
     def _step(self) -> None:
         """Take the trees under way one step further."""
-        self._is_repair_due = self._is_repair_due or self._executor.wants_repair(self._last - self._first - self._n_closed)
+        self._is_repair_due = self._is_repair_due or self._executor.wants_repair()
         if self._is_repair_due and not self._window:
             self._recover()
         if not self._is_repair_due:

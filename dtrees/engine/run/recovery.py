@@ -8,9 +8,6 @@ grown without the loss.
 State comes from a shard that has it, in pieces. Where none has (all are lost, or all that are left had closed the tree already when the
 others went), every shard starts from the beginning and the finished trees are replayed (:mod:`dtrees.engine.coordinator.replay`): exact as
 well, but it takes longer the more there are.
-
-When the executor spreads columns anew, between two trees, it is the same: shards that are there keep the state of the rows, new ones are
-brought it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ tree under way are for :mod:`dtrees.engine.shard.tree_state`.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -72,18 +71,6 @@ class Shard:
         self._shard_columns = make_shard_columns(columns, column_ids, n_columns_total, zones)
         self._search = NodeSearch(self._shard_columns, sums_zones=isinstance(columns, Columns))
         self._slots = Slots([], self._threads, columns)
-
-    def with_columns(self, columns: Columns, column_ids: NDArray[np.int32]) -> Shard:
-        """Return a shard of other columns that stands, between two trees, where this one does, and takes its place.
-
-        The state of the rows is not copied; this shard is not to be used any more, nor closed.
-        """
-        other = copy.copy(self)
-        self._slots.close()
-        other._take_columns(columns, column_ids, self._shard_columns.n_columns_total)
-        if self._fit is not None:
-            other._make_room()
-        return other
 
     def _give_up_columns(self) -> None:
         """Keep nothing but what the tree under way is completed with."""

@@ -14,32 +14,36 @@ import pytest
 from distributed import Client
 
 import dtrees
-from tests.cluster.samples import in_partitions, table, targets, wait_until
+from tests.cluster.samples import FRAME, in_partitions, wait_until
+from tests.cluster.samples import REGRESSION as Y
 
 pytestmark = pytest.mark.slow
 
-FRAME = table()
-Y = targets(FRAME)["regression"]
 
-#: All texts of the page, also those in the shadow trees of Bokeh's models.
-TEXTS = """
-const texts = [];
-const walk = (node) => {
-    if (node.nodeType === Node.TEXT_NODE && node.textContent.trim()) texts.push(node.textContent.trim());
-    if (node.nodeName === "STYLE" || node.nodeName === "SCRIPT") return;
+def walking(found: str, visit: str) -> str:
+    """A script that visits all nodes of the page, also those in the shadow trees of Bokeh's models, and returns what it found."""
+    return f"""
+const found = {found};
+const walk = (node) => {{
+    {visit}
     if (node.shadowRoot) walk(node.shadowRoot);
     node.childNodes.forEach(walk);
-};
+}};
 walk(document.body);
-return texts;
+return found;
 """
+
+
+#: All texts of the page.
+TEXTS = walking(
+    "[]",
+    "if (node.nodeType === Node.TEXT_NODE && node.textContent.trim()) found.push(node.textContent.trim());"
+    'if (node.nodeName === "STYLE" || node.nodeName === "SCRIPT") return;',
+)
 #: Of each plot on the screen, how many of its pixels have the colour of the first curve, and that of bars for seconds of work.
-PIXELS = """
-const found = [];
-const walk = (node) => {
-    if (node.shadowRoot) walk(node.shadowRoot);
-    node.childNodes.forEach(walk);
-    if (node.nodeName === "CANVAS" && node.width && node.height) {
+PIXELS = walking(
+    "[]",
+    """if (node.nodeName === "CANVAS" && node.width && node.height) {
         const pixels = node.getContext("2d").getImageData(0, 0, node.width, node.height).data;
         const counts = [0, 0];
         for (let i = 0; i < pixels.length; i += 4) {
@@ -47,23 +51,14 @@ const walk = (node) => {
             if (pixels[i + 3] === 255) counts.forEach((_, k) => { counts[k] += colour === [0xef1161, 0xffa51c][k]; });
         }
         found.push(counts);
-    }
-};
-walk(document.body);
-return found;
-"""
+    }""",
+)
 #: Where the tables end, and where what happened begins: pixels from above.
-HEIGHTS = """
-const found = {tables: [], lines: 0};
-const walk = (node) => {
-    if (node.shadowRoot) walk(node.shadowRoot);
-    node.childNodes.forEach(walk);
-    if (node.nodeName === "TABLE") found.tables.push(node.getBoundingClientRect().bottom);
-    if (node.nodeName === "B" && node.textContent === "What happened") found.lines = node.getBoundingClientRect().top;
-};
-walk(document.body);
-return found;
-"""
+HEIGHTS = walking(
+    "{tables: [], lines: 0}",
+    'if (node.nodeName === "TABLE") found.tables.push(node.getBoundingClientRect().bottom);'
+    'if (node.nodeName === "B" && node.textContent === "What happened") found.lines = node.getBoundingClientRect().top;',
+)
 
 
 @pytest.fixture
@@ -75,14 +70,7 @@ def browser() -> Iterator[Any]:
         pytest.skip("Chromium and ChromeDriver are not installed")
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
-    for option in (
-        "headless=new",
-        "no-sandbox",
-        "disable-gpu",
-        "disable-dev-shm-usage",
-        "disable-background-networking",
-        "window-size=1400,1400",
-    ):
+    for option in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1400,1400"):
         options.add_argument(f"--{option}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     window = webdriver.Chrome(options, webdriver.ChromeService(driver))

@@ -90,16 +90,9 @@ def test_lost_workers_are_counted_once_and_made_up_for() -> None:
     history.take(round_event(2))
     assert (history.n_lost, history.n_recovered) == (1, 1)
     assert (history.workers["b"].lost, history.workers["b"].columns, history.workers["a"].columns) == (True, 0, 2)
-    assert [line for _, line in history.lines] == ["lost b", "columns of a lost worker are loaded again on a", "goes on from round 2"]
-
-
-def test_what_workers_that_join_take_over_is_told() -> None:
-    history = FitHistory("fit", "GradientBoostingRegressor", "round")
-    history.take({"what": "columns spread", "to": ["a", "b"], "columns": 3, "bytes": 300, "seconds": 1.0})
     history.take({"what": "placed", "placement": "rows", "reason": "as asked", "workers": ["a"], "bytes": {}})
-    history.take({"what": "rows spread", "to": ["c"], "partitions": 2, "rows": 20000, "seconds": 1.0})
     history.take({"what": "shard moved", "shard": 1, "to": "a"})
-    said = ["3 columns moved to a, b, which joined", "placed rows: as asked", "20,000 rows moved to c, which joined"]
+    said = ["lost b", "columns of a lost worker are loaded again on a", "goes on from round 2", "placed rows: as asked"]
     assert [line for _, line in history.lines] == [*said, "rows of a lost worker are loaded again on a"]
 
 

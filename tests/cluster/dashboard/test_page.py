@@ -17,25 +17,14 @@ from sklearn.base import clone
 
 import dtrees
 from dtrees.cluster import compat
-from dtrees.cluster.dashboard import rows
 from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.cluster.dashboard.page import Page, make_page
 from dtrees.cluster.reliability import fit_registry
 from tests.cluster.dashboard.test_fit_history import round_event
 from tests.cluster.faults import Fault, install
-from tests.cluster.samples import in_partitions, table, targets, wait_until
+from tests.cluster.samples import FRAME, in_partitions, wait_until
+from tests.cluster.samples import REGRESSION as Y
 from tests.slow import one_quick
-
-FRAME = table()
-Y = targets(FRAME)["regression"]
-
-
-class Fits:
-    def __init__(self, *histories: FitHistory) -> None:
-        self.known = list(histories)
-
-    def histories(self) -> list[FitHistory]:
-        return self.known
 
 
 class Worker:
@@ -70,7 +59,7 @@ def cells(markup: str) -> list[list[str]]:
 
 
 def test_a_fit_under_way_is_shown() -> None:
-    page = Page(Fits(boosting()), Scheduler)
+    page = Page(lambda: [boosting()], Scheduler)
     page.update()
     head, fit = cells(page._list.text)
     told = dict(zip(head, fit, strict=True))
@@ -97,19 +86,19 @@ def test_it_follows_a_fit_and_shows_the_one_that_is_chosen() -> None:
     old = boosting("dtrees-fit-old")
     old.note_state("memory")
     new = FitHistory("dtrees-fit-new", "RandomForestRegressor", "tree", state="processing")
-    fits = Fits(new, old)
-    page = Page(fits, Scheduler)
+    fits = [new, old]
+    page = Page(lambda: fits, Scheduler)
     page.update()
     assert "RandomForestRegressor" in page._heading.text
     assert not page._losses.visible
     page._choice.value = "GradientBoostingRegressor dtrees-fit-old"
     assert "GradientBoostingRegressor" in page._heading.text
     assert page._losses.visible
-    fits.known.insert(0, FitHistory("dtrees-fit-newest"))
+    fits.insert(0, FitHistory("dtrees-fit-newest"))
     page.update()
     assert "GradientBoostingRegressor" in page._heading.text
     assert len(page._choice.options) == 4
-    fits.known.pop()  # it is so long ago that it is forgotten
+    fits.pop()  # it is so long ago that it is forgotten
     new.take({"what": "tree", "progress": {"done": 3, "total": 4, "seconds": 1.0}})
     page.update()
     assert "newest" in page._heading.text
@@ -119,7 +108,7 @@ def test_it_follows_a_fit_and_shows_the_one_that_is_chosen() -> None:
 
 def test_a_page_before_the_first_fit() -> None:
     document = Document()
-    make_page(Fits(), Scheduler, document)
+    make_page(list, Scheduler, document)
     texts = [div.text for div in document.select({"type": Div})]
     assert any("No fit yet" in text for text in texts)
     assert len(document.session_callbacks) == 1
@@ -242,47 +231,13 @@ def shown_of(client: Client, key: str) -> list[str]:
     return next((fit[2:] for fit in fits if fit[1] == key), ["unknown"])
 
 
-MALFORMED = [
-    {"what": "round"},
-    {"what": "round", "progress": {}},
-    {"what": "round", "progress": {"done": "x", "total": 3, "seconds": 1.0}},
-    {"what": "round", "progress": {"done": 3, "total": 3, "seconds": float("nan")}},
-    {"what": "tree", "progress": {"done": 1e300, "total": 3, "seconds": 1.0}},
-    {"what": "tree", "progress": {"done": 3, "total": 5, "seconds": 1.0, "evaluation": [1]}},
-    {"what": "round", "progress": {"done": 3, "total": 5, "seconds": 1.0}, "scan": {"a": "long"}},
-    {"what": "round", "progress": {"done": 3, "total": 5, "seconds": 1.0}, "sent": 3},
-    {"what": "holding", "rows": "many", "columns": 3, "workers": {"a": (1, 2)}},
-    {"what": "holding", "rows": 3, "columns": 3, "workers": {"a": None}},
-    {"what": "holding", "rows": 3, "columns": 3, "workers": {"a": (1, 2)}, "rows_of": 4},
-    {"what": "batch", "worker": ["a"], "seconds": None, "trees": 1},
-    {"what": "placed", "placement": None, "reason": 3},
-    {"what": "shards lost", "workers": 3},
-    {"what": "rows spread", "to": 3, "rows": "x"},
-    {"what": "began", "turn": "first", "worker": None},
-    {"what": ["round"]},
-]
-
-
 def test_malformed_events_are_left_aside() -> None:
-    """Anybody may log on the topic; the page is there all the same."""
-    history = boosting()
-    page = Page(Fits(history), Scheduler)
-    before = rows.workers(history, {}), history.done, history.rows
-    for event in MALFORMED:
-        history.take(event)
-        page.update()
-    assert (rows.workers(history, {}), history.done, history.rows) == before
-    history.take(round_event(50))
-    assert history.done == 50
-    assert rows.workers(history, {})
-
-
-def test_malformed_events_on_a_cluster() -> None:
+    """Anybody may log on the topic: the scheduler takes no harm."""
     with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster, Client(cluster) as client:
         future = dtrees.submit(dtrees.RandomForestRegressor(2), FRAME, Y)
         dtrees.progress(future)
         for fit in (future.key, [future.key], None, {"a": 1}):
-            for event in MALFORMED:
+            for event in ({"what": "round"}, {"what": "round", "progress": {}}, {"what": ["round"]}, {"what": "shards lost", "workers": 3}):
                 client.log_event("dtrees", {**event, "fit": fit})
         client.log_event("dtrees", "text")
         assert [fit[1] for fit in seen(client, workers=False)[1]] == [future.key]
@@ -293,7 +248,7 @@ def test_rows_of_each_worker_and_why_a_fit_failed() -> None:
     held = {"tcp://a:1": (5, 600), "tcp://b:2": (5, 400)}
     history.take({"what": "holding", "rows": 1000, "columns": 5, "workers": held, "rows_of": {"tcp://a:1": 700, "tcp://b:2": 300}})
     history.note_state("erred", "ValueError('y contains <NaN>')")
-    page = Page(Fits(history), Scheduler)
+    page = Page(lambda: [history], Scheduler)
     page.update()
     assert [row[2:4] for row in cells(page._workers.text)[1:]] == [["5", "700"], ["5", "300"]]
     assert "failed, ValueError(&#x27;y contains &lt;NaN&gt;&#x27;)" in page._heading.text

@@ -15,7 +15,9 @@ import pytest
 from distributed import Client
 
 import dtrees
+from dtrees.cluster.backend import DaskBackend
 from dtrees.cluster.data.partitions import computed, partitions_of
+from dtrees.ensemble.in_process import LOCAL
 from tests.cluster.samples import assert_same_model, numbers, table, targets, weights
 from tests.plain import regressor
 from tests.slow import one_of_each
@@ -127,3 +129,46 @@ def test_much_of_something(client: Client, what: str, placement: str) -> None:
     collections = [dd.from_pandas(values, npartitions=n) for values in (X, y)]
     found = regressor(n_estimators=2).fit(*collections, placement=placement)
     assert_same_model(found, regressor(n_estimators=2).fit(X, y))
+
+
+# --- some rows, drawn ---
+
+DRAWN = pd.DataFrame({"a": np.arange(100), "b": [f"t{k % 7}" for k in range(100)]})
+OF_DRAWN, THIRDS = pd.Series(np.arange(100) * 2.0), np.arange(100) / 3
+
+
+@pytest.mark.parametrize("n", [None, 1, 17, 100, 1000])
+def test_rows_of_frames(n):
+    n_rows, (x, y, weight, none) = LOCAL.draw_rows(n, 5, DRAWN, OF_DRAWN, THIRDS, None)
+    assert n_rows == 100
+    assert none is None
+    assert len(x) == len(y) == min(n or 100, 100)
+    assert (x["a"] * 2 == y).all()
+    np.testing.assert_array_equal(weight, x["a"] / 3)
+    lazy = dd.from_pandas(DRAWN, npartitions=4), dd.from_pandas(OF_DRAWN, npartitions=3), THIRDS, None
+    found = DaskBackend().draw_rows(n, 5, *lazy)
+    assert found[0] == 100
+    pd.testing.assert_frame_equal(found[1][0].astype({"b": str}), x.astype({"b": str}))
+    pd.testing.assert_series_equal(found[1][1], y)
+    np.testing.assert_array_equal(found[1][2], weight)
+    assert found[1][3] is None
+
+
+def test_rows_of_arrays():
+    values = np.random.default_rng(0).normal(size=(60, 4))
+    lazy = da.from_array(values, chunks=(7, 2)), da.from_array(values[:, :2], chunks=(20, 1))
+    n_rows, (x, y) = DaskBackend().draw_rows(9, 0, *lazy)
+    _, (wanted, _) = LOCAL.draw_rows(9, 0, values, values[:, 0])
+    assert n_rows == 60
+    np.testing.assert_array_equal(x, wanted)
+    np.testing.assert_array_equal(y, wanted[:, :2])
+
+
+def test_rows_that_do_not_match():
+    for backend, x, y in (
+        (LOCAL, DRAWN, OF_DRAWN[:9]),
+        (DaskBackend(), dd.from_pandas(DRAWN, npartitions=2), dd.from_pandas(OF_DRAWN[:9], npartitions=2)),
+        (DaskBackend(), dd.from_pandas(DRAWN, npartitions=2), THIRDS[:9]),
+    ):
+        with pytest.raises(ValueError, match="X has 100 rows but y or sample_weight has 9"):
+            backend.draw_rows(5, 0, x, y)

@@ -18,11 +18,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dtrees
+from dtrees.cluster.data.costs import forest_by_columns, forest_by_rows
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes
-from dtrees.cluster.data.placement import place
-from dtrees.cluster.data.spreading import spread
+from dtrees.cluster.data.placement import place, spread
 from dtrees.cluster.errors import NotEnoughMemory
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.shard.targets.forest_target import OutOfBag
@@ -31,14 +33,12 @@ from dtrees.ensemble.evaluation.evaluation_sets import make_block
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.policy import DISK_BYTES, FEWEST_ZONES, MAX_ZONES
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
+from tests.cluster.samples import FRAME, REGRESSION, assert_clean, assert_same_model, events, training_set, wait_until
 from tests.engine.shards import rules
 from tests.slow import one_quick
 
 pytestmark = pytest.mark.timeout(180)
 
-FRAME = table()
-REGRESSION = targets(FRAME)["regression"]
 MODELS: dict[str, Any] = {
     "boosting": lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.8, random_state=1),
     "forest": lambda: dtrees.RandomForestRegressor(5, oob_score=True, max_features=0.5, random_state=2),
@@ -50,10 +50,6 @@ MODELS: dict[str, Any] = {
 @functools.cache
 def fitted_here(name: str) -> Any:
     return MODELS[name]().fit(FRAME, REGRESSION)
-
-
-def training_set(n_partitions: int = 3) -> tuple[Any, Any]:
-    return in_partitions(FRAME, LENGTHS[n_partitions]), in_partitions(REGRESSION, LENGTHS[n_partitions])
 
 
 def columns_of(frame: pd.DataFrame) -> list[int]:
@@ -387,6 +383,83 @@ def test_out_of_bag_sums_are_planned_for(placement: str, copies: int, said: str)
     assert place(sizes, worker_capacities(1e9), "one-worker", 1).needs["a"] == BESIDES + 4_000_000 + 8 * 1_600_000
 
 
+# --- costs of forests: near what was measured, in relation to one another too, and never less for more ---
+
+
+#: Rows, columns, workers of a thread; seconds of a tree by rows and by columns: of the busiest shard, and of the coordinator.
+FORESTS_MEASURED = [
+    (100_000, 28, 2, 0.132 + 0.045, 0.091 + 0.040),
+    (100_000, 28, 4, 0.083 + 0.050, 0.066 + 0.055),
+    (200_000, 28, 2, 0.249 + 0.074, 0.195 + 0.071),
+    (200_000, 8, 2, 0.141 + 0.087, 0.093 + 0.070),
+    (40_000, 100, 2, 0.095 + 0.021, 0.408 + 0.056),
+    (40_000, 100, 4, 0.057 + 0.029, 0.065 + 0.021),
+]
+
+
+def threads_of(n_workers: int, each: int = 1) -> dict[str, int]:
+    return {f"worker {i}": each for i in range(n_workers)}
+
+
+def both(n_rows: int, n_columns: int, n_workers: int, each: int = 1) -> tuple[float, float]:
+    """Return the seconds by rows, shared evenly, and by columns."""
+    threads = threads_of(n_workers, each)
+    rows = dict.fromkeys(threads, n_rows // n_workers)
+    return forest_by_rows(rows, n_columns, threads), forest_by_columns(n_rows, n_columns, threads)
+
+
+@pytest.mark.parametrize(("n_rows", "n_columns", "n_workers", "by_rows", "by_columns"), FORESTS_MEASURED)
+def test_costs_are_near_what_was_measured(n_rows: int, n_columns: int, n_workers: int, by_rows: float, by_columns: float) -> None:
+    """Exchanges come on top of it."""
+    rows, columns = both(n_rows, n_columns, n_workers)
+    assert 0.75 < rows / by_rows < 1.35
+    assert 0.75 < columns / by_columns < 1.9
+    assert 0.55 < (rows / columns) / (by_rows / by_columns) < 1.5
+
+
+@given(n_rows=st.integers(1_000, 10**9), n_columns=st.integers(1, 2_000), n_workers=st.integers(2, 40), each=st.integers(1, 8))
+def test_more_rows_and_columns_take_no_less_and_more_threads_no_more(n_rows: int, n_columns: int, n_workers: int, each: int) -> None:
+    now, threaded = both(n_rows, n_columns, n_workers, each), both(n_rows, n_columns, n_workers, each + 1)
+    for more in (both(2 * n_rows, n_columns, n_workers, each), both(n_rows, n_columns + 1, n_workers, each)):
+        assert all(one >= other for one, other in zip(more, now, strict=True))
+    assert all(one <= other for one, other in zip(threaded, now, strict=True))
+
+
+def test_the_worker_with_the_most_rows_decides() -> None:
+    threads = threads_of(2)
+    even, uneven = ({"worker 0": n, "worker 1": 10**6 - n} for n in (500_000, 900_000))
+    assert forest_by_rows(uneven, 20, threads) > 1.3 * forest_by_rows(even, 20, threads)
+
+
+@pytest.mark.parametrize(
+    ("n_columns", "n_workers", "kind"),
+    [
+        (28, 2, "sharded"),
+        (64, 2, "sharded"),
+        (28, 8, "rows"),  # by columns, each worker would divide all rows
+        (200, 2, "rows"),  # too many columns for small nodes to be grown by one worker each
+        (2_000, 4, "rows"),
+    ],
+)
+def test_a_forest_that_fits_no_worker_goes_where_it_is_predicted_to_be_faster(n_columns: int, n_workers: int, kind: str) -> None:
+    n_rows = 10**7
+    sizes = Sizes(n_rows, (9 * n_rows,) * n_columns, 8 * n_rows, 0, keyed=True)
+    room = WorkerCapacity(1, 0.9 * sizes.table)
+    plan = place(
+        sizes, dict.fromkeys(threads_of(n_workers), room), n_trees=100, rows=dict.fromkeys(threads_of(n_workers), n_rows // n_workers)
+    )
+    rows, columns = both(n_rows, n_columns, n_workers)
+    assert plan.placement.predicted == {"sharded": columns, "rows": rows}
+    assert plan.placement.kind == kind
+
+
+def test_columns_are_spread_by_size_and_threads() -> None:
+    placed = spread([1.0] * 12, {"a": 1, "b": 2, "c": 1})
+    assert {worker: len(items) for worker, items in placed.items()} == {"a": 3, "b": 6, "c": 3}
+    assert sorted(item for items in placed.values() for item in items) == list(range(12))
+    assert spread([3.0, 1.0, 1.0, 1.0], {"a": 1, "b": 1}) == {"a": [0], "b": [1, 2, 3]}
+
+
 # --- fits ---
 
 
@@ -409,7 +482,7 @@ SLOW = [
     ],
 )
 def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name: str, placement: str) -> None:
-    fitted = dtrees.submit(MODELS[name](), *training_set(7), placement=placement).result(timeout=150)
+    fitted = dtrees.submit(MODELS[name](), *training_set(n_partitions=7), placement=placement).result(timeout=150)
     here = fitted_here(name)
     assert_same_model(fitted, here)
     chosen = {"auto": "one-worker" if name == "boosting" else "replicated"}.get(placement, placement)
@@ -443,7 +516,7 @@ def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name:
     ],
 )  # fmt: skip
 def test_fewer_columns_than_workers(client: Client, name: str, placement: str, columns: list[str]) -> None:
-    X, y = training_set(7)
+    X, y = training_set(n_partitions=7)
     fitted = dtrees.submit(MODELS[name](), X[columns], y, placement=placement).result(timeout=150)
     assert_same_model(fitted, MODELS[name]().fit(FRAME[columns], REGRESSION))
     assert len(fitted.placement_.workers) == (len(columns) if placement == "sharded" else 1)
@@ -468,7 +541,7 @@ def test_what_is_planned_is_logged(client: Client, caplog: pytest.LogCaptureFixt
 def test_nothing_is_left_but_blocks_where_they_were_planned(client: Client, placement: str) -> None:
     from dtrees.cluster.data.loading import load
 
-    X, y = training_set(7)
+    X, y = training_set(n_partitions=7)
     with dask.config.set({"dtrees.placement": placement}):
         loaded = load(client, X, y, None, LoadOptions(False, "the test", n_trees=3))
     columns = loaded.columns

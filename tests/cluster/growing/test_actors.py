@@ -14,8 +14,8 @@ import pytest
 from distributed import Client, get_worker
 
 from dtrees.cluster.compat import waiting_thread
-from dtrees.cluster.growing.actor import ActorBase, Failed
 from dtrees.cluster.growing.actors import Actors, ActorsLost
+from dtrees.cluster.transport.direct_channel import ActorBase, Failed
 from tests.cluster.samples import wait_until
 from tests.slow import one_of_each
 

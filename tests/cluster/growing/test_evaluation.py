@@ -148,15 +148,6 @@ def test_what_cannot_travel_is_refused_at_once(client: Client) -> None:
     assert_clean(client)
 
 
-def test_a_metric_that_raises(client: Client, sharded: None) -> None:
-    def broken(y: Any, predicted: Any, weight: Any) -> float:
-        raise ZeroDivisionError("nothing to divide by")
-
-    with pytest.raises(ZeroDivisionError, match="nothing to divide by"):
-        make("regression").set_params(eval_metric=broken).fit(*data_there("regression"), eval_set=sets_there("regression", 3))
-    assert_clean(client)
-
-
 @pytest.mark.parametrize("placement", one_quick(["sharded", "one-worker"]))
 def test_callbacks_are_told_of_scores(client: Client, placement: str) -> None:
     wanted = fitted_here("regression").evals_result_["plain"]["rmse"].tolist()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import dask.array as da
@@ -11,26 +10,11 @@ import pytest
 from distributed import Client, Future
 
 from dtrees import DecisionTreeRegressor
-from dtrees.cluster.data.spreading import spread
 from dtrees.cluster.errors import SchedulerLost
 from dtrees.cluster.reliability.liveness import FutureWaiter
 from dtrees.cluster.reliability.tasks import Tasks, task_keys
-from dtrees.cluster.transport.scheduler_rpc import ask, connected
 from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import assert_clean, wait_until
-
-
-def test_a_client_that_another_thread_is_making_is_waited_for() -> None:
-    states = iter(["newly-created", "connecting", "connecting", "running"])
-
-    class Client:
-        @property
-        def status(self) -> str:
-            return next(states)
-
-    client = Client()
-    assert connected(client) is client
-    assert next(states, None) is None
 
 
 def test_fits_that_start_together_on_a_new_worker() -> None:
@@ -102,13 +86,6 @@ def _wait_for(name: str) -> None:
     Event(name).wait(timeout=5)
 
 
-def test_a_scheduler_that_does_not_answer(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtrees.cluster.transport.scheduler_rpc.SCHEDULER_PATIENCE", 0.5)
-    assert sorted(ask(client, client.scheduler.ncores).values()) == [1, 1, 1]
-    with pytest.raises(SchedulerLost, match=r"does not answer \(waited 0 s\)"):
-        ask(client, asyncio.Event().wait)
-
-
 def test_kept_futures_outlive_the_block(client: Client) -> None:
     with Tasks(client) as tasks:
         kept, left = tasks.map("double", int, ["1", "2"])
@@ -121,13 +98,6 @@ def test_kept_futures_outlive_the_block(client: Client) -> None:
 
 def test_keys_are_new_every_time() -> None:
     assert not set(task_keys("trees", 2)) & set(task_keys("trees", 2))
-
-
-def test_columns_are_spread_by_size_and_threads() -> None:
-    placed = spread([1.0] * 12, {"a": 1, "b": 2, "c": 1})
-    assert {worker: len(items) for worker, items in placed.items()} == {"a": 3, "b": 6, "c": 3}
-    assert sorted(item for items in placed.values() for item in items) == list(range(12))
-    assert spread([3.0, 1.0, 1.0, 1.0], {"a": 1, "b": 1}) == {"a": [0], "b": [1, 2, 3]}
 
 
 def _tasks(dask_scheduler: Any) -> list[str]:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtrees.cluster.transport.direct_channel import DirectChannel, framed_pieces
-from dtrees.cluster.transport.packing import pack_named, unpack
+from dtrees.cluster.transport.direct_channel import DirectChannel, framed_pieces, pack_named, unpack
 
 NAME = ("fit", 3, 14, "sums", 1)
 ARRAYS: dict[str, tuple[Any, ...]] = {
@@ -51,7 +50,7 @@ def test_what_is_large_is_not_copied() -> None:
     assert any(np.shares_memory(np.frombuffer(piece, np.uint8), array) for piece in pack_named(NAME, (array,)))
 
 
-def test_room_is_used_again_once_nobody_has_anything_in_it() -> None:
+def test_a_buffer_is_used_again_once_nobody_has_anything_in_it() -> None:
     """Of what came first, a part is still wanted when the second comes; not so when the third does."""
     one, other = socket.socketpair()
 

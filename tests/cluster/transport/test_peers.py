@@ -10,9 +10,8 @@ import pytest
 from distributed import Client, Worker, get_worker
 
 from dtrees.cluster.compat import actor_on
-from dtrees.cluster.growing.actor import ActorBase, Failed
 from dtrees.cluster.growing.actors import Actors
-from dtrees.cluster.transport.packing import pack_named
+from dtrees.cluster.transport.direct_channel import ActorBase, Failed, pack_named
 from dtrees.cluster.transport.peers import PeerLost, Peers
 from tests.slow import one_of_each, one_quick
 

@@ -22,7 +22,7 @@ from dtrees.engine.shard.levels import node_search
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.table.columns import presort
 from tests.engine.run.test_recovery import LossyExecutor
-from tests.engine.shards import ShardedExecutor, SpreadingExecutor, Table, all_equal, rules, wild_table, wild_target, wild_weight
+from tests.engine.shards import ShardedExecutor, Table, all_equal, rules, wild_table, wild_target, wild_weight
 from tests.engine.test_naive_trees import plans, problems
 from tests.examples import THOROUGH, examples
 from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, one_quick, slow_for
@@ -199,7 +199,7 @@ class RestlessExecutor(ShardedExecutor):
         self.n_asked = 0
         self.repaired_at: list[int] = []
 
-    def wants_repair(self, n_left: int) -> bool:
+    def wants_repair(self) -> bool:
         self.n_asked += 1
         return self.n_asked == self._when
 
@@ -215,19 +215,6 @@ def test_shards_move_when_no_tree_is_under_way(name: str) -> None:
     assert_same(grow_forest_on_shards(executor, plan, 0, 6, 2), undisturbed(name))
     assert len(executor.repaired_at) == 1
     assert starts(executor) == list(range(6))  # none in vain
-
-
-@pytest.mark.parametrize("name", ["out of bag", "trees only"])
-def test_columns_are_spread_over_more_shards(name: str) -> None:
-    table, y, weight, plan = forest_case(name)
-    executor = SpreadingExecutor(table, y, weight, SPREADS[2], when=7, wider=[(0, 2), (1, 3), (4, 5), (6,)])
-    assert_same(grow_forest_on_shards(executor, plan, 0, 6, 2), undisturbed(name))
-    assert executor.spread_at
-    assert starts(executor) == list(range(6))
-    assert {shard for shard, message in executor.log[executor.spread_at :] if isinstance(message, m.Adopt)} == (
-        {2, 3} if name == "out of bag" else set()
-    )
-    executor.close()
 
 
 @pytest.mark.parametrize("name", ["out of bag", "trees only"])

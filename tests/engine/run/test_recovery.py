@@ -20,7 +20,6 @@ from dtrees.ensemble.objective.several_targets import SeveralTargets
 from tests.engine.shards import (
     ShardedExecutor,
     Softmax,
-    SpreadingExecutor,
     Squared,
     all_equal,
     local,
@@ -152,22 +151,6 @@ def test_another_is_lost_while_state_is_brought_to_the_first(name: str, monkeypa
             assert_same(found, wanted)
 
 
-@pytest.mark.parametrize(("name", "when"), one_of_each([*LOSSES], [1, 2, 3]))
-def test_columns_are_spread_over_more_shards(name: str, when: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "STATE_PIECE_BYTES", 16 * 50)
-    y, weight, plan = case(name)
-    wanted, _ = undisturbed(name)
-    executor = SpreadingExecutor(TABLE, y, weight, SPREAD, when=when, wider=[(0, 4), (1,), (3, 6), (2, 5)])
-    assert_same(boost(executor, plan), wanted)
-    n_trees = plan.n_rounds * plan.loss.n_outputs
-    assert executor.n_left == list(range(n_trees, 0, -1))
-    after = executor.log[executor.spread_at :]
-    assert {shard for shard, message in after if isinstance(message, m.Begin)} == {3 if when > 1 else shard for shard in range(4)}
-    assert {shard for shard, message in after if isinstance(message, m.Adopt)} == ({3} if when > 1 else set())
-    assert not any(isinstance(message, m.Route) for _, message in after)  # nothing is replayed
-    executor.close()
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_shard_is_lost_at_a_scan(after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "OFFER_ROWS", N // 2)  # some levels take one exchange, some two
@@ -187,16 +170,21 @@ def test_a_shard_is_lost_at_a_scan(after: bool, monkeypatch: pytest.MonkeyPatch)
 
 
 class MendedExecutor(LossyExecutor):
-    """Wants repair before the last tree but one."""
+    """Wants repair at the ``when``-th time of asking."""
 
-    def wants_repair(self, n_left: int) -> bool:
-        return n_left == 2
+    when: int
+    n_asked = 0
+
+    def wants_repair(self) -> bool:
+        self.n_asked += 1
+        return self.n_asked == self.when
 
 
 @pytest.mark.parametrize("name", one_quick(["two targets", "one output", "three outputs"]))
 def test_a_tree_that_is_started_already_starts_again_after_repair(name: str) -> None:
     wanted, _ = undisturbed(name)
     y, weight, plan = case(name)
+    MendedExecutor.when = plan.n_rounds * plan.loss.n_outputs - 1  # before the last tree but one
     calm = MendedExecutor(TABLE, y, weight, SPREAD, losses={})
     assert_same(boost(calm, plan), wanted)
     assert calm.n_repairs == 1

@@ -104,7 +104,7 @@ class _Forest(LastingRows):
             self._begin()
             self._replay_finished()
         while self._next < self._last:
-            if self._executor.wants_repair(self._last - self._next):
+            if self._executor.wants_repair():
                 self._recover()
             first = self._next
             last = min(first + self._n_side_by_side, self._last)

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from dtrees.engine.plan.plans import Progress
-from dtrees.engine.rows import row_shard
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.between.side_by_side import side_by_side
 from dtrees.engine.rows.exchange import Parcel, Program, Step, Turn
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
-from dtrees.engine.rows.forests.tree import rows_to_send, trees_at_once
+from dtrees.engine.rows.forests.tree import trees_at_once
 from tests.engine.rows.forests.test_forests_by_rows import Log, assert_same, forest_plan, grow_here, grow_spread
 from tests.engine.rows.test_rows_fit import Pickling, spread
 from tests.engine.shards import wild_table, wild_target, wild_weight
@@ -226,43 +225,3 @@ def test_programs_of_unlike_length_side_by_side() -> None:
             replies.append(other.value.value)
     assert n_steps == 3
     assert replies == [[alone(number, shard) for number in lengths] for shard in (0, 1)]
-
-
-class Joined(Pickling):
-    """From the second time of asking on, its rows are spread over more shards."""
-
-    wider: Any
-    n_asked = 0
-
-    def wants_repair(self, n_left: int) -> bool:
-        self.n_asked += 1
-        return self.n_asked == 2
-
-    def repair(self) -> None:
-        others = self.wider()
-        self.close()
-        self.shards, self.n_shards = others.shards, others.n_shards
-
-
-def test_where_shards_join_smaller_nodes_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if there had been so many from the beginning."""
-    monkeypatch.setattr(rows_tree, "SENT_ROWS", 1)
-    n, steps, sent_rows = 400, row_shard.forest_tree_steps, []
-    table = wild_table(n, 4)
-    plan, y = forest_plan("squared_error", len(table), n_draws=n), wild_target(table, 0, 4)
-    few, more = (spread(n, n_shards, [90, 200, 290], range(4)) for n_shards in (2, 4))
-
-    def noting(growing: Any, number: int) -> Any:
-        sent_rows.append((growing.shards.n_shards, growing.shards.sent_rows))
-        return steps(growing, number)
-
-    monkeypatch.setattr(row_shard, "forest_tree_steps", noting)
-    executor = Joined.of(table, y, None, few)
-    assert isinstance(executor, Joined)
-    executor.wider = lambda: Pickling.of(table, y, None, more)
-    grown = grow_forest_on_rows(executor, plan, 0, 3)
-    executor.close()
-    assert_same(grow_here(table, plan, y, None, 3), grown)
-    assert sent_rows[0] == (2, rows_to_send(plan, n, 2))
-    assert sent_rows[-1] == (4, rows_to_send(plan, n, 4))
-    assert rows_to_send(plan, n, 4) < rows_to_send(plan, n, 2)

@@ -1,11 +1,19 @@
-"""Clusters at hand: embedded ones, and those that run already."""
+"""Dask clients: of clusters started here or that run already; and questions to the scheduler, which end with an answer or an error."""
 
 from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import warnings
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from distributed import Client, LocalCluster
 
-from dtrees.cluster.transport.connect import connect, local_client
+from dtrees.cluster.errors import SchedulerLost
+from dtrees.cluster.transport.clients import ask, connect, connected, in_loop, local_client
 
 
 def test_an_embedded_cluster() -> None:
@@ -62,3 +70,52 @@ def test_no_client_is_left_behind() -> None:
         pass
     with pytest.raises(ValueError, match="No clients found"):
         Client.current()
+
+
+def test_a_loop_that_ends() -> None:
+    """As that of a process does which exits: no question waits on, nor is one left that nobody has run."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    client: Any = SimpleNamespace(loop=SimpleNamespace(asyncio_loop=loop), asynchronous=False)
+    assert in_loop(client, asyncio.sleep, 0, "answer") == "answer"
+    threading.Timer(0.3, loop.call_soon_threadsafe, [loop.stop]).start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(SchedulerLost, match="was closed"):
+                in_loop(client, asyncio.sleep, 60)
+        gc.collect()
+    thread.join()
+    loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(loop), return_exceptions=True))
+    loop.close()
+
+
+def test_from_the_loop_itself(client: Client) -> None:
+    """It would wait for itself."""
+
+    async def ask_here() -> Any:
+        return ask(client, client.scheduler.ncores)
+
+    with pytest.raises(RuntimeError, match="event loop"):
+        in_loop(client, ask_here)
+
+
+def test_a_client_that_another_thread_is_making_is_waited_for() -> None:
+    states = iter(["newly-created", "connecting", "connecting", "running"])
+
+    class Client:
+        @property
+        def status(self) -> str:
+            return next(states)
+
+    client = Client()
+    assert connected(client) is client
+    assert next(states, None) is None
+
+
+def test_a_scheduler_that_does_not_answer(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtrees.cluster.transport.clients.SCHEDULER_PATIENCE", 0.5)
+    assert sorted(ask(client, client.scheduler.ncores).values()) == [1, 1, 1]
+    with pytest.raises(SchedulerLost, match=r"does not answer \(waited 0 s\)"):
+        ask(client, asyncio.Event().wait)

@@ -1,1 +1,0 @@
-"""Trees over shards on workers: the executors, what replaces lost shards, and workers that join."""
