@@ -20,7 +20,7 @@ from dtrees.engine.rows.session import RowsSession
 from dtrees.engine.shard import tree_state
 from dtrees.engine.shard.subtrees import dense_runner
 from dtrees.split.criteria.parts import kinds_of
-from dtrees.split.node.limits import Categories, RandomThreshold, SplitLimits
+from dtrees.split.node.limits import RandomThreshold, SplitLimits
 
 #: The environment variable that says for which kinds they are compiled: those of "quick" or of "slow" tests. Without it, for all.
 VARIABLE = "DTREES_SUBTREE_KERNELS"
@@ -29,13 +29,10 @@ _QUICK = {
     "Squares",
     "Squares by zones",
     "Squares at random",
-    "Squares with sets",
     "Clipped Squares",
     "GiniOfClasses",
 }
 _SLOW = _QUICK | {
-    "Squares with sets by zones",
-    "Squares at random with sets",
     "InOrder Squares",
     "Clipped Squares by zones",
     "Thresholded",
@@ -46,7 +43,6 @@ _SLOW = _QUICK | {
     "EntropyOfTwo by zones",
     "EntropyOfClasses",
     "GiniOfClasses at random",
-    "GiniOfClasses with sets",
     "Deviations",
     "Deviations at random",
     "SeveralAmounts GiniOfClasses",
@@ -112,5 +108,5 @@ def _is_chosen(limits: SplitLimits, zones: bool = False) -> bool:
         return True
     words = [one.__name__ for one in types]
     words += ["at random"] * isinstance(limits.thresholds, RandomThreshold)
-    words += ["with sets"] * isinstance(limits.categories, Categories) + ["by zones"] * zones
+    words += ["by zones"] * zones
     return " ".join(words) in _chosen

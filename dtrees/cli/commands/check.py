@@ -116,13 +116,18 @@ def _fit_a_little() -> None:
 
 
 def _compile_kinds(models: Sequence[str], display: Display) -> int:
-    """Fit models of each kind that has kernels of its own; return how many."""
+    """Fit models of each kind that has kernels of its own, and tell of each that had some compiled; return how many."""
+    from dtrees.engine.run.compiling import n_compiled
+
+    kinds = [(*of_model, table, n_rows) for name in models for of_model in _estimators(name) for table in _TABLES for n_rows in _ROWS]
     n_kinds = 0
-    for name in models:
-        estimators = list(_estimators(name))
-        with display.stage(f"Compiling all kernels of --model {name}"):
-            for estimator, n_classes in estimators:
-                n_kinds += sum(_fit(estimator, n_classes, table, n_rows) for table in _TABLES for n_rows in _ROWS)
+    for number, (estimator, n_classes, table, n_rows) in enumerate(kinds, 1):
+        before, start = n_compiled(), time.monotonic()
+        n_kinds += _fit(estimator, n_classes, table, n_rows)
+        n_new = n_compiled() - before
+        if n_new or number == len(kinds):
+            what = f"{type(estimator).__name__} of {table}, {n_rows:,} rows: {plural(n_new, 'kernel')}"
+            display.note(f"{number} of {len(kinds)} kinds of fits: {what}, {time.monotonic() - start:.1f} s")
     return n_kinds
 
 

@@ -13,7 +13,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
 from dtrees.split.criteria.constraints.kinds import Clipped, Constraints, InOrder, make_constraints
 from dtrees.split.criteria.criterion import Criterion, criterion_named
 from dtrees.split.criteria.several import value_for_targets
-from dtrees.split.node.limits import BestThreshold, Categories, NoCategories, NodeLimits, RandomThreshold, SortedThreshold, SplitLimits
+from dtrees.split.node.limits import NO_CATEGORIES, BestThreshold, Categories, NodeLimits, RandomThreshold, SortedThreshold, SplitLimits
 from dtrees.split.numbers.hashing import LEFT, RIGHT
 
 _NO_LIMIT = 2**31
@@ -42,7 +42,7 @@ def categories_of(rules: Rules, ids: NDArray[np.int32], smooth: float) -> Catego
     is_categorical, least, most = _categories_among(
         rules.categorical, rules.min_samples_category, rules.max_cat_threshold, tuple(ids.tolist())
     )
-    return Categories(is_categorical, smooth, least, most)
+    return Categories(True, is_categorical, smooth, least, most)
 
 
 @lru_cache(maxsize=8)  # the same for all trees of a fit
@@ -217,7 +217,7 @@ class LimitsOfFit:
         self._value = _constrained(rules, value)
         self._least = math.ceil(min(_scaled_number(rules.min_child_weight, exponent), float(_MOST_WEIGHT)))
         smooth = _scaled_number(rules.cat_smooth, exponent)
-        self._categories = NoCategories() if self._ids is None else categories_of(rules, self._ids, smooth)
+        self._categories = NO_CATEGORIES if self._ids is None else categories_of(rules, self._ids, smooth)
 
     def of_tree(
         self, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0, plain: bool = False, targets: Targets | None = None

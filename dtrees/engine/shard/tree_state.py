@@ -48,7 +48,6 @@ from dtrees.split.grow.best_first import LeafBudget, make_budget, merge_rows, or
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition, status
-from dtrees.split.node.limits import Categories
 from dtrees.split.node.marking import SplitsOfRows
 from dtrees.split.node.records import Nodes
 from dtrees.split.numbers import hashing
@@ -427,7 +426,7 @@ class TreeState:
         one = copy.copy(self)
         assembled = assembly.finished()
         one._shard_columns = make_shard_columns(assembled, self._shard_columns.everything, n_columns)
-        if isinstance(self._limits.categories, Categories):  # of this shard's columns
+        if self._limits.categories.some:  # of this shard's columns
             categories = categories_of(self._plan.rules, self._shard_columns.everything, self._limits.categories.smooth)
             one._limits = self._limits._replace(categories=categories)
         numbers = np.arange(rows.shape[0], dtype=np.uint32)

@@ -249,8 +249,6 @@ class KernelCache(_Cache):
             compiled = CompileResult._rebuild(target_context, *pickle.loads(checked(path.read_bytes())))
         except (OSError, ValueError):
             return None
-        if PATCHES_NUMBA:
-            compiled.library._reload_init.update(compiled.reload_init)  # callers load what this kernel loads
         return compiled
 
     def save_overload(self, sig: Any, data: Any) -> None:

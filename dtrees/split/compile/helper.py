@@ -29,9 +29,9 @@ from numba import typeof
 from dtrees.split.compile.cache import cache_folder, checked, with_digest, write_whole
 from dtrees.split.compile.kernels import is_compiled
 
-#: Seconds without an order after which a helper ends, and those after which it takes the lock for another helper's: longer than a process
-#: holds the lock to see whether it is free.
-_IDLE, _MOMENT = 5.0, 0.5
+#: Seconds without an order after which a helper ends, those after which it takes the lock for another helper's (longer than a process
+#: holds the lock to see whether it is free), and those that it may take from its start until it has the lock.
+_IDLE, _MOMENT, _START = 5.0, 0.5, 20.0
 _LOCK, _OWNER, _SUFFIX = "helper.lock", "helper.pid", ".order"
 
 _allowed = False
@@ -60,6 +60,7 @@ def compile_elsewhere(function: Callable[..., Any], *arguments: Any, name: str =
     if not helper_runs():
         with suppress(OSError):
             _helper = _start()
+            write_whole(cache_folder() / _OWNER, b"")  # others need not start one, too
     return order
 
 
@@ -80,7 +81,7 @@ def compiled_elsewhere(kernel: Any, *arguments: Any) -> bool:
 
 def helper_runs() -> bool:
     """Tell whether a helper is at work for this cache folder, started by this process or by another one of this machine."""
-    if _helper is not None and _helper.poll() is None:
+    if _helper.poll() is None if _helper is not None else _starts():
         return True
     try:
         with FileLock(cache_folder() / _LOCK, timeout=0):
@@ -88,6 +89,14 @@ def helper_runs() -> bool:
     except Timeout:
         return True
     except (OSError, NotImplementedError):  # not every file system knows locks
+        return False
+
+
+def _starts() -> bool:
+    """Tell whether another process has just started a helper, which has no lock yet."""
+    try:
+        return time.time() - (cache_folder() / _OWNER).stat().st_mtime < _START
+    except OSError:
         return False
 
 

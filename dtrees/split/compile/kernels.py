@@ -21,6 +21,7 @@ from numba.core.sigutils import normalize_signature
 from numpy.typing import NDArray
 
 from dtrees.split.compile.cache import PATCHES_NUMBA, KernelCache, cache_folder, compiled_kernels, fetch_kernel
+from dtrees.split.compile.separate import called_apart
 
 #: Seconds after which a process does not wait any longer for another one that compiles the same kernel, which may stand still.
 _PATIENCE = 600
@@ -82,23 +83,12 @@ def _compile_in_turn(dispatcher, compile_now, signature):
             fetch_kernel(name)
             held.enter_context(_quickly())
             held.enter_context(_without_collections())
-        entry = compile_now(signature)
-        _note_separate(dispatcher, arguments)
-        return entry
+        return compile_now(signature)
 
 
 def is_compiled(kernel: Any, argument_types: tuple[Any, ...]) -> bool:
     """Tell whether a kernel is in memory, or on disk, for arguments of these types."""
     return argument_types in kernel.overloads or kernel._cache.find(argument_types) is not None
-
-
-def _note_separate(dispatcher, arguments):
-    """Have whatever calls a kernel that is compiled apart load it first."""
-    if _pipeline("SeparateCompiler").get("pipeline_class") is dispatcher._compiler.pipeline_class is not None:
-        from dtrees.split.compile.numba_pipeline import Load
-
-        load = Load(dispatcher.__module__, dispatcher.__qualname__, arguments)
-        dispatcher.overloads[arguments].library._reload_init.add(load)
 
 
 def _quickly():
@@ -167,9 +157,17 @@ inlined_kernel = _part_compiler(_nrt=False, forceinline=True)
 #: over and over: a search that four places call is compiled four times. For what takes longer than a call does.
 shared_kernel = _part_compiler(_nrt=False, forceinline=False)
 
-#: A long part of kernels that is compiled apart from its callers, and not once more with each: for what takes long to compile, is called
-#: seldom enough that nothing is gained by having it within its callers, and is no closure.
-separate_kernel = _compiler("SeparateCompiler", _nrt=False, no_cpython_wrapper=True)
+
+def separate_kernel(function: Callable[..., Any] | None = None, *, returns: Any = None) -> Any:
+    """Compile a long part of kernels apart from its callers, and not once more with each.
+
+    For what takes long to compile, is called seldom enough that nothing is gained by having it within its callers, and is no closure. Given
+    the type that it ``returns``, it is compiled only when it is first called.
+    """
+    if function is None:
+        return partial(separate_kernel, returns=returns)
+    return called_apart(_compiler(_nrt=False, no_cpython_wrapper=True)(function), returns)
+
 
 #: The same as a lean kernel for what is called from Python.
 lean_entry = _compiler(_nrt=False)

@@ -1,47 +1,38 @@
 """Numba's compiler, without what kernels have no use for.
 
-Three quarters of a cold start is not spent in LLVM but in Numba's own Python code. Much of that is work that leads to nothing here: passes
-for closures, generators and other things that no kernel has, a second look at every function after each pass, comparisons of compiler flags
-option by option, names of functions that spell out the types of a hundred arrays, and notes on types for a report nobody asks for.
+Half of a cold start is not spent in LLVM but in Numba's own Python code. Some of that is work that leads to nothing here: passes for
+closures, generators and other things that no kernel has, a second look at every function after each pass, and comparisons of compiler flags
+option by option. Without these patches Numba takes twice as long for the same kernels; each is here because it alone spares 5 % or more.
 
 Parts of kernels are compiled within whoever calls them, and not by themselves. Numba optimizes a function together with all that it calls,
 and translates it to machine code; and so it does again with the function's callers, and with theirs. Most of that goes to waste for a
 function that is only called from others. The code of a part is kept as it is before that, to be linked into its callers.
-
-Long kernels are cut at a few calls: what is called there is compiled apart, by itself, and found by its name in memory, as functions of a
-shared library are. So no caller compiles it once more, and several processes can compile a kernel together.
 """
 
 from __future__ import annotations
 
-import hashlib
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.binding as ll
-from numba.core import base, event, transforms, typed_passes, types, typing, untyped_passes, utils
-from numba.core.codegen import CPUCodeLibrary, JITCodeLibrary
+from numba.core import base, event, transforms, typed_passes, types, untyped_passes, utils
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, PassManager
 from numba.core.compiler_machinery import FunctionPass, _pass_registry, register_pass
-from numba.core.funcdesc import default_mangler
-from numba.core.ir import Inst, Var
-from numba.core.postproc import PostProcessor, VariableLifetime
-from numba.core.registry import cpu_target
 from numba.core.targetconfig import TargetConfig
 from numba.core.typing import context as typing_context
 from numba.core.typing.npydecl import NumpyRulesArrayOperator
 from numba.extending import overload
 from numba.np import arrayobj
 
-#: Passes for reports.
-_REPORTS = {typed_passes.AnnotateTypes, typed_passes.DumpParforDiagnostics}
 #: Passes for what no kernel has: ``with``, closures, exceptions with computed arguments, literal unrolling; and reports.
-_USELESS = _REPORTS | {
+_USELESS = {
+    typed_passes.AnnotateTypes,
+    typed_passes.DumpParforDiagnostics,
     untyped_passes.WithLifting,
     untyped_passes.InlineClosureLikes,
     untyped_passes.RewriteDynamicRaises,
@@ -77,34 +68,17 @@ class KernelCompiler(Compiler):
 
     def define_pipelines(self) -> list[PassManager]:
         """Return the steps of Numba's compiler, but for some."""
-        return _define(self, _USELESS, self.first_of_lowering)
-
-
-def _define(compiler: Any, left_out: set[Any], first_of_lowering: tuple[Any, ...] = ()) -> list[PassManager]:
-    pipelines = []
-    for usual in _numba_pipelines(compiler):
+        (usual,) = super().define_pipelines()
         passes = _Passes(usual.pipeline_name)
         for kind, description in usual.passes:
             if kind is typed_passes.NativeLowering:
-                for own in first_of_lowering:
+                for own in self.first_of_lowering:
                     passes.add_pass(own, "")
-            if kind not in left_out:
+            if kind not in _USELESS:
                 passes.add_pass(kind, description)
         passes.finalize()
-        pipelines.append(passes)
-    compiler.state.type_annotation = ""
-    return pipelines
-
-
-def _define_for_numba(compiler: Any) -> list[PassManager]:
-    """Compile what Numba has functions of its own for: kernels call it, but not Python, as it would those of Numba's lists."""
-    if compiler.state.func_id.modname.split(".")[0] not in {"numba", "dtrees"}:
-        return _numba_pipelines(compiler)
-    compiler.state.flags.no_cpython_wrapper = compiler.state.flags.no_cfunc_wrapper = True
-    return _define(compiler, _REPORTS)
-
-
-_numba_pipelines = Compiler.define_pipelines
+        self.state.type_annotation = ""
+        return [passes]
 
 
 class _PartLibrary(JITCodeLibrary):
@@ -158,51 +132,6 @@ class PartCompiler(KernelCompiler):
     first_of_lowering = (_IntoCallers,)
 
 
-class _SeparateLibrary(JITCodeLibrary):
-    """Code that callers find by its name in memory, rather than have linked into theirs."""
-
-    def _get_module_for_linking(self) -> Any:
-        self._ensure_finalized()
-        return ll.parse_assembly("")
-
-
-@register_pass(mutates_CFG=False, analysis_only=True)
-class _Apart(FunctionPass):
-    """Have the code that is about to be made put into a library that is not linked, under a name that is the same in every process."""
-
-    _name = "apart"
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    def run_pass(self, state: Any) -> bool:
-        state.library = _SeparateLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.enable_object_caching()
-        state.func_id.unique_id = None
-        return False
-
-
-class SeparateCompiler(KernelCompiler):
-    """Numba's compiler, for kernels that are compiled apart from their callers."""
-
-    first_of_lowering = (_Apart,)
-
-
-class Load(NamedTuple):
-    """Load a kernel that is compiled apart: what calls it does so first."""
-
-    module: str
-    name: str
-    arguments: tuple[Any, ...]
-
-    def __call__(self) -> None:
-        """Load the kernel, or compile it."""
-        kernel = import_module(self.module)
-        for name in self.name.split("."):
-            kernel = getattr(kernel, name)
-        kernel.compile(self.arguments)
-
-
 def _options_equal(one: Any, other: Any) -> Any:
     if not isinstance(other, TargetConfig):
         return NotImplemented
@@ -223,15 +152,6 @@ def _hash_options(options: Any) -> int:
 
 
 _defaults: dict[type, dict[str, Any]] = {}
-
-
-def _short_name(name: str, argument_types: Any, *, abi_tags: Any = (), uid: int | None = None) -> str:
-    """Return the name of a compiled function, with a digest of its argument types in place of them all.
-
-    A kernel that is compiled apart has no ``uid``, and one name whatever it is compiled for: Numba's tags tell whether that was a caller.
-    """
-    digest = hashlib.sha256(repr((argument_types, abi_tags if uid is not None else ())).encode()).hexdigest()[:16]
-    return default_mangler(name, (), abi_tags=(digest,), uid=uid)
 
 
 def _raise_mismatch(source_shape: Any, shape: Any) -> None:
@@ -295,65 +215,6 @@ def _end_event(kind: str, data: Any = None, exc_details: Any = None) -> None:
 _numba_start_event, _numba_end_event = event.start_event, event.end_event
 
 
-def _list_variables(statement: Any, value: Any) -> list[Any]:
-    """Return the variables in part of a statement, in one list rather than in a list for each part."""
-    found: list[Any] = []
-    _collect_variables(value, found)
-    return found
-
-
-def _collect_variables(value: Any, found: list[Any]) -> None:
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list | tuple):
-        value = (value,)
-    for one in value:
-        if isinstance(one, Var):
-            found.append(one)
-        elif isinstance(one, Inst):
-            found += one.list_vars()
-        elif isinstance(one, dict | list | tuple):
-            _collect_variables(one, found)
-
-
-def _process(processor: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
-    """Leave out which variables live where, until somebody wants to know: after most passes nobody does."""
-    function = processor.func_ir
-    if emit_dels or function.is_generator:
-        _numba_process(processor, emit_dels, extend_lifetimes)
-    else:
-        function.blocks = transforms.canonicalize_cfg(function.blocks)
-        function.variable_lifetime = VariableLifetime(function.blocks)
-        function.generator_info = None
-
-
-_numba_process = PostProcessor.run
-
-
-def _refresh(context: Any) -> None:
-    """Look for new declarations of functions only if there are more than before."""
-    _refresh_from(context, _numba_refresh, _n_declared(context) + _n_declared(context.typing_context))
-
-
-def _refresh_types(context: Any) -> None:
-    _refresh_from(context, _numba_refresh_types, _n_declared(context))
-
-
-def _refresh_from(context: Any, refresh: Any, n_declared: int) -> None:
-    if _seen.get(id(context._registries)) != n_declared:
-        refresh(context)
-        _seen[id(context._registries)] = n_declared
-
-
-def _n_declared(context: Any) -> int:
-    return sum(len(getattr(registry, kind)) for registry, loader in context._registries.items() for kind in loader.registry_items)
-
-
-_numba_refresh, _numba_refresh_types = base.BaseContext.refresh, typing.BaseContext.refresh
-#: How many declarations there were, for each table of registries, when they were last looked for.
-_seen: dict[int, int] = {}
-
-
 def _type_array_operator(rule: Any, arguments: Any, keywords: Any) -> Any:
     """Return at once that an operation of numbers is none of arrays, rather than look for NumPy's own."""
     if all(isinstance(kind, types.Number | types.Boolean) for kind in arguments):
@@ -379,47 +240,19 @@ _numba_order = utils.order_by_target_specificity
 _has_location = cache(base._has_loc)
 
 
-def _size(context: Any, kind: Any) -> int:
-    """Ask LLVM for the size of a type once."""
-    name = str(kind)
-    if name not in _sizes:
-        _sizes[name] = _numba_size(context, kind)
-    return _sizes[name]
-
-
-_numba_size = base.BaseContext.get_abi_sizeof
-_sizes: dict[str, int] = {}
-
-
-def _optimize_functions(library: Any, module: Any) -> None:
-    """Optimize what a module defines, and not what it only declares, with the same passes for all functions."""
-    module.data_layout = library._codegen._data_layout
-    manager, builder = library._codegen._function_pass_manager()
-    for function in module.functions:
-        if not function.is_declaration:
-            manager.run(function, builder)
-
-
 #: What is replaced in Numba while kernels are compiled.
 _REPLACED = (
     (TargetConfig, "__eq__", _options_equal),
     (TargetConfig, "__hash__", _hash_options),
     (JITCodeLibrary, "_finalize_specific", _finalize),
     (arrayobj, "raise_with_shape_context", _raise_mismatch),
-    (Compiler, "define_pipelines", _define_for_numba),
     (event, "install_timer", _no_timer),
     (event, "start_event", _start_event),
     (event, "end_event", _end_event),
-    (Inst, "_rec_list_vars", _list_variables),
-    (PostProcessor, "run", _process),
-    (base.BaseContext, "refresh", _refresh),
-    (typing.BaseContext, "refresh", _refresh_types),
     (NumpyRulesArrayOperator, "generic", _type_array_operator),
     (utils, "order_by_target_specificity", _order),
     (typing_context, "order_by_target_specificity", _order),
     (base, "_has_loc", _has_location),
-    (base.BaseContext, "get_abi_sizeof", _size),
-    (CPUCodeLibrary, "_optimize_functions", _optimize_functions),
 )
 _depth = 0
 _usual: dict[tuple[Any, str], Any] = {}
@@ -427,14 +260,12 @@ _usual: dict[tuple[Any, str], Any] = {}
 
 @contextmanager
 def quickly() -> Iterator[None]:
-    """Replace parts of Numba (``_REPLACED``), and give functions short names, while its compiler lock is held."""
+    """Replace parts of Numba (``_REPLACED``) while its compiler lock is held."""
     global _depth
-    context = cpu_target.target_context
     if _depth == 0:
         _usual.update({(owner, name): vars(owner)[name] for owner, name, _ in _REPLACED})
         for owner, name, ours in _REPLACED:
             setattr(owner, name, ours)
-        context.mangler = _short_name
     _depth += 1
     try:
         yield
@@ -443,7 +274,5 @@ def quickly() -> Iterator[None]:
         if _depth == 0:
             for (owner, name), theirs in _usual.items():
                 setattr(owner, name, theirs)
-            _seen.clear()
             _sorted.cache_clear()
             _has_location.cache_clear()
-            del context.mangler

@@ -11,13 +11,11 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import InOrder
 from dtrees.split.criteria.constraints.words import begin_column
-from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.node.candidate import bar_for, complete
-from dtrees.split.node.limits import Categories, NoCategories, is_categorical
+from dtrees.split.node.limits import is_categorical
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
-from dtrees.split.search.categories.groups import group_keys
-from dtrees.split.search.categories.subsets import search_groups
+from dtrees.split.search.categories.subsets import search_categories_of_list
 from dtrees.split.search.column import search_any_column, search_sorted
 from dtrees.split.search.node_column import NodeColumn
 from dtrees.split.search.order_statistics.one_target import search_deviations_of_list
@@ -45,7 +43,7 @@ def _(source, columns, column, task, first, last, sums, path, bar):
     bits = draw(np.uint64(task.keys[1]) ^ path, column)
     values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
     pair = NodeColumn(columns.codes[column], values, task.partition, first, last, sums, bits)
-    return search_any_column(limits.categories, column, pair, limits, bar, task.scratch)
+    return search_any_column(column, pair, limits, bar, task.scratch)
 
 
 @_search_column_from.of(InBlock)
@@ -54,18 +52,10 @@ def _(source, columns, column, task, first, last, sums, path, bar):
     if not begin_column(limits.criterion, sums, column):
         return CONSTANT, 0.0, False
     values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    return _search_list(limits.categories, column, values, task, first, last, sums, limits, bar)
-
-
-@specialised
-def _search_list(categories, column, values, task, first, last, sums, limits, bar):
-    """Find the best split of a node in one column by the block's sorted list; result as of ``search_column``."""
-
-
-@_search_list.of(NoCategories)
-def _(categories, column, values, task, first, last, sums, limits, bar):
     block = task.block
     keys = block.keys[block.place_of[column]]
+    if is_categorical(limits.categories, column):
+        return search_categories_of_list(column, values, keys, block, (first, last), sums, limits, bar, task.scratch)
     return _search_numbers(limits.criterion, keys, values.shape[0], block, (first, last), sums, limits, bar, task.scratch)
 
 
@@ -88,18 +78,6 @@ def _(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
 @_search_numbers.of(Deviations)
 def _(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
     return search_deviations_of_list(criterion, keys, n_distinct, block, place[0], place[1], limits, bar, scratch)
-
-
-@_search_list.of(Categories)
-def _(categories, column, values, task, first, last, sums, limits, bar):
-    block, groups = task.block, task.scratch.groups
-    keys = block.keys[block.place_of[column]]
-    if is_categorical(categories, column):
-        node = node_statistic(limits.criterion, sums, last - first)
-        m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups)
-        return search_groups(node, column, values, m, limits, ZERO(), bar, groups, task.scratch)
-    rows = SortedRows(keys, first, last, block.g, block.h, ZERO())
-    return search_sorted(rows, values.shape[0], sums, limits, bar, task.scratch)
 
 
 @lean_kernel

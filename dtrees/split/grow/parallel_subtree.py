@@ -20,7 +20,6 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_entry, lean_kernel, separate_kernel
 from dtrees.split.compile.prefetch import prefetch_to_write
-from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.criteria.constraints.words import hand_down
 from dtrees.split.criteria.parts import node_statistic
@@ -72,7 +71,7 @@ from dtrees.split.grow.work_pool import (
     partition_of,
     rows_of,
 )
-from dtrees.split.node.limits import Categories, NoCategories, is_categorical, may_be_split, most_nodes, node_weight
+from dtrees.split.node.limits import is_categorical, may_be_split, most_nodes, node_weight
 from dtrees.split.node.partition import is_pure, mark_places, mark_places_by_side
 from dtrees.split.node.records import Nodes, make_leaf, note_split
 from dtrees.split.node.status import NO_SPLIT, SPLIT
@@ -302,27 +301,18 @@ def _decide(sum_slots, columns, work_pool, task, i):
         come_from(work_pool.origins[left], node, ZERO(), rank)
         come_from(work_pool.origins[left + 1], node, ZERO() + 1, rank)
         note_split(work_pool.parts.records[work_pool.places[i, FIRST_PART]], work_pool.found.records[i])
-        _choose_sides(task.limits.categories, sum_slots, columns, work_pool, task, i)
+        _choose_sides(sum_slots, columns, work_pool, task, i)
         add_pieces(work_pool, MARK, i, n_pieces(work_pool, places[STOP] - places[START]))
     else:
         give_back(sum_slots, places[SLOT])
         _bring_back(work_pool, task, i)
 
 
-@specialised
-def _choose_sides(categories, sum_slots, columns, work_pool, task, i):
+@lean_kernel
+def _choose_sides(sum_slots, columns, work_pool, task, i):
     """Find out which categories go left in the split of a node, if it is one of categories; the threads that mark rows look it up."""
-
-
-@_choose_sides.of(NoCategories)
-def _(categories, sum_slots, columns, work_pool, task, i):
-    return
-
-
-@_choose_sides.of(Categories)
-def _(categories, sum_slots, columns, work_pool, task, i):
     split = work_pool.found.records[i]
-    if is_categorical(categories, split.column):
+    if is_categorical(task.limits.categories, split.column):
         summed, limits = _summed(sum_slots, work_pool, task, i), task.limits
         node = node_statistic(limits.criterion, summed.node_sums, rows_of(work_pool, i))
         side = sum_slots.sums.sides[summed.place[2]]
@@ -335,27 +325,18 @@ def _mark(sum_slots, columns, work_pool, task, i, piece):
     start, in_stop, stop = work_pool.places[i, START], work_pool.places[i, IN_STOP], work_pool.places[i, STOP]
     first, last = bounds_of(start, stop, piece, n_pieces(work_pool, stop - start))
     places = (first, min(max(first, in_stop), last), last)
-    _mark_rows(task.limits.categories, sum_slots, columns, work_pool, task, i, places, work_pool.counts[i, piece])
+    _mark_rows(sum_slots, columns, work_pool, task, i, places, work_pool.counts[i, piece])
 
 
-@specialised
-def _mark_rows(categories, sum_slots, columns, work_pool, task, i, places, counts):
+@lean_kernel
+def _mark_rows(sum_slots, columns, work_pool, task, i, places, counts):
     """Tell which of some rows of a node go left, and count those in sample and out of sample.
 
     ``places`` are the first, the first that is out of sample, and the one after the last.
     """
-
-
-@_mark_rows.of(NoCategories)
-def _(categories, sum_slots, columns, work_pool, task, i, places, counts):
-    _mark_by_threshold(columns, work_pool, task, i, places, counts)
-
-
-@_mark_rows.of(Categories)
-def _(categories, sum_slots, columns, work_pool, task, i, places, counts):
     first, middle, last = places
     column = work_pool.found.records[i].column
-    if is_categorical(categories, column):
+    if is_categorical(task.limits.categories, column):
         codes, side, goes_left = columns.codes[column], sum_slots.sums.sides[work_pool.places[i, SLOT]], work_pool.goes_left
         rows = partition_of(work_pool, task, i).rows
         counts[0] = mark_places_by_side(codes, side, rows[first:middle], goes_left[first:middle])

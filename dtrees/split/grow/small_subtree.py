@@ -8,30 +8,19 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import InOrder
 from dtrees.split.criteria.constraints.words import hand_down
-from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.best_first import bring_up_best, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
 from dtrees.split.grow.column_by_column import InBlock, search_node
 from dtrees.split.grow.stack import open_node, put_children
 from dtrees.split.node.candidate import complete_but_threshold, threshold_between
-from dtrees.split.node.limits import (
-    BestThreshold,
-    Categories,
-    NoCategories,
-    RandomThreshold,
-    is_categorical,
-    is_random,
-    may_be_split,
-    node_weight,
-)
+from dtrees.split.node.limits import BestThreshold, RandomThreshold, is_categorical, is_random, may_be_split, node_weight
 from dtrees.split.node.partition import is_pure
 from dtrees.split.node.records import note_split
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import ColumnDrawing
 from dtrees.split.policy import TINY_RANKED_ROWS, TINY_ROWS
-from dtrees.split.search.categories.groups import group_keys
-from dtrees.split.search.categories.subsets import choose_sides
+from dtrees.split.search.categories.subsets import choose_sides_of_list
 from dtrees.split.search.thresholds.random_threshold import search_random_block
 from dtrees.split.search.tiny.tiny_deviations import search_tiny_deviations
 from dtrees.split.search.tiny.tiny_node import search_tiny_node
@@ -78,22 +67,7 @@ def _(thresholds, columns, task, first, last, sums, path):
 
 @_search_small.of(BestThreshold)
 def _(thresholds, columns, task, first, last, sums, path):
-    return _search_listed(task.limits.categories, columns, task, first, last, sums, path)
-
-
-@specialised
-def _search_listed(categories, columns, task, first, last, sums, path):
-    """Find the best split of a node of a block whose lists are sorted; result as of :func:`search_node`."""
-
-
-@_search_listed.of(Categories)
-def _(categories, columns, task, first, last, sums, path):
-    return search_node(InBlock(), columns, task, first, last, sums, path)
-
-
-@_search_listed.of(NoCategories)
-def _(categories, columns, task, first, last, sums, path):
-    if last - first > _most_unsorted(task.limits.criterion):
+    if task.limits.categories.some or last - first > _most_unsorted(task.limits.criterion):
         return search_node(InBlock(), columns, task, first, last, sums, path)
     return _search_unsorted(task.limits.criterion, columns, task, first, last, sums, path)
 
@@ -200,41 +174,21 @@ def _(criterion, partition, block, start, first, last):
         partition.g[start + k] = block.g[block.places[first + k]]
 
 
-@specialised
-def _fewest_sorted(categories, criterion):
+@inlined_kernel
+def _fewest_sorted(limits):
     """Return from how many rows on the lists of a node of a block must be sorted for it to be searched."""
+    return 2 if limits.categories.some else _most_unsorted(limits.criterion) + 1
 
 
-@_fewest_sorted.of(NoCategories)
-def _(categories, criterion):
-    return _most_unsorted(criterion) + 1
-
-
-@_fewest_sorted.of(Categories)
-def _(categories, criterion):
-    return 2
-
-
-@specialised
-def _divide_block(categories, columns, task, split, places, sums, keep_sorted):
+@lean_kernel
+def _divide_block(columns, task, split, places, sums, keep_sorted):
     """Apply a split to a node of the block; see :func:`~dtrees.split.grow.block.divide_block`."""
-
-
-@_divide_block.of(NoCategories)
-def _(categories, columns, task, split, places, sums, keep_sorted):
-    return divide_block(columns, task.block, task.limits.thresholds, task.scratch.spare, task.pool, split, places, keep_sorted)
-
-
-@_divide_block.of(Categories)
-def _(categories, columns, task, split, places, sums, keep_sorted):
-    limits, block, groups, column = task.limits, task.block, task.scratch.groups, split.column
-    if is_categorical(categories, column):
-        first, last, _, _ = places
+    limits, block, column = task.limits, task.block, split.column
+    if is_categorical(limits.categories, column):
         values, keys = columns.words[columns.offsets[column] : columns.offsets[column + 1]], block.keys[block.place_of[column]]
-        node = node_statistic(limits.criterion, sums, last - first)
-        m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups)
-        choose_sides(node, column, values, m, limits, ZERO(), split.threshold, groups, groups.side)
-        return divide_block_by_side(columns, block, groups.side, task.scratch.spare, task.pool, split, places, keep_sorted)
+        choose_sides_of_list(column, values, keys, block, (places[0], places[1]), sums, limits, split.threshold, task.scratch)
+        side = task.scratch.groups.side
+        return divide_block_by_side(columns, block, side, task.scratch.spare, task.pool, split, places, keep_sorted)
     return divide_block(columns, block, limits.thresholds, task.scratch.spare, task.pool, split, places, keep_sorted)
 
 
@@ -292,10 +246,10 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
                 prefetch_row(columns.words, columns.offsets[split.column] + next_code)
         note_split(nodes.records[node], split)
         larger = max(split.n_left, n_rows - split.n_left)
-        least = max(stops.min_samples, _fewest_sorted(limits.categories, limits.criterion))
+        least = max(stops.min_samples, _fewest_sorted(limits))
         keep_sorted = not is_random(limits.thresholds) and larger >= least and depth + 1 < stops.max_depth
         places = (first, last, out_first, out_last)
-        middle, out_middle = _divide_block(limits.categories, columns, task, split, places, node_sums, keep_sorted)
+        middle, out_middle = _divide_block(columns, task, split, places, node_sums, keep_sorted)
         left_in_stop = start + middle - first
         left_stop = left_in_stop + out_middle - out_first
         put_children(stack, n_todo, node, stops.right_side, left_stop, left_in_stop, best.left[0])

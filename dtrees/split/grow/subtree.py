@@ -27,8 +27,6 @@ from dtrees.split.grow.small_subtree import grow_small
 from dtrees.split.grow.stack import Stack, open_node, put, put_children
 from dtrees.split.node.candidate import Candidates
 from dtrees.split.node.limits import (
-    Categories,
-    NoCategories,
     NodeLimits,
     SplitLimits,
     is_categorical,
@@ -147,20 +145,11 @@ def _inherit(sum_slots, task, n):
         inherit(sum_slots, n, task.partition, todo, left, right, task.budget.first.shape[0] == 0)
 
 
-@specialised
-def _mark(categories, columns, task, split, n, bits):
+@lean_kernel
+def _mark(columns, task, split, n, bits):
     """Set the bits of the rows of the n-th node of the stack that its split sends left."""
-
-
-@_mark.of(NoCategories)
-def _(categories, columns, task, split, n, bits):
-    _mark_by_threshold(columns, task, split, n, bits)
-
-
-@_mark.of(Categories)
-def _(categories, columns, task, split, n, bits):
     column = split.column
-    if is_categorical(categories, column):
+    if is_categorical(task.limits.categories, column):
         _choose_sides(task.sum_slots, columns, task, split, n)
         start, stop = task.stack.todo[n, 0], task.stack.todo[n, 2]
         mark_left_by_side(columns.codes[column], task.scratch.groups.side, task.partition.rows, start, stop, bits)
@@ -253,7 +242,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
             continue
         note_split(nodes.records[node], split)
         used = task.bits[: (stop - start + 7) // 8]
-        _mark(limits.categories, columns, task, split, n_todo, used)
+        _mark(columns, task, split, n_todo, used)
         if depth + 1 < stops.max_depth or stops.keeps_rows:
             inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
         else:  # nobody wants the sums of these rows any more: they may be divided as those out of sample are

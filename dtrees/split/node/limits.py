@@ -50,15 +50,13 @@ def _(thresholds):
     return True
 
 
-class NoCategories(NamedTuple):
-    """All columns hold numbers."""
-
-
 class Categories(NamedTuple):
-    """Some columns hold categories, of which any subset may go left (:mod:`dtrees.split.search.categories`).
+    """Columns that hold categories, of which any subset may go left (:mod:`dtrees.split.search.categories`).
 
     Attributes
     ----------
+    some : bool
+        Whether there are any; otherwise the arrays may be empty.
     is_categorical : ndarray of bool, shape (n_columns,)
     smooth : float
         The weight, in units of weights, by which means of categories are moved towards that of their node.
@@ -67,25 +65,20 @@ class Categories(NamedTuple):
         most so many.
     """
 
+    some: bool
     is_categorical: NDArray[np.bool_]
     smooth: float
     least: NDArray[np.int64]
     most: NDArray[np.int64]
 
 
-@specialised
-def is_categorical(categories: Any, column: Any) -> Any:
+NO_CATEGORIES = Categories(False, np.zeros(0, np.bool_), 0.0, np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+@inlined_kernel
+def is_categorical(categories, column):
     """Tell whether a column holds categories."""
-
-
-@is_categorical.of(NoCategories)
-def _(categories, column):
-    return False
-
-
-@is_categorical.of(Categories)
-def _(categories, column):
-    return categories.is_categorical[column]
+    return categories.some and categories.is_categorical[column]
 
 
 @by_reference
@@ -106,8 +99,8 @@ class SplitLimits(NamedTuple):
         Smallest weight of a child.
     min_gain : float
         Smallest gain, in units of gains.
-    categories : NoCategories or Categories
-        Which columns hold categories; its type decides what is compiled, too.
+    categories : Categories
+        Which columns hold categories.
     """
 
     criterion: Any
@@ -116,7 +109,7 @@ class SplitLimits(NamedTuple):
     min_samples: int
     min_weight: int
     min_gain: float
-    categories: NoCategories | Categories = NoCategories()
+    categories: Categories = NO_CATEGORIES
 
 
 @by_reference

@@ -9,6 +9,7 @@ columns are searched one after the other, the score of the best split so far is 
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel, separate_kernel, shared_kernel
 from dtrees.split.compile.specialised import specialised
@@ -20,7 +21,7 @@ from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
 from dtrees.split.node.candidate import complete
 from dtrees.split.node.found import NONE_HIGHER
-from dtrees.split.node.limits import BestThreshold, Categories, NoCategories, RandomThreshold, SortedThreshold, is_categorical
+from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_categorical
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.categories.subsets import search_categories
@@ -81,22 +82,13 @@ def _(criterion, pair, limits, bar, scratch):
     return search_deviations_of_targets(criterion, pair, limits, bar, scratch)
 
 
-@specialised
-def search_any_column(categories, column, pair, limits, bar, scratch):
+@lean_kernel
+def search_any_column(column, pair, limits, bar, scratch):
     """Find the best split of one node in one column, of numbers or categories; see :func:`search_column`.
 
-    ``categories`` are those of ``limits``, ``column`` is the number by which they know the column.
+    ``column`` is the number by which the categories of ``limits`` know the column.
     """
-
-
-@search_any_column.of(NoCategories)
-def _(categories, column, pair, limits, bar, scratch):
-    return search_column(limits.criterion, pair, limits, bar, scratch)
-
-
-@search_any_column.of(Categories)
-def _(categories, column, pair, limits, bar, scratch):
-    if is_categorical(categories, column):
+    if is_categorical(limits.categories, column):
         return search_categories(column, pair, limits, bar, scratch)
     return search_column(limits.criterion, pair, limits, bar, scratch)
 
@@ -197,7 +189,7 @@ def search_sorted(rows, n_distinct, sums, limits, bar, scratch):
     return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
 
 
-@shared_kernel
+@separate_kernel(returns=types.Tuple((types.float64, types.boolean)))
 def _sweep_all(rows, n_distinct, sums, limits, bar, scratch):
     """Sweep all rows of a node, of which values may be missing; return the best score, and whether values are."""
     node, room = node_statistic(limits.criterion, sums, rows.last - rows.first), scratch.classes
@@ -231,7 +223,7 @@ def search_many(columns, column_ids, tasks, first, last, nodes, limits, scratch,
             continue
         values, bits = columns.words[columns.offsets[j] : columns.offsets[j + 1]], draw(np.uint64(nodes.key) ^ nodes.path[node], column)
         pair = NodeColumn(columns.codes[j], values, nodes.partition, start, in_stop, sums, bits)
-        status, score, has_missing = search_any_column(limits.categories, j, pair, limits, -1.0, scratch)
+        status, score, has_missing = search_any_column(j, pair, limits, -1.0, scratch)
         out.records[t].status = status
         if status == SPLIT:
             complete(values, column, in_stop - start, sums, limits, score, has_missing, scratch.found, out, t)

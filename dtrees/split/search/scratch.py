@@ -62,8 +62,8 @@ class Scratch(NamedTuple):
     line_up : LineUp or None
         For criteria of order statistics.
     stretch : Stretch
-    groups : Groups or None
-        For columns of categories.
+    groups : Groups
+        For columns of categories; small where there are none.
     """
 
     bins: NDArray[Any]
@@ -84,7 +84,7 @@ class Scratch(NamedTuple):
     counts: NDArray[np.int64]
     line_up: LineUp | None
     stretch: Stretch
-    groups: Groups | None
+    groups: Groups
 
 
 def make_scratch(
@@ -126,5 +126,5 @@ def make_scratch(
         counts=np.empty(RADIX, np.int64),
         line_up=make_line_up(n_rows, levels, several) if levels.shape[0] else None,
         stretch=make_stretch(),
-        groups=make_groups(max_distinct, n_sums) if categories else None,
+        groups=make_groups(max_distinct if categories else 0, n_sums),
     )

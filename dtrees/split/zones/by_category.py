@@ -7,12 +7,13 @@ be applied: nobody has to go through the node's rows. Columns of very many categ
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel, separate_kernel
 from dtrees.split.criteria.parts import most_between_groups
 from dtrees.split.node.status import CONSTANT, NO_SPLIT
 from dtrees.split.search.categories.groups import RARE
-from dtrees.split.search.categories.subsets import choose_kept, choose_sides_of_node, search_categories, search_kept
+from dtrees.split.search.categories.subsets import FOUND, choose_kept, choose_sides_of_node, search_categories, search_kept
 from dtrees.split.zones.summed_node import with_column
 from dtrees.split.zones.sums import element_of
 
@@ -103,7 +104,7 @@ def _square_each(numbers, width, mean, least, terms):
     return n_rare, g_rare, h_rare
 
 
-@lean_kernel
+@separate_kernel(returns=FOUND)
 def search_categories_of_slot(columns, summed, j, node, limits, bar, scratch):
     """Find the best split of a node in a column of categories, at place ``j`` of the zone map; result as of ``search_column``."""
     column = summed.zone_map.which[j]
@@ -120,7 +121,7 @@ def search_categories_of_slot(columns, summed, j, node, limits, bar, scratch):
     return search_kept(node, column, values, m, limits, ZERO(), bar, scratch.groups, scratch)
 
 
-@lean_kernel
+@separate_kernel(returns=types.none)
 def choose_sides_of_slot(columns, column, summed, node, limits, number, scratch, side):
     """Write to ``side``, by code, which rows the split of a node that has a slot sends left."""
     pair = with_column(summed, columns, column)

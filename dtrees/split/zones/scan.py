@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel, shared_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel, separate_kernel, shared_kernel
 from dtrees.split.compile.prefetch import prefetch
-from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
 from dtrees.split.node.candidate import bar_for, complete
 from dtrees.split.node.found import NONE_HIGHER, UNKNOWN, copy_found
-from dtrees.split.node.limits import Categories, NoCategories, is_categorical
+from dtrees.split.node.limits import is_categorical
 from dtrees.split.node.status import SPLIT
 from dtrees.split.policy import AHEAD, LISTED_PER_PICKED, LONG_SEARCH_SHARE, MAX_PARTS, ROWS_PER_CUT_PART
 from dtrees.split.search.thresholds.sweep import SortedRows, cut_after, first_above, sweep_bins, sweep_sorted
@@ -79,7 +78,7 @@ def _keep(columns, summed, column, found, limits, bar, scratch, out, t):
             bar[0] = max(bar[0], score)
 
 
-@inner_kernel
+@separate_kernel
 def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
     """Find what may hold a better split than the bar in the column at place ``j`` of the zone map.
 
@@ -112,7 +111,8 @@ def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
             inside = below(edge)
         n = flag_zones(limits, outlined, n, missing, node, inside, scale.centre, slope, parts, scratch.flags)
         _note_zones(outlined, n, scratch.zones)
-        numbers[:n] = parts[:n]
+        for k in range(n):
+            numbers[k] = parts[k]
         shift = zone_map.fold - grain
         n, n_rows, last, top = _set_single_values_aside(zone_map.first_codes[j], shift, n, present, limits, missing, node, top, scratch)
     return n, n_rows, last, missing, edge, top if top > bar else -1.0
@@ -148,9 +148,9 @@ def scan(columns, summed, stretch, limits, shared_bar, scratch, out, t):
             continue
         codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
         bar = bar_of(column_ids[column], shared_bar[0], out.records[t])
-        by_category, score = _search_if_categories(limits.categories, columns, summed, j, node, limits, bar, scratch)
-        if by_category:
-            _keep(columns, summed, column, (score, True), limits, shared_bar, scratch, out, t)
+        if is_categorical(limits.categories, column):
+            status, score, _ = search_categories_of_slot(columns, summed, j, node, limits, bar, scratch)
+            _keep(columns, summed, column, (score if status == SPLIT else -1.0, True), limits, shared_bar, scratch, out, t)
             continue
         if zone_map.exact[j]:
             n_zones = zone_map.n_zones[j] << grain
@@ -177,24 +177,6 @@ def scan(columns, summed, stretch, limits, shared_bar, scratch, out, t):
             else:
                 found.next_code = _next_code_by_rows(codes, n_distinct, partition.rows, start, in_stop, found.code)
         _keep(columns, summed, column, (score, missing.n > 0), limits, shared_bar, scratch, out, t)
-
-
-@specialised
-def _search_if_categories(categories, columns, summed, j, node, limits, bar, scratch):
-    """Search a node in a column if it holds categories; return whether it does, and the score of what is found, -1.0 if nothing is."""
-
-
-@_search_if_categories.of(NoCategories)
-def _(categories, columns, summed, j, node, limits, bar, scratch):
-    return False, -1.0
-
-
-@_search_if_categories.of(Categories)
-def _(categories, columns, summed, j, node, limits, bar, scratch):
-    if not is_categorical(categories, summed.zone_map.which[j]):
-        return False, -1.0
-    status, score, _ = search_categories_of_slot(columns, summed, j, node, limits, bar, scratch)
-    return True, score if status == SPLIT else -1.0
 
 
 @inner_kernel

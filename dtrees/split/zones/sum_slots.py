@@ -143,7 +143,7 @@ def begin_search(summed, limits, bar, scratch, best):
     return first_to_search(summed, lead, limits, bar[0], scratch)
 
 
-@separate_kernel
+@inner_kernel
 def first_to_search(summed, lead, limits, bar, scratch):
     """Return the column of the best edge, -1 where to search it takes long, or where there is none."""
     if lead < 0 or takes_long(summed, lead, limits, bar, scratch):

@@ -104,6 +104,17 @@ def test_a_helper_without_work_ends(monkeypatch: pytest.MonkeyPatch, folder: Pat
         assert not helper.helper_runs()
 
 
+def test_nobody_starts_another_helper_while_one_starts(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
+    """Commands that end early, one after the other, leave one helper."""
+    started: list[int] = []
+    monkeypatch.setattr(helper, "_start", lambda: started.append(1))
+    for name in ("first", "second"):
+        assert helper.compile_elsewhere(touch, str(tmp_path / name), name=name)
+    assert started == [1]
+    os.utime(folder / "helper.pid", (0, 0))  # it has failed
+    assert not helper.helper_runs()
+
+
 def test_an_order_that_comes_when_a_helper_ends(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
     """It is not lost: whoever gives it sees a helper that runs."""
     monkeypatch.setattr(helper, "_IDLE", 0.0)

@@ -1,13 +1,9 @@
-"""Kernels that are compiled apart from their callers, in processes that load some of them from disk."""
+"""What is replaced in Numba."""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -15,8 +11,6 @@ import numpy as np
 import pytest
 from numba import njit
 from numba.core import event
-from numba.core.compiler import run_frontend
-from numba.core.ir import Inst
 from numba.core.targetconfig import TargetConfig
 
 from dtrees.split.compile import numba_pipeline
@@ -24,60 +18,6 @@ from dtrees.split.compile.cache import PATCHES_NUMBA
 from dtrees.split.compile.kernels import kernel
 
 pytestmark = pytest.mark.skipif(not PATCHES_NUMBA, reason="this Numba is not patched")
-
-SOURCE = """
-import sys
-import numpy as np
-from dtrees.split.compile.kernels import lean_entry, lean_kernel, separate_kernel
-
-@separate_kernel
-def deep(x, i):
-    return 2.0 * x[i]
-
-@separate_kernel
-def total(x):
-    result = 0.0
-    for i in range(x.shape[0]):
-        result += deep(x, i)
-    return result
-
-@lean_kernel
-def between(x):
-    return total(x) + 1.0
-
-@lean_entry
-def one(x):
-    return between(x)
-
-@lean_entry
-def other(x):
-    return between(x) + deep(x, x.shape[0] - 1)
-
-if __name__ == "__main__":
-    import apart
-    for name in sys.argv[1:]:
-        entry = getattr(apart, name)
-        print(name, entry(np.arange(4.0)), sum(entry.stats.cache_hits.values()))
-"""
-
-
-def run(folder: Path, *names: str) -> list[str]:
-    paths = os.pathsep.join([str(Path(__file__).parents[3]), str(folder)])
-    environment = os.environ | {"PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(folder / "cache")}
-    command = [sys.executable, "apart.py", *names]
-    return subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True, timeout=300).stdout.splitlines()
-
-
-@pytest.mark.slow
-def test_kernels_apart(tmp_path: Path) -> None:
-    (tmp_path / "apart.py").write_text(SOURCE)
-    assert run(tmp_path, "one") == ["one 13.0 0"]
-    assert run(tmp_path, "one") == ["one 13.0 1"]  # and what it calls is found
-    assert run(tmp_path, "other") == ["other 19.0 0"]  # compiled against what was loaded
-    assert run(tmp_path, "other", "one") == ["other 19.0 1", "one 13.0 1"]
-    (file,) = (tmp_path / "cache").rglob("apart.total-*.kernel")
-    file.unlink()
-    assert run(tmp_path, "one") == ["one 13.0 1"]  # what is missing is compiled
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer")
@@ -167,23 +107,6 @@ def test_what_is_replaced_in_numba_is_used(monkeypatch: pytest.MonkeyPatch) -> N
         file = mixed._cache.find(signature)
         assert file is not None
         file.unlink()
-
-
-def test_variables_of_statements() -> None:
-    """They are found in the order in which Numba finds them, which decides what is generated."""
-
-    def function(x, y):  # type: ignore[no-untyped-def]
-        total = 0
-        for i, one in enumerate(x[1:]):
-            if one in (y, 3, i):
-                total += max(one, y, key=None) * y[i, 1:]
-        return [total, {"a": (x, y)}]
-
-    statements = [one for block in run_frontend(function).blocks.values() for one in block.body]
-    parts = statements + [one.value for one in statements if isinstance(getattr(one, "value", None), Inst)]
-    theirs = [part.list_vars() for part in parts]
-    with numba_pipeline.quickly():
-        assert [part.list_vars() for part in parts] == theirs
 
 
 def test_who_listens_to_numba_is_told() -> None:

@@ -18,7 +18,7 @@ from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.level import SCAN, SummedLevel, search_level
 from dtrees.split.node import status
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
-from dtrees.split.node.limits import Categories, SplitLimits, limits_for_thread
+from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import SEARCH_TASK_ROWS
 from dtrees.split.search.column import search_many
@@ -118,7 +118,7 @@ class NodeSearch:
 
     def scratch_for(self, thread: int, workspace: Workspace, limits: SplitLimits) -> Scratch:
         """Return the scratch space of a thread for any node of the tree."""
-        n_rows, categories = int(self._nodes.in_stop[0]), isinstance(limits.categories, Categories)
+        n_rows, categories = int(self._nodes.in_stop[0]), limits.categories.some
         at_hand = workspace.runner.scratch_at_hand(thread, n_rows, categories)
         if at_hand is not None:  # from the tree before: what it is made for need not be found out again
             return at_hand

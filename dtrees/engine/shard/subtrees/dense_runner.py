@@ -122,7 +122,7 @@ class SubtreeRunner(Runner):
         """See to it that there is room for all that is to be grown."""
         limits, stops, places = context.limits, context.stops, roots.places
         n_sums, weighted = roots.sums.shape[1], context.partition.h.shape[0] > 0
-        kind = (n_sums, weighted, type(limits.thresholds), kinds_of(limits.criterion), inherit, type(limits.categories))
+        kind = (n_sums, weighted, type(limits.thresholds), kinds_of(limits.criterion), inherit, limits.categories.some)
         wanted = (places, block_rows, share_rows, stops.max_depth, limits.min_samples, kind)
         if wanted == self._made_for and context.pool is self._pool:
             return

@@ -103,7 +103,7 @@ class Runner(ABC):
                 scratch.line_up.node[:] = -1
 
     def _has_scratch(self, n_rows: int, categories: bool) -> bool:
-        return bool(self._scratch) and self._scratch[0].keys.shape[0] > n_rows and (self._scratch[0].groups is not None) == categories
+        return bool(self._scratch) and self._scratch[0].keys.shape[0] > n_rows and (self._scratch[0].groups.code.shape[0] > 2) == categories
 
     def scratch_at_hand(self, thread: int, n_rows: int, categories: bool) -> Scratch | None:
         """Return the scratch space of a thread for nodes of up to so many rows, None if there is none that is large enough.

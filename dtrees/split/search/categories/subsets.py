@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import specialised
@@ -14,11 +15,13 @@ from dtrees.split.node.found import HAS_THRESHOLD, note_found
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_allowed, is_random
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import below, draw, mix, uniform
-from dtrees.split.search.categories.groups import RARE, group_rows, plus_group, take_rare_together
+from dtrees.split.search.categories.groups import RARE, group_keys, group_rows, plus_group, take_rare_together
 from dtrees.split.search.categories.orders import is_order, n_orders, order_ends, set_means
 from dtrees.split.search.thresholds.sweep import nothing, score_above
 from dtrees.split.table.columns import value_at
 
+#: Status, score, and whether values are missing, of a search for a split.
+FOUND = types.Tuple((types.int64, types.float64, types.boolean))
 #: What the number of an order is multiplied by.
 ORDER = np.float64(2**32)
 
@@ -170,7 +173,7 @@ def _turn(node, n_distinct, m, cut, most, order, groups, found, room):
     record.threshold = -float(m - cut) - ORDER * float(order) if turned else float(cut) + ORDER * float(order)
 
 
-@separate_kernel
+@separate_kernel(returns=FOUND)
 def search_categories(column, pair, limits, bar, scratch):
     """Find the best split of one node in one column of categories.
 
@@ -223,8 +226,30 @@ def n_categories_left(number):
     return np.int64(abs(number) - ORDER * (abs(number) // ORDER))
 
 
-@separate_kernel
+@separate_kernel(returns=types.none)
 def choose_sides_of_node(column, pair, limits, number, scratch, side):
     """Write to ``side``, by code, which rows the split of a node sends left."""
     node, m = _group(pair, limits, scratch)
     choose_sides(node, column, pair.values, m, limits, pair.bits, number, scratch.groups, side)
+
+
+@separate_kernel(returns=FOUND)
+def search_categories_of_list(column, values, keys, block, place, sums, limits, bar, scratch):
+    """Find the best split of a node of a block in one column of categories; ``place`` is where its keys begin and end."""
+    node, m = _group_list(keys, block, place, sums, limits, scratch)
+    return search_groups(node, column, values, m, limits, ZERO(), bar, scratch.groups, scratch)
+
+
+@lean_kernel
+def _group_list(keys, block, place, sums, limits, scratch):
+    """Sum the rows of a node of a block by category; return as :func:`_group` does."""
+    first, last = place
+    node = node_statistic(limits.criterion, sums, last - first)
+    return node, group_keys(node, keys, first, last, block.g, block.h, ZERO(), scratch.groups)
+
+
+@separate_kernel(returns=types.none)
+def choose_sides_of_list(column, values, keys, block, place, sums, limits, number, scratch):
+    """Write to the scratch space, by code, which rows the split of a node of a block sends left."""
+    node, m = _group_list(keys, block, place, sums, limits, scratch)
+    choose_sides(node, column, values, m, limits, ZERO(), number, scratch.groups, scratch.groups.side)

@@ -136,7 +136,7 @@ def test_the_split_that_is_found(seed: int, criterion: str, n_levels: int, least
     if criterion != "gini":
         a = a * b
     sums = np.bincount(task["target"], b, n_classes).astype(np.int64) if criterion == "gini" else np.array([a.sum(), b.sum()])
-    categories = Categories(np.ones(1, np.bool_), task["smooth"], np.array([task["least"]]), np.array([task["most"]]))
+    categories = Categories(True, np.ones(1, np.bool_), task["smooth"], np.array([task["least"]]), np.array([task["most"]]))
     value = criterion_named(criterion).for_kernels(n_classes if criterion == "gini" else 0, 0.0)
     limits = SplitLimits(value, BestThreshold(), 0.0, 1, 0, -math.inf, categories)
     partition = RowPartition(np.arange(n, dtype=np.uint32), a, b)

@@ -1,0 +1,112 @@
+"""Kernels that are compiled apart from their callers, which ask for them where they first call them.
+
+A caller holds what the other kernel is compiled for, and room for its address. Where that is empty, it calls back into Python, which loads
+the kernel, or compiles it, and returns the address. So a kernel that is needed seldom is compiled only when it is met, and one that others
+call is not compiled once more with each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import inspect
+import logging
+import pickle
+import threading
+from _thread import interrupt_main
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import llvmlite.binding as ll
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.serialize import dumps
+from numba.core.typing.templates import Signature, signature
+from numba.extending import intrinsic
+
+_logger = logging.getLogger("dtrees")
+_FINDER = "dtrees_find_kernel"
+#: Kernels, each with the types of its arguments, by what callers hold of them.
+_known: dict[bytes, tuple[Any, tuple[Any, ...]]] = {}
+
+
+def called_apart(dispatcher: Any, returns: Any = None) -> Any:
+    """Return what other kernels call in place of a kernel of this module's kind.
+
+    Given the Numba type that it ``returns``, the kernel is compiled when it is first called, otherwise with its callers.
+    """
+
+    def call(typing_context: Any, *arguments: Any) -> tuple[Signature, Callable[..., Any]]:
+        kinds = tuple(types.unliteral(kind) for kind in arguments)  # type: ignore[attr-defined]
+        result = returns
+        if result is None:
+            dispatcher.compile(kinds)
+            result = dispatcher.overloads[kinds].signature.return_type
+        return signature(result, *kinds), functools.partial(_generate, dispatcher)
+
+    functools.update_wrapper(call, dispatcher.py_func)
+    context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_ONLY)
+    call.__signature__ = inspect.Signature([context, *inspect.signature(dispatcher.py_func).parameters.values()])  # type: ignore[attr-defined]
+    found = intrinsic(call)
+    found.kernel = dispatcher
+    return found
+
+
+def _generate(dispatcher: Any, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Call a kernel at its address, which is asked for if it is not known yet."""
+    text = dumps((dispatcher.__module__, dispatcher.__qualname__, tuple(signature.args)))
+    _known[text] = dispatcher, tuple(signature.args)
+    place = cgutils.add_global_variable(builder.module, ir.IntType(64), builder.module.get_unique_name("place"))
+    place.linkage, place.initializer = "internal", ir.IntType(64)(0)
+    address = cgutils.alloca_once_value(builder, builder.load_atomic(place, "acquire", 8))
+    with cgutils.if_unlikely(builder, cgutils.is_null(builder, builder.load(address))):
+        held = cgutils.global_constant(builder, builder.module.get_unique_name("kernel"), cgutils.make_bytearray(text))
+        pointer, size = builder.bitcast(held, cgutils.voidptr_t), cgutils.intp_t(len(text))
+        kind = ir.FunctionType(ir.IntType(64), [cgutils.voidptr_t, cgutils.intp_t])
+        asked = builder.call(cgutils.get_or_insert_function(builder.module, kind, _FINDER), [pointer, size])
+        with cgutils.if_unlikely(builder, cgutils.is_null(builder, asked)):
+            context.call_conv.return_user_exc(builder, RuntimeError, (f"{dispatcher.__qualname__} could not be compiled",))
+        builder.store_atomic(asked, place, "release", 8)
+        builder.store(asked, address)
+    kind = context.call_conv.get_function_type(signature.return_type, signature.args)
+    function = builder.inttoptr(builder.load(address), kind.as_pointer())
+    status, result = context.call_conv.call_function(builder, function, signature.return_type, signature.args, arguments)
+    with cgutils.if_unlikely(builder, status.is_error):
+        context.call_conv.return_status_propagate(builder, status)
+    return result
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_ssize_t)
+def _find(text: int, size: int) -> int:
+    """Return the address of a kernel, 0 if it cannot be compiled; called by another one.
+
+    An interrupt would be lost here, so it is repeated when the kernel goes on.
+    """
+    held, interrupted = ctypes.string_at(text, size), False
+    while True:
+        try:
+            address = _address(held)
+            break
+        except KeyboardInterrupt:
+            interrupted = True
+        except BaseException:
+            _logger.exception("a kernel could not be compiled")
+            return 0
+    if interrupted:
+        threading.Timer(0.01, interrupt_main).start()
+    return address
+
+
+def _address(held: bytes) -> int:
+    if held not in _known:
+        module, qualified_name, kinds = pickle.loads(held)
+        found = functools.reduce(getattr, qualified_name.split("."), import_module(module))
+        _known[held] = found.kernel, kinds
+    dispatcher, kinds = _known[held]
+    dispatcher.compile(kinds)
+    compiled = dispatcher.overloads[kinds]
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+
+
+ll.add_symbol(_FINDER, ctypes.cast(_find, ctypes.c_void_p).value)
