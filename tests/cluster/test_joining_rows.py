@@ -24,9 +24,8 @@ from dtrees.cluster.growing.shards.joining import newcomers as settling
 from dtrees.cluster.growing.shards.joining import rows as rows_joining
 from dtrees.cluster.growing.shards.joining.rows import RowNewcomers
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.split.table.disk_arrays import is_on_disk, on_disk
 from dtrees.split.table.keyed_columns import arrange_rows
-from dtrees.split.table.mmap_arrays import mapped
+from dtrees.split.table.mmap_arrays import is_on_disk, mapped, on_disk
 from tests.cluster.faults import Fault, install, stopped
 from tests.cluster.running import Running, joining, lose_at
 from tests.cluster.samples import wait_until

@@ -6,7 +6,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch_row
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints.kinds import InOrder
+from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import hand_down
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
@@ -14,7 +14,7 @@ from dtrees.split.grow.best_first import bring_up_best, is_to_be_split, put_in_o
 from dtrees.split.grow.block import divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
 from dtrees.split.grow.column_by_column import InBlock, search_node
 from dtrees.split.grow.stack import open_node, put_children
-from dtrees.split.node.candidate import complete_but_threshold, threshold_between
+from dtrees.split.node.candidate import CONSTANT, SPLIT, complete_but_threshold, threshold_between
 from dtrees.split.node.limits import (
     BestThreshold,
     Categories,
@@ -27,13 +27,11 @@ from dtrees.split.node.limits import (
 )
 from dtrees.split.node.partition import is_pure
 from dtrees.split.node.records import note_split
-from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import ColumnDrawing
 from dtrees.split.policy import TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.search.categories.groups import group_keys
 from dtrees.split.search.categories.subsets import choose_sides
 from dtrees.split.search.thresholds.random_threshold import search_random_block
-from dtrees.split.search.tiny.tiny_deviations import search_tiny_deviations
 from dtrees.split.search.tiny.tiny_node import search_tiny_node
 
 
@@ -93,9 +91,9 @@ def _(categories, columns, task, first, last, sums, path):
 
 @_search_listed.of(NoCategories)
 def _(categories, columns, task, first, last, sums, path):
-    if last - first > _most_unsorted(task.limits.criterion):
+    if last - first > _most_unsorted(unconstrained(task.limits.criterion)):
         return search_node(InBlock(), columns, task, first, last, sums, path)
-    return _search_unsorted(task.limits.criterion, columns, task, first, last, sums, path)
+    return search_tiny_node(columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
 
 
 @specialised
@@ -108,34 +106,9 @@ def _(criterion):
     return TINY_ROWS
 
 
-@_most_unsorted.of(InOrder)
-def _(criterion):
-    return _most_unsorted(criterion.criterion)
-
-
 @_most_unsorted.of(Deviations)
 def _(criterion):
     return TINY_RANKED_ROWS
-
-
-@specialised
-def _search_unsorted(criterion, columns, task, first, last, sums, path):
-    """Find the best split of a node of few rows of a block; result as of :func:`search_node`."""
-
-
-@_search_unsorted.otherwise
-def _(criterion, columns, task, first, last, sums, path):
-    return search_tiny_node(columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
-
-
-@_search_unsorted.of(InOrder)
-def _(criterion, columns, task, first, last, sums, path):
-    return _search_unsorted(criterion.criterion, columns, task, first, last, sums, path)
-
-
-@_search_unsorted.of(Deviations)
-def _(criterion, columns, task, first, last, sums, path):
-    return search_tiny_deviations(criterion, columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
 
 
 @specialised
@@ -146,11 +119,6 @@ def grow_small(criterion, columns, task, bottom, nodes, n_nodes):
 @grow_small.otherwise
 def _(criterion, columns, task, bottom, nodes, n_nodes):
     return grow_block(columns, task, bottom, nodes, n_nodes)
-
-
-@grow_small.of(InOrder)
-def _(criterion, columns, task, bottom, nodes, n_nodes):
-    return grow_small(criterion.criterion, columns, task, bottom, nodes, n_nodes)
 
 
 @grow_small.of(Deviations)
@@ -189,11 +157,6 @@ def _(criterion, partition, block, start, first, last):
     pass
 
 
-@_write_ranks.of(InOrder)
-def _(criterion, partition, block, start, first, last):
-    _write_ranks(criterion.criterion, partition, block, start, first, last)
-
-
 @_write_ranks.of(Deviations)
 def _(criterion, partition, block, start, first, last):
     for k in range(last - first):
@@ -207,7 +170,7 @@ def _fewest_sorted(categories, criterion):
 
 @_fewest_sorted.of(NoCategories)
 def _(categories, criterion):
-    return _most_unsorted(criterion) + 1
+    return _most_unsorted(unconstrained(criterion)) + 1
 
 
 @_fewest_sorted.of(Categories)
@@ -277,7 +240,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         split = best.records[0]
         if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
             write_back(task.partition, block, start, first, last, out_first, out_last)
-            _write_ranks(limits.criterion, task.partition, block, start, first, last)
+            _write_ranks(unconstrained(limits.criterion), task.partition, block, start, first, last)
             continue
         if not is_random(limits.thresholds):
             # The two values that a threshold lies between are asked for now and read when the next node is split.
