@@ -25,15 +25,14 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments, no_moments
 from dtrees.split.grow.block import fill_block, make_block
 from dtrees.split.node import partition
-from dtrees.split.node.candidate import empty_candidates
-from dtrees.split.node.found import NONE_HIGHER
+from dtrees.split.node.candidate import NONE_HIGHER, empty_candidates
 from dtrees.split.node.limits import BestThreshold, SplitLimits
 from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import NodesOfTree
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import to_fixed
 from dtrees.split.policy import BLOCK_ROWS
 from dtrees.split.search.column import search_many
-from dtrees.split.search.node_column import NodesOfTree
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.search.thresholds.sweep import SortedRows, sweep_sorted
 from dtrees.split.table.columns import Columns, presort, presort_column
@@ -194,7 +193,7 @@ def divide(n: int) -> Prepared:
     spare = node.partition.spare(n)
 
     def call() -> None:
-        partition.mark_left(codes, cut, node.n_distinct, False, node.partition.rows, 0, n, bits)
+        partition.mark_left(codes, partition.Cut(cut, node.n_distinct, False), node.partition.rows, 0, n, bits)
         partition.divide(bits, node.partition, 0, n, n, spare)
 
     return call, n

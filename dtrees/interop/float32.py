@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.interop.description import PlainModel
-from dtrees.split.numbers.rounding import rounded_down
+from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
 
 

@@ -18,7 +18,7 @@ from dtrees.atomic_file import atomic_file
 from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe, needed, to_numbers
 from dtrees.interop.float32 import Float32Table
 from dtrees.split.numbers.elementary import exp, log
-from dtrees.split.numbers.rounding import rounded_down
+from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
 
 _TARGET = "XGBoost"

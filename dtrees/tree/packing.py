@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import kernel, plain
-from dtrees.split.numbers.rounding import rounded_down
+from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
 
 #: Numbers below this fit the small records.

@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.grow.block import fill_block, make_block
-from dtrees.split.node.candidate import complete, empty_candidates
+from dtrees.split.node.candidate import CONSTANT, SPLIT, complete, empty_candidates
 from dtrees.split.node.limits import BestThreshold, RandomThreshold
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers import hashing
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.search.thresholds.random_threshold import search_random_block

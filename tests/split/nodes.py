@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
+from dtrees.split.node.candidate import SPLIT, Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SplitLimits
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.status import SPLIT
+from dtrees.split.node.records import NodesOfTree
 from dtrees.split.numbers import hashing
 from dtrees.split.search.column import search_many
-from dtrees.split.search.node_column import NodesOfTree
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import Columns, presort
 from tests import naive

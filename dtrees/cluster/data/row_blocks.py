@@ -38,9 +38,8 @@ from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import check_target, check_weights, encode_target
 from dtrees.ensemble.persistence.checkpoint import array_digest
 from dtrees.split.table.columns import Columns
-from dtrees.split.table.disk_arrays import Room, forget, is_on_disk, on_disk
 from dtrees.split.table.keyed_columns import arrange_rows
-from dtrees.split.table.mmap_arrays import mapped
+from dtrees.split.table.mmap_arrays import Room, forget, is_on_disk, mapped, on_disk
 
 #: Partitions stay with the worker that has them, unless it has so many times its share of the rows without it, or nearly. To move one
 #: takes no longer than it makes some trees take. Of eight partitions of a Parquet file, two workers had read five and three in three fits

@@ -21,8 +21,7 @@ from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.executor import Executor
 from dtrees.engine.protocol.route_bits import RouteBitStore
 from dtrees.engine.protocol.splits import RouteBits, Splits
-from dtrees.split.node.candidate import Candidates
-from dtrees.split.node.status import SPLIT
+from dtrees.split.node.candidate import SPLIT, Candidates
 from dtrees.split.policy import OFFER_ROWS
 from dtrees.tree.category_sets import CategorySets
 

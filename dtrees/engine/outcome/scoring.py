@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import Losses, Scores
-from dtrees.split.numbers.fixed_point import absolute_sum
-from dtrees.split.numbers.float_sums import add_up_blocks
+from dtrees.split.numbers.fixed_point import absolute_sum, add_up_blocks
 
 #: Rows of a block.
 BLOCK_ROWS = 8192

@@ -149,7 +149,7 @@ class SumsKept(NamedTuple):
         return self.n_numbers + 1 if self.targets else self.n_classes or 2
 
     def width(self, weighted: bool) -> int:
-        """Return how many numbers an element of a zone has (:mod:`dtrees.split.zones.over_shards.many_sums.elements`)."""
+        """Return how many numbers an element of a zone has (:mod:`dtrees.split.zones.over_shards.node_sums`)."""
         return 2 * self.n_numbers + 2 if self.targets and not self.n_classes else self.width_picked(weighted)
 
     def width_picked(self, weighted: bool) -> int:

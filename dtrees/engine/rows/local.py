@@ -12,9 +12,8 @@ from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows.between.stretches import rows_of
 from dtrees.engine.rows.exchange import Program, RowsExecutor, Step
 from dtrees.engine.rows.row_shard import RowShard
-from dtrees.split.table.disk_arrays import Room
 from dtrees.split.table.keyed_columns import arrange_rows
-from dtrees.split.table.mmap_arrays import mapped
+from dtrees.split.table.mmap_arrays import Room, mapped
 
 
 class ParcelsMissing(RuntimeError):

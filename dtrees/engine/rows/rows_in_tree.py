@@ -38,10 +38,10 @@ from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import add_up, scale_into
 from dtrees.split.policy import ADDITION_ROWS, MAPPED_BYTES, THREAD_ROWS, flagged_bytes
 from dtrees.split.table.columns import Columns
-from dtrees.split.table.disk_arrays import is_on_disk
+from dtrees.split.table.mmap_arrays import is_on_disk
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.node_sums import sum_nodes
-from dtrees.split.zones.over_shards.own_rows import WalkedTree, add_in_order, next_codes, walk_rows
+from dtrees.split.zones.over_shards.own_rows import WalkedTree, add_in_order, next_codes, no_sets, walk_rows
 from dtrees.split.zones.sums import Sums, lay_out_slots
 from dtrees.tree.tree import Tree
 
@@ -456,7 +456,8 @@ class RowsInTree:
             if by_set:
                 self._categories.walk(walked, tree.categories, pieces, rows, total)
                 return
-            self.threads.share(pieces.shape[0], lambda queue, _: walk_rows(queue, pieces, codes, n_distinct, walked, rows, total))
+            sets = no_sets(tree.node_count)
+            self.threads.share(pieces.shape[0], lambda queue, _: walk_rows(queue, pieces, codes, n_distinct, walked, sets, rows, total))
 
         whole = np.zeros(1, np.int64), np.array([rows.shape[0]])
         for begin, end in by_rows(codes, self._columns.n_rows, rows, *whole):

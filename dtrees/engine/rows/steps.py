@@ -38,7 +38,7 @@ class FindBars(NamedTuple):
     ----------
     root : Rooted
     tasks : ndarray of int64, shape (n_summed, 4)
-        See :func:`~dtrees.split.zones.over_shards.node_sums.settle_sums`; parents are numbers among the nodes searched last.
+        See :func:`~dtrees.split.zones.over_shards.flagging.settle_sums`; parents are numbers among the nodes searched last.
     summed : Levelled
         What shards have sent sums of, in the order of ``tasks``.
     n_slots : int

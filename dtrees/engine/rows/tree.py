@@ -37,9 +37,8 @@ from dtrees.engine.rows.session import RowsDisagree
 from dtrees.engine.rows.whole_leaves import find_cuts, leaf_quantiles, leaf_steps
 from dtrees.engine.rows.whole_sums import exponent_of, exponents_of
 from dtrees.split.criteria.constraints.words import root_words
-from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates, midpoint
+from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, Candidates, best_by_node, empty_candidates, midpoint
 from dtrees.split.node.records import Nodes
-from dtrees.split.node.status import CONSTANT, NO_SPLIT
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import FOLD, MAX_ZONES, ROWS_PER_PART, SHARED_CELLS
 from dtrees.split.zones.sums import grain_for, size_shift

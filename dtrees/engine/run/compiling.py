@@ -13,7 +13,7 @@ from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.split.compile.cache import KERNEL_SUFFIX, PATCHES_NUMBA, cache_folder, is_cached
 from dtrees.split.compile.helper import allow_helper, compile_elsewhere, helper_runs, owner
 from dtrees.split.grow.parallel_subtree import grow_together
-from dtrees.split.grow.sparse_subtree import grow_sparse
+from dtrees.split.grow.subtree import grow_sparse
 from dtrees.split.table.columns import presort
 from dtrees.tree.predict import compile_prediction, stump
 

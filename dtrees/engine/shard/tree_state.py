@@ -47,7 +47,8 @@ from dtrees.split.criteria.constraints.words import divide_sums, root_words
 from dtrees.split.grow.best_first import LeafBudget, make_budget, merge_rows, origins
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
-from dtrees.split.node import partition, status
+from dtrees.split.node import partition
+from dtrees.split.node.candidate import SPLIT
 from dtrees.split.node.marking import SplitsOfRows
 from dtrees.split.node.records import Nodes
 from dtrees.split.numbers import hashing
@@ -293,7 +294,7 @@ class TreeState:
     def _offer(self, found: m.Found, workspace: Workspace) -> m.Found:
         """Mark the rows that the splits found would send left."""
         records = found.candidates.records
-        split = records["status"] == status.SPLIT
+        split = records["status"] == SPLIT
         some = records[split]
         marks = self._mark(workspace, self._search.searched[split], some["column"], some["threshold"], some["missing_left"])
         return found._replace(marks=marks.spread(split))

@@ -14,16 +14,13 @@
     constraints on columns: what is known of nodes, and criteria that respect them.
 """
 
-from dtrees.split.criteria.absolute_error import AbsoluteError
+from dtrees.split.criteria.absolute_error import AbsoluteError, Quantile
 from dtrees.split.criteria.constraints import constrained as constrained  # its versions of parts
 from dtrees.split.criteria.criterion import register
 from dtrees.split.criteria.entropy import Entropy
-from dtrees.split.criteria.gini import Gini
-from dtrees.split.criteria.newton import Newton
-from dtrees.split.criteria.newton_l1 import NewtonL1
+from dtrees.split.criteria.newton import Newton, NewtonL1
 from dtrees.split.criteria.poisson import PoissonDeviance
-from dtrees.split.criteria.quantile import Quantile
-from dtrees.split.criteria.squared_error import SquaredError
+from dtrees.split.criteria.squares import Gini, SquaredError
 
 for _criterion in (SquaredError(), AbsoluteError(), Quantile(), PoissonDeviance(), Newton(), NewtonL1(), Gini(), Entropy()):
     register(_criterion)

@@ -1,12 +1,17 @@
-"""Absolute error: the decrease of the weighted sum of absolute deviations from the median.
+"""Absolute error and quantiles: the decrease of the weighted sum of deviations from the median, or from another quantile.
 
 No sums tell it: a row carries the number of its target among all in ascending order, and columns are searched by following the medians of
-both sides (:mod:`dtrees.split.search.order_statistics`). Quantiles are followed likewise
-(:mod:`dtrees.split.criteria.quantile`).
+both sides (:mod:`dtrees.split.search.order_statistics`).
+
+Of a quantile, it is the pinball loss that decreases (Koenker and Bassett 1978). A deviation from the ``alpha``-quantile counts ``alpha``
+above it and ``1 - alpha`` below. So that deviations are integers, ``alpha`` is taken to be a fraction, and deviations count its numerator
+above and what is left of its denominator below. All else is as with absolute error, where they count 1 on both sides.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from dtrees.split.criteria.criterion import Criterion
@@ -64,3 +69,37 @@ node_statistic.of(Deviations)(moments_of)
 @gain.of(Deviations)
 def _(criterion, score, node):
     return score / float(criterion.unit)
+
+
+#: The largest denominator: every share of up to four decimals is met exactly. What deviations count takes its bits from the 84 that levels
+#: and weights have together (:mod:`dtrees.split.search.order_statistics.deviations`).
+FINEST = 10_000
+
+
+class Quantile(AbsoluteError):
+    """Pinball loss of a regression target; values are ``alpha``-quantiles, measured on the rows of every node.
+
+    Examples
+    --------
+    >>> Quantile().at(0.9).for_kernels(0, 0.0)
+    Deviations(above=9, below=1, unit=10)
+    """
+
+    name = "quantile"
+
+    def __init__(self, alpha: float = 0.5) -> None:
+        self._share = Fraction(alpha).limit_denominator(FINEST)
+        if not 1 / FINEST <= alpha <= 1 - 1 / FINEST:
+            raise ValueError(f"alpha={alpha!r} cannot be used with criterion='quantile'; wants {1 / FINEST} to {1 - 1 / FINEST}")
+
+    def at(self, alpha: float) -> Quantile:
+        """Return the criterion of a quantile."""
+        return _quantile(alpha)
+
+    def for_kernels(self, n_classes: int, penalty: float) -> Deviations:
+        """Return the kernel value."""
+        above, unit = self._share.as_integer_ratio()
+        return Deviations(above, unit - above, unit)
+
+
+_quantile = lru_cache(maxsize=8)(Quantile)

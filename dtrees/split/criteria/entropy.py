@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inner_kernel
-from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.criteria.parts import (
     class_term,
     classes_of,
@@ -27,6 +26,7 @@ from dtrees.split.criteria.parts import (
     score,
     score_of_terms,
 )
+from dtrees.split.criteria.squares import Gini
 from dtrees.split.criteria.statistics import G0, G1, H0, H1
 from dtrees.split.numbers.elementary import binary_logarithm, binary_logarithm_of_normal, log2
 
@@ -34,13 +34,10 @@ from dtrees.split.numbers.elementary import binary_logarithm, binary_logarithm_o
 _ROUNDING = 2.0**-44
 
 
-class Entropy(Criterion):
+class Entropy(Gini):
     """Entropy of classes; values are the fractions of classes, computed from the sums."""
 
     name = "entropy"
-    task = "classification"
-    row_statistic = "class"
-    measured = ""
 
     def for_kernels(self, n_classes: int, penalty: float) -> Any:
         """Return the kernel value."""
@@ -49,10 +46,6 @@ class Entropy(Criterion):
     def for_targets(self) -> Any:
         """Return that of any number of classes."""
         return EntropyOfClasses()
-
-    def gain_exponent(self, exponents: tuple[int, int]) -> int:
-        """Return that of the weights."""
-        return exponents[1]
 
     def impurity(self, fractions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return minus the sum of fractions times their logarithms."""
@@ -115,9 +108,9 @@ def _(criterion):
 def _(criterion, score, node):
     weight = float(node.h)
     own = 0.0
-    for k in range(node.weights.shape[0]):
-        own += _xlog2(float(node.weights[k]), weight)
-    return score - (own + weight * binary_logarithm(node.weights.shape[0]))
+    for k in range(node.sums.shape[0]):
+        own += _xlog2(float(node.sums[k]), weight)
+    return score - (own + weight * binary_logarithm(node.sums.shape[0]))
 
 
 @flag_zones_by_bound.of(EntropyOfTwo)

@@ -1,12 +1,27 @@
-"""Newton's gain: the decrease of a loss's second-order model by a split, with an L2 penalty (Chen and Guestrin 2016, eq. 7)."""
+"""Newton's gain: the decrease of a loss's second-order model by a split, with an L2 penalty (Chen and Guestrin 2016, eq. 7).
+
+Beside the L2 penalty on leaf values there may be an L1 penalty: XGBoost's ``reg_alpha``. With L1 penalty t and L2 penalty r, a leaf of the
+sums G and H has the value -T(G) / (H + r), where T moves G towards 0 by t, and no further (soft threshold). It lowers the loss's
+second-order model by half of T(G)^2 / (H + r). The score of a split is what its two leaves lower it by, doubled, and the gain is what is
+left of that without the node's own share. A gain that may be nothing but rounding counts as none.
+
+The bound over a zone
+---------------------
+T(S)^2 / a is jointly convex in S and a: abs(T(S)) is convex and never negative, and a square over a linear term is convex and grows with
+what is squared. So the score is largest at one of the six corners of the region that left sums are in
+(:mod:`dtrees.split.criteria.squares`).
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
-from dtrees.split.compile.kernels import inlined_kernel
+from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
 from dtrees.split.criteria.criterion import Criterion
+from dtrees.split.criteria.parts import flag_zones_by_bound, gain, is_arithmetic, is_worthwhile, moments_of, node_statistic, score
 from dtrees.split.criteria.squares import Squares
+from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE
 
 
 class Newton(Criterion):
@@ -43,3 +58,115 @@ def newton_step(g, h, penalty):
 def newton_impurity(g, h, step):
     """Return how much the second-order model falls by a step for each unit of weight."""
     return step * -g / h if h > 0.0 else 0.0
+
+
+#: Above one by far more than the relative error of a score.
+_UPWARD = 1.0 + 2.0**-40
+#: Far more than the relative error of a few roundings of float64.
+_ROUNDING = 2.0**-44
+
+
+class NewtonL1(Newton):
+    """Newton's gain with an L1 penalty, for boosting; values are Newton steps, computed from the sums."""
+
+    name = "newton_l1"
+
+    def for_kernels(self, n_classes: int, penalty: float) -> Any:
+        """Return the kernel value; its L1 penalty, in units of gradients, is still to be filled in."""
+        return Thresholded(penalty=penalty, l1=0.0)
+
+
+class Thresholded(NamedTuple):
+    """The kernel value: the L2 penalty, in units of H, and the L1 penalty, in units of G."""
+
+    penalty: float
+    l1: float
+
+
+node_statistic.of(Thresholded)(moments_of)
+
+
+@inlined_kernel
+def _beyond(g, l1):
+    """Return how far the size of a sum is above the threshold, 0 if it is not."""
+    return max(abs(g) - l1, 0.0)
+
+
+@score.of(Thresholded)
+def _(criterion, g, h, other_g, other_h):
+    a = h + criterion.penalty
+    b = other_h + criterion.penalty
+    x = _beyond(g, criterion.l1)
+    y = _beyond(other_g, criterion.l1)
+    found = x * x / a + y * y / b
+    return found if (a > 0.0) & (b > 0.0) else -1.0
+
+
+@gain.of(Thresholded)
+def _(criterion, score, node):
+    x, a = _beyond(float(node.g), criterion.l1), float(node.h) + criterion.penalty
+    found = score - x * x / a
+    return found if found > _ROUNDING * score else 0.0
+
+
+@is_worthwhile.of(Thresholded)
+def _(criterion, gain):
+    return gain > 0.0
+
+
+@is_arithmetic.of(Thresholded)
+def _(criterion):
+    return True
+
+
+@flag_zones_by_bound.of(Thresholded)
+def _(criterion, sums, add, node, bar, slope, slack, total, flags):
+    _flag_by_corners(criterion, sums, add, node, bar, slope, flags)
+
+
+@inner_kernel
+def _most(s, a, l1, error, inside):
+    """Return the most that a leaf of a real-valued sum, with ``error`` added to it, lowers the model by, doubled.
+
+    Without weight there is no bound to it, unless nothing is there.
+    """
+    if a <= 0.0:
+        return math.inf if inside or abs(s) > error else 0.0
+    x = _beyond(abs(s) + error, l1)
+    return x * x / a
+
+
+@inner_kernel
+def _may_pass(criterion, s, h, g_all, h_all, caution, error, bar, inside):
+    """Tell whether the score of left sums may exceed the bar; weights are taken less by ``caution``."""
+    lift = criterion.penalty - caution
+    left = _most(s, h + lift, criterion.l1, error, inside)
+    right = _most(g_all - s, h_all - h + lift, criterion.l1, error, inside)
+    return (left + right) * _UPWARD > bar
+
+
+@inner_kernel
+def _flag_by_corners(criterion, sums, add, node, bar, slope, flags):
+    """Flag the zones one of whose six corners passes."""
+    g0, h0, n0, g1, h1, n1, sizes = sums[G0], sums[H0], sums[N0], sums[G1], sums[H1], sums[N1], sums[SIZE]
+    (g_add, h_add, n_add), (g_all, h_all, n_all) = add, node
+    # What is small beside the sums of the node is lost where floats are added to these: errors are bounded in terms of them.
+    caution = 2.0**-49 * (h_all + 2.0 * criterion.penalty)
+    run = (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
+    for z in range(flags.shape[0]):
+        start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
+        light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
+        inside = (n0[z] + n_add > 0) & (n1[z] + n_add < n_all)
+        low = start - 0.5 * (size - (end - start))
+        high = start + 0.5 * (size + (end - start))
+        error = _ROUNDING * (max(abs(low), abs(high)) + abs(g_all))
+        from_start, from_end = light + (start - low) * run, heavy - (end - low) * run
+        passes = _may_pass(criterion, start, light, g_all, h_all, caution, error, bar, inside)
+        passes |= _may_pass(criterion, end, heavy, g_all, h_all, caution, error, bar, inside)
+        passes |= _may_pass(criterion, low, min(from_start, heavy), g_all, h_all, caution, error, bar, inside)
+        passes |= _may_pass(criterion, low, max(from_end, light), g_all, h_all, caution, error, bar, inside)
+        from_start, from_end = light + (high - start) * run, heavy - (high - end) * run
+        passes |= _may_pass(criterion, high, min(from_start, heavy), g_all, h_all, caution, error, bar, inside)
+        passes |= _may_pass(criterion, high, max(from_end, light), g_all, h_all, caution, error, bar, inside)
+        if passes:
+            flags[z] = 1

@@ -6,7 +6,7 @@ squared error of a target is to it what Gini impurity is to a class.
 
 The sums of all targets lie side by side, and ``a`` of a row is its number, by which kernels find what it adds to them. So rows are moved
 about in the row partition as they are for one target. Nodes are scanned; only where rows are spread over shards are there bounds over parts
-(:mod:`dtrees.split.zones.over_shards.many_sums`).
+(:mod:`dtrees.split.zones.over_shards.flagging`).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Moments(NamedTuple):
 class Classes(NamedTuple):
     """The weight of each class in a set of rows, the weight of all, and its number of rows."""
 
-    weights: NDArray[np.int64]
+    sums: NDArray[np.int64]
     h: Any
     n: Any
 
@@ -75,8 +75,61 @@ class ClassesOfTargets(NamedTuple):
 
 
 @specialised
+def with_sums(statistic: Any, sums: Any, h: Any, n: Any) -> Any:
+    """Return a statistic of the kind of another one, of any kind but moments."""
+
+
+@with_sums.of(Classes)
+def _(statistic, sums, h, n):
+    return Classes(sums, h, n)
+
+
+@with_sums.of(AmountsOfTargets)
+def _(statistic, sums, h, n):
+    return AmountsOfTargets(statistic.rows, sums, h, n)
+
+
+@with_sums.of(ClassesOfTargets)
+def _(statistic, sums, h, n):
+    return ClassesOfTargets(statistic.rows, statistic.first, sums, h, n)
+
+
+@specialised
+def n_first_classes(statistic: Any) -> Any:
+    """Return the number of classes of the first target: every row has one of them."""
+
+
+@n_first_classes.of(Classes)
+def _(statistic):
+    return statistic.sums.shape[0]
+
+
+@n_first_classes.of(ClassesOfTargets)
+def _(statistic):
+    return statistic.first[1]
+
+
+@specialised
+def nothing(statistic: Any, room: Any) -> Any:
+    """Return the statistic of no rows, of the kind of another one; all sums but moments are in ``room``."""
+
+
+@nothing.of(Moments)
+def _(statistic, room):
+    return no_moments()
+
+
+@nothing.of(Classes)
+@nothing.of(AmountsOfTargets)
+@nothing.of(ClassesOfTargets)
+def _(statistic, room):
+    room[:] = 0
+    return with_sums(statistic, room, ZERO(), ZERO())
+
+
+@specialised
 def plus_row(statistic: Any, a: Any, weight: Any) -> Any:
-    """Return a statistic with one more row. The weights of classes are changed in place."""
+    """Return a statistic with one more row. All sums but moments are changed in place."""
 
 
 @plus_row.of(Moments)
@@ -86,27 +139,27 @@ def _(statistic, a, weight):
 
 @plus_row.of(Classes)
 def _(statistic, a, weight):
-    statistic.weights[a] += weight
-    return Classes(statistic.weights, statistic.h + weight, statistic.n + 1)
+    statistic.sums[a] += weight
+    return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
 
 
 @plus_row.of(AmountsOfTargets)
 def _(statistic, a, weight):
     for t in range(statistic.sums.shape[0]):
         statistic.sums[t] += statistic.rows[a, t]
-    return AmountsOfTargets(statistic.rows, statistic.sums, statistic.h + weight, statistic.n + 1)
+    return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
 
 
 @plus_row.of(ClassesOfTargets)
 def _(statistic, a, weight):
     for t in range(statistic.rows.shape[1]):
         statistic.sums[statistic.rows[a, t]] += weight
-    return ClassesOfTargets(statistic.rows, statistic.first, statistic.sums, statistic.h + weight, statistic.n + 1)
+    return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
 
 
 @specialised
 def plus(one: Any, other: Any, room: Any) -> Any:
-    """Return the statistic of two sets of rows together. The weights of classes are written to ``room``."""
+    """Return the statistic of two sets of rows together. All sums but moments are written to ``room``."""
 
 
 @plus.of(Moments)
@@ -115,33 +168,17 @@ def _(one, other, room):
 
 
 @plus.of(Classes)
-def _(one, other, room):
-    for k in range(room.shape[0]):
-        room[k] = one.weights[k] + other.weights[k]
-    return Classes(room, one.h + other.h, one.n + other.n)
-
-
 @plus.of(AmountsOfTargets)
-def _(one, other, room):
-    _add_each(one.sums, other.sums, room)
-    return AmountsOfTargets(one.rows, room, one.h + other.h, one.n + other.n)
-
-
 @plus.of(ClassesOfTargets)
 def _(one, other, room):
-    _add_each(one.sums, other.sums, room)
-    return ClassesOfTargets(one.rows, one.first, room, one.h + other.h, one.n + other.n)
-
-
-@inlined_kernel
-def _add_each(one, other, out):
-    for k in range(out.shape[0]):
-        out[k] = one[k] + other[k]
+    for k in range(room.shape[0]):
+        room[k] = one.sums[k] + other.sums[k]
+    return with_sums(one, room, one.h + other.h, one.n + other.n)
 
 
 @specialised
 def minus(one: Any, other: Any, room: Any) -> Any:
-    """Return the statistic of a set of rows without some of them. The weights of classes are written to ``room``."""
+    """Return the statistic of a set of rows without some of them. All sums but moments are written to ``room``."""
 
 
 @minus.of(Moments)
@@ -150,28 +187,12 @@ def _(one, other, room):
 
 
 @minus.of(Classes)
-def _(one, other, room):
-    for k in range(room.shape[0]):
-        room[k] = one.weights[k] - other.weights[k]
-    return Classes(room, one.h - other.h, one.n - other.n)
-
-
 @minus.of(AmountsOfTargets)
-def _(one, other, room):
-    _subtract_each(one.sums, other.sums, room)
-    return AmountsOfTargets(one.rows, room, one.h - other.h, one.n - other.n)
-
-
 @minus.of(ClassesOfTargets)
 def _(one, other, room):
-    _subtract_each(one.sums, other.sums, room)
-    return ClassesOfTargets(one.rows, one.first, room, one.h - other.h, one.n - other.n)
-
-
-@inlined_kernel
-def _subtract_each(one, other, out):
-    for k in range(out.shape[0]):
-        out[k] = one[k] - other[k]
+    for k in range(room.shape[0]):
+        room[k] = one.sums[k] - other.sums[k]
+    return with_sums(one, room, one.h - other.h, one.n - other.n)
 
 
 @specialised
@@ -188,7 +209,7 @@ def _(statistic, out):
 @write_sums.of(Classes)
 def _(statistic, out):
     for k in range(out.shape[0]):
-        out[k] = statistic.weights[k]
+        out[k] = statistic.sums[k]
 
 
 @write_sums.of(AmountsOfTargets)

@@ -7,7 +7,7 @@ divides the sorted lists of all columns stably (as SPRINT did: Shafer, Agrawal a
     keys[j, first:last]   keys (code and place), ascending, of a node's in-sample rows by column j (nodes of more than TINY_ROWS rows)
     places[first:last]    the same rows in ascending order of their place (row number)
 
-``place`` counts the block's in-sample rows; ``a`` and ``b`` are read by place and never move. Rows out of sample are only routed.
+``place`` counts the block's in-sample rows; ``g`` and ``h`` are read by place and never move. Rows out of sample are only routed.
 
 Where the node has all rows of the table, these are the same for every tree: their cells stay, and their keys are sorted once.
 
@@ -28,11 +28,11 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.node.limits import BestThreshold, RandomThreshold
+from dtrees.split.node.partition import Sides, goes_left
 from dtrees.split.numbers.hashing import mix_each
 from dtrees.split.policy import BLOCK_CELLS, BLOCK_ROWS, COMPARED_OUTSIDE, MOST_BLOCK_ROWS, ROWS_AT_ONCE, TINY_ROWS, VECTOR
 from dtrees.split.table.columns import Columns, highest_code_below, value_at
-from dtrees.split.table.keys import MISSING, code_in, place_in
-from dtrees.split.table.sorting import sort_places
+from dtrees.split.table.sorting import MISSING, code_in, place_in, sort_places
 
 
 @by_reference
@@ -48,7 +48,7 @@ class Block(NamedTuple):
     outside : ndarray of uint32
         Row numbers of the rows out of sample, node by node.
     g, h : ndarray of int64
-        Sums of each row by place; ``b`` is empty where every weight is 1.
+        Sums of each row by place; ``h`` is empty where every weight is 1.
     target : ndarray of float64
         By place, where pure nodes are known by it.
     goes_left, spare
@@ -306,6 +306,24 @@ def _(thresholds, cell, split):
     return split.missing_left if cell != cell else cell <= split.threshold
 
 
+class _Threshold(NamedTuple):
+    """Rows go left that have codes up to ``cut``, or, of those before ``first_right``, values up to the threshold; or no value."""
+
+    cut: int
+    first_right: int
+    missing: int
+    missing_left: bool
+    values: NDArray[np.float32]
+    threshold: float
+
+
+@goes_left.of(_Threshold)
+def _(rule, code):
+    code = np.int64(code)
+    left = code <= rule.cut or (code < rule.first_right and value_at(rule.values, code) <= rule.threshold)
+    return np.uint64(rule.missing_left if code == rule.missing else left)
+
+
 @inlined_kernel
 def divide_block(columns, block, thresholds, spare_keys, pool, split, node, keep_sorted):
     """Apply a split (a CANDIDATE) to a node of the block; return where the right child begins, in and out of sample.
@@ -313,29 +331,42 @@ def divide_block(columns, block, thresholds, spare_keys, pool, split, node, keep
     With ``keep_sorted`` false, no child will need sorted lists, and they are left as they are.
     """
     first, last, out_first, out_last = node
-    column = split.column
-    cut = split.cut
-    missing_left = split.missing_left
-    missing = columns.offsets[column + 1] - columns.offsets[column]
-    codes = columns.codes[column]
-    j = block.place_of[column]
+    column, cut = split.column, split.cut
+    j, missing = block.place_of[column], columns.offsets[column + 1] - columns.offsets[column]
     for place in block.places[first:last]:
         block.goes_left[place] = _goes_left(thresholds, block.cells[place, j], split)
     divided = NONE() if block.has_missing[0] else np.int64(j)  # by the column itself, rows are divided already
-    middle = _divide_inside(block, pool, divided, first, last, spare_keys, keep_sorted)
-    outside, spare = block.outside, block.spare
     # Rows out of sample may have values between those in sample. The code of the threshold is looked for if it is wanted for many of them.
     values, first_right = columns.words[columns.offsets[column] : columns.offsets[column + 1]], missing
     if out_last - out_first > COMPARED_OUTSIDE:
         cut = highest_code_below(values, cut, missing - 1, split.threshold)
         first_right = cut + 1
-    out_middle = out_first
-    n_spare = 0
+    rule = _Threshold(cut, first_right, missing, split.missing_left, values, split.threshold)
+    return _divide(block, pool, divided, columns.codes[column], rule, node, spare_keys, keep_sorted)
+
+
+@lean_kernel
+def divide_block_by_side(columns, block, side, spare_keys, pool, split, node, keep_sorted):
+    """Apply a split as :func:`divide_block` does, where ``side`` says of each code whether rows go left."""
+    codes = columns.codes[split.column]
+    for place in block.places[node[0] : node[1]]:
+        block.goes_left[place] = side[codes[block.rows[place]]]
+    return _divide(block, pool, NONE(), codes, Sides(side), node, spare_keys, keep_sorted)
+
+
+@inlined_kernel
+def _divide(block, pool, divided, codes, rule, node, spare_keys, keep_sorted):
+    """Divide the rows of a node in sample that are marked, and others by a rule; return where the right child begins, of both.
+
+    Lists but number ``divided`` are divided, if they are to be kept sorted.
+    """
+    first, last, out_first, out_last = node
+    middle = _divide_inside(block, pool, divided, first, last, spare_keys, keep_sorted)
+    outside, spare = block.outside, block.spare
+    out_middle, n_spare = out_first, 0
     for i in range(out_first, out_last):
         row = outside[i]
-        code = np.int64(codes[row])
-        left = code <= cut or (code < first_right and value_at(values, code) <= split.threshold)
-        if missing_left if code == missing else left:
+        if goes_left(rule, codes[row]):
             outside[out_middle] = row
             out_middle += 1
         else:
@@ -348,32 +379,8 @@ def divide_block(columns, block, thresholds, spare_keys, pool, split, node, keep
 
 @lean_kernel
 def _divide_inside(block, pool, divided, first, last, spare_keys, keep_sorted):
-    """Divide the rows of a node in sample, and their lists but number ``divided``; return where the right child begins."""
     if keep_sorted:
         for k in range(pool.shape[0]):
             if k != divided:
                 _divide_keys(block.keys[k, first:last], block.goes_left, spare_keys)
     return first + np.int64(_divide_places(block.places[first:last], block.goes_left, block.spare))
-
-
-@lean_kernel
-def divide_block_by_side(columns, block, side, spare_keys, pool, split, node, keep_sorted):
-    """Apply a split as :func:`divide_block` does, where ``side`` says of each code whether rows go left."""
-    first, last, out_first, out_last = node
-    codes = columns.codes[split.column]
-    for place in block.places[first:last]:
-        block.goes_left[place] = side[codes[block.rows[place]]]
-    middle = _divide_inside(block, pool, NONE(), first, last, spare_keys, keep_sorted)
-    outside, spare = block.outside, block.spare
-    out_middle, n_spare = out_first, 0
-    for i in range(out_first, out_last):
-        row = outside[i]
-        if side[codes[row]]:
-            outside[out_middle] = row
-            out_middle += 1
-        else:
-            spare[n_spare] = row
-            n_spare += 1
-    for i in range(n_spare):
-        outside[out_middle + i] = spare[i]
-    return middle, out_middle

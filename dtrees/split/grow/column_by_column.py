@@ -9,16 +9,15 @@ import numpy as np
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints.kinds import InOrder
+from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import begin_column
-from dtrees.split.node.candidate import bar_for, complete
+from dtrees.split.node.candidate import CONSTANT, SPLIT, bar_for, complete
 from dtrees.split.node.limits import is_categorical
-from dtrees.split.node.status import CONSTANT, SPLIT
+from dtrees.split.node.records import NodeColumn
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.search.categories.subsets import search_categories_of_list
 from dtrees.split.search.column import search_any_column, search_sorted
-from dtrees.split.search.node_column import NodeColumn
-from dtrees.split.search.order_statistics.one_target import search_deviations_of_list
+from dtrees.split.search.order_statistics.best_cut import search_deviations_of_list
 from dtrees.split.search.thresholds.sweep import SortedRows
 
 
@@ -56,7 +55,7 @@ def _(source, columns, column, task, first, last, sums, path, bar):
     keys = block.keys[block.place_of[column]]
     if is_categorical(limits.categories, column):
         return search_categories_of_list(column, values, keys, block, (first, last), sums, limits, bar, task.scratch)
-    return _search_numbers(limits.criterion, keys, values.shape[0], block, (first, last), sums, limits, bar, task.scratch)
+    return _search_numbers(unconstrained(limits.criterion), keys, values.shape[0], block, (first, last), sums, limits, bar, task.scratch)
 
 
 @specialised
@@ -68,11 +67,6 @@ def _search_numbers(criterion, keys, n_distinct, block, place, sums, limits, bar
 def _(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
     rows = SortedRows(keys, place[0], place[1], block.g, block.h, ZERO())
     return search_sorted(rows, n_distinct, sums, limits, bar, scratch)
-
-
-@_search_numbers.of(InOrder)
-def _(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
-    return _search_numbers(criterion.criterion, keys, n_distinct, block, place, sums, limits, bar, scratch)
 
 
 @_search_numbers.of(Deviations)

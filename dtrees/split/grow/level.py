@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import NONE, ZERO, kernel
 from dtrees.split.compile.work_queue import claim, finish, wait_for
+from dtrees.split.node.candidate import NO_SPLIT
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.status import NO_SPLIT
 from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.zones.by_category import SummedNode
 from dtrees.split.zones.scan import scan
-from dtrees.split.zones.summed_node import SummedNode
 from dtrees.split.zones.sums import Sums, add, best_edges, fold_like, get_ready, subtract, sum_rows
 
 #: Operations, each a row (kind, x, y, z) of an int64 array. Sum the rows x..y into slot z.
@@ -39,7 +39,7 @@ class SummedLevel(NamedTuple):
     Attributes
     ----------
     zone_map, ids, sums, partition
-        As of :class:`~dtrees.split.zones.summed_node.SummedNode`.
+        As of :class:`~dtrees.split.zones.by_category.SummedNode`.
     nodes : ndarray of int64, shape (n_nodes, 3)
         First and last in-sample place, and slot.
     node_sums : ndarray of int64, shape (n_nodes, 2)

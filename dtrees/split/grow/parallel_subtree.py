@@ -38,15 +38,9 @@ from dtrees.split.grow.parallel_sums import (
 )
 from dtrees.split.grow.subtree import grow_subtree, is_large
 from dtrees.split.grow.work_pool import (
-    COUNT,
-    DEPTH,
     DONE,
-    FIRST_COLUMN,
-    FIRST_PART,
     GROW,
-    IN_STOP,
     LEAD,
-    LEFT_CHILD,
     LOCK,
     MARK,
     N_NODES,
@@ -55,13 +49,8 @@ from dtrees.split.grow.work_pool import (
     PIECES_LEFT,
     SCAN,
     SETTLE,
-    SIDE,
-    SLOT,
     SPREAD,
-    START,
-    STOP,
     SUM,
-    SUMMED,
     WAITING_NODES,
     add_pieces,
     bounds_of,
@@ -71,13 +60,12 @@ from dtrees.split.grow.work_pool import (
     partition_of,
     rows_of,
 )
+from dtrees.split.node.candidate import NO_SPLIT, SPLIT, cut_of
 from dtrees.split.node.limits import is_categorical, may_be_split, most_nodes, node_weight
-from dtrees.split.node.partition import is_pure, mark_places, mark_places_by_side
+from dtrees.split.node.partition import Sides, is_pure, mark_places
 from dtrees.split.node.records import Nodes, make_leaf, note_split
-from dtrees.split.node.status import NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
-from dtrees.split.table.columns import highest_code_below
 from dtrees.split.zones.by_category import choose_sides_of_slot
 from dtrees.split.zones.sum_slots import first_to_search, give_back, search_columns, summed_by
 from dtrees.split.zones.sums import are_few
@@ -95,13 +83,13 @@ def grow_together(columns, work_pool, task):
             return
         if kind == GROW:
             _bring_back(work_pool, task, i)
-            start, in_stop, stop, depth, slot = work_pool.places[i, : SLOT + 1]
-            first = work_pool.places[i, FIRST_PART]
+            place = work_pool.places[i]
+            start, in_stop, stop, depth, first = place.start, place.in_stop, place.stop, place.depth, place.room
             last = first + most_nodes(task.stops, task.limits, in_stop - start, depth)
-            _begin(task.sum_slots, slot)
+            _begin(task.sum_slots, place.slot)
             task.budget.waiting[0] = work_pool.origins[i]
             nodes = Nodes(work_pool.parts.records[first:last], work_pool.parts.sums[first:last])
-            work_pool.places[i, COUNT] = grow_subtree(
+            work_pool.places[i].n_nodes = grow_subtree(
                 columns, task, start, in_stop, stop, depth, work_pool.paths[i], work_pool.sums[i], nodes
             )
         else:
@@ -114,9 +102,9 @@ def grow_together(columns, work_pool, task):
 @lean_kernel
 def _bring_back(work_pool, task, i):
     """Copy a node's rows to the first partition, if they are not there."""
-    if work_pool.places[i, SIDE] != 0:
+    if work_pool.places[i].side != 0:
         partition, spare = task.partition, task.spare
-        start, stop = work_pool.places[i, START], work_pool.places[i, STOP]
+        start, stop = work_pool.places[i].start, work_pool.places[i].stop
         for place in range(start, stop):
             partition.rows[place] = spare.rows[place]
         for place in range(start, stop):
@@ -173,7 +161,7 @@ def do_piece(sum_slots, columns, work_pool, task, kind, i, piece):
         _mark(sum_slots, columns, work_pool, task, i, piece)
         if is_last(work_pool, i):
             _place_children(work_pool, task, i)
-            add_pieces(work_pool, SPREAD, i, n_pieces(work_pool, work_pool.places[i, STOP] - work_pool.places[i, START]))
+            add_pieces(work_pool, SPREAD, i, n_pieces(work_pool, work_pool.places[i].stop - work_pool.places[i].start))
     else:
         _spread(sum_slots, work_pool, task, i, piece)
         if is_last(work_pool, i):
@@ -184,7 +172,7 @@ def do_piece(sum_slots, columns, work_pool, task, kind, i, piece):
 def _open(sum_slots, work_pool, task, i):
     """Share a node out, if it is large and its sums have a slot or can have one; otherwise leave it to one thread."""
     control, places = work_pool.control, work_pool.places[i]
-    start, in_stop, depth = places[START], places[IN_STOP], places[DEPTH]
+    start, in_stop, depth = places.start, places.in_stop, places.depth
     inner = may_be_split(task.stops, in_stop - start, depth, node_weight(task.limits, work_pool.sums[i]))
     inner = inner and not is_hopeless(task.budget, work_pool.origins[i])
     shared = (
@@ -194,13 +182,13 @@ def _open(sum_slots, work_pool, task, i):
         acquire(control, LOCK)
         shared = control[N_NODES] + 2 <= work_pool.places.shape[0]
         if shared:
-            places[LEFT_CHILD] = control[N_NODES]
+            places.left_child = control[N_NODES]
             control[N_NODES] += 2
         release(control, LOCK)
     if shared:
-        places[COUNT] = -1
-        make_leaf(work_pool.parts.records[places[FIRST_PART]], start, in_stop, places[STOP])
-        if places[SLOT] >= 0:
+        places.n_nodes = -1
+        make_leaf(work_pool.parts.records[places.room], start, in_stop, places.stop)
+        if places.slot >= 0:
             start_leading(sum_slots, work_pool, task, i)
         else:
             shared = start_sum(sum_slots, work_pool, i, i)
@@ -212,16 +200,16 @@ def _open(sum_slots, work_pool, task, i):
 def _assign(sum_slots, work_pool, task, i, summed):
     """Say whose a sum is that was made in a step of node ``i``, and go on."""
     places = work_pool.places
-    node = places[i, SUMMED]
+    node = places[i].summed
     if node == i:
-        places[i, SLOT] = summed
+        places[i].slot = summed
         start_leading(sum_slots, work_pool, task, i)
         return
-    left = places[i, LEFT_CHILD]
+    left = places[i].left_child
     other = left + 1 if node == left else left
-    places[other, SLOT] = places[i, SLOT]
+    places[other].slot = places[i].slot
     if _wants_slot(work_pool, task, node):
-        places[node, SLOT] = summed
+        places[node].slot = summed
     else:
         give_back(sum_slots, summed)
     _open_children(work_pool, i)
@@ -229,7 +217,7 @@ def _assign(sum_slots, work_pool, task, i, summed):
 
 @lean_kernel
 def _open_children(work_pool, i):
-    left = work_pool.places[i, LEFT_CHILD]
+    left = work_pool.places[i].left_child
     add_pieces(work_pool, OPEN, left, ZERO() + 1)
     add_pieces(work_pool, OPEN, left + 1, ZERO() + 1)
 
@@ -237,7 +225,7 @@ def _open_children(work_pool, i):
 @lean_kernel
 def _wants_slot(work_pool, task, i):
     places = work_pool.places[i]
-    return is_large(task, places[IN_STOP] - places[START], places[DEPTH], work_pool.sums[i])
+    return is_large(task, places.in_stop - places.start, places.depth, work_pool.sums[i])
 
 
 @lean_kernel
@@ -255,9 +243,9 @@ def _summed(sum_slots, work_pool, task, i):
 @lean_kernel
 def _start_scans(sum_slots, work_pool, task, i):
     """Make the pieces of the search: the column that looks best goes first, while other threads begin with the others."""
-    lead = work_pool.places[i, FIRST_COLUMN]
+    lead = work_pool.places[i].first_column
     summed = _summed(sum_slots, work_pool, task, i)
-    work_pool.places[i, FIRST_COLUMN] = first_to_search(summed, lead, task.limits, work_pool.bars[i], task.scratch)
+    work_pool.places[i].first_column = first_to_search(summed, lead, task.limits, work_pool.bars[i], task.scratch)
     work_pool.found.records[i].status = NO_SPLIT
     add_pieces(work_pool, SCAN, i, _n_scans(sum_slots) + 1)
 
@@ -265,10 +253,10 @@ def _start_scans(sum_slots, work_pool, task, i):
 @lean_kernel
 def _scan(sum_slots, columns, work_pool, task, i, piece):
     """Search some columns: the last piece, which is claimed first, the one that looks best, the others the rest."""
-    first, last, but = work_pool.places[i, FIRST_COLUMN], work_pool.places[i, FIRST_COLUMN] + 1, NONE()
+    first, last, but = work_pool.places[i].first_column, work_pool.places[i].first_column + 1, NONE()
     if piece < _n_scans(sum_slots):
         first, last = bounds_of(ZERO(), sum_slots.zone_map.which.shape[0], piece, _n_scans(sum_slots))
-        but = work_pool.places[i, FIRST_COLUMN]
+        but = work_pool.places[i].first_column
     best = task.best
     best.records[0].status = NO_SPLIT
     summed, bar = _summed(sum_slots, work_pool, task, i), work_pool.bars[i : i + 1]
@@ -297,14 +285,14 @@ def _decide(sum_slots, columns, work_pool, task, i):
     if split.status == SPLIT:
         node, rank = number_split(task.budget, work_pool.origins[i], split.gain)
     if node >= 0:
-        left = places[LEFT_CHILD]
+        left = places.left_child
         come_from(work_pool.origins[left], node, ZERO(), rank)
         come_from(work_pool.origins[left + 1], node, ZERO() + 1, rank)
-        note_split(work_pool.parts.records[work_pool.places[i, FIRST_PART]], work_pool.found.records[i])
+        note_split(work_pool.parts.records[work_pool.places[i].room], work_pool.found.records[i])
         _choose_sides(sum_slots, columns, work_pool, task, i)
-        add_pieces(work_pool, MARK, i, n_pieces(work_pool, places[STOP] - places[START]))
+        add_pieces(work_pool, MARK, i, n_pieces(work_pool, places.stop - places.start))
     else:
-        give_back(sum_slots, places[SLOT])
+        give_back(sum_slots, places.slot)
         _bring_back(work_pool, task, i)
 
 
@@ -321,57 +309,41 @@ def _choose_sides(sum_slots, columns, work_pool, task, i):
 
 @lean_kernel
 def _mark(sum_slots, columns, work_pool, task, i, piece):
-    """Tell, and count, the rows going left."""
-    start, in_stop, stop = work_pool.places[i, START], work_pool.places[i, IN_STOP], work_pool.places[i, STOP]
-    first, last = bounds_of(start, stop, piece, n_pieces(work_pool, stop - start))
-    places = (first, min(max(first, in_stop), last), last)
-    _mark_rows(sum_slots, columns, work_pool, task, i, places, work_pool.counts[i, piece])
-
-
-@lean_kernel
-def _mark_rows(sum_slots, columns, work_pool, task, i, places, counts):
-    """Tell which of some rows of a node go left, and count those in sample and out of sample.
-
-    ``places`` are the first, the first that is out of sample, and the one after the last.
-    """
-    first, middle, last = places
-    column = work_pool.found.records[i].column
-    if is_categorical(task.limits.categories, column):
-        codes, side, goes_left = columns.codes[column], sum_slots.sums.sides[work_pool.places[i, SLOT]], work_pool.goes_left
-        rows = partition_of(work_pool, task, i).rows
-        counts[0] = mark_places_by_side(codes, side, rows[first:middle], goes_left[first:middle])
-        counts[1] = mark_places_by_side(codes, side, rows[middle:last], goes_left[middle:last])
+    """Tell which rows of a piece go left, and count them in sample and out of sample."""
+    split = work_pool.found.records[i]
+    if is_categorical(task.limits.categories, split.column):
+        rule = Sides(sum_slots.sums.sides[work_pool.places[i].slot])
+        _mark_by_rule(columns.codes[split.column], rule, work_pool, task, i, piece)
     else:
-        _mark_by_threshold(columns, work_pool, task, i, places, counts)
+        _mark_by_rule(columns.codes[split.column], cut_of(columns, split, True), work_pool, task, i, piece)
 
 
 @lean_kernel
-def _mark_by_threshold(columns, work_pool, task, i, places, counts):
-    first, middle, last = places
-    split, goes_left = work_pool.found.records[i], work_pool.goes_left
-    values = columns.words[columns.offsets[split.column] : columns.offsets[split.column + 1]]
-    missing = np.int64(values.shape[0])
-    cut = highest_code_below(values, split.cut, missing - 1, split.threshold)
-    codes, rows, missing_left = columns.codes[split.column], partition_of(work_pool, task, i).rows, split.missing_left
-    counts[0] = mark_places(codes, cut, missing, missing_left, rows[first:middle], goes_left[first:middle])
-    counts[1] = mark_places(codes, cut, missing, missing_left, rows[middle:last], goes_left[middle:last])
+def _mark_by_rule(codes, rule, work_pool, task, i, piece):
+    start, in_stop, stop = work_pool.places[i].start, work_pool.places[i].in_stop, work_pool.places[i].stop
+    first, last = bounds_of(start, stop, piece, n_pieces(work_pool, stop - start))
+    middle, counts, marks = min(max(first, in_stop), last), work_pool.counts[i, piece], work_pool.goes_left
+    rows = partition_of(work_pool, task, i).rows
+    counts[0] = mark_places(codes, rule, rows[first:middle], marks[first:middle])
+    counts[1] = mark_places(codes, rule, rows[middle:last], marks[middle:last])
 
 
 @lean_kernel
 def _place_children(work_pool, task, i):
     """Say where the children lie, and where each piece's rows going left do."""
-    start, in_stop, stop, depth, _, left = work_pool.places[i, : LEFT_CHILD + 1]
+    place = work_pool.places[i]
+    start, in_stop, stop, depth, left = place.start, place.in_stop, place.stop, place.depth, place.left_child
     inside = outside = ZERO()
     for piece in range(n_pieces(work_pool, stop - start)):
         counts = work_pool.counts[i, piece]
         counts[0], counts[1], inside, outside = inside, outside, inside + counts[0], outside + counts[1]
     middle = start + inside + outside
     one, other = work_pool.places[left], work_pool.places[left + 1]
-    one[START], one[IN_STOP], one[STOP], one[DEPTH] = start, start + inside, middle, depth + 1
-    other[START], other[IN_STOP], other[STOP], other[DEPTH] = middle, middle + in_stop - start - inside, stop, depth + 1
-    one[SIDE] = other[SIDE] = 1 - work_pool.places[i, SIDE]
-    one[FIRST_PART] = work_pool.places[i, FIRST_PART] + 1
-    other[FIRST_PART] = one[FIRST_PART] + most_nodes(task.stops, task.limits, inside, depth + 1)
+    one.start, one.in_stop, one.stop, one.depth = start, start + inside, middle, depth + 1
+    other.start, other.in_stop, other.stop, other.depth = middle, middle + in_stop - start - inside, stop, depth + 1
+    one.side = other.side = 1 - work_pool.places[i].side
+    one.room = work_pool.places[i].room + 1
+    other.room = one.room + most_nodes(task.stops, task.limits, inside, depth + 1)
     path = work_pool.paths[i]
     work_pool.paths[left], work_pool.paths[left + 1] = child_path(path, LEFT), child_path(path, task.stops.right_side)
     sums = work_pool.sums
@@ -384,20 +356,20 @@ def _place_children(work_pool, task, i):
 @lean_kernel
 def _spread(sum_slots, work_pool, task, i, piece):
     """Copy the rows of a piece to where they belong, in the other partition."""
-    start, in_stop, stop = work_pool.places[i, START], work_pool.places[i, IN_STOP], work_pool.places[i, STOP]
-    one, other = work_pool.places[work_pool.places[i, LEFT_CHILD]], work_pool.places[work_pool.places[i, LEFT_CHILD] + 1]
+    start, in_stop, stop = work_pool.places[i].start, work_pool.places[i].in_stop, work_pool.places[i].stop
+    one, other = work_pool.places[work_pool.places[i].left_child], work_pool.places[work_pool.places[i].left_child + 1]
     inside, outside = work_pool.counts[i, piece]
     goes_left = work_pool.goes_left
-    partition, spare = partition_of(work_pool, task, i), partition_of(work_pool, task, work_pool.places[i, LEFT_CHILD])
+    partition, spare = partition_of(work_pool, task, i), partition_of(work_pool, task, work_pool.places[i].left_child)
     rows, a, b = partition.rows, partition.g, partition.h
     spare_rows, spare_a, spare_b = spare.rows, spare.g, spare.h
-    inner, noted = work_pool.places[i, DEPTH] + 1 < task.stops.max_depth, sum_slots.sums.place_of
+    inner, noted = work_pool.places[i].depth + 1 < task.stops.max_depth, sum_slots.sums.place_of
     # Nobody looks for rows of leaves, nor wants their sums, unless the tree's values are made of them.
     has_places, has_sums = inner and noted.shape[0] > 0, inner or task.stops.keeps_rows
     has_b = has_sums and b.shape[0] > 0
     first, last = bounds_of(start, stop, piece, n_pieces(work_pool, stop - start))
     middle = min(max(first, in_stop), last)
-    left, right = np.uint64(start + inside), np.uint64(other[START] + min(first, in_stop) - start - inside)
+    left, right = np.uint64(start + inside), np.uint64(other.start + min(first, in_stop) - start - inside)
     for k in range(np.uint64(first), np.uint64(middle)):  # unsigned: no test for negative indices
         side = np.uint64(goes_left[k])
         place = left if side else right
@@ -411,7 +383,7 @@ def _spread(sum_slots, work_pool, task, i, piece):
             spare_b[place] = b[k]
         left += side
         right += np.uint64(1) - side
-    left, right = np.uint64(one[IN_STOP] + outside), np.uint64(other[IN_STOP] + middle - in_stop - outside)
+    left, right = np.uint64(one.in_stop + outside), np.uint64(other.in_stop + middle - in_stop - outside)
     for k in range(np.uint64(middle), np.uint64(last)):
         side = np.uint64(goes_left[k])
         place = left if side else right
@@ -426,15 +398,15 @@ def _spread(sum_slots, work_pool, task, i, piece):
 def _hand_down(sum_slots, work_pool, task, i):
     """Open the children of a node; if the larger one is to have its sums, sum the smaller one first."""
     places = work_pool.places
-    left = places[i, LEFT_CHILD]
-    record = work_pool.parts.records[work_pool.places[i, FIRST_PART]]
+    left = places[i].left_child
+    record = work_pool.parts.records[work_pool.places[i].room]
     record.left, record.right = left, left + 1
     smaller, larger = (left, left + 1) if rows_of(work_pool, left) <= rows_of(work_pool, left + 1) else (left + 1, left)
     if _wants_slot(work_pool, task, larger):
-        if are_few(sum_slots.zone_map, sum_slots.sums, places[i, SLOT], rows_of(work_pool, smaller)):
+        if are_few(sum_slots.zone_map, sum_slots.sums, places[i].slot, rows_of(work_pool, smaller)):
             start_taking(sum_slots, work_pool, i, smaller)
             return
         if start_sum(sum_slots, work_pool, i, smaller):
             return
-    give_back(sum_slots, places[i, SLOT])
+    give_back(sum_slots, places[i].slot)
     _open_children(work_pool, i)

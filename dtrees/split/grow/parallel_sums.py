@@ -11,18 +11,10 @@ from __future__ import annotations
 from dtrees.split.compile.kernels import NONE, ZERO, lean_kernel
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.grow.work_pool import (
-    ALL,
-    FIRST_COLUMN,
-    IDLE_SLOTS,
-    IN_STOP,
     LEAD,
     LOCK,
-    N_SLOTS,
     SETTLE,
-    SLOT,
-    START,
     SUM,
-    SUMMED,
     add_pieces,
     bounds_of,
     n_pieces,
@@ -62,7 +54,7 @@ def start_sum(sum_slots, work_pool, i, node):
         if node == i:
             begin_slot(sums, slot, n_rows)
         else:
-            follow_slot(sums, slot, places[SLOT], rows_of(work_pool, i) - n_rows)
+            follow_slot(sums, slot, places.slot, rows_of(work_pool, i) - n_rows)
         if min(wanted, n_rows // piece_rows(sums, sums.grains[slot])) < most:
             most = 1
         work_pool.counts[i, n, 0], work_pool.counts[i, n, 1] = slot, 0
@@ -70,8 +62,8 @@ def start_sum(sum_slots, work_pool, i, node):
     if n == 0:
         return False
     if node != i:
-        fold_like(sum_slots.zone_map, sums, places[SLOT], work_pool.counts[i, 0, 0])
-    places[SUMMED], places[N_SLOTS], places[IDLE_SLOTS] = node, n, n
+        fold_like(sum_slots.zone_map, sums, places.slot, work_pool.counts[i, 0, 0])
+    places.summed, places.n_slots, places.idle_slots = node, n, n
     add_pieces(
         work_pool, SUM, i, _pieces_of_columns(sum_slots, work_pool) if n == 1 else wanted if n == min(work_pool.n_threads, PIECES) else n
     )
@@ -81,7 +73,7 @@ def start_sum(sum_slots, work_pool, i, node):
 @lean_kernel
 def start_taking(sum_slots, work_pool, i, node):
     """Make the pieces of a step of node ``i``: the rows of ``node``, a child, are taken from its slot, to be that of the other child."""
-    work_pool.places[i, SUMMED], work_pool.places[i, N_SLOTS] = node, 0
+    work_pool.places[i].summed, work_pool.places[i].n_slots = node, 0
     add_pieces(work_pool, SUM, i, min(_pieces_of_columns(sum_slots, work_pool), 1 + rows_of(work_pool, node) // TAKEN_ROWS))
 
 
@@ -93,23 +85,23 @@ def _pieces_of_columns(sum_slots, work_pool):
 @lean_kernel
 def is_settled(work_pool, i):
     """Tell whether a sum of node ``i`` was made column by column: there is nothing to be added up, nor to be taken from the parent's."""
-    return work_pool.places[i, N_SLOTS] < 2
+    return work_pool.places[i].n_slots < 2
 
 
 @lean_kernel
 def _sum_columns(sum_slots, work_pool, task, i, piece):
     """Sum all rows in the columns of a piece, and take the sums, or the rows themselves, from the parent's."""
-    zone_map, sums, places, node = sum_slots.zone_map, sum_slots.sums, work_pool.places[i], work_pool.places[i, SUMMED]
-    first, last = bounds_of(ZERO(), zone_map.which.shape[0], piece, places[ALL])
-    partition, start, in_stop = partition_of(work_pool, task, node), work_pool.places[node, START], work_pool.places[node, IN_STOP]
-    if places[N_SLOTS] == 0:
-        include_columns(zone_map, partition, start, in_stop, first, last, sums, places[SLOT], NONE())
+    zone_map, sums, places, node = sum_slots.zone_map, sum_slots.sums, work_pool.places[i], work_pool.places[i].summed
+    first, last = bounds_of(ZERO(), zone_map.which.shape[0], piece, places.n_pieces)
+    partition, start, in_stop = partition_of(work_pool, task, node), work_pool.places[node].start, work_pool.places[node].in_stop
+    if places.n_slots == 0:
+        include_columns(zone_map, partition, start, in_stop, first, last, sums, places.slot, NONE())
         return
     slot = work_pool.counts[i, 0, 0]
     numbers_of(sums, slot, first, last)[:] = 0
     include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, ZERO() + 1)
     if node != i:
-        subtract(zone_map, sums, places[SLOT], slot, first, last)
+        subtract(zone_map, sums, places.slot, slot, first, last)
 
 
 @lean_kernel
@@ -118,18 +110,18 @@ def sum_piece(sum_slots, work_pool, task, i, piece):
     if is_settled(work_pool, i):
         _sum_columns(sum_slots, work_pool, task, i, piece)
         return
-    places, node = work_pool.places[i], work_pool.places[i, SUMMED]
+    places, node = work_pool.places[i], work_pool.places[i].summed
     acquire(work_pool.control, LOCK)
-    places[IDLE_SLOTS] -= 1
-    slot, used = work_pool.counts[i, places[IDLE_SLOTS]]
+    places.idle_slots -= 1
+    slot, used = work_pool.counts[i, places.idle_slots]
     release(work_pool.control, LOCK)
     if not used:
         clear(sum_slots.zone_map, sum_slots.sums, slot)
-    first, last = bounds_of(work_pool.places[node, START], work_pool.places[node, IN_STOP], piece, places[ALL])
+    first, last = bounds_of(work_pool.places[node].start, work_pool.places[node].in_stop, piece, places.n_pieces)
     include(sum_slots.zone_map, partition_of(work_pool, task, node), first, last, sum_slots.sums, slot, ZERO() + 1)
     acquire(work_pool.control, LOCK)
-    work_pool.counts[i, places[IDLE_SLOTS], 0], work_pool.counts[i, places[IDLE_SLOTS], 1] = slot, 1
-    places[IDLE_SLOTS] += 1
+    work_pool.counts[i, places.idle_slots, 0], work_pool.counts[i, places.idle_slots, 1] = slot, 1
+    places.idle_slots += 1
     release(work_pool.control, LOCK)
 
 
@@ -137,13 +129,13 @@ def sum_piece(sum_slots, work_pool, task, i, piece):
 def start_settling(sum_slots, work_pool, i):
     """Make the pieces of the addition of slots; those that were not needed are free again."""
     counts, n = work_pool.counts[i], ZERO()
-    for k in range(work_pool.places[i, N_SLOTS]):
+    for k in range(work_pool.places[i].n_slots):
         if counts[k, 1]:
             counts[n, 0] = counts[k, 0]
             n += 1
         else:
             give_back(sum_slots, counts[k, 0])
-    work_pool.places[i, N_SLOTS] = n
+    work_pool.places[i].n_slots = n
     add_pieces(work_pool, SETTLE, i, _pieces_of(sum_slots, work_pool, counts[0, 0]))
 
 
@@ -151,20 +143,20 @@ def start_settling(sum_slots, work_pool, i):
 def settle_piece(sum_slots, work_pool, i, piece):
     """Add up the slots of a sum in some columns; take it from the parent's, if it is that of a child."""
     zone_map, sums, places = sum_slots.zone_map, sum_slots.sums, work_pool.places[i]
-    first, last = bounds_of(ZERO(), zone_map.which.shape[0], piece, places[ALL])
+    first, last = bounds_of(ZERO(), zone_map.which.shape[0], piece, places.n_pieces)
     summed = work_pool.counts[i, 0, 0]
-    for k in range(1, places[N_SLOTS]):
+    for k in range(1, places.n_slots):
         add(zone_map, sums, summed, work_pool.counts[i, k, 0], first, last)
-    if places[SUMMED] != i:
-        subtract(zone_map, sums, places[SLOT], summed, first, last)
+    if places.summed != i:
+        subtract(zone_map, sums, places.slot, summed, first, last)
 
 
 @lean_kernel
 def finish_settling(sum_slots, work_pool, i):
     """Return the slot that holds the sum, -1 if none does; the others are free again."""
-    if work_pool.places[i, N_SLOTS] == 0:
+    if work_pool.places[i].n_slots == 0:
         return NONE()
-    for k in range(1, work_pool.places[i, N_SLOTS]):
+    for k in range(1, work_pool.places[i].n_slots):
         give_back(sum_slots, work_pool.counts[i, k, 0])
     return work_pool.counts[i, 0, 0]
 
@@ -172,7 +164,7 @@ def finish_settling(sum_slots, work_pool, i):
 @lean_kernel
 def place_of(work_pool, i):
     """Return where a node's rows are, and its slot."""
-    return work_pool.places[i, START], work_pool.places[i, IN_STOP], work_pool.places[i, SLOT]
+    return work_pool.places[i].start, work_pool.places[i].in_stop, work_pool.places[i].slot
 
 
 @lean_kernel
@@ -180,14 +172,14 @@ def start_leading(sum_slots, work_pool, task, i):
     """Make the pieces of the search for the best edge of a node that has a slot."""
     get_ready(sum_slots.zone_map, partition_of(work_pool, task, i), sum_slots.sums, place_of(work_pool, i), work_pool.sums[i], task.limits)
     work_pool.bars[i] = -1.0
-    work_pool.places[i, FIRST_COLUMN] = NONE()
-    add_pieces(work_pool, LEAD, i, _pieces_of(sum_slots, work_pool, work_pool.places[i, SLOT]))
+    work_pool.places[i].first_column = NONE()
+    add_pieces(work_pool, LEAD, i, _pieces_of(sum_slots, work_pool, work_pool.places[i].slot))
 
 
 @lean_kernel
 def lead_piece(sum_slots, work_pool, task, i, piece):
     """Find the best edge in some columns."""
-    first, last = bounds_of(ZERO(), sum_slots.zone_map.which.shape[0], piece, work_pool.places[i, ALL])
+    first, last = bounds_of(ZERO(), sum_slots.zone_map.which.shape[0], piece, work_pool.places[i].n_pieces)
     place, sums = place_of(work_pool, i), work_pool.sums[i]
     edge, lead = best_edges(
         sum_slots.ids, sum_slots.zone_map, sum_slots.sums, place, sums, task.limits, (first, last), work_pool.bars[i], task.scratch
@@ -195,7 +187,7 @@ def lead_piece(sum_slots, work_pool, task, i, piece):
     acquire(work_pool.control, LOCK)
     if edge > work_pool.bars[i]:
         work_pool.bars[i] = edge
-        work_pool.places[i, FIRST_COLUMN] = lead
+        work_pool.places[i].first_column = lead
     release(work_pool.control, LOCK)
 
 

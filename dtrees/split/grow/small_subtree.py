@@ -6,23 +6,21 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch_row
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints.kinds import InOrder
+from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import hand_down
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.best_first import bring_up_best, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
 from dtrees.split.grow.column_by_column import InBlock, search_node
 from dtrees.split.grow.stack import open_node, put_children
-from dtrees.split.node.candidate import complete_but_threshold, threshold_between
+from dtrees.split.node.candidate import CONSTANT, SPLIT, complete_but_threshold, threshold_between
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, is_categorical, is_random, may_be_split, node_weight
 from dtrees.split.node.partition import is_pure
 from dtrees.split.node.records import note_split
-from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import ColumnDrawing
 from dtrees.split.policy import TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.search.categories.subsets import choose_sides_of_list
 from dtrees.split.search.thresholds.random_threshold import search_random_block
-from dtrees.split.search.tiny.tiny_deviations import search_tiny_deviations
 from dtrees.split.search.tiny.tiny_node import search_tiny_node
 
 
@@ -67,9 +65,9 @@ def _(thresholds, columns, task, first, last, sums, path):
 
 @_search_small.of(BestThreshold)
 def _(thresholds, columns, task, first, last, sums, path):
-    if task.limits.categories.some or last - first > _most_unsorted(task.limits.criterion):
+    if task.limits.categories.some or last - first > _most_unsorted(unconstrained(task.limits.criterion)):
         return search_node(InBlock(), columns, task, first, last, sums, path)
-    return _search_unsorted(task.limits.criterion, columns, task, first, last, sums, path)
+    return search_tiny_node(columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
 
 
 @specialised
@@ -82,34 +80,9 @@ def _(criterion):
     return TINY_ROWS
 
 
-@_most_unsorted.of(InOrder)
-def _(criterion):
-    return _most_unsorted(criterion.criterion)
-
-
 @_most_unsorted.of(Deviations)
 def _(criterion):
     return TINY_RANKED_ROWS
-
-
-@specialised
-def _search_unsorted(criterion, columns, task, first, last, sums, path):
-    """Find the best split of a node of few rows of a block; result as of :func:`search_node`."""
-
-
-@_search_unsorted.otherwise
-def _(criterion, columns, task, first, last, sums, path):
-    return search_tiny_node(columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
-
-
-@_search_unsorted.of(InOrder)
-def _(criterion, columns, task, first, last, sums, path):
-    return _search_unsorted(criterion.criterion, columns, task, first, last, sums, path)
-
-
-@_search_unsorted.of(Deviations)
-def _(criterion, columns, task, first, last, sums, path):
-    return search_tiny_deviations(criterion, columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
 
 
 @specialised
@@ -120,11 +93,6 @@ def grow_small(criterion, columns, task, bottom, nodes, n_nodes):
 @grow_small.otherwise
 def _(criterion, columns, task, bottom, nodes, n_nodes):
     return grow_block(columns, task, bottom, nodes, n_nodes)
-
-
-@grow_small.of(InOrder)
-def _(criterion, columns, task, bottom, nodes, n_nodes):
-    return grow_small(criterion.criterion, columns, task, bottom, nodes, n_nodes)
 
 
 @grow_small.of(Deviations)
@@ -163,11 +131,6 @@ def _(criterion, partition, block, start, first, last):
     pass
 
 
-@_write_ranks.of(InOrder)
-def _(criterion, partition, block, start, first, last):
-    _write_ranks(criterion.criterion, partition, block, start, first, last)
-
-
 @_write_ranks.of(Deviations)
 def _(criterion, partition, block, start, first, last):
     for k in range(last - first):
@@ -177,7 +140,7 @@ def _(criterion, partition, block, start, first, last):
 @inlined_kernel
 def _fewest_sorted(limits):
     """Return from how many rows on the lists of a node of a block must be sorted for it to be searched."""
-    return 2 if limits.categories.some else _most_unsorted(limits.criterion) + 1
+    return 2 if limits.categories.some else _most_unsorted(unconstrained(limits.criterion)) + 1
 
 
 @lean_kernel
@@ -231,7 +194,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         split = best.records[0]
         if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
             write_back(task.partition, block, start, first, last, out_first, out_last)
-            _write_ranks(limits.criterion, task.partition, block, start, first, last)
+            _write_ranks(unconstrained(limits.criterion), task.partition, block, start, first, last)
             continue
         if not is_random(limits.thresholds):
             # The two values that a threshold lies between are asked for now and read when the next node is split.

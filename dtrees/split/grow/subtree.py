@@ -4,6 +4,8 @@ Small nodes are not worth a visit of the engine each. All of a subtree's splits 
 and with the same draws as in the engine, so it makes no difference to the tree where a node was grown. A forest grows whole trees this
 way, one a thread. Nodes small enough are finished in a block that stays in the cache (:mod:`dtrees.split.grow.block`).
 
+A sparse table has no blocks: its nodes are searched by their stored cells (:mod:`dtrees.split.grow.sparse_subtree`).
+
 Nodes come out in preorder: a parent, its left subtree, its right subtree. Only where the number of leaves is limited do they come in
 another order, so that few nodes too many are grown (:mod:`dtrees.split.grow.best_first`).
 """
@@ -16,16 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import hand_down
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block
 from dtrees.split.grow.column_by_column import InTable, conclude, search_node
 from dtrees.split.grow.small_subtree import grow_small
+from dtrees.split.grow.sparse_subtree import search_stored
 from dtrees.split.grow.stack import Stack, open_node, put, put_children
-from dtrees.split.node.candidate import Candidates
+from dtrees.split.node.candidate import CONSTANT, SPLIT, Candidates, cut_of
 from dtrees.split.node.limits import (
     NodeLimits,
     SplitLimits,
@@ -33,14 +37,13 @@ from dtrees.split.node.limits import (
     may_be_split,
     node_weight,
 )
-from dtrees.split.node.partition import RowPartition, divide_within, is_pure, mark_left, mark_left_by_side
-from dtrees.split.node.records import note_split
-from dtrees.split.node.status import CONSTANT, SPLIT
+from dtrees.split.node.marking import mark_left_sparse
+from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left
+from dtrees.split.node.records import NodeColumn, note_split
 from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.categories.subsets import choose_sides_of_node
-from dtrees.split.search.node_column import NodeColumn
 from dtrees.split.search.scratch import Scratch
-from dtrees.split.table.columns import highest_code_below
+from dtrees.split.search.sparse import CellRoom
 from dtrees.split.zones.by_category import choose_sides_of_slot
 from dtrees.split.zones.sum_slots import SumSlots, begin_search, give_back_of, inherit, search_columns, slot_for, summed_by
 from dtrees.split.zones.sums import note_places
@@ -67,13 +70,16 @@ class Task(NamedTuple):
         Room for one.
     bits : ndarray of uint8
         Room for a bit a row.
-    block : Block
+    block : Block or None
+        None where the table is sparse.
     block_rows : int
         Nodes of up to this many in-sample rows are finished in the block.
     stack : Stack
     sum_slots : SumSlots or None
         Given, larger nodes are searched by zone sums that they inherit.
     budget : LeafBudget
+    room : CellRoom or None
+        Where the table is sparse, to find stored cells.
     """
 
     partition: RowPartition
@@ -86,11 +92,27 @@ class Task(NamedTuple):
     scratch: Scratch
     best: Candidates
     bits: NDArray[np.uint8]
-    block: Block
+    block: Block | None
     block_rows: int
     stack: Stack
     sum_slots: SumSlots | None
     budget: LeafBudget
+    room: CellRoom | None = None
+
+
+@specialised
+def _search(room, columns, task, n, first, last, sums, path):
+    """Find the best split of the n-th node of the stack, which is not in a block; it goes to ``task.best``."""
+
+
+@_search.otherwise
+def _(room, columns, task, n, first, last, sums, path):
+    _search_large(task.sum_slots, columns, task, n, first, last, sums, path)
+
+
+@_search.of(CellRoom)
+def _(room, columns, task, n, first, last, sums, path):
+    search_stored(columns, task, first, last, sums, path)
 
 
 @specialised
@@ -146,15 +168,14 @@ def _inherit(sum_slots, task, n):
 
 
 @lean_kernel
-def _mark(columns, task, split, n, bits):
-    """Set the bits of the rows of the n-th node of the stack that its split sends left."""
+def _mark(columns, task, split, n, place, bits):
+    """Set the bits of the rows of the n-th node of the stack that its split sends left; ``place`` is its start, in_stop and stop."""
     column = split.column
     if is_categorical(task.limits.categories, column):
         _choose_sides(task.sum_slots, columns, task, split, n)
-        start, stop = task.stack.todo[n, 0], task.stack.todo[n, 2]
-        mark_left_by_side(columns.codes[column], task.scratch.groups.side, task.partition.rows, start, stop, bits)
+        mark_left(columns.codes[column], Sides(task.scratch.groups.side), task.partition.rows, place[0], place[2], bits)
     else:
-        _mark_by_threshold(columns, task, split, n, bits)
+        _mark_by_threshold(task.room, columns, task, split, place, bits)
 
 
 @specialised
@@ -180,15 +201,58 @@ def _(sum_slots, columns, task, split, n):
     choose_sides_of_slot(columns, split.column, summed, node, limits, number, scratch, side)
 
 
-@inlined_kernel
-def _mark_by_threshold(columns, task, split, n, bits):
-    start, in_stop, stop, column = task.stack.todo[n, 0], task.stack.todo[n, 1], task.stack.todo[n, 2], split.column
-    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    missing_code = values.shape[0]
-    cut = split.cut
-    if stop > in_stop:  # rows out of sample may have values between those in sample
-        cut = highest_code_below(values, cut, missing_code - 1, split.threshold)
-    mark_left(columns.codes[column], cut, missing_code, split.missing_left, task.partition.rows, start, stop, bits)
+@specialised
+def _mark_by_threshold(room, columns, task, split, place, bits):
+    """Set the bits of the rows of a node that a split on a number sends left."""
+
+
+@_mark_by_threshold.otherwise
+def _(room, columns, task, split, place, bits):
+    start, in_stop, stop = place
+    mark_left(columns.codes[split.column], cut_of(columns, split, stop > in_stop), task.partition.rows, start, stop, bits)
+
+
+@_mark_by_threshold.of(CellRoom)
+def _(room, columns, task, split, place, bits):
+    start, in_stop, stop = place
+    rule = cut_of(columns, split, stop > in_stop)
+    mark_left_sparse(columns, np.int64(split.column), rule, task.partition.rows, room.place_of, start, stop, bits)
+
+
+@lean_kernel
+def _note_places(room, task, start, stop):
+    if room is not None:
+        note_places(room.place_of, task.partition.rows, start, stop)
+
+
+@lean_kernel
+def _divide(columns, task, n, start, in_stop, stop, depth):
+    """Apply the split found to the rows of the n-th node of the stack; return how many go left, in sample and out of sample."""
+    partition, split, place = task.partition, task.best.records[0], (start, in_stop, stop)
+    used = task.bits[: (stop - start + 7) // 8]
+    _mark(columns, task, split, n, place, used)
+    if depth + 1 < task.stops.max_depth or task.stops.keeps_rows:
+        inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
+    else:  # nobody wants the sums of these rows any more: they may be divided as those out of sample are
+        inside = split.n_left
+        outside = divide_within(used, partition, start, start, stop, task.spare)[1] - inside
+    _note_places(task.room, task, start, stop)
+    return inside, outside
+
+
+@specialised
+def _grow_in_block(block, columns, task, n, nodes, n_nodes):
+    """Grow the subtree of the n-th node of the stack, which is small, in a block; return the number of nodes then."""
+
+
+@_grow_in_block.otherwise
+def _(block, columns, task, n, nodes, n_nodes):
+    return n_nodes  # sparse tables have none
+
+
+@_grow_in_block.of(Block)
+def _(block, columns, task, n, nodes, n_nodes):
+    return grow_small(unconstrained(task.limits.criterion), columns, task, n, nodes, n_nodes)
 
 
 @separate_kernel
@@ -224,7 +288,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
         start, in_stop, stop, depth, _, _, _ = stack.todo[n_todo]
         path = stack.path[n_todo]
         if in_stop - start <= task.block_rows:
-            n_nodes = grow_small(limits.criterion, columns, task, n_todo, nodes, n_nodes)
+            n_nodes = _grow_in_block(task.block, columns, task, n_todo, nodes, n_nodes)
             continue
         node = n_nodes
         n_nodes += 1
@@ -235,19 +299,13 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
             continue
         best.records[0].status = CONSTANT
         if not is_pure(task.target, partition.rows, start, in_stop):
-            _search_large(task.sum_slots, columns, task, n_todo, start, in_stop, node_sums, path)
+            _search(task.room, columns, task, n_todo, start, in_stop, node_sums, path)
         split = best.records[0]
         if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
             _give_back(task.sum_slots, n_todo)
             continue
         note_split(nodes.records[node], split)
-        used = task.bits[: (stop - start + 7) // 8]
-        _mark(columns, task, split, n_todo, used)
-        if depth + 1 < stops.max_depth or stops.keeps_rows:
-            inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
-        else:  # nobody wants the sums of these rows any more: they may be divided as those out of sample are
-            inside = split.n_left
-            outside = divide_within(used, partition, start, start, stop, task.spare)[1] - inside
+        inside, outside = _divide(columns, task, n_todo, start, in_stop, stop, depth)
         middle = start + inside + outside
         put_children(stack, n_todo, node, stops.right_side, middle, start + inside, best.left[0])
         hand_down(limits.criterion, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
@@ -255,3 +313,21 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
         n_todo += 2
         put_in_order(task.sum_slots, task.budget, stack, ZERO(), n_todo)
     return n_nodes
+
+
+@lean_entry
+def grow_sparse(columns, task, root, path, sums, origin, nodes):
+    """Grow the subtree of a node of a sparse table; parameters and result as of :func:`grow_subtree`.
+
+    ``root``, int64 of shape (4,), is where the node starts, where its rows in sample and all of them stop, and its depth; ``origin`` is its
+    ORIGIN (:mod:`dtrees.split.grow.best_first`).
+    """
+    note_places(task.room.place_of, task.partition.rows, root[0], root[2])
+    task.budget.waiting[0] = origin
+    return grow_subtree(columns, task, root[0], root[1], root[2], root[3], path, sums, nodes)
+
+
+@lean_entry
+def divide_shared(columns, task, start, in_stop, stop, depth):
+    """Apply the split in ``task.best`` to the rows of a node of a sparse table; return how many go left, in sample and out of sample."""
+    return _divide(columns, task, ZERO(), start, in_stop, stop, depth)

@@ -28,8 +28,16 @@ MOST_NODES = 2**31 - 1
 DONE, GROW, OPEN, SUM, SETTLE, LEAD, SCAN, MARK, SPREAD = (np.int64(kind) for kind in range(-1, 8))
 #: What is in ``control``: the lock, pieces and nodes that wait, those not finished, nodes there are, and 1 if a thread has failed.
 LOCK, WAITING_PIECES, WAITING_NODES, PIECES_LEFT, NODES_LEFT, N_NODES, FAILED = (np.int64(8 * k) for k in range(7))
-#: What is in ``places``: see there.
-START, IN_STOP, STOP, DEPTH, SLOT, LEFT_CHILD, ALL, UNDONE, FIRST_PART, COUNT, SUMMED, N_SLOTS, IDLE_SLOTS, FIRST_COLUMN, SIDE = range(15)
+#: A node of a work pool; see there.
+PLACE = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "start", "in_stop", "stop", "depth", "slot", "left_child", "n_pieces", "n_undone", "room", "n_nodes", "summed", "n_slots",
+            "idle_slots", "first_column", "side",
+        )
+    ]
+)  # fmt: skip
 
 
 class Roots(NamedTuple):
@@ -61,7 +69,7 @@ class WorkPool(NamedTuple):
         Pieces that wait: kind, node, number.
     waiting : ndarray of int64
         Nodes that wait for one thread.
-    places : ndarray of int64, shape (n_nodes, 15)
+    places : ndarray of PLACE, shape (n_nodes,)
         Start, in_stop, stop and depth of each node, its slot, its left child (the right one has the next number), the pieces of its step,
         and those not finished, where in ``parts`` the room of its subtree begins, how many nodes that has (-1: it is shared out), which
         node is being summed, in how many slots, and how many of them nobody is at, the column searched first, and 1 if the node's rows lie
@@ -89,7 +97,7 @@ class WorkPool(NamedTuple):
     control: NDArray[np.int64]
     pieces: NDArray[np.int64]
     waiting: NDArray[np.int64]
-    places: NDArray[np.int64]
+    places: NDArray[Any]
     paths: NDArray[np.uint64]
     origins: NDArray[Any]
     bars: NDArray[np.float64]
@@ -125,7 +133,7 @@ def make_work_pool(n: int, most_shared: int, n_rows: int, room: int, n_sums: int
         np.zeros(64, np.int64),
         np.empty((2 * capacity + (most_shared + 1) * PIECES, 3), np.int64),
         np.empty(capacity, np.int64),
-        np.empty((capacity, SIDE + 1), np.int64),
+        np.empty(capacity, PLACE),
         np.empty(capacity, np.uint64),
         np.empty(capacity, ORIGIN),
         np.empty(capacity),
@@ -140,23 +148,24 @@ def make_work_pool(n: int, most_shared: int, n_rows: int, room: int, n_sums: int
 
 
 class Opening(NamedTuple):
-    """What a work_pool begins with: ``control``, ``places`` and ``pieces`` as of :class:`WorkPool`, the latter of the roots only."""
+    """What a work pool begins with: ``control``, ``places`` and ``pieces`` as of :class:`WorkPool`, the latter of the roots only."""
 
     control: NDArray[np.int64]
-    places: NDArray[np.int64]
+    places: NDArray[Any]
     pieces: NDArray[np.int64]
 
 
 def opening(work_pool: WorkPool, roots: Sequence[tuple[int, int, int, int]], most_nodes: Sequence[int]) -> Opening:
-    """Return what a work_pool begins with that is to grow subtrees.
+    """Return what a work pool begins with that is to grow subtrees.
 
     Of each, where the root starts, its in_stop, its stop and its depth, and how many nodes it may get.
     """
     n = len(roots)
-    places = np.zeros(work_pool.places.shape, np.int64)
-    places[:, SLOT] = -1
-    places[:n, :4] = roots
-    places[1:n, FIRST_PART] = list(accumulate(most_nodes[:-1]))
+    places = np.zeros(work_pool.places.shape, PLACE)
+    places["slot"] = -1
+    for name, values in zip(("start", "in_stop", "stop", "depth"), zip(*roots, strict=True), strict=True):
+        places[name][:n] = values
+    places["room"][1:n] = list(accumulate(most_nodes[:-1]))
     pieces = np.array([(OPEN, root, 0) for root in range(n - 1, -1, -1)], np.int64)
     control = np.zeros(64, np.int64)
     control[WAITING_PIECES] = control[PIECES_LEFT] = control[N_NODES] = n
@@ -164,7 +173,7 @@ def opening(work_pool: WorkPool, roots: Sequence[tuple[int, int, int, int]], mos
 
 
 def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, n_threads: int) -> WorkPool:
-    """Return the work_pool with subtrees to be grown; what was grown before is overwritten.
+    """Return the work pool with subtrees to be grown; what was grown before is overwritten.
 
     A thread that comes late to earlier work still finds that done, as ``control`` is a new array.
 
@@ -188,14 +197,14 @@ def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, 
 
 @kernel
 def wait_for_work_pool(control):
-    """Wait until all subtrees of a work_pool with this ``control`` are grown."""
+    """Wait until all subtrees of a work pool with this ``control`` are grown."""
     spins = ZERO()
     while load(control, NODES_LEFT) + load(control, PIECES_LEFT) > 0 and load(control, FAILED) == 0:
         spins = rest(spins)
 
 
 def give_up(control: NDArray[np.int64]) -> None:
-    """Have nobody begin other work of a work_pool, nor wait for any: a thread has failed."""
+    """Have nobody begin other work of a work pool, nor wait for any: a thread has failed."""
     control[FAILED] = 1  # nobody else writes this number: it needs no lock
 
 
@@ -241,13 +250,13 @@ def _goes_first(work_pool, i, j):
 @lean_kernel
 def partition_of(work_pool, task, i):
     """Return the partition that a node's rows lie in."""
-    return task.partition if work_pool.places[i, SIDE] == 0 else task.spare
+    return task.partition if work_pool.places[i].side == 0 else task.spare
 
 
 @lean_kernel
 def rows_of(work_pool, i):
     """Return how many in-sample rows a node has."""
-    return work_pool.places[i, IN_STOP] - work_pool.places[i, START]
+    return work_pool.places[i].in_stop - work_pool.places[i].start
 
 
 @lean_kernel
@@ -255,7 +264,7 @@ def add_pieces(work_pool, kind, i, n):
     """Make the pieces of a step on a node."""
     control = work_pool.control
     acquire(control, LOCK)
-    work_pool.places[i, ALL] = work_pool.places[i, UNDONE] = n
+    work_pool.places[i].n_pieces = work_pool.places[i].n_undone = n
     waiting = control[WAITING_PIECES]
     for piece in range(n):
         work_pool.pieces[waiting + piece] = kind, i, piece
@@ -268,8 +277,8 @@ def add_pieces(work_pool, kind, i, n):
 def is_last(work_pool, i):
     """Note that a piece of a step on a node is finished; tell whether it was the last."""
     acquire(work_pool.control, LOCK)
-    work_pool.places[i, UNDONE] -= 1
-    undone = work_pool.places[i, UNDONE]
+    work_pool.places[i].n_undone -= 1
+    undone = work_pool.places[i].n_undone
     release(work_pool.control, LOCK)
     return undone == 0
 
@@ -293,7 +302,7 @@ def join(work_pool, root):
 
     Parts only move to lower places, in their order, so none is overwritten before it is moved.
     """
-    first_of_all = work_pool.places[root, FIRST_PART]
+    first_of_all = work_pool.places[root].room
     records, sums = work_pool.parts.records[first_of_all:], work_pool.parts.sums[first_of_all:]
     todo = np.empty((work_pool.places.shape[0] + 1, 3), np.int64)
     todo[0] = root, -1, 0
@@ -307,13 +316,13 @@ def join(work_pool, root):
                 records[parent].left = n
             else:
                 records[parent].right = n
-        first, count = work_pool.places[node, FIRST_PART] - first_of_all, work_pool.places[node, COUNT]
+        first, count = work_pool.places[node].room - first_of_all, work_pool.places[node].n_nodes
         if count < 0:
             records[n] = records[first]
             for k in range(sums.shape[1]):
                 sums[n, k] = work_pool.sums[node, k]
             if records[n].column >= 0:
-                left = work_pool.places[node, LEFT_CHILD]
+                left = work_pool.places[node].left_child
                 todo[n_todo, 0], todo[n_todo, 1], todo[n_todo, 2] = left + 1, n, 1
                 todo[n_todo + 1, 0], todo[n_todo + 1, 1], todo[n_todo + 1, 2] = left, n, 0
                 n_todo += 2
@@ -334,7 +343,8 @@ def join(work_pool, root):
 
 def grown(work_pool: WorkPool, root: int, copy: bool) -> Nodes:
     """Return the nodes of a subtree in preorder, when all work is done; unless copied, they lie in the room of the work pool."""
-    first, count = work_pool.places[root, FIRST_PART : COUNT + 1].tolist()
+    place = work_pool.places[root]
+    first, count = int(place["room"]), int(place["n_nodes"])
     if count < 0:
         count = join(work_pool, root)
     if count > MOST_NODES:

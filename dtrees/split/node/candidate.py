@@ -1,4 +1,6 @@
-"""Candidates: the best splits of nodes, each with its threshold, gain and left sums.
+"""What a search finds: the best split of a node in one column, as codes, and candidates, the best splits of nodes.
+
+When a column is searched, the split found becomes a candidate, with its threshold, gain and left sums.
 
 The splits of a node are ordered by larger score, then lower column; within a column the sweep sees to the rest of the order.
 """
@@ -11,12 +13,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import inlined_kernel, kernel
+from dtrees.split.compile.kernels import inlined_kernel, kernel, lean_kernel
 from dtrees.split.criteria.constraints.words import note_words
 from dtrees.split.criteria.parts import gain, is_worthwhile, node_statistic
-from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER
-from dtrees.split.node.status import NO_SPLIT, SPLIT
-from dtrees.split.table.columns import value_at
+from dtrees.split.criteria.statistics import write_sums
+from dtrees.split.node.partition import Cut
+from dtrees.split.table.columns import highest_code_below, value_at
+
+#: The column has one value in this node (and none missing, or all).
+CONSTANT = 0
+#: The column varies, but no split is allowed.
+NO_SPLIT = 1
+#: There is a split.
+SPLIT = 2
+
+#: In place of the code after a cut: no row of the node has a higher value; it is not known yet; the threshold is known instead.
+NONE_HIGHER, UNKNOWN, HAS_THRESHOLD = np.int64(-1), np.int64(-2), np.int64(-3)
+
+#: Rows with codes up to ``code`` go left, of which ``next_code`` is the next higher one in the node.
+FOUND = np.dtype(
+    [("code", np.int64), ("next_code", np.int64), ("n_left", np.int64), ("threshold", np.float64), ("missing_left", np.bool_)], align=True
+)
+
+
+@by_reference
+class Found(NamedTuple):
+    """A split.
+
+    Attributes
+    ----------
+    record : ndarray of FOUND, shape (1,)
+    left : ndarray of int64, shape (n_sums,)
+        Sums of the rows going left.
+    """
+
+    record: NDArray[Any]
+    left: NDArray[np.int64]
+
+
+def no_split_found(n_sums: int) -> Found:
+    """Return room for a split."""
+    return Found(np.zeros(1, FOUND), np.zeros(n_sums, np.int64))
+
+
+@inlined_kernel
+def note_found(found, code, next_code, missing_left, left):
+    """Write a split; ``left`` is the statistic of the rows going left."""
+    record = found.record[0]
+    record.code = code
+    record.next_code = next_code
+    record.missing_left = missing_left
+    record.n_left = left.n
+    write_sums(left, found.left)
+
+
+@lean_kernel
+def copy_found(one, other):
+    """Write one split over another."""
+    other.record[0] = one.record[0]
+    for k in range(one.left.shape[0]):
+        other.left[k] = one.left[k]
+
 
 #: One candidate, all but its sums.
 CANDIDATE = np.dtype(
@@ -134,3 +191,13 @@ def best_by_node(candidates, nodes, best):
         if better:
             best.records[nodes[i]] = theirs
             best.left[nodes[i]] = candidates.left[i]
+
+
+@inlined_kernel
+def cut_of(columns, split, of_any_row):
+    """Return which rows a split on a number sends left; rows out of sample (``of_any_row``) may have values between those in sample."""
+    values = columns.words[columns.offsets[split.column] : columns.offsets[split.column + 1]]
+    missing, cut = np.int64(values.shape[0]), split.cut
+    if of_any_row:
+        cut = highest_code_below(values, cut, missing - 1, split.threshold)
+    return Cut(cut, missing, split.missing_left)

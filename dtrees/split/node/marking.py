@@ -1,4 +1,4 @@
-"""Which rows the splits of many nodes send left, as bits."""
+"""Which rows the splits of nodes send left, as bits: of one node of a sparse table, or of many nodes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.node.partition import mark_left
-from dtrees.split.node.sparse_division import mark_rows
+from dtrees.split.node.partition import Cut, goes_left, mark_left
 from dtrees.split.table.columns import Columns, are_keyed, highest_code_below
-from dtrees.split.table.sparse_columns import SparseColumns
+from dtrees.split.table.sparse_columns import SparseColumns, find_row, n_steps
 
 
 class SplitsOfRows(NamedTuple):
@@ -74,12 +73,13 @@ def _mark_piece(columns, column, threshold, missing_left, rows, bits):
 def _(columns, column, threshold, missing_left, rows, bits):
     missing = columns.offsets[column + 1] - columns.offsets[column]
     cut = np.int64(threshold) if are_keyed(columns) else _highest_code(columns, column, threshold)
-    mark_left(columns.codes[column], cut, missing, missing_left, rows, ZERO(), rows.shape[0], bits)
+    mark_left(columns.codes[column], Cut(cut, missing, missing_left), rows, ZERO(), rows.shape[0], bits)
 
 
 @_mark_piece.of(SparseColumns)
 def _(columns, column, threshold, missing_left, rows, bits):
-    mark_rows(columns, column, _highest_code(columns, column, threshold), missing_left, rows, bits)
+    missing = columns.offsets[column + 1] - columns.offsets[column]
+    mark_rows(columns, column, Cut(_highest_code(columns, column, threshold), missing, missing_left), rows, bits)
 
 
 @inlined_kernel
@@ -87,3 +87,39 @@ def _highest_code(columns, column, threshold):
     """Return the highest code of a column whose value goes left."""
     values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
     return highest_code_below(values, NONE(), np.int64(values.shape[0]) - 1, threshold)
+
+
+@lean_kernel
+def mark_left_sparse(columns, column, rule, rows, place_of, start, stop, bits):
+    """Set bit ``i - start`` of ``bits`` where the row at place i goes left; see :func:`~dtrees.split.node.partition.mark_left`.
+
+    Rows without a stored cell all go the same way. ``place_of`` are the places of all rows, a uint32 each.
+    """
+    first, last = columns.starts[column], columns.starts[column + 1]
+    if (stop - start) * n_steps(last - first) < last - first:
+        mark_rows(columns, column, rule, rows[start:stop], bits)
+        return
+    zeros = np.uint8(0xFF) if goes_left(rule, columns.zero_code[column]) else np.uint8(0)
+    for byte in range(bits.shape[0]):
+        bits[byte] = zeros
+    for k in range(first, last):
+        place = np.int64(place_of[columns.rows[k]]) - start
+        if 0 <= place < stop - start:
+            bit = np.uint8(1 << (place & 7))
+            if goes_left(rule, columns.codes[k]):
+                bits[place >> 3] |= bit
+            else:
+                bits[place >> 3] &= ~bit
+
+
+@lean_kernel
+def mark_rows(columns, column, rule, rows, bits):
+    """Set bit i of ``bits`` where the i-th of some rows goes left; each is looked for among the cells of the column. Rows may be any."""
+    first, last = columns.starts[column], columns.starts[column + 1]
+    for byte in range(bits.shape[0]):
+        bits[byte] = 0
+    for i in range(rows.shape[0]):
+        k = find_row(columns, first, last, rows[i])
+        stored = k < last and columns.rows[k] == rows[i]
+        code = np.int64(columns.codes[k]) if stored else columns.zero_code[column]
+        bits[i >> 3] |= np.uint8(goes_left(rule, code)) << np.uint8(i & 7)

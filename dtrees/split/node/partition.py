@@ -6,7 +6,7 @@ is kept in the same order, so scans read it in sequence::
 
     rows   [ left: in | left: out | right: in | right: out ]
            start                   start + n_left           stop
-    a, b   sums of row rows[i] at place i (b is empty where every weight is 1)
+    g, h   sums of row rows[i] at place i (h is empty where every weight is 1)
 
 A split is applied stably: both children keep their rows ascending, whatever the number of threads or workers.
 """
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish, wait_for
 from dtrees.split.policy import AHEAD
 
@@ -101,9 +102,39 @@ def gather(partition, first, last, target_a, target_b):
     return total_a, total_b, size, top * (1.0 + 2.0**-44)
 
 
+class Cut(NamedTuple):
+    """Rows with codes up to ``cut`` go left, and those without a value, of the code ``missing``, if ``missing_left``."""
+
+    cut: Any
+    missing: Any
+    missing_left: Any
+
+
+class Sides(NamedTuple):
+    """Rows go left that have a code with a 1 in ``side``: splits of categories."""
+
+    side: NDArray[np.uint8]
+
+
+@specialised
+def goes_left(rule: Any, code: Any) -> Any:
+    """Tell, by 1 or 0, whether a row with a code goes left."""
+
+
+@goes_left.of(Cut)
+def _(rule, code):
+    code = np.int64(code)
+    return np.uint64((code <= rule.cut) | (rule.missing_left & (code == rule.missing)))
+
+
+@goes_left.of(Sides)
+def _(rule, code):
+    return np.uint64(rule.side[np.uint64(code)])
+
+
 @kernel
-def mark_left(codes, cut, missing_code, missing_left, rows, start, stop, bits):
-    """Set bit ``i - start`` of ``bits`` (little endian) where the row at place i goes left.
+def mark_left(codes, rule, rows, start, stop, bits):
+    """Set bit ``i - start`` of ``bits`` (little endian) where the row at place i goes left by a rule, a Cut or Sides.
 
     ``bits`` is uint8 of shape (ceil((stop - start) / 8),). Bytes that are full are made without a branch for each row.
     """
@@ -115,61 +146,23 @@ def mark_left(codes, cut, missing_code, missing_left, rows, start, stop, bits):
                 prefetch(codes, np.int64(rows[first + np.uint64(AHEAD + k)]))
         value = np.uint64(0)
         for k in range(8):
-            value |= goes_left(np.int64(codes[np.uint64(rows[first + np.uint64(k)])]), cut, missing_code, missing_left) << np.uint64(k)
+            value |= goes_left(rule, codes[np.uint64(rows[first + np.uint64(k)])]) << np.uint64(k)
         bits[byte] = value
     if n_full < bits.shape[0]:
         first, value = start + 8 * n_full, np.uint64(0)
         for i in range(first, stop):
-            value |= goes_left(np.int64(codes[rows[i]]), cut, missing_code, missing_left) << np.uint64(i - first)
+            value |= goes_left(rule, codes[rows[i]]) << np.uint64(i - first)
         bits[n_full] = value
 
 
 @lean_kernel
-def goes_left(code, cut, missing_code, missing_left):
-    """Tell, by 1 or 0, whether a row with a code goes left; ``cut`` is the highest code of a value that does."""
-    return np.uint64((code <= cut) | (missing_left & (code == missing_code)))
-
-
-@lean_kernel
-def mark_places(codes, cut, missing_code, missing_left, rows, goes_left):
-    """Write 1 to ``goes_left`` for each of some rows that goes left, 0 for others; return how many do."""
+def mark_places(codes, rule, rows, marks):
+    """Write 1 to ``marks`` for each of some rows that goes left by a rule, 0 for others; return how many do."""
     n, total = np.uint64(rows.shape[0]), ZERO()
     for i in range(n):
         prefetch(codes, rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
-        code = np.int64(codes[rows[i]])
-        left = missing_left if code == missing_code else code <= cut
-        goes_left[i] = left
-        total += left
-    return total
-
-
-@lean_kernel
-def mark_left_by_side(codes, side, rows, start, stop, bits):
-    """Set bits as :func:`mark_left` does, where ``side`` says of each code whether rows go left."""
-    n_full = (stop - start) >> 3
-    for byte in range(n_full):
-        first, value = np.uint64(start + 8 * byte), np.uint64(0)
-        if byte + 3 <= n_full:
-            for k in range(8):
-                prefetch(codes, np.int64(rows[first + np.uint64(AHEAD + k)]))
-        for k in range(8):
-            value |= np.uint64(side[np.uint64(codes[np.uint64(rows[first + np.uint64(k)])])]) << np.uint64(k)
-        bits[byte] = value
-    if n_full < bits.shape[0]:
-        first, value = start + 8 * n_full, np.uint64(0)
-        for i in range(first, stop):
-            value |= np.uint64(side[codes[rows[i]]]) << np.uint64(i - first)
-        bits[n_full] = value
-
-
-@lean_kernel
-def mark_places_by_side(codes, side, rows, goes_left):
-    """Write and count as :func:`mark_places` does, where ``side`` says of each code whether rows go left."""
-    n, total = np.uint64(rows.shape[0]), ZERO()
-    for i in range(n):
-        prefetch(codes, rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
-        left = side[codes[rows[i]]]
-        goes_left[i] = left
+        left = goes_left(rule, codes[rows[i]])
+        marks[i] = left
         total += np.int64(left)
     return total
 

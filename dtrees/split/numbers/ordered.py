@@ -1,9 +1,11 @@
-"""Numbers as integers in the same order, and back."""
+"""Numbers that stand for others in comparisons: integers in the same order, and numbers of less precision."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 
 def key_of_float32(values: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -22,3 +24,19 @@ def float32_of_key(keys: NDArray[np.uint32]) -> NDArray[np.float32]:
     """Return the numbers that have these keys (:func:`key_of_float32`)."""
     sign = np.uint32(0x80000000)
     return np.where(keys & sign, keys ^ sign, ~keys).view(np.float32)
+
+
+def rounded_down(values: NDArray[np.float64], dtype: DTypeLike = np.float32) -> NDArray[Any]:
+    """Return the largest numbers of a dtype that are not above values: numbers of that dtype compare with both alike. +inf stays.
+
+    Examples
+    --------
+    >>> rounded_down(np.array([0.5, 0.1])).astype(float) <= np.array([0.5, 0.1])
+    array([ True,  True])
+    """
+    dtype = np.dtype(dtype)
+    if dtype == np.float64:
+        return values
+    with np.errstate(over="ignore"):
+        rounded = values.astype(dtype)
+        return np.where(rounded > values, np.nextafter(rounded, -np.inf, dtype=dtype), rounded)

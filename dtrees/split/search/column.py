@@ -14,26 +14,32 @@ from numba import types
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel, separate_kernel, shared_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints.kinds import Clipped, InOrder
+from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
-from dtrees.split.node.candidate import complete
-from dtrees.split.node.found import NONE_HIGHER
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing
+from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, complete
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_categorical
-from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
-from dtrees.split.numbers.hashing import draw
+from dtrees.split.node.partition import is_pure
+from dtrees.split.node.records import NodeColumn
+from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.search.categories.subsets import search_categories
-from dtrees.split.search.node_column import NodeColumn
-from dtrees.split.search.order_statistics.one_target import search_deviations
-from dtrees.split.search.order_statistics.several_targets import search_deviations_of_targets
-from dtrees.split.search.thresholds.dominant_value import find_dominant, list_others, search_around_dominant
+from dtrees.split.search.order_statistics.best_cut import search_deviations
 from dtrees.split.search.thresholds.random_threshold import search_random
-from dtrees.split.search.thresholds.sweep import SortedRows, first_above, nothing, rows_between, sum_rows, sweep_bins, sweep_sorted
+from dtrees.split.search.thresholds.sweep import (
+    SortedRows,
+    find_dominant,
+    first_above,
+    list_others,
+    rows_between,
+    search_around_dominant,
+    sum_rows,
+    sweep_bins,
+    sweep_sorted,
+)
 from dtrees.split.search.thresholds.vector_sweep import sweep_stretches, sweeps_stretches
-from dtrees.split.table.keys import code_in
-from dtrees.split.table.sorting import fill_bins, prefers_bins, sort_places
+from dtrees.split.table.sorting import code_in, fill_bins, prefers_bins, sort_places
 
 
 @specialised
@@ -43,7 +49,7 @@ def search_column(criterion, pair, limits, bar, scratch):
     Parameters
     ----------
     criterion : named tuple
-        That of ``limits``.
+        That of ``limits``, without constraints.
     pair : NodeColumn
     limits : SplitLimits
     bar : float
@@ -66,20 +72,10 @@ def _(criterion, pair, limits, bar, scratch):
     return _search_sums(limits.thresholds, pair, limits, bar, scratch)
 
 
-@search_column.of(Clipped)
-@search_column.of(InOrder)
-def _(criterion, pair, limits, bar, scratch):
-    return search_column(criterion.criterion, pair, limits, bar, scratch)
-
-
 @search_column.of(Deviations)
-def _(criterion, pair, limits, bar, scratch):
-    return search_deviations(criterion, pair, limits, bar, scratch)
-
-
 @search_column.of(SeveralDeviations)
 def _(criterion, pair, limits, bar, scratch):
-    return search_deviations_of_targets(criterion, pair, limits, bar, scratch)
+    return search_deviations(limits.thresholds, criterion, pair, limits, bar, scratch)
 
 
 @lean_kernel
@@ -90,7 +86,7 @@ def search_any_column(column, pair, limits, bar, scratch):
     """
     if is_categorical(limits.categories, column):
         return search_categories(column, pair, limits, bar, scratch)
-    return search_column(limits.criterion, pair, limits, bar, scratch)
+    return search_column(unconstrained(limits.criterion), pair, limits, bar, scratch)
 
 
 @specialised
@@ -227,3 +223,68 @@ def search_many(columns, column_ids, tasks, first, last, nodes, limits, scratch,
         out.records[t].status = status
         if status == SPLIT:
             complete(values, column, in_stop - start, sums, limits, score, has_missing, scratch.found, out, t)
+
+
+@kernel
+def find_pure(target, rows, starts, in_stops):
+    """Tell which nodes have the same target in all in-sample rows; see :func:`~dtrees.split.node.partition.is_pure`."""
+    pure = np.empty(starts.shape[0], np.bool_)
+    for i in range(starts.shape[0]):
+        pure[i] = is_pure(target, rows, starts[i], in_stops[i])
+    return pure
+
+
+@kernel
+def pair_drawn(key, paths, pool, n_drawn, place_of):
+    """Draw columns for nodes; return pairs of a node (index into ``paths``) and the place of a column drawn, where that is known.
+
+    Parameters
+    ----------
+    key : uint64
+        Of the tree's stream of node columns.
+    paths : ndarray of uint64, shape (n_nodes,)
+    pool : ndarray of int32
+        The tree's columns; in another order meanwhile, so no other thread may use the array.
+    n_drawn : int
+    place_of : ndarray of int64
+        By column; -1 where unknown.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_pairs, 2)
+    """
+    pairs = np.empty((paths.shape[0] * n_drawn, 2), np.int64)
+    n = 0
+    for i in range(paths.shape[0]):
+        draw_columns(key, paths[i], pool, np.int64(0), n_drawn)
+        for k in range(n_drawn):
+            place = place_of[pool[k]]
+            if place >= 0:
+                pairs[n, 0], pairs[n, 1] = i, place
+                n += 1
+        undraw_columns(key, paths[i], pool, n_drawn)
+    return pairs[:n].copy()
+
+
+@kernel
+def search_on(columns, column_ids, key, pool, skip, place_of, nodes, limits, scratch, out, first):
+    """Search nodes column by column, from the ``skip``-th drawn on, until one that is known varies.
+
+    The candidates are written to ``out``, and to ``first`` which column drawn each is of: their number where none varies. Parameters are
+    those of :func:`pair_drawn` and :func:`~dtrees.split.search.column.search_many`.
+    """
+    n_columns, paths = pool.shape[0], nodes.path
+    task = np.zeros((paths.shape[0], 2), np.int64)
+    for i in range(paths.shape[0]):
+        draw_columns(key, paths[i], pool, np.int64(0), n_columns)
+        task[i, 0] = i
+        first[i] = n_columns
+        for k in range(skip, n_columns):
+            task[i, 1] = place_of[pool[k]]
+            if task[i, 1] < 0:
+                continue
+            search_many(columns, column_ids, task, i, i + 1, nodes, limits, scratch, out)
+            if out.records[i].status != CONSTANT:
+                first[i] = k
+                break
+        undraw_columns(key, paths[i], pool, n_columns)

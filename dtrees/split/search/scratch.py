@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.node.found import Found, no_split_found
+from dtrees.split.node.candidate import Found, no_split_found
 from dtrees.split.policy import MAX_CELLS, MAX_PARTS, MAX_SINGLE_CELLS, MOST_BINS
 from dtrees.split.search.categories.groups import Groups, make_groups
 from dtrees.split.search.order_statistics.line_up import LineUp, make_line_up

@@ -34,10 +34,8 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.words import bits_of_float32, float32_of_bits, read_float64
-from dtrees.split.numbers.ordered import float32_of_key, key_of_float32
-from dtrees.split.numbers.rounding import rounded_down
-from dtrees.split.table.disk_arrays import Room, forget, is_on_disk
-from dtrees.split.table.mmap_arrays import Reused, mapped
+from dtrees.split.numbers.ordered import float32_of_key, key_of_float32, rounded_down
+from dtrees.split.table.mmap_arrays import Reused, Room, forget, is_on_disk, mapped
 from dtrees.split.table.sorting import RADIX, radix_sort, sort_keys
 
 #: Rows are numbered by uint32; the highest numbers are kept free.
@@ -319,7 +317,7 @@ class Assembly:
     ----------
     n_rows, n_columns : int
     room : callable, default=np.empty
-        Makes the arrays, in memory or on disk (:mod:`dtrees.split.table.disk_arrays`).
+        Makes the arrays, in memory or on disk (:mod:`dtrees.split.table.mmap_arrays`).
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Columns of categories that are joined: a row has one number in place of its codes in two or more of them, its *element*.
 
 A node's sums by pairs of categories of two columns tell its sums by category of both. So a row is added up once for all columns of a
-*table*, by its element in there, and the sums of each column are added up from these (:mod:`dtrees.split.zones.joined_sums`).
+*table*, by its element in there, and the sums of each column are added up from these (:mod:`dtrees.split.zones.accumulate`).
 """
 
 from __future__ import annotations

@@ -35,8 +35,7 @@ from dtrees.split.compile.kernels import kernel
 from dtrees.split.numbers.ordered import float32_of_key
 from dtrees.split.policy import DISK_BYTES
 from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns
-from dtrees.split.table.disk_arrays import Room, beside, forget, is_on_disk
-from dtrees.split.table.mmap_arrays import mapped
+from dtrees.split.table.mmap_arrays import Room, beside, forget, is_on_disk, mapped
 
 #: Rows that are turned over at a time, from rows side by side to columns: what a processor's cache holds.
 _BLOCK = 1024
@@ -66,7 +65,7 @@ def arrange_rows(
     map : callable, default=map
         See :func:`~dtrees.split.table.columns.presort`.
     room : callable, default=mapped
-        Makes the arrays, in memory or on disk (:mod:`dtrees.split.table.disk_arrays`). On disk, columns are read and written one by one,
+        Makes the arrays, in memory or on disk (:mod:`dtrees.split.table.mmap_arrays`). On disk, columns are read and written one by one,
         and pieces may lie there as well.
     """
     firsts = np.cumsum([0, *lengths]).tolist()

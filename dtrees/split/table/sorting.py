@@ -1,11 +1,12 @@
 """One node and one column: bring the node's rows into the column's order.
 
-Two ways, chosen by the number of rows m of the node and the number of distinct values d of the column (:func:`prefers_bins`):
+There are two ways, chosen by the number of rows m of the node and the number of distinct values d of the column (:func:`prefers_bins`):
 
 bins
     one bin for each distinct value, filled in one pass over the rows. No sorting; right where d is not much larger than m.
 sorting
-    the rows' keys are sorted (:mod:`dtrees.split.table.keys`, radix sort). Right for small nodes of columns with many values.
+    the rows' *keys* are sorted (radix sort): the code of a row's value and the row's place in one 64-bit number, so that sorting by it
+    sorts by value, then by place. Right for small nodes of columns with many values.
 
 Neither approximates: a bin holds a single value.
 """
@@ -14,10 +15,46 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.policy import EQUAL_PROBES, INSERTION_ROWS, MOST_BINS, PROBED_ROWS, PROBES
-from dtrees.split.table.keys import code_in, key_of
+
+#: The bits of a key that hold the place; the code is in the upper half.
+PLACE = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+#: In place of a code, where the number of a column's values is not at hand: the value is missing. No column has so many values.
+MISSING = np.uint32(0xFFFFFFFF)
+
+
+@inlined_kernel
+def key_of(code, place):
+    """Return the key of a code and a place."""
+    return np.uint64(code) << _HALF | np.uint64(place)
+
+
+@inlined_kernel
+def code_in(key):
+    """Return the code of a key, as it is in the key: unsigned."""
+    return key >> _HALF
+
+
+@inlined_kernel
+def code_of(key):
+    """Return the code of a key as a signed number."""
+    return np.int64(key >> _HALF)
+
+
+@inlined_kernel
+def place_in(key):
+    """Return the place of a key, unsigned, as indices are best."""
+    return key & PLACE
+
+
+@inlined_kernel
+def first_key(code):
+    """Return the lowest key of a code."""
+    return np.uint64(code) << _HALF
+
 
 #: Values of a digit of the radix sort.
 RADIX = 1 << 11

@@ -1,6 +1,6 @@
 """Some rows of some columns as a table of their own.
 
-Nothing that a tree can see of the rows is lost: an take_rows has the same values in the same order, only its codes count those distinct
+Nothing that a tree can see of the rows is lost: the new table has the same values in the same order, only its codes count those distinct
 values that occur in it.
 """
 
@@ -18,7 +18,7 @@ from dtrees.split.table.columns import Columns
 def take_rows(columns: Columns, which: NDArray[np.int64], rows: NDArray[np.uint32]) -> Columns:
     """Return the given rows of the columns at the places ``which``.
 
-    Its codes are uint16 where that holds them: an take_rows is to be sent, or copied, not to be searched.
+    Its codes are uint16 where that holds them: such a table is to be sent, or copied, not to be searched.
 
     Examples
     --------

@@ -45,9 +45,8 @@ from dtrees.split.policy import (
     most_zones,
 )
 from dtrees.split.table.columns import Columns
-from dtrees.split.table.disk_arrays import beside, forget, is_on_disk
 from dtrees.split.table.joined_columns import JoinedColumns, join_columns, write_elements
-from dtrees.split.table.mmap_arrays import Reused, mapped
+from dtrees.split.table.mmap_arrays import Reused, beside, forget, is_on_disk, mapped
 
 #: A shift that makes all codes one.
 _ALL_IN_ONE = 62

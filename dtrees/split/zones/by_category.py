@@ -1,4 +1,4 @@
-"""Columns of categories in zone sums, where each category is a zone (:mod:`dtrees.split.zones.sums`).
+"""Nodes that are searched by their zone sums, and columns of categories there: each category is a zone (:mod:`dtrees.split.zones.sums`).
 
 The sums of a node by category are inherited as all zone sums are. They are all that its search needs, and all that the split found needs to
 be applied: nobody has to go through the node's rows. Columns of very many categories are summed row by row.
@@ -6,16 +6,62 @@ be applied: nobody has to go through the node's rows. Columns of very many categ
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel, separate_kernel
 from dtrees.split.criteria.parts import most_between_groups
-from dtrees.split.node.status import CONSTANT, NO_SPLIT
+from dtrees.split.criteria.statistics import Moments
+from dtrees.split.node.candidate import CONSTANT, NO_SPLIT
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import NO_BITS, NodeColumn
 from dtrees.split.search.categories.groups import RARE
 from dtrees.split.search.categories.subsets import FOUND, choose_kept, choose_sides_of_node, search_categories, search_kept
-from dtrees.split.zones.summed_node import with_column
-from dtrees.split.zones.sums import element_of
+from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.zones.sums import Sums, element_of
+
+
+class SummedNode(NamedTuple):
+    """A node, and its sums by zone.
+
+    Attributes
+    ----------
+    zone_map : ZoneMap
+    ids : ndarray of int32, shape (n_columns,)
+        The numbers of the table's columns.
+    sums : Sums
+    partition : RowPartition
+        That the node's rows lie in.
+    place : (start, in_stop, slot)
+        Where its in-sample rows are, and its slot among ``sums``.
+    node_sums : ndarray of int64, shape (n_sums,)
+        What all its rows add up to.
+    """
+
+    zone_map: ZoneMap
+    ids: NDArray[np.int32]
+    sums: Sums
+    partition: RowPartition
+    place: tuple[int, int, int]
+    node_sums: NDArray[np.int64]
+
+
+@inlined_kernel
+def moments_of(summed):
+    """Return the sums of a node as moments."""
+    start, in_stop, _ = summed.place
+    return Moments(summed.node_sums[0], summed.node_sums[1], in_stop - start)
+
+
+@inlined_kernel
+def with_column(summed, columns, column):
+    """Return the pair of a node and a column of its table."""
+    start, in_stop, _ = summed.place
+    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    return NodeColumn(columns.codes[column], values, summed.partition, start, in_stop, summed.node_sums, NO_BITS)
 
 
 @lean_kernel

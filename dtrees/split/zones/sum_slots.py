@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, separate_kernel
 from dtrees.split.compile.work_queue import acquire, load, release
-from dtrees.split.node.status import NO_SPLIT
+from dtrees.split.node.candidate import NO_SPLIT
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.zones.by_category import SummedNode
 from dtrees.split.zones.scan import scan, takes_long
-from dtrees.split.zones.summed_node import SummedNode
 from dtrees.split.zones.sums import Sums, are_few, begin_slot, best_edges, fold_like, follow_slot, get_ready, include, subtract, sum_rows
 
 #: Where in ``free`` the number of free slots is, and where they begin; the lock is in front.
@@ -65,7 +65,7 @@ def make_sum_slots(zone_map: ZoneMap, sums: Sums, n_columns: int, n_threads: int
 
 
 def for_thread(sum_slots: SumSlots, capacity: int) -> SumSlots:
-    """Return the sum_slots of one thread, whose stack has room for ``capacity`` nodes."""
+    """Return the slots of sums as one thread sees them, whose stack has room for ``capacity`` nodes."""
     # What is written before it is read: of a root when it is begun, of other nodes when they are put on the stack.
     slot_of = mapped(capacity, np.int64, large_pages=False)
     return sum_slots._replace(slot_of=slot_of, bar=np.full(1, -1.0))

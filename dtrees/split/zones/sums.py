@@ -33,10 +33,8 @@ from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.limits import is_categorical
 from dtrees.split.policy import ASKEW, COARSE, NUMBERS_PER_CELL, ROWS_TO_ADD, SAMPLED_COLUMNS, SHARPER
 from dtrees.split.table.zone_map import ZoneMap
-from dtrees.split.zones.accumulate import add_rows
-from dtrees.split.zones.bounds import best_edge
-from dtrees.split.zones.joined_sums import are_joined, include_joined
-from dtrees.split.zones.zone_arrays import zone_arrays
+from dtrees.split.zones.accumulate import add_rows, are_joined, include_joined
+from dtrees.split.zones.bounds import best_edge, zone_arrays
 
 #: Rows beyond which sizes and counts cannot be packed.
 MAX_PACKED_ROWS = 2**30

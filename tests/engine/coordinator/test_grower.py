@@ -11,9 +11,8 @@ from dtrees.engine.coordinator.grower import Grower, merge
 from dtrees.engine.protocol.messages import Divided, Root
 from dtrees.engine.protocol.splits import Splits
 from dtrees.split.grow.best_first import prune
-from dtrees.split.node.candidate import Candidates, empty_candidates
+from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, SPLIT, Candidates, empty_candidates
 from dtrees.split.node.records import Nodes, empty_nodes
-from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from tests.engine.shards import rules
 
 N = 1000

@@ -22,7 +22,7 @@ from dtrees.engine.rows.searching.batches import in_batches
 from dtrees.engine.rows.searching.many_search import ManySumsSearcher
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.split.policy import flagged_bytes
-from dtrees.split.zones.over_shards.requests import ALL_PARTS
+from dtrees.split.zones.over_shards.records import ALL_PARTS
 from tests.engine.rows.forests import test_forests_by_rows as forests
 from tests.engine.rows.test_rows_fit import assert_same, fit_here, make_plan, spread
 from tests.engine.shards import rules

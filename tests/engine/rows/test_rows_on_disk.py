@@ -16,7 +16,7 @@ from dtrees.engine.rows.searching import passes
 from dtrees.engine.rows.searching.passes import by_column, by_rows, take_tasks
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.split.table import keyed_columns, zone_map
-from dtrees.split.table.disk_arrays import is_on_disk, on_disk
+from dtrees.split.table.mmap_arrays import is_on_disk, on_disk
 from tests.engine.rows.test_rows_fit import CASES, assert_same, cut_finely, fit_spread, make_plan, spread
 from tests.engine.shards import wild_table, wild_target, wild_weight
 from tests.slow import one_of_each

@@ -1,4 +1,7 @@
-"""Fixed point: exact where it can be, never too large."""
+"""Fixed point: exact where it can be, never too large.
+
+Sums of floats by blocks.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,17 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from dtrees.split.node.partition import RowPartition, gather
-from dtrees.split.numbers.fixed_point import absolute_sum, add_up, exponent_for, fix_and_add_up, fix_into, scale_into, to_fixed
+from dtrees.split.numbers.fixed_point import (
+    absolute_sum,
+    add_up,
+    add_up_blocks,
+    exponent_for,
+    fix_and_add_up,
+    fix_into,
+    mean_of,
+    scale_into,
+    to_fixed,
+)
 
 vectors = st.one_of(
     arrays(np.float64, st.integers(1, 50), elements=st.floats(allow_nan=False, allow_infinity=False)),
@@ -125,3 +138,35 @@ def test_totals(n: int, n_before: int, weighted: bool, data: st.DataObject) -> N
     rows = np.arange(g.shape[0], dtype=np.uint32)
     partition = RowPartition(rows, np.empty_like(g), np.empty_like(h if weighted else h[:0]))
     assert (a, b, size, steepest) == gather(partition, 0, g.shape[0], g, h if weighted else h[:0])
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 9, 127, 128, 129, 130, 1000, 8192, 8193, 20_001])
+def test_sums_are_those_of_numpy_to_the_last_bit(n: int) -> None:
+    r = np.random.default_rng(n)
+    x = r.normal(size=n) * 10.0 ** r.integers(-8, 8, n)
+    sums = np.zeros((-(-n // 8192), 2))
+    add_up_blocks(x, 8192, sums, 1)
+    assert sums[:, 1].tobytes() == np.add.reduceat(x, np.arange(0, n, 8192)).tobytes()
+    assert not sums[:, 0].any()
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 9, 127, 128, 129, 130, 1000, 8192, 8193, 20_001])
+def test_means_are_those_of_numpy_whatever_the_layout(n: int) -> None:
+    r = np.random.default_rng(n)
+    x = r.normal(size=n) * 10.0 ** r.integers(-8, 8, n)
+    unaligned = np.empty(8 * n + 1, np.uint8)[1:].view(np.float64)
+    unaligned[:] = x
+    assert mean_of(x) == mean_of(unaligned) == mean_of(np.repeat(x, 3)[::3]) == x.mean()
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 9, 17, 300])
+def test_negative_zeros_add_up_to_one(n: int) -> None:
+    sums = np.ones((1, 1))
+    add_up_blocks(np.full(n, -0.0), 8192, sums, 0)
+    assert sums.tobytes() == np.add.reduceat(np.full(n, -0.0), [0]).tobytes()
+
+
+def test_a_sum_that_is_not_finite_gives_no_warning() -> None:
+    sums = np.zeros((1, 1))
+    add_up_blocks(np.full(3, 1e308), 8192, sums, 0)
+    assert np.isinf(sums[0, 0])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.numbers.packed import SPARE, room_for
-from dtrees.split.zones.over_shards.packed_sums import add_packed, pack_numbers
+from dtrees.split.zones.over_shards.node_sums import add_packed, pack_numbers
 
 LEAST, MOST = -(2**63), 2**63 - 1
 

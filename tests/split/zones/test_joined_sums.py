@@ -13,8 +13,7 @@ from dtrees.split.policy import ALL_JOINED, MOST_JOINED, ROWS_PER_JOINED
 from dtrees.split.table.columns import presort
 from dtrees.split.table.joined_columns import not_joined
 from dtrees.split.table.zone_map import ZoneMap, map_zones
-from dtrees.split.zones.accumulate import add_rows
-from dtrees.split.zones.joined_sums import include_joined
+from dtrees.split.zones.accumulate import add_rows, include_joined
 from dtrees.split.zones.sums import SCALE, lay_out_slots
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from dtrees.split.compile.kernels import kernel
+from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE
 from dtrees.split.policy import FOLD
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import map_zones
-from dtrees.split.zones.bounds import G0, G1, H0, H1, N0, N1, SIZE
+from dtrees.split.zones.bounds import zone_arrays
 from dtrees.split.zones.sums import SCALE, Sums, _room, element_of, fold, lay_out_slots
-from dtrees.split.zones.zone_arrays import zone_arrays
 
 
 @kernel

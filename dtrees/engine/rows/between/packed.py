@@ -22,7 +22,7 @@ from dtrees.engine.shard.targets.places import as_columns, bounds_of
 from dtrees.engine.threads import Threads
 from dtrees.split.numbers.packed import SPARE, room_for
 from dtrees.split.table.mmap_arrays import mapped
-from dtrees.split.zones.over_shards.packed_sums import add_numbers, add_packed, pack_numbers, pack_sums
+from dtrees.split.zones.over_shards.node_sums import add_numbers, add_packed, pack_numbers, pack_sums
 from dtrees.split.zones.sums import Sums
 
 _ALONE = Threads(1)

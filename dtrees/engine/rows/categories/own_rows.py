@@ -15,9 +15,9 @@ from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import THREAD_ROWS
 from dtrees.split.table.columns import Columns
-from dtrees.split.table.disk_arrays import beside, forget
+from dtrees.split.table.mmap_arrays import beside, forget
 from dtrees.split.zones.over_shards.categories import Tally, make_lists, make_tally, sum_by_category
-from dtrees.split.zones.over_shards.own_rows import SetsOfTree, SplitsBySets, WalkedTree, mark_by_words, walk_rows_by_sets
+from dtrees.split.zones.over_shards.own_rows import SetsOfTree, SplitsBySets, WalkedTree, mark_by_words, walk_rows
 from dtrees.tree.category_sets import CategorySets
 
 #: Rows that are looked up at a time.
@@ -176,7 +176,5 @@ class CategoryRows:
         set_of = np.full(tree.left.shape[0], -1, np.int64)
         set_of[sets.node] = np.arange(sets.node.shape[0])
         of_tree = SetsOfTree(self._place_of, self._codes, set_of, sets.offset, sets.words)
-        self._threads.share(
-            pieces.shape[0], lambda queue, _: walk_rows_by_sets(queue, pieces, columns, missing, tree, of_tree, rows, total)
-        )
+        self._threads.share(pieces.shape[0], lambda queue, _: walk_rows(queue, pieces, columns, missing, tree, of_tree, rows, total))
         forget(self._codes)

@@ -16,9 +16,8 @@ from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.steps import FindBars, Scanned
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
-from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
+from dtrees.split.node.candidate import SPLIT, Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import limits_for_thread
-from dtrees.split.node.status import SPLIT
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import as_words
 from dtrees.split.zones.over_shards.categories import (

@@ -19,7 +19,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import scale_into
-from dtrees.split.search.node_batches import find_pure
+from dtrees.split.search.column import find_pure
 
 _NONE = np.empty(0, np.int64)
 

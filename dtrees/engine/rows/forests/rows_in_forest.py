@@ -19,7 +19,7 @@ from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searching.many_search import ManySumsFlaggedRows
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.split.numbers import hashing
-from dtrees.split.zones.over_shards.many_sums.elements import sum_many
+from dtrees.split.zones.over_shards.node_sums import sum_many
 from dtrees.split.zones.sums import Sums
 from dtrees.tree.tree import Tree
 

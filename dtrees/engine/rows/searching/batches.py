@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.shard.targets.places import bounds_of, places_of
-from dtrees.split.zones.over_shards.requests import ALL_PARTS, PIECE
+from dtrees.split.zones.over_shards.records import ALL_PARTS, PIECE
 
 
 def in_batches(requests: NDArray[Any], flagged: NDArray[Any], most: int) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:

@@ -13,16 +13,13 @@ from dtrees.engine.shard.targets.places import as_columns
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.part_lists import NO_LISTS
-from dtrees.split.zones.over_shards.many_sums.flagging import MANY_FLAGGED, flag_many
-from dtrees.split.zones.over_shards.requests import MANY_REQUEST
-from dtrees.split.zones.over_shards.shard_rows import ShardRows
-from dtrees.split.zones.over_shards.value_sums import ValueElements
+from dtrees.split.zones.over_shards.flagging import MANY_FLAGGED
+from dtrees.split.zones.over_shards.records import MANY_REQUEST, ShardRows, ValueElements
 
 
 class ManySumsSearcher(Searcher):
     """The search of one tree in some of its columns; see :class:`Searcher`. Flagged parts are never cut finer."""
 
-    _flag_nodes = staticmethod(flag_many)
     _request, _flagged = MANY_REQUEST, MANY_FLAGGED
 
     def _wanted_tasks(self, requests: NDArray[Any]) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 A node's rows are in ascending order, but far apart; so each node of a level, taken by itself, would have most of a table on disk read.
 For all nodes of a level together it is read in order: codes column by column, and parts, which lie row by row, by stretches of rows. What
-has been read is forgotten (:mod:`dtrees.split.table.disk_arrays`), so that a shard's memory holds a column, or a stretch, at a time.
+has been read is forgotten (:mod:`dtrees.split.table.mmap_arrays`), so that a shard's memory holds a column, or a stretch, at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.split.policy import DISK_BYTES
 from dtrees.split.table.columns import Columns, write_values
-from dtrees.split.table.disk_arrays import forget, is_on_disk
+from dtrees.split.table.mmap_arrays import forget, is_on_disk
 
 
 def by_column(codes: NDArray[np.uint32], column: NDArray[np.integer[Any]], *others: NDArray[Any]) -> Iterator[Any]:

@@ -7,7 +7,6 @@ parts that may hold the best split of a node (:meth:`Searcher.flag`), looks clos
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +26,9 @@ from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.finer_parts import FinerTotals, RefinedParts, refine_nodes
-from dtrees.split.zones.over_shards.flagging import flag_nodes
-from dtrees.split.zones.over_shards.node_sums import settle_sums
-from dtrees.split.zones.over_shards.requests import FLAGGED, PIECE, REQUEST, ColumnSplits, Flags, SearchedNodes
+from dtrees.split.zones.over_shards.flagging import flag_nodes, settle_sums
+from dtrees.split.zones.over_shards.records import FLAGGED, PIECE, REQUEST, ColumnSplits, Flags, SearchedNodes, ValueSums
 from dtrees.split.zones.over_shards.scanning import RowsSent, scan_rows
-from dtrees.split.zones.over_shards.value_sums import ValueSums
 from dtrees.split.zones.sums import SCALE, Sums
 
 _NO_PLACES, _NO_SIDES = np.empty(0, np.uint32), np.empty((0, 0), np.uint8)
@@ -148,7 +145,6 @@ class Searcher:
         What is summed.
     """
 
-    _flag_nodes: Callable[..., None] = staticmethod(flag_nodes)
     _request: np.dtype[Any] = REQUEST
     _flagged: np.dtype[Any] = FLAGGED
 
@@ -237,7 +233,7 @@ class Searcher:
         self._flags = flags = Flags(np.zeros((n, k), self._request), mapped(int(rooms[-1]), self._flagged, large_pages=False))
         if k:
             self._nodes = nodes = self._nodes._replace(bars=bars.copy())
-            limits, scratch, flag_nodes = self._limits, self._scratch, self._flag_nodes
+            limits, scratch = self._limits, self._scratch
             draws, own = drawn.shape[0] > 0, self._own(drawn)
             self._threads.share(
                 n,

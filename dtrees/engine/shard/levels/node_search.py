@@ -16,14 +16,12 @@ from dtrees.engine.shard.workspace import Workspace
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, without_words
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.level import SCAN, SummedLevel, search_level
-from dtrees.split.node import status
-from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
+from dtrees.split.node.candidate import NO_SPLIT, Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import NodesOfTree
 from dtrees.split.policy import SEARCH_TASK_ROWS
-from dtrees.split.search.column import search_many
-from dtrees.split.search.node_batches import find_pure, pair_drawn, search_on
-from dtrees.split.search.node_column import NodesOfTree
+from dtrees.split.search.column import find_pure, pair_drawn, search_many, search_on
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.zones.sum_slots import SumSlots
 
@@ -247,7 +245,7 @@ class NodeSearch:
         pure = np.zeros(nodes.shape[0], np.bool_)
         if context.target.shape[0]:
             pure = find_pure(context.target, context.partition.rows, table.start[nodes], table.in_stop[nodes])
-        best.records["status"][pure] = status.NO_SPLIT
+        best.records["status"][pure] = NO_SPLIT
         best.records["column"][pure] = self._shard_columns.n_columns_total
         return pure
 

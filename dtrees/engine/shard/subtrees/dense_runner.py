@@ -187,6 +187,6 @@ def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots |
     if sum_slots is not None and own is not None:
         own = SumSlots(sum_slots.zone_map, sum_slots.sums, sum_slots.free, sum_slots.n_threads, own.slot_of, sum_slots.ids, own.bar)
     partition, spare, target, limits, stops, keys, (first, control, _), _ = context
-    _, _, _, _, _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting) = task
+    _, _, _, _, _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting), room = task
     limits, budget = limits_for_thread(limits), LeafBudget(first, control, waiting)
-    return Task(partition, spare, target, limits, stops, keys, pool, scratch, best, bits, block, block_rows, stack, own, budget)
+    return Task(partition, spare, target, limits, stops, keys, pool, scratch, best, bits, block, block_rows, stack, own, budget, room)

@@ -21,18 +21,17 @@ from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
 from dtrees.split.criteria.constraints.words import divide_sums
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget, in_preorder, origins
-from dtrees.split.grow.sparse_sharing import divide_shared, search_some
-from dtrees.split.grow.sparse_subtree import SparseTask, grow_sparse
+from dtrees.split.grow.sparse_subtree import search_some
 from dtrees.split.grow.stack import make_stack
+from dtrees.split.grow.subtree import Task, divide_shared, grow_sparse
 from dtrees.split.grow.work_pool import Roots
-from dtrees.split.node.candidate import best_by_node, empty_candidates
+from dtrees.split.node.candidate import SPLIT, best_by_node, empty_candidates
 from dtrees.split.node.limits import limits_for_thread, may_be_split, most_nodes, node_weight
 from dtrees.split.node.partition import NOWHERE, is_pure
 from dtrees.split.node.records import Nodes, empty_nodes
-from dtrees.split.node.status import SPLIT
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS, SPARSE_PIECES, SPARSE_THREAD_CELLS
-from dtrees.split.search.sparse.stored_cells import CellRoom, make_cell_room
+from dtrees.split.search.sparse import CellRoom, make_cell_room
 from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
 from dtrees.split.zones.sums import note_places
 
@@ -120,7 +119,7 @@ class SparseRunner(Runner):
             room.n_listed[context.pool] = 0
         return self._rooms[:n]
 
-    def _task(self, context: TreeContext, roots: Roots, thread: int, room: CellRoom) -> SparseTask:
+    def _task(self, context: TreeContext, roots: Roots, thread: int, room: CellRoom) -> Task:
         """Return what nodes are grown by."""
         places, n_sums = roots.places, roots.sums.shape[1]
         most_rows, most_places = max(in_stop - start for start, in_stop, _, _ in places), max(stop - start for start, _, stop, _ in places)
@@ -129,7 +128,7 @@ class SparseRunner(Runner):
         stack = make_stack(n_levels, most_rows, n_sums)
         first, control, _ = context.budget
         partition, spare, target, limits, stops, keys = context[:6]
-        return SparseTask(
+        return Task(
             partition,
             spare,
             target,
@@ -141,7 +140,10 @@ class SparseRunner(Runner):
             scratch=self._scratch[thread],
             best=empty_candidates(1, n_sums),
             bits=np.empty((most_places + 7) // 8, np.uint8),
+            block=None,
+            block_rows=-1,
             stack=stack,
+            sum_slots=None,
             room=room,
         )
 
@@ -153,7 +155,7 @@ def _threads_for(columns: SparseColumns, threads: Threads, context: TreeContext)
     return min(threads.n_threads, 1 + columns.rows.shape[0] // SPARSE_THREAD_CELLS)
 
 
-def grow_alone(columns: SparseColumns, task: SparseTask, root: _Node) -> Nodes:
+def grow_alone(columns: SparseColumns, task: Task, root: _Node) -> Nodes:
     """Grow a node to its end by the calling thread."""
     nodes = empty_nodes(most_nodes.py_func(task.stops, task.limits, root.n_rows, root.depth), root.sums.shape[0])
     place = np.array([root.start, root.in_stop, root.stop, root.depth], np.int64)
@@ -169,13 +171,13 @@ class _Growth:
     ----------
     columns : SparseColumns
     threads : Threads
-    tasks : list of SparseTask
+    tasks : list of Task
         One for each thread.
     give_up : callable
         Has all threads end soon.
     """
 
-    def __init__(self, columns: SparseColumns, threads: Threads, tasks: list[SparseTask], give_up: Callable[[], None]) -> None:
+    def __init__(self, columns: SparseColumns, threads: Threads, tasks: list[Task], give_up: Callable[[], None]) -> None:
         self._give_up = give_up
         self._columns, self._threads, self._tasks = columns, threads, tasks
         self._free = list(tasks)  # list.pop and append are atomic
@@ -187,7 +189,9 @@ class _Growth:
     def grow(self, root: _Node) -> Nodes:
         """Grow the node; return its subtree in preorder."""
         share_rows = max(SHARE_ROWS, root.n_rows // (NODES_PER_THREAD * len(self._tasks)))
-        note_places(self._tasks[0].room.place_of, self._tasks[0].partition.rows, root.start, root.stop)
+        task = self._tasks[0]
+        assert task.room is not None
+        note_places(task.room.place_of, task.partition.rows, root.start, root.stop)
         large: list[tuple[_Node, Any]] = []
         small: list[_Node] = []
         waiting = [root]

@@ -26,8 +26,7 @@ from dtrees.split.compile.kernels import plain
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import exponent_for, scale_into, to_fixed
-from dtrees.split.numbers.float_sums import mean_of
+from dtrees.split.numbers.fixed_point import exponent_for, mean_of, scale_into, to_fixed
 from dtrees.split.search.order_statistics.deviations import MOST_WEIGHT, levels_of, weights_in_bits
 from dtrees.split.table.columns import presort_column
 

@@ -28,8 +28,7 @@ from dtrees.engine.shard.targets.forest_target import (
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import exponent_for, scale_into, to_fixed
-from dtrees.split.numbers.float_sums import mean_of
+from dtrees.split.numbers.fixed_point import exponent_for, mean_of, scale_into, to_fixed
 from dtrees.split.search.order_statistics.deviations import levels_of_several, weights_in_bits
 from dtrees.split.table.columns import presort_column
 

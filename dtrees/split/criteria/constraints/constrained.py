@@ -5,8 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from dtrees.split.compile.kernels import inlined_kernel
-from dtrees.split.criteria.constraints.kinds import HIGH, LIFT, LOW, MORE, SIGN, Clipped, InOrder, mean, n_words, outside, step
-from dtrees.split.criteria.constraints.order import are_in_order
+from dtrees.split.criteria.constraints.kinds import (
+    HIGH,
+    LIFT,
+    LOW,
+    MORE,
+    SIGN,
+    Clipped,
+    InOrder,
+    are_in_order,
+    mean,
+    n_words,
+    outside,
+    step,
+)
 from dtrees.split.criteria.parts import (
     class_term,
     flag_zones_by_bound,

@@ -100,8 +100,8 @@ def _(criterion, sums, column):
 @begin_column.of(Clipped)
 def _(criterion, sums, column):
     begin_node(criterion, sums)
-    criterion.constraints.state[SIGN] = _sign(criterion.constraints, column)
-    return _may_use(criterion.constraints, sums, column)
+    criterion.constraints.state[SIGN] = sign_of(criterion, column)
+    return may_use(criterion, sums, column)
 
 
 @specialised
@@ -117,7 +117,19 @@ def _(criterion, sums, column):
 @may_use.of(InOrder)
 @may_use.of(Clipped)
 def _(criterion, sums, column):
-    return _may_use(criterion.constraints, sums, column)
+    constraints = criterion.constraints
+    at = sums.shape[0] - n_words(constraints)
+    if constraints.most > 0:
+        for k in range(at + PATH, sums.shape[0]):  # noqa: SIM110
+            if sums[k] == 0 or sums[k] == column + 1:
+                return True
+        return False
+    if constraints.sets.shape[1] == 0:
+        return True
+    for k in range(constraints.sets.shape[1]):  # noqa: SIM110
+        if sums[at + PATH + k] & constraints.sets[column, k] != 0:
+            return True
+    return False
 
 
 @specialised
@@ -133,34 +145,14 @@ def _(criterion, column):
 @sign_of.of(InOrder)
 @sign_of.of(Clipped)
 def _(criterion, column):
-    return _sign(criterion.constraints, column)
-
-
-@inlined_kernel
-def _sign(constraints, column):
-    return np.int64(constraints.signs[column]) if constraints.signs.shape[0] > 0 else np.int64(0)
+    signs = criterion.constraints.signs
+    return np.int64(signs[column]) if signs.shape[0] > 0 else np.int64(0)
 
 
 @lean_kernel
 def _begin(constraints, sums):
     at, state = sums.shape[0] - n_words(constraints), constraints.state
     state[SIGN], state[LOW], state[HIGH] = 0.0, _bound_in(sums, at + LOWEST), _bound_in(sums, at + HIGHEST)
-
-
-@lean_kernel
-def _may_use(constraints, sums, column):
-    at = sums.shape[0] - n_words(constraints)
-    if constraints.most > 0:
-        for k in range(at + PATH, sums.shape[0]):  # noqa: SIM110
-            if sums[k] == 0 or sums[k] == column + 1:
-                return True
-        return False
-    if constraints.sets.shape[1] == 0:
-        return True
-    for k in range(constraints.sets.shape[1]):  # noqa: SIM110
-        if sums[at + PATH + k] & constraints.sets[column, k] != 0:
-            return True
-    return False
 
 
 @lean_kernel
@@ -192,17 +184,8 @@ def _(criterion, column, left, right):
 
 
 @hand_down.of(InOrder)
-def _(criterion, column, left, right):
-    _hand_down(criterion, column, left, right)
-
-
 @hand_down.of(Clipped)
 def _(criterion, column, left, right):
-    _hand_down(criterion, column, left, right)
-
-
-@lean_kernel
-def _hand_down(criterion, column, left, right):
     constraints = criterion.constraints
     at = left.shape[0] - n_words(constraints)
     if constraints.most > 0:

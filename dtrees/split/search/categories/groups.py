@@ -10,11 +10,19 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, plus_row, weight_at, write_sums
+from dtrees.split.criteria.statistics import (
+    AmountsOfTargets,
+    Classes,
+    ClassesOfTargets,
+    Moments,
+    nothing,
+    plus_row,
+    weight_at,
+    with_sums,
+    write_sums,
+)
 from dtrees.split.policy import CATEGORY_BUCKETS, DENSE_CATEGORIES
-from dtrees.split.search.thresholds.sweep import nothing
-from dtrees.split.table.keys import code_of, place_in
-from dtrees.split.table.sorting import sort_places
+from dtrees.split.table.sorting import code_of, place_in, sort_places
 
 #: The code of categories taken together.
 RARE = np.int64(-1)
@@ -127,28 +135,18 @@ def _(statistic, sums, n):
 def _(statistic, sums, n):
     total = ZERO()
     for k in range(sums.shape[0]):
-        statistic.weights[k] += sums[k]
+        statistic.sums[k] += sums[k]
         total += sums[k]
-    return Classes(statistic.weights, statistic.h + total, statistic.n + n)
+    return with_sums(statistic, statistic.sums, statistic.h + total, statistic.n + n)
 
 
 @plus_group.of(AmountsOfTargets)
-def _(statistic, sums, n):
-    return AmountsOfTargets(statistic.rows, statistic.sums, statistic.h + _add_to(statistic.sums, sums), statistic.n + n)
-
-
 @plus_group.of(ClassesOfTargets)
 def _(statistic, sums, n):
-    h = statistic.h + _add_to(statistic.sums, sums)
-    return ClassesOfTargets(statistic.rows, statistic.first, statistic.sums, h, statistic.n + n)
-
-
-@inlined_kernel
-def _add_to(total, sums):
-    """Add the sums of a category to others, and return its weight, which comes after them."""
-    for k in range(total.shape[0]):
-        total[k] += sums[k]
-    return sums[total.shape[0]]
+    n_sums = statistic.sums.shape[0]
+    for k in range(n_sums):
+        statistic.sums[k] += sums[k]
+    return with_sums(statistic, statistic.sums, statistic.h + sums[n_sums], statistic.n + n)
 
 
 @lean_kernel

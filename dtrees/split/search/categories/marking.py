@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.node.partition import mark_left_by_side
+from dtrees.split.node.partition import Sides, mark_left
+from dtrees.split.node.records import NodeColumn
 from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.categories.subsets import choose_sides_of_node, n_categories_left
-from dtrees.split.search.node_column import NodeColumn
 from dtrees.split.table.columns import value_at
 
 
@@ -68,7 +68,7 @@ def mark_by_category(queue, nodes, splits, columns, partition, limits, key, scra
         random_bits = draw(np.uint64(key) ^ nodes.path[i], np.int64(nodes.column[i]))
         pair, side = NodeColumn(codes, values, partition, start, nodes.in_stop[i], nodes.sums[i], random_bits), scratch.groups.side
         choose_sides_of_node(j, pair, limits, splits.threshold[i], scratch, side)
-        mark_left_by_side(codes, side, partition.rows, start, splits.stop[i], bits[offsets[i] : offsets[i + 1]])
+        mark_left(codes, Sides(side), partition.rows, start, splits.stop[i], bits[offsets[i] : offsets[i + 1]])
         finish(queue)
 
 
@@ -90,7 +90,7 @@ def mark_by_sets(sets, splits, columns, rows, side, marks):
             word = number >> 5
             side[code] = (mine[word] >> np.uint32(number & 31)) & np.uint32(1) if word < mine.shape[0] else np.uint32(0)
         side[values.shape[0]] = splits.missing_left[i]
-        mark_left_by_side(codes, side, rows, splits.start[i], splits.stop[i], bits[offsets[i] : offsets[i + 1]])
+        mark_left(codes, Sides(side), rows, splits.start[i], splits.stop[i], bits[offsets[i] : offsets[i + 1]])
 
 
 #: How many of a node's rows are looked at first, and how much closer to each other these are each time: rows of a node that was split

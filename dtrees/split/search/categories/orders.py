@@ -34,7 +34,7 @@ def _(statistic):
 
 @n_orders.of(Classes)
 def _(statistic):
-    return statistic.weights.shape[0]
+    return statistic.sums.shape[0]
 
 
 @n_orders.of(AmountsOfTargets)
@@ -104,7 +104,7 @@ def _(statistic, groups, m, which, smooth):
 
 @set_means.of(Classes)
 def _(statistic, groups, m, which, smooth):
-    share = float(statistic.weights[which]) / float(statistic.h) if statistic.h > 0 else 0.0
+    share = float(statistic.sums[which]) / float(statistic.h) if statistic.h > 0 else 0.0
     for i in range(m):
         h = ZERO()
         for k in range(groups.sums.shape[1]):

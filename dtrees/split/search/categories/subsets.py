@@ -10,14 +10,13 @@ from numba import types
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.criteria.statistics import minus
-from dtrees.split.node.found import HAS_THRESHOLD, note_found
+from dtrees.split.criteria.statistics import minus, nothing
+from dtrees.split.node.candidate import CONSTANT, HAS_THRESHOLD, NO_SPLIT, SPLIT, note_found
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_allowed, is_random
-from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import below, draw, mix, uniform
 from dtrees.split.search.categories.groups import RARE, group_keys, group_rows, plus_group, take_rare_together
 from dtrees.split.search.categories.orders import is_order, n_orders, order_ends, set_means
-from dtrees.split.search.thresholds.sweep import nothing, score_above
+from dtrees.split.search.thresholds.sweep import score_above
 from dtrees.split.table.columns import value_at
 
 #: Status, score, and whether values are missing, of a search for a split.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import inner_kernel, kernel
-from dtrees.split.criteria.constraints.order import allows_quantiles, compares_sides, note_quantiles
-from dtrees.split.criteria.statistics import no_moments, plus_row
-from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER, note_found
-from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.criteria.constraints.kinds import allows_quantiles, compares_sides, note_quantiles
+from dtrees.split.criteria.statistics import no_moments, plus_row, weight_at
+from dtrees.split.node.candidate import CONSTANT, HAS_THRESHOLD, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
 from dtrees.split.search.order_statistics.deviations import LOW_BITS, LOW_MASK, gain_of, halfway, may_be_taken, note
+from dtrees.split.search.order_statistics.line_up import n_targets, of_one_target, put_in_line
 from dtrees.split.search.thresholds.random_threshold import draw_threshold
 
 
@@ -84,52 +84,69 @@ def list_codes(line, codes, n, missing, keys):
     return n_missing < n and (low != high or n_missing > 0), low, high, n_missing
 
 
+@inner_kernel
+def add_deviations(found, total, anew):
+    """Add the deviations of one target to those of the targets before it, of which there are none yet if ``anew``."""
+    for i in range(found.shape[0]):
+        if anew:
+            total[i] = found[i]
+        else:
+            total[i].high += found[i].high
+            total[i].low += found[i].low
+
+
+@inner_kernel
+def sum_left(pair, cut, missing_left):
+    """Return the moments of the rows of a node with codes up to ``cut``, with the missing ones if they go left."""
+    left, missing = no_moments(), pair.values.shape[0]
+    for i in range(pair.start, pair.in_stop):
+        code = np.int64(pair.codes[pair.partition.rows[i]])
+        if missing_left if code == missing else code <= cut:
+            left = plus_row(left, pair.partition.g[i], weight_at(pair.partition.h, i))
+    return left
+
+
 @kernel
 def search_deviations_at_random(criterion, pair, limits, bar, scratch):
-    """Try one random threshold; parameters and result as of :func:`~dtrees.split.search.column.search_column`.
-
-    The node's rows are lined up already.
-    """
-    n, codes, values = pair.in_stop - pair.start, pair.codes, pair.values
-    line, left, right = scratch.line_up.line, scratch.line_up.left, scratch.line_up.right
+    """Try one random threshold; parameters and result as of :func:`~dtrees.split.search.column.search_column`."""
+    n, codes, values, one = pair.in_stop - pair.start, pair.codes, pair.values, of_one_target(criterion)
+    line, left, right, totals = scratch.line_up.line, scratch.line_up.left, scratch.line_up.right, scratch.line_up.totals
     keys, missing = scratch.keys, np.uint64(values.shape[0])
-    varies, low, high, n_missing = list_codes(line, codes, n, missing, keys)
-    if not varies:
-        return CONSTANT, 0.0, False
-    threshold, cut = np.inf, np.int64(values.shape[0] - 1)
-    if low < high:
-        threshold, cut = draw_threshold(values, np.int64(low), np.int64(high), pair.bits)
+    threshold, cut, low, high, n_missing = np.inf, np.int64(values.shape[0] - 1), missing, missing, 0
+    for t in range(n_targets(criterion)):
+        put_in_line(criterion, t, pair.partition, pair.start, pair.in_stop, scratch)
+        varies, low, high, n_missing = list_codes(line, codes, n, missing, keys)
+        if not varies:
+            return CONSTANT, 0.0, False
+        if t == 0 and low < high:
+            threshold, cut = draw_threshold(values, np.int64(low), np.int64(high), pair.bits)
+        deviation_of(one, line, keys, n, np.uint64(cut), missing, (True, True, True), left[1])
+        add_deviations(left[1:2], totals[0, 1:2], t == 0)
+        for side in range(0 if n_missing > 0 and low < high else 1, 2):  # missing values go left, then right
+            deviation_of(one, line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0])
+            deviation_of(one, line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0])
+            add_deviations(left[:1], totals[2 * side, :1], t == 0)
+            add_deviations(right[:1], totals[2 * side + 1, :1], t == 0)
     n_below = 0
     for i in range(n):
         n_below += keys[i] <= np.uint64(cut)
-    whole = left[1]
-    deviation_of(criterion, line, keys, n, np.uint64(cut), missing, (True, True, True), whole)
     top, missing_left = bar, False
-    for side in range(2):
-        if side == 0 and (n_missing == 0 or low == high):
+    for side in range(0 if n_missing > 0 and low < high else 1, 2):
+        mine, other = totals[2 * side, 0], totals[2 * side + 1, 0]
+        if not may_be_taken(limits, n_below + n_missing if side == 0 else n_below, n, mine, other):
             continue
-        count = n_below + n_missing if side == 0 else n_below
-        deviation_of(criterion, line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0])
-        deviation_of(criterion, line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0])
-        if not may_be_taken(limits, count, n, left[0], right[0]):
-            continue
-        one = other = 0.0
+        lower = higher = 0.0
         if compares_sides(limits.criterion):
-            one = _quantile_of(criterion, line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0].weight)
-            other = _quantile_of(criterion, line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0].weight)
-            if not allows_quantiles(limits.criterion, one, other):
+            lower = _quantile_of(one, line, keys, n, np.uint64(cut), missing, (True, False, side == 0), mine.weight)
+            higher = _quantile_of(one, line, keys, n, np.uint64(cut), missing, (False, True, side == 1), other.weight)
+            if not allows_quantiles(limits.criterion, lower, higher):
                 continue
-        gain = gain_of(whole, left[0], right[0])
+        gain = gain_of(totals[0, 1], mine, other)
         if gain > top:
-            top = gain
-            missing_left = side == 0
-            note_quantiles(limits.criterion, one, other)
+            top, missing_left = gain, side == 0
+            note_quantiles(limits.criterion, lower, higher)
     if top == bar:
         return NO_SPLIT, -1.0, n_missing > 0
-    moments = no_moments()
-    for i in range(n):
-        if missing_left if keys[i] == missing else keys[i] <= np.uint64(cut):
-            moments = plus_row(moments, np.int64(line[i + 1].number), line[i + 1].weight)
-    note_found(scratch.found, cut, HAS_THRESHOLD if low < high else NONE_HIGHER, missing_left, moments)
+    note_found(scratch.found, cut, HAS_THRESHOLD if low < high else NONE_HIGHER, missing_left, sum_left(pair, cut, missing_left))
     scratch.found.record[0].threshold = threshold
     return SPLIT, top, n_missing > 0

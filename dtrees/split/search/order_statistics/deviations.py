@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.numbers.fixed_point import absolute_sum, scale_into
-from dtrees.split.table.keys import code_in, key_of, place_in
-from dtrees.split.table.sorting import RADIX, sort_keys
+from dtrees.split.table.sorting import RADIX, code_in, key_of, place_in, sort_keys
 
 #: Bits of the lower part of levels and deviations.
 LOW_BITS = 22
@@ -116,69 +115,37 @@ def may_be_taken(limits, n_left, n, left, right):
 
 
 @inner_kernel
-def _add(weights, highs, lows, i, weight, level):
-    n = weights.shape[0]
-    high, low = weight * (level >> LOW_BITS), weight * (level & LOW_MASK)
-    while i < n:
-        weights[i] += weight
-        highs[i] += high
-        lows[i] += low
+def _add(tree, i, value):
+    """Add a number to the i-th of a Fenwick tree."""
+    while i < tree.shape[0]:
+        tree[i] += value
         i += i & -i
 
 
 @inner_kernel
-def _note_from_tree(criterion, line, weights, highs, lows, total, high, low, out):
-    """Find the quantile by descending the tree, and note the deviation."""
-    above, both = criterion.above, criterion.above + criterion.below
-    n = weights.shape[0] - 1
-    step = 1
-    while 2 * step <= n:
-        step *= 2
-    i = 0
-    before = high_before = low_before = 0
-    while step > 0:
-        following = i + step
-        if following <= n and both * (before + weights[following]) < above * total:
-            i = following
-            before += weights[i]
-            high_before += highs[i]
-            low_before += lows[i]
-        step //= 2
-    level = line[min(i + 1, n)].level
-    rest = above * total - both * before
-    high = above * high - both * high_before - (level >> LOW_BITS) * rest
-    low = above * low - both * low_before - (level & LOW_MASK) * rest
-    note(out, high, low, total)
+def _add_item(item, trees, sums):
+    """Add an item to Fenwick trees of weights and of weighted levels, in two parts; return the sums of all items."""
+    (weights, highs, lows), (total, high, low) = trees, sums
+    upper, lower = item.weight * (item.level >> LOW_BITS), item.weight * (item.level & LOW_MASK)
+    _add(weights, item.element, item.weight)
+    _add(highs, item.element, upper)
+    _add(lows, item.element, lower)
+    return total + item.weight, high + upper, low + lower
 
 
 @inner_kernel
-def deviations_by_tree(criterion, line, items, n, end, last, forward, out):
-    """Write the deviations of :func:`~dtrees.split.search.order_statistics.one_target.deviations` in log(n) a row, whatever the weights.
-
-    Rows are added to a Fenwick tree in the order of the target, of weights and of weighted levels.
-    """
-    weights, highs, lows = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
-    total = high = low = 0
-    for i in range(end, last):
-        weight, level = items[i].weight, items[i].level
-        _add(weights, highs, lows, items[i].element, weight, level)
-        total += weight
-        high += weight * (level >> LOW_BITS)
-        low += weight * (level & LOW_MASK)
-    _note_from_tree(criterion, line, weights, highs, lows, total, high, low, out[end if forward else 0])
-    for k in range(end):
-        i = end - 1 - k if forward else k
-        weight, level = items[i].weight, items[i].level
-        _add(weights, highs, lows, items[i].element, weight, level)
-        total += weight
-        high += weight * (level >> LOW_BITS)
-        low += weight * (level & LOW_MASK)
-        _note_from_tree(criterion, line, weights, highs, lows, total, high, low, out[i if forward else i + 1])
+def _sum_up_to(tree, i):
+    """Return the sum of the first ``i`` numbers of a Fenwick tree."""
+    total = 0
+    while i > 0:
+        total += tree[i]
+        i -= i & -i
+    return total
 
 
 @inner_kernel
-def _element_at(criterion, weights, total, beyond):
-    """Return the first element up to which, and with it, there is the quantile's share of the weight, or more than that (``beyond``)."""
+def _elements_before(criterion, weights, total, beyond):
+    """Return how many elements there are before the quantile's share of the weight, or up to it and with it (``beyond``)."""
     wanted, both = criterion.above * total, criterion.above + criterion.below
     n = weights.shape[0] - 1
     step = 1
@@ -193,41 +160,60 @@ def _element_at(criterion, weights, total, beyond):
                 i = following
                 before += weights[i]
         step //= 2
-    return min(i + 1, n)
+    return i
+
+
+@inner_kernel
+def _note_from_trees(criterion, line, trees, sums, out):
+    """Find the quantile of all items in trees, and note their deviation."""
+    (weights, highs, lows), (total, high, low) = trees, sums
+    above, both = criterion.above, criterion.above + criterion.below
+    i = _elements_before(criterion, weights, total, False)
+    level, rest = line[min(i + 1, weights.shape[0] - 1)].level, above * total - both * _sum_up_to(weights, i)
+    high = above * high - both * _sum_up_to(highs, i) - (level >> LOW_BITS) * rest
+    low = above * low - both * _sum_up_to(lows, i) - (level & LOW_MASK) * rest
+    note(out, high, low, total)
+
+
+@inner_kernel
+def deviations_by_tree(criterion, line, items, n, end, last, forward, out):
+    """Write the deviations of :func:`~dtrees.split.search.order_statistics.line_up.deviations` in log(n) a row, whatever the weights."""
+    trees, sums = (np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)), (0, 0, 0)
+    for i in range(end, last):
+        sums = _add_item(items[i], trees, sums)
+    _note_from_trees(criterion, line, trees, sums, out[end if forward else 0])
+    for k in range(end):
+        i = end - 1 - k if forward else k
+        sums = _add_item(items[i], trees, sums)
+        _note_from_trees(criterion, line, trees, sums, out[i if forward else i + 1])
 
 
 @inner_kernel
 def note_all_quantiles(criterion, line, items, n, end, last, forward, out):
     """Write the quantiles of all sets of ``items[:end]`` from one end on, halfway where two targets may be it.
 
-    Parameters are those of :func:`~dtrees.split.search.order_statistics.one_target.deviations`; the quantile of a set without rows is not
+    Parameters are those of :func:`~dtrees.split.search.order_statistics.line_up.deviations`; the quantile of a set without rows is not
     written. For constraints: rows are added to a Fenwick tree of weights, in log(n) a row.
     """
     weights = np.zeros(n + 1, np.int64)
     total = 0
     for k in range(end, last):
         total += items[k].weight
-        _add_weight(weights, items[k].element, items[k].weight)
+        _add(weights, items[k].element, items[k].weight)
     if total > 0:
         out[end if forward else 0] = _quantile_in(criterion, line, weights, total)
     for k in range(end):
         i = end - 1 - k if forward else k
         total += items[i].weight
-        _add_weight(weights, items[i].element, items[i].weight)
+        _add(weights, items[i].element, items[i].weight)
         out[i if forward else i + 1] = _quantile_in(criterion, line, weights, total)
 
 
 @inner_kernel
 def _quantile_in(criterion, line, weights, total):
-    return halfway(line[_element_at(criterion, weights, total, False)].level, line[_element_at(criterion, weights, total, True)].level)
-
-
-@inner_kernel
-def _add_weight(weights, i, weight):
-    n = weights.shape[0]
-    while i < n:
-        weights[i] += weight
-        i += i & -i
+    last = weights.shape[0] - 1
+    lower, higher = _elements_before(criterion, weights, total, False), _elements_before(criterion, weights, total, True)
+    return halfway(line[min(lower + 1, last)].level, line[min(higher + 1, last)].level)
 
 
 @inner_kernel

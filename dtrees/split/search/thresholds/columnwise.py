@@ -80,20 +80,13 @@ def _(node, criterion, left, h, scores):
 
 
 @score_columns.of(Classes)
-def _(node, criterion, left, h, scores):
-    scores[:] = 0.0
-    for k in range(node.weights.shape[0]):
-        add_class_terms(criterion, left[k], node.weights[k], h, node.h, scores)
-    finish_class_scores(criterion, h, node, scores)
-
-
 @score_columns.of(AmountsOfTargets)
 @score_columns.of(ClassesOfTargets)
 def _(node, criterion, left, h, scores):
     scores[:] = 0.0
     for k in range(node.sums.shape[0]):
         add_class_terms(criterion, left[k], node.sums[k], h, node.h, scores)
-    finish_target_scores(criterion, h, node, scores)
+    finish_scores(criterion, h, node, scores)
 
 
 @lean_kernel
@@ -112,18 +105,9 @@ def add_class_terms(criterion, left, whole, h, h_all, terms):
 
 
 @lean_kernel
-def finish_class_scores(criterion, h, node, scores):
-    """Turn sums of terms into scores."""
+def finish_scores(criterion, h, node, scores):
+    """Turn sums of terms over classes, or over several targets of criteria that are arithmetic, into scores."""
     for j in range(scores.shape[0]):
         one, other = float(h[j]), float(node.h - h[j])
-        found = score_of_terms(criterion, scores[j], one, other, node.h, node.weights.shape[0])
-        scores[j] = found if (one > 0.0) & (other > 0.0) else -1.0
-
-
-@lean_kernel
-def finish_target_scores(criterion, h, node, scores):
-    """Turn sums of terms over all targets into scores, for criteria that are arithmetic."""
-    for j in range(scores.shape[0]):
-        one, other = float(h[j]), float(node.h - h[j])
-        found = score_of_terms(criterion, scores[j], one, other, node.h, 1)
+        found = score_of_terms(criterion, scores[j], one, other, node.h, node.sums.shape[0])
         scores[j] = found if (one > 0.0) & (other > 0.0) else -1.0

@@ -14,8 +14,7 @@ from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import write_sums
-from dtrees.split.node.candidate import complete_but_threshold
-from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, SPLIT, complete_but_threshold
 from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.thresholds.random_threshold import draw_between, find_end_codes, sum_left_and_missing, try_threshold
 

@@ -12,14 +12,12 @@ from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import is_arithmetic, node_statistic
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, plus_row, weight_at
-from dtrees.split.node.candidate import bar_for
-from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, plus_row, weight_at, with_sums
+from dtrees.split.node.candidate import CONSTANT, HAS_THRESHOLD, NO_SPLIT, NONE_HIGHER, SPLIT, bar_for
 from dtrees.split.node.limits import is_allowed
-from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw_columns, mix, undraw_columns, uniform
 from dtrees.split.search.thresholds.columnwise import add_left, add_missing, add_two_left, score_columns, widen, widen_two
-from dtrees.split.search.thresholds.sweep import cut_after, nothing
+from dtrees.split.search.thresholds.sweep import cut_after
 from dtrees.split.table.columns import highest_code_below, value_at
 
 #: Rows of a block's counts; see :func:`search_random_block`.
@@ -188,7 +186,7 @@ def _(node, x, a, h, counts):
 
 @_add_missing_row.of(Classes)
 def _(node, x, a, h, counts):
-    n_classes = node.weights.shape[0]
+    n_classes = node.sums.shape[0]
     add_missing(x, h, counts[LEFT + n_classes])
     add_missing(x, h, counts[LEFT + n_classes + 1 + a])
 
@@ -285,33 +283,14 @@ def _(node, j, counts, room):
 
 
 @_statistics_of_column.of(Classes)
-def _(node, j, counts, room):
-    n_classes = node.weights.shape[0]
-    for k in range(n_classes):
-        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n_classes + 1 + k, j]
-    left = Classes(room[0], counts[H_LEFT, j], counts[N_LEFT, j])
-    return left, Classes(room[1], counts[LEFT + n_classes, j], counts[N_MISSING, j])
-
-
-@inlined_kernel
-def _take_sums(n_sums, j, counts, room):
-    """Write the sums of a column to ``room``; return weight and number of the rows that go left, and of those without a value."""
-    for k in range(n_sums):
-        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n_sums + 1 + k, j]
-    return counts[H_LEFT, j], counts[N_LEFT, j], counts[LEFT + n_sums, j], counts[N_MISSING, j]
-
-
 @_statistics_of_column.of(AmountsOfTargets)
-def _(node, j, counts, room):
-    h, n, h_missing, n_missing = _take_sums(node.sums.shape[0], j, counts, room)
-    return AmountsOfTargets(node.rows, room[0], h, n), AmountsOfTargets(node.rows, room[1], h_missing, n_missing)
-
-
 @_statistics_of_column.of(ClassesOfTargets)
 def _(node, j, counts, room):
-    h, n, h_missing, n_missing = _take_sums(node.sums.shape[0], j, counts, room)
-    left = ClassesOfTargets(node.rows, node.first, room[0], h, n)
-    return left, ClassesOfTargets(node.rows, node.first, room[1], h_missing, n_missing)
+    n_sums = node.sums.shape[0]
+    for k in range(n_sums):
+        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n_sums + 1 + k, j]
+    left = with_sums(node, room[0], counts[H_LEFT, j], counts[N_LEFT, j])
+    return left, with_sums(node, room[1], counts[LEFT + n_sums, j], counts[N_MISSING, j])
 
 
 @lean_kernel

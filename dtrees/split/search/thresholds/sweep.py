@@ -3,6 +3,10 @@
 A sweep goes through the values present in the node in ascending order, keeps the statistic of all rows so far, and evaluates the split
 after each value with the missing rows on the left and on the right. The first of equals is kept, which makes "lower threshold, then
 missing left" the order among equal scores.
+
+In some columns most rows of a node have one value: 0 in a sparse column, the absence of a category, or none. There only the other rows are
+listed, sorted and swept. The sums of those of the *dominant* code are the node's without the others', so that nothing but their codes is
+looked at.
 """
 
 from __future__ import annotations
@@ -12,42 +16,26 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel, shared_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lean_kernel, shared_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints.kinds import unconstrained
-from dtrees.split.criteria.parts import class_term, is_arithmetic, may_exceed, score, score_of_terms
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, no_moments, plus, plus_row, weight_at
-from dtrees.split.node.found import NONE_HIGHER, note_found
+from dtrees.split.criteria.parts import class_term, is_arithmetic, may_exceed, node_statistic, score, score_of_terms
+from dtrees.split.criteria.statistics import (
+    AmountsOfTargets,
+    Classes,
+    ClassesOfTargets,
+    Moments,
+    minus,
+    no_moments,
+    nothing,
+    plus,
+    plus_row,
+    weight_at,
+)
+from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
 from dtrees.split.node.limits import is_allowed
-from dtrees.split.table.keys import PLACE, code_of, first_key
-
-
-@specialised
-def nothing(statistic, room):
-    """Return the statistic of no rows, of the kind of another one; weights of classes are in ``room``."""
-
-
-@nothing.of(Moments)
-def _(statistic, room):
-    return no_moments()
-
-
-@nothing.of(Classes)
-def _(statistic, room):
-    room[:] = 0
-    return Classes(room, ZERO(), ZERO())
-
-
-@nothing.of(AmountsOfTargets)
-def _(statistic, room):
-    room[:] = 0
-    return AmountsOfTargets(statistic.rows, room, ZERO(), ZERO())
-
-
-@nothing.of(ClassesOfTargets)
-def _(statistic, room):
-    room[:] = 0
-    return ClassesOfTargets(statistic.rows, statistic.first, room, ZERO(), ZERO())
+from dtrees.split.policy import DOMINANT_HITS, OTHER_CODES_SHARE, PROBED_ROWS, PROBES
+from dtrees.split.table.sorting import PLACE, code_of, common_code, first_key, key_of, sort_keys
 
 
 @specialised
@@ -64,25 +52,15 @@ def _(left, criterion, node, bar):
 
 
 @score_above.of(Classes)
-def _(left, criterion, node, bar):
-    h, other_h = float(left.h), float(node.h - left.h)
-    if h <= 0.0 or other_h <= 0.0:
-        return -1.0
-    terms = 0.0
-    for k in range(node.weights.shape[0]):
-        terms += class_term(criterion, left.weights[k], node.weights[k] - left.weights[k], h, other_h)
-    return score_of_terms(criterion, terms, h, other_h, node.h, node.weights.shape[0])
-
-
 @score_above.of(AmountsOfTargets)
 def _(left, criterion, node, bar):
     h, other_h = float(left.h), float(node.h - left.h)
     if h <= 0.0 or other_h <= 0.0:
         return -1.0
     terms = 0.0
-    for t in range(node.sums.shape[0]):
-        terms += class_term(criterion, left.sums[t], node.sums[t] - left.sums[t], h, other_h)
-    return score_of_terms(criterion, terms, h, other_h, node.h, 1)
+    for k in range(node.sums.shape[0]):
+        terms += class_term(criterion, left.sums[k], node.sums[k] - left.sums[k], h, other_h)
+    return score_of_terms(criterion, terms, h, other_h, node.h, node.sums.shape[0])
 
 
 @score_above.of(ClassesOfTargets)
@@ -169,7 +147,7 @@ class SortedRows(NamedTuple):
     Attributes
     ----------
     keys : ndarray of uint64
-        ``keys[first:last]`` are the rows' keys (:mod:`dtrees.split.table.keys`), ascending.
+        ``keys[first:last]`` are the rows' keys (:mod:`dtrees.split.table.sorting`), ascending.
     first, last : int
     a, b : ndarray of int64
         Of the row with place i at ``base + i``; ``b`` is empty where every weight is 1.
@@ -251,3 +229,74 @@ def sum_rows(rows, statistic):
         place = rows.base + np.int64(rows.keys[i] & PLACE)
         statistic = plus_row(statistic, rows.a[place], weight_at(rows.b, place))
     return statistic
+
+
+@lean_kernel
+def find_dominant(codes, rows, scratch):
+    """Return the code that most of a node's rows seem to have, -1 if none does."""
+    n = rows.shape[0]
+    if n < PROBED_ROWS:
+        return NONE()
+    probed = scratch.keys[:PROBES]
+    for k in range(PROBES):
+        probed[k] = first_key(codes[rows[n * k // PROBES]])
+    code, n_equal = common_code(probed, PROBES)
+    return np.int64(code) if n_equal >= DOMINANT_HITS else NONE()
+
+
+@lean_kernel
+def list_others(codes, rows, dominant, keys):
+    """Write the keys of the rows of a node with other codes, places from 0, and return how many there are.
+
+    Returns -1 if they are too many to be searched this way.
+    """
+    at, dominant = np.uint64(0), np.uint64(dominant)
+    for i in range(np.uint64(rows.shape[0])):
+        code = np.uint64(codes[rows[i]])
+        keys[at] = key_of(code, i)
+        at += np.uint64(code != dominant)
+    return np.int64(at) if np.int64(at) <= rows.shape[0] // OTHER_CODES_SHARE else NONE()
+
+
+@lean_kernel
+def search_around_dominant(keys, dominant, pair, limits, bar, scratch):
+    """Find the best split of a node in a column from the ``keys`` of the rows that have other codes than the dominant one.
+
+    Parameters and result are otherwise as of :func:`~dtrees.split.search.column.search_column`.
+    """
+    m, n_distinct = keys.shape[0], pair.values.shape[0]
+    if m == 0:
+        return CONSTANT, 0.0, False
+    sort_keys(keys, scratch.spare, m, scratch.counts)
+    n_present = first_above(keys, ZERO(), m, n_distinct - 1)
+    n_lower = first_above(keys, ZERO(), n_present, dominant)
+    has_missing = dominant == n_distinct or n_present < m
+    node = node_statistic(limits.criterion, pair.sums, pair.in_stop - pair.start)
+    rows = SortedRows(keys, ZERO(), m, pair.partition.g, pair.partition.h, pair.start)
+    score = _sweep_around(limits, rows, n_lower, n_present, dominant, dominant == n_distinct, node, bar, scratch)
+    return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
+
+
+@lean_kernel
+def _sweep_around(limits, rows, n_lower, n_present, dominant, are_missing, node, bar, scratch):
+    """Sweep lower codes, then the dominant one, then higher ones; ``are_missing`` says whether its rows have no value.
+
+    The best split goes to ``scratch.found``, its score is returned.
+    """
+    found, room = scratch.found, scratch.classes
+    none = nothing(node, room[0])
+    if are_missing:
+        present = rows_between(rows, ZERO(), n_present)
+        missing = minus(node, sum_rows(present, nothing(node, room[1])), room[1])
+        return sweep_sorted(limits, present, none, missing, node, NONE_HIGHER, bar, room[2], found)
+    lower, higher = rows_between(rows, ZERO(), n_lower), rows_between(rows, n_lower, n_present)
+    missing = sum_rows(rows_between(rows, n_present, rows.last), nothing(node, room[1]))
+    top = bar
+    if n_lower > 0:
+        top = max(top, sweep_sorted(limits, lower, none, missing, node, dominant, top, room[2], found))
+    left = minus(minus(node, missing, room[2]), sum_rows(higher, nothing(node, room[0])), room[0])
+    next_code = code_of(rows.keys[n_lower]) if n_lower < n_present else NONE_HIGHER
+    top = cut_after(limits, left, missing, node, dominant, next_code, top, room[2], found)
+    if n_lower < n_present:
+        top = max(top, sweep_sorted(limits, higher, left, missing, node, NONE_HIGHER, top, room[2], found))
+    return top if top > bar else -1.0

@@ -15,18 +15,17 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.constraints.kinds import Clipped, InOrder
-from dtrees.split.criteria.constraints.order import forbid_in_column
-from dtrees.split.criteria.gini import GiniOfClasses
+from dtrees.split.criteria.constraints.kinds import Clipped, InOrder, forbid_in_column
 from dtrees.split.criteria.parts import is_arithmetic, is_bounded, score, score_of_terms, upper_bound
 from dtrees.split.criteria.several import SeveralClasses
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, weight_at
-from dtrees.split.node.found import note_found
+from dtrees.split.criteria.squares import GiniOfClasses
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, weight_at
+from dtrees.split.node.candidate import note_found
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.policy import STRETCH
 from dtrees.split.search.thresholds.columnwise import add_class_terms
-from dtrees.split.search.thresholds.sweep import SortedRows, nothing, rows_between, sum_rows
-from dtrees.split.table.keys import code_in, code_of, place_in
+from dtrees.split.search.thresholds.sweep import SortedRows, rows_between, sum_rows
+from dtrees.split.table.sorting import code_in, code_of, place_in
 
 #: Largest weight of a node whose sums of squares are below 2**53: floats hold them exactly, whatever the order of the additions.
 EXACT_WEIGHT = 13_777
@@ -91,7 +90,7 @@ def _(node, limits, rows, bar, room, found, stretch):
 
 @sweep_stretches.of(Classes)
 def _(node, limits, rows, bar, room, found, stretch):
-    return _sweep_squares(node, node.weights, limits, rows, bar, room, found, stretch)
+    return _sweep_squares(node, node.sums, limits, rows, bar, room, found, stretch)
 
 
 @sweep_stretches.of(AmountsOfTargets)
@@ -200,6 +199,16 @@ def _sweep_moments(node, limits, rows, bar, found, stretch):
 
 
 @lean_kernel
+def _note_cut(node, rows, cut, top, room, found):
+    """Note the split after a row, if there is one (-1: none); return its score."""
+    if cut < 0:
+        return -1.0
+    left = sum_rows(rows_between(rows, rows.first, cut + 1), nothing(node, room))
+    note_found(found, code_of(rows.keys[cut]), code_of(rows.keys[cut + 1]), False, left)
+    return top
+
+
+@lean_kernel
 def _sum_weights(rows, total, numbers, h):
     """Write the numbers of rows sorted by code, and the running sum of their weights, which is returned."""
     for i in range(h.shape[0]):
@@ -251,11 +260,7 @@ def _sweep_amounts(node, limits, rows, bar, before, found, stretch):
         if where >= 0:
             top = stretch.scores[where]
             cut = start + where
-    if cut < 0:
-        return -1.0
-    left = sum_rows(rows_between(rows, first, cut + 1), nothing(node, before))
-    note_found(found, code_of(keys[cut]), code_of(keys[cut + 1]), False, left)
-    return top
+    return _note_cut(node, rows, cut, top, before, found)
 
 
 @specialised
@@ -300,7 +305,7 @@ def _sum_squares_of_classes(node, rows, left, before, squares, products, h):
         k = rows.a[place]
         w = weight_at(rows.b, place)
         square += w * (2 * left[k] + w)
-        product += w * node.weights[k]
+        product += w * node.sums[k]
         total += w
         left[k] += w
         squares[i] = square
@@ -346,8 +351,4 @@ def _sweep_squares(node, weights, limits, rows, bar, left, found, stretch):
         if where >= 0:
             top = stretch.scores[where]
             cut = start + where
-    if cut < 0:
-        return -1.0
-    left_of_cut = sum_rows(rows_between(rows, first, cut + 1), nothing(node, left))
-    note_found(found, code_of(keys[cut]), code_of(keys[cut + 1]), False, left_of_cut)
-    return top
+    return _note_cut(node, rows, cut, top, left, found)

@@ -6,23 +6,20 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.constraints.kinds import is_constrained
-from dtrees.split.criteria.constraints.order import forbid_out_of_order
+from dtrees.split.criteria.constraints.kinds import forbid_out_of_order, is_constrained
 from dtrees.split.criteria.parts import is_bounded, score
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, plus_row, weight_at
-from dtrees.split.node.found import note_found
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, plus_row, weight_at
+from dtrees.split.node.candidate import note_found
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.search.thresholds.columnwise import (
     add_class_terms,
     add_left,
     add_two_left,
     bound_columns,
-    finish_class_scores,
-    finish_target_scores,
+    finish_scores,
     widen,
 )
-from dtrees.split.search.thresholds.sweep import nothing
-from dtrees.split.table.keys import MISSING
+from dtrees.split.table.sorting import MISSING
 
 #: Rows of the scratch space of reals: best score of a column, that of columns that are looked at once more, signs of monotonic columns, and
 #: the scores of each cut.
@@ -112,9 +109,9 @@ def _score_cut_of_classes(node, criterion, block, width, cut, scores):
         own = a[places[k]]
         add_left(tile[k, :width], cut, weight_at(b, places[k]), left, np.int64(0), ignored)
         if k == n - 1 or a[places[k + 1]] != own:
-            add_class_terms(criterion, left, node.weights[own], h, node.h, scores)
+            add_class_terms(criterion, left, node.sums[own], h, node.h, scores)
             left[:] = 0
-    finish_class_scores(criterion, h, node, scores)
+    finish_scores(criterion, h, node, scores)
 
 
 @_score_cut.of(AmountsOfTargets)
@@ -143,7 +140,7 @@ def _score_cut_of_amounts(node, criterion, block, width, cut, scores):
         add_class_terms(criterion, one, node.sums[t], h, node.h, scores)
         if following > t:
             add_class_terms(criterion, other, node.sums[following], h, node.h, scores)
-    finish_target_scores(criterion, h, node, scores)
+    finish_scores(criterion, h, node, scores)
 
 
 @_score_cut.of(ClassesOfTargets)
@@ -169,7 +166,7 @@ def _score_cut_of_class_lists(node, criterion, block, width, cut, scores):
     for c in range(n_classes):
         if node.sums[c] > 0:
             add_class_terms(criterion, counts[MORE_LEFT + c, :width], node.sums[c], h, node.h, scores)
-    finish_target_scores(criterion, h, node, scores)
+    finish_scores(criterion, h, node, scores)
 
 
 @inlined_kernel

@@ -11,19 +11,24 @@ without constraints is the bound. Columns with missing values, and criteria with
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, shared_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import is_constrained, unconstrained
 from dtrees.split.criteria.constraints.words import begin_column, begin_node, may_use, sign_of
 from dtrees.split.criteria.parts import is_arithmetic, is_bounded, node_statistic
-from dtrees.split.criteria.statistics import plus_row, weight_at
-from dtrees.split.node.candidate import bar_for
-from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.criteria.statistics import nothing, plus_row, weight_at
+from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, SPLIT, bar_for
 from dtrees.split.numbers.hashing import draw_columns, draw_first_columns, swap_back, undraw_columns
 from dtrees.split.policy import VECTOR
 from dtrees.split.search.column import search_sorted
-from dtrees.split.search.thresholds.sweep import SortedRows, cut_after, nothing
+from dtrees.split.search.order_statistics.best_cut import search_all_thresholds
+from dtrees.split.search.order_statistics.line_up import line_up_block
+from dtrees.split.search.thresholds.sweep import SortedRows, cut_after
 from dtrees.split.search.tiny.cuts import (
     BEST,
     BOUND,
@@ -38,16 +43,35 @@ from dtrees.split.search.tiny.cuts import (
     scan_columns,
     score_column,
 )
-from dtrees.split.table.keys import MISSING, key_of
-from dtrees.split.table.sorting import sort_keys
+from dtrees.split.search.tiny.gaps import scan_gaps
+from dtrees.split.table.sorting import MISSING, key_of, place_in, sort_keys
 
 #: The cuts of all columns are checked for values out of order if one column in so many is monotonic, else one by one those of each that is.
 _MONOTONIC_SHARE = 4
 
 
+@specialised
+def sweep_column(
+    criterion: Any, columns: Any, column: Any, block: Any, first: Any, last: Any, sums: Any, limits: Any, bar: Any, scratch: Any
+):
+    """Search one column by sorting the rows; result as of :func:`~dtrees.split.search.column.search_column`.
+
+    ``criterion`` is that of ``limits``, without constraints.
+    """
+
+
+@sweep_column.otherwise
+def _(criterion, columns, column, block, first, last, sums, limits, bar, scratch):
+    return _sort_and_sweep(columns, column, block, first, last, sums, limits, bar, scratch)
+
+
+@sweep_column.of(Deviations)
+def _(criterion, columns, column, block, first, last, sums, limits, bar, scratch):
+    return _search_in_line(criterion, columns, column, last - first, block, sums, limits, bar, scratch)
+
+
 @shared_kernel
-def sweep_column(columns, column, block, first, last, sums, limits, bar, scratch):
-    """Search one column by sorting the rows; result as of :func:`~dtrees.split.search.column.search_column`."""
+def _sort_and_sweep(columns, column, block, first, last, sums, limits, bar, scratch):
     if not begin_column(limits.criterion, sums, column):
         return CONSTANT, 0.0, False
     codes = columns.codes[column]
@@ -59,6 +83,15 @@ def sweep_column(columns, column, block, first, last, sums, limits, bar, scratch
     n_distinct = columns.offsets[column + 1] - columns.offsets[column]
     rows = SortedRows(scratch.keys, ZERO(), n, block.g, block.h, ZERO())
     return search_sorted(rows, n_distinct, sums, limits, bar, scratch)
+
+
+@shared_kernel
+def _search_in_line(criterion, columns, column, n, block, sums, limits, bar, scratch):
+    """Search one column of a node whose rows are in the order of their targets already."""
+    if not begin_column(limits.criterion, sums, column):
+        return CONSTANT, 0.0, False
+    n_distinct = columns.offsets[column + 1] - columns.offsets[column]
+    return search_all_thresholds(criterion, columns.codes[column], n_distinct, n, block.h.shape[0] > 0, limits, bar, scratch)
 
 
 @inlined_kernel
@@ -95,24 +128,89 @@ def column_of_pair(block, drawing, first, path):
     return np.int64(block.column_at[winner]) if winner < n_columns else np.int64(-1)
 
 
-@inlined_kernel
-def _search_pair(columns, limits, node, block, column, first, sums, scratch):
+@specialised
+def _search_pair(criterion, columns, limits, node, block, column, first, sums, scratch):
     """Split a node of two rows by a column in which they differ; return as :func:`~dtrees.split.search.column.search_column`."""
+
+
+@_search_pair.otherwise
+def _(criterion, columns, limits, node, block, column, first, sums, scratch):
     j = block.place_of[column]
     left, right = block.places[first], block.places[first + 1]
     if block.cells[right, j] < block.cells[left, j]:
         left, right = right, left
     low, high = block.cells[left, j], block.cells[right, j]
     if high == MISSING:
-        return sweep_column(columns, column, block, first, first + 2, sums, limits, -1.0, scratch)
+        return _sort_and_sweep(columns, column, block, first, first + 2, sums, limits, -1.0, scratch)
     one = plus_row(nothing(node, scratch.classes[0]), block.g[left], weight_at(block.h, left))
     missing = nothing(node, scratch.classes[1])
     score = cut_after(limits, one, missing, node, np.int64(low), np.int64(high), -1.0, scratch.classes[2], scratch.found)
     return SPLIT if score >= 0.0 else NO_SPLIT, score, False
 
 
+@_search_pair.of(Deviations)
+def _(criterion, columns, limits, node, block, column, first, sums, scratch):
+    line_up_block(criterion, block, first, first + 2, scratch)
+    return _search_in_line(criterion, columns, column, ZERO() + 2, block, sums, limits, -1.0, scratch)
+
+
+@specialised
+def _list_places(criterion, node, block, first, scratch):
+    """Write the places of a node's rows to the block, in the order that :func:`_scan` wants."""
+
+
+@_list_places.otherwise
+def _(criterion, node, block, first, scratch):
+    places = block.some_places[: node.n]
+    for i in range(node.n):
+        places[i] = block.places[first + i]
+    put_in_order(node, places, block.g)
+
+
+@_list_places.of(Deviations)
+def _(criterion, node, block, first, scratch):
+    line_up_block(criterion, block, first, first + node.n, scratch)
+    for i in range(node.n):  # in the order of targets
+        block.some_places[i] = place_in(scratch.keys[i])
+
+
+@specialised
+def _scan(criterion, limits, node, sums, block, lanes, by_sign, scratch):
+    """Find the best cut of every column of the tile; return whether that was possible, and whether it is exact, not a bound."""
+
+
+@_scan.otherwise
+def _(criterion, limits, node, sums, block, lanes, by_sign, scratch):
+    arithmetic, bounded = is_arithmetic(criterion), is_bounded(criterion)
+    if arithmetic or bounded:
+        begin_node(limits.criterion, sums)
+        scan_columns(limits, node, block, lanes, by_sign)
+    return arithmetic or bounded, arithmetic
+
+
+@_scan.of(Deviations)
+def _(criterion, limits, node, sums, block, lanes, by_sign, scratch):
+    scanned = not is_constrained(limits.criterion) and scan_gaps(criterion, limits, scratch.line_up.line, node, block, lanes)
+    return scanned, scanned
+
+
+@specialised
+def _score_column(criterion, node, limits, block, d, bar, known):
+    """Score the cuts of a column of the tile that were bounded; see :func:`~dtrees.split.search.tiny.cuts.score_column`."""
+
+
+@_score_column.otherwise
+def _(criterion, node, limits, block, d, bar, known):
+    return score_column(node, limits, block, d, bar, known)
+
+
+@_score_column.of(Deviations)
+def _(criterion, node, limits, block, d, bar, known):
+    return -1.0, NONE()  # none is bounded
+
+
 @inlined_kernel
-def _compare_columns(block, limits, node, sums, drawing, first, path):
+def _compare_columns(criterion, block, limits, node, sums, drawing, first, path, scratch):
     """Draw columns for a node and find the best cut in them.
 
     Columns to be looked at once more are left in ``block.again``, as places in the tile, the bounds of their scores in a row of reals,
@@ -124,26 +222,20 @@ def _compare_columns(block, limits, node, sums, drawing, first, path):
     everything = width == pool.shape[0]
     if not everything:
         draw_first_columns(key, path, pool, width, block.counters, block.swaps)
-    lanes, n = (width + VECTOR - 1) // VECTOR * VECTOR, node.n
-    places, reals, counts = block.some_places[:n], block.reals, block.counts
-    for i in range(n):
-        places[i] = block.places[first + i]
-    put_in_order(node, places, block.g)
-    fill_tile(block, pool, width, lanes, places)
+    lanes, reals, counts = (width + VECTOR - 1) // VECTOR * VECTOR, block.reals, block.counts
+    _list_places(criterion, node, block, first, scratch)
+    fill_tile(block, pool, width, lanes, block.some_places[: node.n])
     low, high, n_missing = counts[LOW, :lanes], counts[HIGH, :lanes], counts[MISSED, :lanes]
-    arithmetic, bounded = is_arithmetic(unconstrained(limits.criterion)), is_bounded(unconstrained(limits.criterion))
     by_sign = is_constrained(limits.criterion) and _list_signs(limits.criterion, pool[:width], reals[SIGNS, :lanes])
-    if arithmetic or bounded:
-        begin_node(limits.criterion, sums)
-        scan_columns(limits, node, block, lanes, by_sign)
+    scans, exact = _scan(criterion, limits, node, sums, block, lanes, by_sign, scratch)
     varies, score, winner, best_place, n_again = False, -1.0, np.int64(-1), np.int64(-1), 0
     for d in range(width):
         column = np.int64(pool[d])
         if (n_missing[d] == 0 and low[d] == high[d]) or not may_use(limits.criterion, sums, column):
             continue
-        scanned = (arithmetic or bounded) and n_missing[d] == 0
+        scanned = scans and n_missing[d] == 0
         varies |= scanned
-        if not scanned or not arithmetic or (not by_sign and sign_of(limits.criterion, column) != 0):
+        if not scanned or not exact or (not by_sign and sign_of(limits.criterion, column) != 0):
             reals[BOUND, n_again] = reals[BEST, d] if scanned else np.inf
             block.again[n_again] = d
             n_again += 1
@@ -180,7 +272,7 @@ def bring_up_best(again, bounds, n):
 
 @inlined_kernel
 def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, scratch):
-    """Find the best split of a node of at most TINY_ROWS rows of a block.
+    """Find the best split of a node of few rows of a block.
 
     The same split as :func:`~dtrees.split.search.column.search_sorted` finds column by column; ``drawing`` is a
     :class:`~dtrees.split.numbers.hashing.ColumnDrawing`.
@@ -193,15 +285,15 @@ def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, s
         Of the split.
     """
     max_features, key, pool = drawing
-    n_columns, node = pool.shape[0], node_statistic(limits.criterion, sums, last - first)
+    n_columns, node, criterion = pool.shape[0], node_statistic(limits.criterion, sums, last - first), unconstrained(limits.criterion)
     if node.n == 2 and not is_constrained(limits.criterion):
         column = column_of_pair(block, drawing, first, path)
         if column < 0:
             return CONSTANT, -1.0, False, NONE()
-        status, score, has_missing = _search_pair(columns, limits, node, block, column, first, sums, scratch)
+        status, score, has_missing = _search_pair(criterion, columns, limits, node, block, column, first, sums, scratch)
         return status, score, has_missing, column if status == SPLIT else NONE()
     width = min(max_features, np.int64(n_columns))
-    varies, score, winner, d, n_again = _compare_columns(block, limits, node, sums, drawing, first, path)
+    varies, score, winner, d, n_again = _compare_columns(criterion, block, limits, node, sums, drawing, first, path, scratch)
     status, has_missing = CONSTANT, False
     if varies:
         status = SPLIT if d >= 0 else NO_SPLIT
@@ -219,12 +311,12 @@ def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, s
             begin_column(limits.criterion, sums, column)
             d = again[k]
             known = scratch.found.left[0], scratch.found.left[1] if winner >= 0 else NONE(), score  # no side weighs -1
-            found, cut = score_column(node, limits, block, d, bar, known)
+            found, cut = _score_column(criterion, node, limits, block, d, bar, known)
             if found >= 0.0:
                 status, score, has_missing, winner = SPLIT, found, False, column
                 describe(node, block, d, cut, scratch)
             continue
-        swept = sweep_column(columns, column, block, first, last, sums, limits, bar, scratch)
+        swept = sweep_column(criterion, columns, column, block, first, last, sums, limits, bar, scratch)
         status = max(status, swept[0])
         if swept[0] == SPLIT:
             _, score, has_missing = swept
@@ -235,7 +327,7 @@ def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, s
         draw_columns(key, path, pool, n_drawn, width)
         n_drawn = width
         column = np.int64(pool[width - 1])
-        status, score, has_missing = sweep_column(columns, column, block, first, last, sums, limits, -1.0, scratch)
+        status, score, has_missing = sweep_column(criterion, columns, column, block, first, last, sums, limits, -1.0, scratch)
         winner = column if status == SPLIT else NONE()
     undraw_columns(key, path, pool, n_drawn)
     return status, score, has_missing, winner

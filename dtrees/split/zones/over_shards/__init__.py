@@ -5,6 +5,6 @@ number, for some columns each, by the shard that *searches* these. That flags th
 :mod:`dtrees.split.zones.scan` does; the shards pick their rows in flagged parts, and the searcher merges and sweeps them.
 
 Shards have codes of their own, so what travels are values. In the zone map of a searcher, which is of no rows, codes stand for parts: parts
-begin :data:`~dtrees.split.zones.over_shards.requests.CODES` apart, those of a single value have one code. A row's code is that of its part,
+begin :data:`~dtrees.split.zones.over_shards.records.CODES` apart, those of a single value have one code. A row's code is that of its part,
 plus its rank among the values there.
 """

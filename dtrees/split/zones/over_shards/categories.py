@@ -25,9 +25,8 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
-from dtrees.split.node.candidate import complete_but_threshold
-from dtrees.split.node.status import CONSTANT, SPLIT
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, n_first_classes
+from dtrees.split.node.candidate import CONSTANT, SPLIT, complete_but_threshold
 from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.categories.subsets import choose_sides, search_groups
 
@@ -211,20 +210,6 @@ def _read(node, lists, i, groups):
 
 
 @_read.of(Classes)
-def _(node, lists, i, groups):
-    weighted, n_classes, m, before = lists.h.shape[0] > 0, node.weights.shape[0], ZERO(), NONE()
-    for k in range(lists.begin[i], lists.begin[i] + lists.length[i]):
-        code, n = np.int64(lists.code[k]) // n_classes, np.int64(lists.n[k])
-        if code != before:
-            before = code
-            groups.code[m], groups.n[m] = code, 0
-            groups.sums[m] = 0
-            m += 1
-        groups.n[m - 1] += n
-        groups.sums[m - 1, np.int64(lists.code[k]) % n_classes] += lists.h[k] if weighted else n
-    return m
-
-
 @_read.of(ClassesOfTargets)
 def _(node, lists, i, groups):
     weighted, n_classes, m, before = lists.h.shape[0] > 0, node.sums.shape[0], ZERO(), NONE()
@@ -237,9 +222,10 @@ def _(node, lists, i, groups):
             m += 1
         h = lists.h[k] if weighted else n
         groups.sums[m - 1, one] += h
-        if one < node.first[1]:  # every row has a class of the first target
+        if one < n_first_classes(node):  # every row has a class of the first target
             groups.n[m - 1] += n
-            groups.sums[m - 1, n_classes] += h
+            if groups.sums.shape[1] > n_classes:  # of several targets, the weight comes last
+                groups.sums[m - 1, n_classes] += h
     return m
 
 

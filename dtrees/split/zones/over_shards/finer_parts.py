@@ -21,12 +21,12 @@ from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Momen
 from dtrees.split.policy import AHEAD
 from dtrees.split.table.columns import lowest_key, value_by_key
 from dtrees.split.table.part_lists import are_listed, take_listed
+from dtrees.split.table.sorting import PLACE
 from dtrees.split.zones.bounds import best_edge, flag_zones
-from dtrees.split.zones.over_shards.picking import pick_parts
+from dtrees.split.zones.over_shards.own_rows import pick_parts
 from dtrees.split.zones.scan import below
 from dtrees.split.zones.sums import element_of, slope_of
 
-_PLACE = np.uint64(0xFFFFFFFF)
 #: Fewest and most cells that codes between the first and the last flagged part of a column are put in, to find their part.
 _CELLS = 256, 2**15
 
@@ -152,7 +152,7 @@ def _sum_keys(keys, cuts, cells, by, rows, column, start, to):
     columns, g, h, start = rows.columns, rows.partition.g, rows.partition.h, np.uint64(start)
     weighted, lowest = sums.shape[1] == 3, lowest_key(columns, column)
     for k in range(np.uint64(keys.shape[0])):
-        prefetch(g, np.int64(start + (keys[min(k + np.uint64(AHEAD), final)] & _PLACE)))
+        prefetch(g, np.int64(start + (keys[min(k + np.uint64(AHEAD), final)] & PLACE)))
         key = keys[k]
         code = key >> np.uint64(32)
         if code < first or code >= stop:
@@ -166,7 +166,7 @@ def _sum_keys(keys, cuts, cells, by, rows, column, start, to):
             n -= half
         if code < np.uint64(firsts[part]):
             continue
-        value, place = value_by_key(columns, column, lowest, code), start + (key & _PLACE)
+        value, place = value_by_key(columns, column, lowest, code), start + (key & PLACE)
         number = part * cut + np.uint64(finer_part(value, ranges[part, 0], ranges[part, 1], cut))
         to.keys[at], to.finer[at] = key, number
         at += one
@@ -190,9 +190,9 @@ def _sum_listed(keys, ends, rows, column, start, to):
         low, scale, first = ranges[p, 0], ranges[p, 1], np.uint64(p) * cut
         for i in range(at, np.uint64(ends[p])):
             ahead = keys[min(i + np.uint64(AHEAD), final)]
-            prefetch(g, np.int64(start + (ahead & _PLACE)))
+            prefetch(g, np.int64(start + (ahead & PLACE)))
             prefetch(codes, np.int64(ahead >> np.uint64(32)))
-            place, code = keys[i] & _PLACE, np.uint64(codes[keys[i] >> np.uint64(32)])
+            place, code = keys[i] & PLACE, np.uint64(codes[keys[i] >> np.uint64(32)])
             number = first + np.uint64(finer_part(value_by_key(columns, column, lowest, code), low, scale, cut))
             to.keys[i], to.finer[i] = code << np.uint64(32) | place, number
             own = g[start + place]

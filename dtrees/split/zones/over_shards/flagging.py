@@ -1,18 +1,138 @@
-"""Parts of columns that may hold a better split than the bar, flagged by the searcher."""
+"""Parts of columns that may hold a better split than the bar, flagged by the searcher that has added up the sums of all shards.
+
+Moments are bounded as in one process (:mod:`dtrees.split.zones.scan`). Where many numbers are summed, a zone or part has an element of
+these (:mod:`dtrees.split.zones.over_shards.node_sums`).
+
+The score of a split is a sum over classes, or targets. What a class adds is convex in its weight on the left and the weight of all classes
+there (:func:`~dtrees.split.criteria.parts.has_convex_terms`). Within a part, its rows come first, last, or in between, so the corners of
+what may be on the left are both ends and these two extremes. What a target adds is convex in its sum on the left and the weight there; the
+corners are the least and the largest sum that may be on the left, by the sizes of amounts, each with the weights at both ends
+(:func:`~dtrees.split.criteria.parts.most_in_box`). The highest of each class, or target, added up is a bound of any split inside.
+
+A part of a single value hides nothing: the split after it follows from the sums.
+"""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
+from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import begin_column
-from dtrees.split.criteria.statistics import Moments
-from dtrees.split.node.found import NONE_HIGHER
-from dtrees.split.node.status import CONSTANT, NO_SPLIT
-from dtrees.split.zones.over_shards.requests import ALL_PARTS, note_split
+from dtrees.split.criteria.parts import class_term, has_convex_terms, most_in_box, node_statistic, score_of_terms
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, plus
+from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, NONE_HIGHER
+from dtrees.split.node.limits import is_allowed
+from dtrees.split.search.thresholds.sweep import score_above
+from dtrees.split.zones.over_shards.node_sums import plus_element, rows_of_element, statistic_of
+from dtrees.split.zones.over_shards.records import ALL_PARTS, note_split
 from dtrees.split.zones.scan import below, flag_column, sweep_values
-from dtrees.split.zones.sums import element_of, n_elements, unpack
+from dtrees.split.zones.sums import best_edges, element_of, fold, n_elements, numbers_of, unpack
+
+
+@kernel
+def settle_sums(queue, tasks, before, nodes, grains, drawn, limits, scratch):
+    """Have the sums of nodes ready, and find their bars, by several threads.
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+    tasks : ndarray of int64, shape (n, 4)
+        A node, or -1; its sibling, or -1; the slot of the parent in ``before`` (-1: none); and the slot that holds the sums of one of the
+        two: of the first of them, if there is a parent. The other's are then the parent's without these.
+    before : Sums
+        Slots of the parents.
+    nodes : SearchedNodes
+        Written: the best score of each at an edge of a zone, or of a part where many numbers are summed; -1.0 if there is none.
+    grains : ndarray of int64, shape (n_nodes,)
+        What nodes are to be searched in.
+    drawn : ndarray of bool, shape (n_nodes, k)
+        The columns that each is to be searched in.
+    """
+    zone_map, sums = nodes.zone_map, nodes.sums
+    while True:
+        k = claim(queue)
+        if k >= tasks.shape[0]:
+            return
+        one, other, parent, slot = tasks[k]
+        if other >= 0:
+            _find_other(zone_map, before, parent, sums, slot, other)
+        for side in range(2):
+            i = other if side else one
+            if i < 0:
+                continue
+            if sums.grains[i] > grains[i]:
+                fold(zone_map, sums, i, grains[i])
+            nodes.bars[i] = _find_bar(nodes, i, drawn, limits, scratch)
+        finish(queue)
+
+
+@lean_kernel
+def _find_bar(nodes, i, drawn, limits, scratch):
+    """Return the best score of a node at an edge, -1.0 if there is none."""
+    node = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i])
+    bar = -1.0
+    for j in range(nodes.zone_map.which.shape[0]):
+        if drawn[i, j]:
+            bar = _best_edge(node, nodes, i, j, limits, bar, scratch)
+    return bar
+
+
+@specialised
+def _best_edge(node: Any, nodes: Any, i: Any, j: Any, limits: Any, bar: Any, scratch: Any) -> Any:
+    """Return the best score of a node at an edge in a column, or the bar if that is higher."""
+
+
+@_best_edge.of(Moments)
+def _(node, nodes, i, j, limits, bar, scratch):
+    place = (ZERO(), node.n, i)
+    return best_edges(nodes.column_ids, nodes.zone_map, nodes.sums, place, nodes.node_sums[i], limits, (j, j + 1), bar, scratch)[0]
+
+
+@_best_edge.of(Classes)
+@_best_edge.of(AmountsOfTargets)
+@_best_edge.of(ClassesOfTargets)
+def _(node, nodes, i, j, limits, bar, scratch):
+    if not begin_column(limits.criterion, nodes.node_sums[i], np.int64(nodes.column_ids[nodes.zone_map.which[j]])):
+        return bar
+    elements, n_parts = element_of(nodes.sums, i, j), n_elements(nodes.zone_map, nodes.sums, i, j)
+    room, top = scratch.classes, bar
+    left, missing = nothing(node, room[0]), statistic_of(node, elements[n_parts], room[1])
+    present = node.n - missing.n
+    for p in range(n_parts):
+        before = left.n
+        left = plus_element(left, elements[p])
+        if left.n == before:
+            continue
+        if left.n < node.n and is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
+            top = max(top, score_above(left, limits.criterion, node, top))
+        if missing.n > 0 and left.n < present:
+            both = plus(left, missing, room[2])
+            if is_allowed(limits, both.n, node.n - both.n, both.h, node.h - both.h):
+                top = max(top, score_above(both, limits.criterion, node, top))
+    return top
+
+
+@inner_kernel
+def _find_other(zone_map, before, parent, sums, slot, other):
+    """Write the sums of a child, given its parent's and its sibling's, which is in ``slot``."""
+    n_columns = zone_map.which.shape[0]
+    if before.grains[parent] > sums.grains[slot]:
+        fold(zone_map, before, parent, sums.grains[slot])
+    sums.grains[other] = sums.grains[slot]
+    whole, part = numbers_of(before, parent, ZERO(), n_columns), numbers_of(sums, slot, ZERO(), n_columns)
+    _subtract(whole, part, numbers_of(sums, other, ZERO(), n_columns))
+
+
+@lean_kernel
+def _subtract(whole, part, rest):
+    for i in range(rest.shape[0]):
+        rest[i] = whole[i] - part[i]
 
 
 @kernel
@@ -33,66 +153,94 @@ def flag_nodes(queue, nodes, limits, drawn, draws, scratch, rooms, flags, splits
     splits : ColumnSplits
         Written where no rows are wanted for it.
     """
-    zone_map, sums, upper, bars = nodes.zone_map, nodes.sums, nodes.upper, nodes.bars
-    k, flagged, records = zone_map.which.shape[0], flags.parts, splits.candidates.records
     while True:
         i = claim(queue)
         if i >= nodes.n_rows.shape[0]:
             return
-        node_sums, n_rows = nodes.node_sums[i], nodes.n_rows[i]
-        place, at = (ZERO(), n_rows, i), rooms[i]
-        node, grain, shift = Moments(node_sums[0], node_sums[1], n_rows), sums.grains[i], sums.scales[i].shift
-        for j in range(k):
-            request, t = flags.requests[i, j], i * k + j
-            request.first = request.last = at
-            request.n_rows, request.score = 0, -1.0
-            request.first_part, request.stop_part, request.best = 0, ALL_PARTS, -1.0
-            column = np.int64(nodes.column_ids[zone_map.which[j]])
-            records[t].column, records[t].status = column if drawn[i, j] else -1, CONSTANT
-            if not drawn[i, j] or not begin_column(limits.criterion, node_sums, column):
-                continue
-            if draws:
-                part = _only_part(zone_map, sums, i, j)
-                if part >= 0 and (zone_map.exact[j] or part == n_elements(zone_map, sums, i, j)):
-                    continue
-                if part >= 0 and _is_single(zone_map, sums, i, j, part):
-                    continue
-                if part >= 0 and bars[i] < 0.0:  # only its rows can tell
-                    request.bar, request.n_rows, request.last = bars[i], n_rows, at + 1
-                    request.missing_g, request.missing_h, request.missing_n = 0, 0, 0
-                    flagged[at].part, flagged[at].g, flagged[at].h, flagged[at].before, flagged[at].n = part, 0, 0, 0, n_rows
-                    at += 1
-                    continue
-            records[t].status = NO_SPLIT
-            bar = below(bars[i]) if bars[i] >= 0.0 else bars[i]
-            if zone_map.exact[j]:
-                n_zones = zone_map.n_zones[j] << grain
-                missing = unpack(element_of(sums, i, j), n_zones, shift, scratch.zones)
-                score = sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
-                if score >= 0.0:
-                    found = scratch.found.record[0]
-                    cut = upper[j, found.code << zone_map.fold]
-                    above = np.inf if found.next_code == NONE_HIGHER else upper[j, found.next_code << zone_map.fold]
-                    note_split(nodes, i, column, limits, score, cut, above, missing.n > 0, scratch.found, splits, t)
-                continue
-            n_flagged, n_in_parts, _, missing, edge, score = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
-            if max(edge, score) > bar:
-                bars[i] = max(bars[i], max(edge, score))
-                bar = below(max(edge, score))
-            request.bar, request.n_rows = bar, n_in_parts
-            request.missing_g, request.missing_h, request.missing_n = missing.g, missing.h, missing.n
-            request.score = score
-            if score >= 0.0:
-                found = scratch.found.record[0]
-                request.code, request.next_code, request.n_left = found.code, found.next_code, found.n_left
-                request.missing_left = found.missing_left
-                request.left_g, request.left_h = scratch.found.left[0], scratch.found.left[1]
-            for z in range(n_flagged):
-                zone, part = scratch.zones[z], flagged[at]
-                part.part, part.g, part.h, part.before, part.n = scratch.numbers[z], zone.g_before, zone.h_before, zone.n_before, zone.n
-                at += 1
-            request.last = at
+        _flag_node(nodes, i, limits, drawn[i], draws, scratch, rooms[i], flags, splits)
         finish(queue)
+
+
+@lean_kernel
+def _flag_node(nodes, i, limits, drawn, draws, scratch, at, flags, splits):
+    """Flag parts of the columns of one node, from place ``at`` on."""
+    node, k = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i]), nodes.zone_map.which.shape[0]
+    for j in range(k):
+        request, record = flags.requests[i, j], splits.candidates.records[i * k + j]
+        column = np.int64(nodes.column_ids[nodes.zone_map.which[j]])
+        request.first = request.last = at
+        request.n_rows, request.first_part, request.stop_part, request.best = 0, 0, ALL_PARTS, -1.0
+        _open_request(node, request)
+        record.column, record.status = column if drawn[j] else -1, CONSTANT
+        if drawn[j] and begin_column(limits.criterion, nodes.node_sums[i], column):
+            at += _flag_column(node, nodes, i, j, limits, draws, scratch, flags.parts[at:], request, splits, i * k + j)
+            request.last = at
+
+
+@specialised
+def _open_request(node: Any, request: Any) -> None:
+    """Have a request say that nothing is flagged."""
+
+
+@_open_request.of(Moments)
+def _(node, request):
+    request.score = -1.0
+
+
+@_open_request.of(Classes)
+@_open_request.of(AmountsOfTargets)
+@_open_request.of(ClassesOfTargets)
+def _(node, request):
+    request.looks = False
+
+
+@specialised
+def _flag_column(
+    node: Any, nodes: Any, i: Any, j: Any, limits: Any, draws: Any, scratch: Any, flagged: Any, request: Any, splits: Any, t: Any
+):
+    """Write the parts of a column that may hold a better split of node ``i``, and say the rest in the request; return how many they are."""
+
+
+@_flag_column.of(Moments)
+def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
+    zone_map, sums, upper, bars, records = nodes.zone_map, nodes.sums, nodes.upper, nodes.bars, splits.candidates.records
+    grain, shift, place = sums.grains[i], sums.scales[i].shift, (ZERO(), node.n, i)
+    if draws:
+        part = _only_part(zone_map, sums, i, j)
+        if part >= 0 and (zone_map.exact[j] or part == n_elements(zone_map, sums, i, j) or _is_single(zone_map, sums, i, j, part)):
+            return 0
+        if part >= 0 and bars[i] < 0.0:  # only its rows can tell
+            request.bar, request.n_rows = bars[i], node.n
+            request.missing_g, request.missing_h, request.missing_n = 0, 0, 0
+            flagged[0].part, flagged[0].g, flagged[0].h, flagged[0].before, flagged[0].n = part, 0, 0, 0, node.n
+            return 1
+    records[t].status = NO_SPLIT
+    bar = below(bars[i]) if bars[i] >= 0.0 else bars[i]
+    if zone_map.exact[j]:
+        n_zones = zone_map.n_zones[j] << grain
+        missing = unpack(element_of(sums, i, j), n_zones, shift, scratch.zones)
+        score = sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
+        if score >= 0.0:
+            found = scratch.found.record[0]
+            cut = upper[j, found.code << zone_map.fold]
+            above = np.inf if found.next_code == NONE_HIGHER else upper[j, found.next_code << zone_map.fold]
+            note_split(nodes, i, np.int64(records[t].column), limits, score, cut, above, missing.n > 0, scratch.found, splits, t)
+        return 0
+    n_flagged, n_in_parts, _, missing, edge, score = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
+    if max(edge, score) > bar:
+        bars[i] = max(bars[i], max(edge, score))
+        bar = below(max(edge, score))
+    request.bar, request.n_rows, request.score = bar, n_in_parts, score
+    request.missing_g, request.missing_h, request.missing_n = missing.g, missing.h, missing.n
+    if score >= 0.0:
+        found = scratch.found.record[0]
+        request.code, request.next_code, request.n_left = found.code, found.next_code, found.n_left
+        request.missing_left = found.missing_left
+        request.left_g, request.left_h = scratch.found.left[0], scratch.found.left[1]
+    for z in range(n_flagged):
+        zone, part = scratch.zones[z], flagged[z]
+        part.part, part.g, part.h, part.before, part.n = scratch.numbers[z], zone.g_before, zone.h_before, zone.n_before, zone.n
+    return n_flagged
 
 
 @lean_kernel
@@ -112,3 +260,126 @@ def _is_single(zone_map, sums, slot, j, part):
     """Tell whether a part has a single value."""
     shift, first_codes = zone_map.fold - sums.grains[slot], zone_map.first_codes[j]
     return first_codes[(part + 1) << shift] - first_codes[part << shift] == 1
+
+
+#: Far more than the relative error of a class's term.
+_ROUNDING = 2.0**-40
+#: In place of the weight of a side without rows.
+_TINY = 2.0**-1000
+
+#: A flagged part: its number in the grain of its node, and its number of rows.
+MANY_FLAGGED = np.dtype([("part", np.int64), ("n", np.int64)], align=True)
+
+
+@inner_kernel
+def _term(criterion, left, whole, h, h_all):
+    """Return what a class adds to the score of a split, or, where one side is empty, what it comes to there."""
+    h, other_h = max(h, _TINY), max(h_all - h, _TINY)
+    return score_of_terms(criterion, class_term(criterion, left, whole - left, h, other_h), h, other_h, h_all, 1)
+
+
+@lean_kernel
+def _bound_of_classes(criterion, left, missing, adds, light, element, whole, h_all, first, last):
+    """Return what the classes ``first`` to ``last`` add at most; ``light`` is the weight of all on the left of the part."""
+    weight, bound = ZERO(), 0.0
+    for k in range(first, last):
+        weight += element[k]
+    heavy = light + weight
+    for k in range(first, last):
+        start, inside, all_of_class = left[k] + (missing[k] if adds else ZERO()), element[k], float(whole[k])
+        most = max(
+            _term(criterion, float(start), all_of_class, float(light), h_all),
+            _term(criterion, float(start + inside), all_of_class, float(heavy), h_all),
+        )
+        if 0 < inside < weight:
+            one = _term(criterion, float(start + inside), all_of_class, float(light + inside), h_all)
+            most = max(most, max(one, _term(criterion, float(start), all_of_class, float(heavy - inside), h_all)))
+        bound += most
+    n_classes = last - first
+    # Of the size of scores, whatever the criterion.
+    rounding = _ROUNDING * n_classes * abs(_term(criterion, h_all / 4, h_all / 2 + h_all / 4, h_all / 2, h_all))
+    return bound + score_of_terms(criterion, 0.0, 1.0, 1.0, h_all, n_classes) + rounding
+
+
+@specialised
+def _bound(node, criterion, left, missing, adds, element, size_shift):
+    """Return what a split inside a part, or at its upper edge, scores at most; ``adds`` says whether missing rows are on the left."""
+
+
+@_bound.of(Classes)
+def _(node, criterion, left, missing, adds, element, size_shift):
+    if not has_convex_terms(criterion):
+        return math.inf
+    light = left.h + (missing.h if adds else ZERO())
+    n_classes, h_all = node.sums.shape[0], float(node.h)
+    return _bound_of_classes(criterion, left.sums, missing.sums, adds, light, element, node.sums, h_all, ZERO(), n_classes)
+
+
+@_bound.of(ClassesOfTargets)
+def _(node, criterion, left, missing, adds, element, size_shift):
+    if not has_convex_terms(criterion):
+        return math.inf
+    light, bound, h_all = left.h + (missing.h if adds else ZERO()), 0.0, float(node.h)
+    for t in range(node.first.shape[0] - 1):
+        first, last = node.first[t], node.first[t + 1]
+        bound += _bound_of_classes(criterion, left.sums, missing.sums, adds, light, element, node.sums, h_all, first, last)
+    return bound
+
+
+@_bound.of(AmountsOfTargets)
+def _(node, criterion, left, missing, adds, element, size_shift):
+    n_targets, bound, unit = node.sums.shape[0], 0.0, math.ldexp(1.0, size_shift)
+    light = left.h + (missing.h if adds else ZERO())
+    heavy = light + element[n_targets]
+    weights = float(light), float(node.h - light), float(heavy), float(node.h - heavy)
+    for t in range(n_targets):
+        start, inside = float(left.sums[t] + (missing.sums[t] if adds else ZERO())), float(element[t])
+        size = float(element[n_targets + 2 + t]) * unit
+        bound += most_in_box(criterion, start - 0.5 * (size - inside), start + 0.5 * (size + inside), float(node.sums[t]), weights)
+    return bound
+
+
+@_flag_column.of(Classes)
+@_flag_column.of(AmountsOfTargets)
+@_flag_column.of(ClassesOfTargets)
+def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
+    if _is_spread(nodes, i, j, limits.criterion):  # which columns are constant is always known
+        splits.candidates.records[t].status = NO_SPLIT
+    request.bar = below(nodes.bars[i]) if nodes.bars[i] >= 0.0 else nodes.bars[i]
+    n, request.n_rows, request.looks = _flag_parts(nodes, i, j, limits, request.bar, scratch.classes, flagged)
+    return n
+
+
+@lean_kernel
+def _is_spread(nodes, i, j, criterion):
+    """Tell whether the rows of a node are in several parts; those without a value count as one."""
+    node, n_filled = node_statistic(criterion, nodes.node_sums[i], nodes.n_rows[i]), ZERO()
+    elements = element_of(nodes.sums, i, j)
+    for p in range(n_elements(nodes.zone_map, nodes.sums, i, j) + 1):
+        n_filled += rows_of_element(node, elements[p]) > 0
+    return n_filled > 1
+
+
+@lean_kernel
+def _flag_parts(nodes, i, j, limits, bar, room, flagged):
+    """Write the parts that may hold a better split; return how many there are, their rows, and whether any part may."""
+    elements, n_parts = element_of(nodes.sums, i, j), n_elements(nodes.zone_map, nodes.sums, i, j)
+    first_codes, shift, size_shift = nodes.zone_map.first_codes[j], nodes.zone_map.fold - nodes.sums.grains[i], nodes.sums.scales[i].shift
+    node, criterion = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i]), unconstrained(limits.criterion)
+    left, missing = nothing(node, room[0]), statistic_of(node, elements[n_parts], room[1])
+    at, n_flagged, looks = ZERO(), ZERO(), False
+    for p in range(n_parts):
+        n = rows_of_element(node, elements[p])
+        if n == 0:
+            continue
+        may = _bound(node, criterion, left, missing, False, elements[p], size_shift) > bar
+        if not may and missing.n > 0:
+            may = _bound(node, criterion, left, missing, True, elements[p], size_shift) > bar
+        if may:
+            looks = True
+            if first_codes[(p + 1) << shift] - first_codes[p << shift] > 1:
+                flagged[at].part, flagged[at].n = p, n
+                at += 1
+                n_flagged += n
+        left = plus_element(left, elements[p])
+    return at, n_flagged, looks

@@ -1,16 +1,28 @@
-"""Sums of nodes by zones and parts: made by every shard, put in order by the searcher that has added them up."""
+"""Sums of nodes by zones and parts, which every shard makes of its rows, and as they travel to the searcher, which adds them up.
+
+Where many numbers are summed, what is summed of the rows of a zone, a part or a value: an *element*, whose numbers lie side by side.
+
+of classes
+    The weight of each class; of several targets, of each class of each target. Where rows have weights, their number comes after these.
+of several targets that are numbers
+    The sum of the amounts of each target, the weight of the rows, and their number. Of zones and parts there follow sums of the sizes of
+    amounts, ``(abs(amount) >> shift) + 1`` of a row and target, from which follows an upper bound of what they come to.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, lean_kernel
+import numpy as np
+
+from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
+from dtrees.split.compile.prefetch import prefetch_row
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
-from dtrees.split.zones.over_shards.many_sums.flagging import best_edge_of_elements
-from dtrees.split.zones.sums import best_edges, fold, include_columns, numbers_of
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, n_first_classes, nothing, with_sums
+from dtrees.split.numbers.packed import BLOCK, add_bytes, pack_bytes
+from dtrees.split.policy import AHEAD
+from dtrees.split.zones.sums import include_columns, numbers_of
 
 
 @kernel
@@ -32,83 +44,244 @@ def sum_nodes(queue, tasks, zone_map, partition, sums):
 
 
 @kernel
-def settle_sums(queue, tasks, before, nodes, grains, drawn, limits, scratch):
-    """Have the sums of nodes ready, and find their bars, by several threads.
+def sum_many(queue, tasks, zone_map, partition, sums, targets, n_classes):
+    """Sum nodes into slots by class, or by target, by several threads.
 
     Parameters
     ----------
-    queue : ndarray of int64
-    tasks : ndarray of int64, shape (n, 4)
-        A node, or -1; its sibling, or -1; the slot of the parent in ``before`` (-1: none); and the slot that holds the sums of one of the
-        two: of the first of them, if there is a parent. The other's are then the parent's without these.
-    before : Sums
-        Slots of the parents.
-    nodes : SearchedNodes
-        Written: the best score of each at an edge of a zone, or of a part where many numbers are summed; -1.0 if there is none.
-    grains : ndarray of int64, shape (n_nodes,)
-        What nodes are to be searched in.
-    drawn : ndarray of bool, shape (n_nodes, k)
-        The columns that each is to be searched in.
+    tasks : ndarray of int64, shape (n, 6)
+        As of :func:`~dtrees.split.zones.over_shards.node_sums.sum_nodes`.
+    targets : ndarray of int64, shape (n_rows, n_targets)
+        Of several targets, the amounts of rows, or their classes, numbered through; of one, shape (0, 0).
+    n_classes : int
+        Of all targets; 0 of amounts.
     """
-    zone_map, sums = nodes.zone_map, nodes.sums
     while True:
         k = claim(queue)
         if k >= tasks.shape[0]:
             return
-        one, other, parent, slot = tasks[k]
-        if other >= 0:
-            _find_other(zone_map, before, parent, sums, slot, other)
-        for side in range(2):
-            i = other if side else one
-            if i < 0:
-                continue
-            if sums.grains[i] > grains[i]:
-                fold(zone_map, sums, i, grains[i])
-            nodes.bars[i] = _find_bar(nodes, i, drawn, limits, scratch)
+        start, stop, slot, first, last, begins = tasks[k]
+        if begins:
+            numbers_of(sums, slot, first, last)[:] = 0
+        grain = sums.grains[slot]
+        task, to = (start, stop, first, last), (sums.starts[grain], sums.shifts[grain], sums.slots[slot], sums.width)
+        if targets.shape[1] == 0:
+            _add_classes(zone_map.part, partition, task, to, n_classes)
+        elif n_classes > 0:
+            _add_classes_of_targets(zone_map.part, partition, task, to, targets, n_classes)
+        else:
+            _add_amounts(zone_map.part, partition, task, to, targets, sums.scales[slot].shift)
         finish(queue)
 
 
 @lean_kernel
-def _find_bar(nodes, i, drawn, limits, scratch):
-    """Return the best score of a node at an edge, -1.0 if there is none."""
-    node = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i])
-    bar = -1.0
-    for j in range(nodes.zone_map.which.shape[0]):
-        if drawn[i, j]:
-            bar = _best_edge(node, nodes, i, j, limits, bar, scratch)
-    return bar
-
-
-@specialised
-def _best_edge(node: Any, nodes: Any, i: Any, j: Any, limits: Any, bar: Any, scratch: Any) -> Any:
-    """Return the best score of a node at an edge in a column, or the bar if that is higher."""
-
-
-@_best_edge.of(Moments)
-def _(node, nodes, i, j, limits, bar, scratch):
-    place = (ZERO(), node.n, i)
-    return best_edges(nodes.column_ids, nodes.zone_map, nodes.sums, place, nodes.node_sums[i], limits, (j, j + 1), bar, scratch)[0]
-
-
-for _kind in (Classes, ClassesOfTargets, AmountsOfTargets):
-    _best_edge.of(_kind)(best_edge_of_elements)
-
-
-@inner_kernel
-def _find_other(zone_map, before, parent, sums, slot, other):
-    """Write the sums of a child, given its parent's and its sibling's, which is in ``slot``."""
-    n_columns = zone_map.which.shape[0]
-    if before.grains[parent] > sums.grains[slot]:
-        fold(zone_map, before, parent, sums.grains[slot])
-    sums.grains[other] = sums.grains[slot]
-    _subtract(
-        numbers_of(before, parent, ZERO(), n_columns),
-        numbers_of(sums, slot, ZERO(), n_columns),
-        numbers_of(sums, other, ZERO(), n_columns),
-    )
+def _add_classes(parts, partition, task, to, n_classes):
+    """Add rows to the sums of some columns; ``to`` is where parts begin, how they are shifted, the sums, and their width."""
+    rows, a, b = partition.rows, partition.g, partition.h
+    (start, stop, first, last), (starts, shifts, sums, width) = task, to
+    weighted, one, width, counts = b.shape[0] > 0, np.int64(1), np.uint64(width), np.uint64(n_classes)
+    for i in range(start, stop):
+        prefetch_row(parts, np.int64(rows[min(i + AHEAD, stop - 1)]))
+        own, own_class, weight = parts[np.uint64(rows[i])], np.uint64(a[i]), b[i] if weighted else one
+        for j in range(np.uint64(first), np.uint64(last)):
+            at = np.uint64(starts[j]) + (np.uint64(own[j]) >> shifts[j]) * width
+            sums[at + own_class] += weight
+            if weighted:
+                sums[at + counts] += one
 
 
 @lean_kernel
-def _subtract(whole, part, rest):
-    for i in range(rest.shape[0]):
-        rest[i] = whole[i] - part[i]
+def _add_classes_of_targets(parts, partition, task, to, targets, n_classes):
+    rows, b = partition.rows, partition.h
+    (start, stop, first, last), (starts, shifts, sums, width) = task, to
+    weighted, one, width, counts = b.shape[0] > 0, np.int64(1), np.uint64(width), np.uint64(n_classes)
+    for i in range(start, stop):
+        prefetch_row(parts, np.int64(rows[min(i + AHEAD, stop - 1)]))
+        own, classes, weight = parts[np.uint64(rows[i])], targets[np.uint64(rows[i])], b[i] if weighted else one
+        for j in range(np.uint64(first), np.uint64(last)):
+            at = np.uint64(starts[j]) + (np.uint64(own[j]) >> shifts[j]) * width
+            for t in range(classes.shape[0]):
+                sums[at + np.uint64(classes[t])] += weight
+            if weighted:
+                sums[at + counts] += one
+
+
+@lean_kernel
+def _add_amounts(parts, partition, task, to, targets, size_shift):
+    rows, b = partition.rows, partition.h
+    (start, stop, first, last), (starts, shifts, sums, width) = task, to
+    weighted, one, width, n_targets = b.shape[0] > 0, np.int64(1), np.uint64(width), np.uint64(targets.shape[1])
+    for i in range(start, stop):
+        prefetch_row(parts, np.int64(rows[min(i + AHEAD, stop - 1)]))
+        own, amounts, weight = parts[np.uint64(rows[i])], targets[np.uint64(rows[i])], b[i] if weighted else one
+        for j in range(np.uint64(first), np.uint64(last)):
+            at = np.uint64(starts[j]) + (np.uint64(own[j]) >> shifts[j]) * width
+            sizes = at + n_targets + np.uint64(2)
+            for t in range(n_targets):
+                sums[at + t] += amounts[t]
+                sums[sizes + t] += (abs(amounts[t]) >> size_shift) + one
+            sums[at + n_targets] += weight
+            sums[at + n_targets + np.uint64(1)] += one
+
+
+@lean_kernel
+def add_row(element, a, weight, weighted, targets, n_classes):
+    """Add a row to an element of a value: of class ``a``, or, of several targets, of number ``a``; ``targets`` are as above."""
+    n_targets = targets.shape[1]
+    if n_targets == 0:
+        element[a] += weight
+    elif n_classes > 0:
+        for t in range(n_targets):
+            element[targets[a, t]] += weight
+    else:
+        for t in range(n_targets):
+            element[t] += targets[a, t]
+        element[n_targets] += weight
+        element[n_targets + 1] += 1
+        return
+    if weighted:
+        element[n_classes] += 1
+
+
+@lean_kernel
+def _weight_and_rows(statistic, element):
+    """Return the weight of an element of classes, and its number of rows, which comes after all classes if rows have weights."""
+    weight, n_classes = ZERO(), statistic.sums.shape[0]
+    for k in range(n_first_classes(statistic)):
+        weight += element[k]
+    return weight, element[n_classes] if element.shape[0] > n_classes else weight
+
+
+@specialised
+def rows_of_element(statistic: Any, element: Any) -> Any:
+    """Return the number of rows of an element; the statistic tells what is summed."""
+
+
+@rows_of_element.of(Classes)
+@rows_of_element.of(ClassesOfTargets)
+def _(statistic, element):
+    return _weight_and_rows(statistic, element)[1]
+
+
+@rows_of_element.of(AmountsOfTargets)
+def _(statistic, element):
+    return element[statistic.sums.shape[0] + 1]
+
+
+@specialised
+def plus_element(statistic: Any, element: Any) -> Any:
+    """Return a statistic with the rows of an element; its sums are changed in place."""
+
+
+@plus_element.of(Classes)
+@plus_element.of(ClassesOfTargets)
+def _(statistic, element):
+    _add_to(statistic.sums, element)
+    weight, n = _weight_and_rows(statistic, element)
+    return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + n)
+
+
+@plus_element.of(AmountsOfTargets)
+def _(statistic, element):
+    n_targets = statistic.sums.shape[0]
+    _add_to(statistic.sums, element)
+    return with_sums(statistic, statistic.sums, statistic.h + element[n_targets], statistic.n + element[n_targets + 1])
+
+
+@lean_kernel
+def _add_to(sums, element):
+    for k in range(sums.shape[0]):
+        sums[k] += element[k]
+
+
+@lean_kernel
+def statistic_of(node, element, room):
+    """Return the statistic of an element, of the kind of a node's; sums are written to ``room``."""
+    return plus_element(nothing(node, room), element)
+
+
+@kernel
+def pack_sums(queue, tasks, sums, columns, kept, out, ends):
+    """Pack the sums of nodes in the columns of other searchers, and copy those in a shard's own, by several threads.
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+    tasks : ndarray of int64, shape (n, 6)
+        First and last slot; which of ``columns``, from the first to the last; where to begin in ``out``, -1 to copy; where in ``kept``, or
+        in ``ends``.
+    sums : Sums
+    columns : ndarray of int64
+        Places among the columns of the slots.
+    kept : ndarray of int64
+        Written: copies, slot by slot.
+    out : ndarray of uint8
+        Written: packed sums; of each task there must be room for them.
+    ends : ndarray of int64
+        Written: where those of each slot end in ``out``.
+    """
+    block = np.empty((sums.width, BLOCK + 1), np.int64)
+    while True:
+        t = claim(queue)
+        if t >= tasks.shape[0]:
+            return
+        first, last, first_column, last_column, at, place = tasks[t]
+        for slot in range(first, last):
+            for j in columns[first_column:last_column]:
+                numbers = numbers_of(sums, slot, j, j + 1)
+                if at < 0:
+                    kept[place : place + numbers.shape[0]] = numbers
+                    place += numbers.shape[0]
+                else:
+                    at = pack_bytes(numbers, sums.width, out, at, block)
+            if at >= 0:
+                ends[place + slot - first] = at
+        finish(queue)
+
+
+@kernel
+def pack_numbers(numbers, width, out, at):
+    """Write numbers to ``out``, packed, from place ``at`` on; return where they end."""
+    return pack_bytes(numbers, width, out, at, np.empty((width, BLOCK + 1), np.int64))
+
+
+@kernel
+def add_packed(queue, tasks, packed, width, numbers, out, failed):
+    """Add packed sums to others, by several threads.
+
+    Parameters
+    ----------
+    tasks : ndarray of int64, shape (n, 4)
+        Where they begin in ``packed``, where those that they are added to begin in ``numbers``, where to write the sums in ``out``, and how
+        many numbers they are.
+    packed : ndarray of uint8
+    width : int
+    numbers, out : ndarray of int64
+        They may be the same.
+    failed : ndarray of int64, shape (1,)
+        Set to 1 where they are not so many.
+    """
+    while True:
+        t = claim(queue)
+        if t >= tasks.shape[0]:
+            return
+        at, first, place, n = tasks[t]
+        if not add_bytes(packed, at, width, numbers[first : first + n], out[place : place + n]):
+            failed[0] = 1
+        finish(queue)
+
+
+@kernel
+def add_numbers(queue, tasks, numbers, out, adds):
+    """Write numbers that are not packed to ``out``, or add them, by several threads; ``tasks`` are those of :func:`add_packed`."""
+    while True:
+        t = claim(queue)
+        if t >= tasks.shape[0]:
+            return
+        _, first, place, n = tasks[t]
+        if adds:
+            for i in range(n):
+                out[place + i] += numbers[first + i]
+        else:
+            out[place : place + n] = numbers[first : first + n]
+        finish(queue)

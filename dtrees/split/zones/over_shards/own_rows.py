@@ -1,4 +1,4 @@
-"""Passes over the rows of one shard that search nothing: the next code above a cut, rows that sets send left, leaves of trees."""
+"""Passes over the rows of one shard: those in flagged parts, the next code above a cut, rows that sets send left, leaves of trees."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import ZERO, kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.node.partition import mark_left_by_side
+from dtrees.split.node.partition import Sides, mark_left
+from dtrees.split.table.columns import value_of_code
+from dtrees.split.table.part_lists import are_listed, take_listed
+from dtrees.split.table.sorting import PLACE, sort_keys
+from dtrees.split.zones.gather_rows import pick
+from dtrees.split.zones.over_shards.records import add_shard_row, open_value
 
 
 @by_reference
@@ -102,34 +107,6 @@ def next_codes(queue, nodes, columns, rows, cuts, out):
 
 
 @kernel
-def walk_rows(queue, pieces, codes, missing, tree, rows, total):
-    """Add to ``total``, by row, the value of the leaf of a finished tree that the row comes to, by several threads.
-
-    Parameters
-    ----------
-    pieces : ndarray of int64, shape (n, 2)
-        Stretches of ``rows``.
-    codes : ndarray of uint32, shape (n_columns, n_rows)
-    missing : ndarray of int64, shape (n_columns,)
-        The code of missing values.
-    tree : WalkedTree
-    """
-    while True:
-        k = claim(queue)
-        if k >= pieces.shape[0]:
-            return
-        for i in range(pieces[k, 0], pieces[k, 1]):
-            row, node = rows[i], ZERO()
-            while tree.left[node] >= 0:
-                column = tree.column[node]
-                code = np.int64(codes[column, row])
-                goes_left = tree.missing_left[node] if code == missing[column] else code <= tree.cuts[node]
-                node = np.int64(tree.left[node] if goes_left else tree.right[node])
-            total[row] += tree.values[node]
-        finish(queue)
-
-
-@kernel
 def mark_by_words(queue, pieces, splits, codes, missing, rows, side, bits):
     """Mark the rows that splits by sets send left, by several threads.
 
@@ -156,13 +133,30 @@ def mark_by_words(queue, pieces, splits, codes, missing, rows, side, bits):
         side[missing[j]] = splits.missing_left[i]
         begin, offset = splits.start[i] + 8 * first, splits.offsets[i]
         end = min(splits.start[i] + 8 * last, splits.stop[i])
-        mark_left_by_side(codes[j], side, rows, begin, end, bits[offset + first : offset + last])
+        mark_left(codes[j], Sides(side), rows, begin, end, bits[offset + first : offset + last])
         finish(queue)
 
 
+def no_sets(n_nodes: int) -> SetsOfTree:
+    """Return the sets of a tree that has none."""
+    none = np.empty(0, np.int64)
+    return SetsOfTree(none, np.empty((0, 0), np.uint32), np.full(n_nodes, -1), none, np.empty(0, np.uint32))
+
+
 @kernel
-def walk_rows_by_sets(queue, pieces, codes, missing, tree, sets, rows, total):
-    """Add the values of leaves as :func:`walk_rows` does, in a tree with sets of categories."""
+def walk_rows(queue, pieces, codes, missing, tree, sets, rows, total):
+    """Add to ``total``, by row, the value of the leaf of a finished tree that the row comes to, by several threads.
+
+    Parameters
+    ----------
+    pieces : ndarray of int64, shape (n, 2)
+        Stretches of ``rows``.
+    codes : ndarray of uint32, shape (n_columns, n_rows)
+    missing : ndarray of int64, shape (n_columns,)
+        The code of missing values.
+    tree : WalkedTree
+    sets : SetsOfTree
+    """
     begins = sets.begins
     while True:
         k = claim(queue)
@@ -193,3 +187,112 @@ def add_in_order(x, first_row, n_rows, lanes):
     for i in range(x.shape[0]):
         row = first_row + i
         lanes[row % 4 if row < whole else 0] += abs(x[i])
+
+
+@kernel
+def pick_rows(queue, wanted, rows, scratch, kept, rooms, out, counts):
+    """Write the values of rows in flagged parts, ascending, each with the sums of its rows, by several threads.
+
+    Parameters
+    ----------
+    wanted : PartTasks
+    rows : ShardRows
+    kept : KeptRows
+        Where parts have been cut, what :func:`~dtrees.split.zones.over_shards.finer_parts.sum_finer` has left.
+    rooms : ndarray of int64, shape (n,)
+        Where there is room for what each task writes to ``out``.
+    out : ValueSums or ValueElements
+        Written.
+    counts : ndarray of int64, shape (n,)
+        Written: how many values there are.
+    """
+    columns, zone_map, keys = rows.columns, rows.zone_map, scratch.keys
+    while True:
+        k = claim(queue)
+        if k >= wanted.tasks.shape[0]:
+            return
+        start, stop, j, shift, cut = wanted.tasks[k]
+        column, parts = zone_map.which[j], wanted.parts[wanted.begins[k] : wanted.begins[k + 1]]
+        first_codes, n_parts = zone_map.first_codes[j], parts.shape[0]
+        if cut > 0:
+            n_keys = _take_flagged(parts, kept, k, scratch.flags, keys)
+        elif are_listed(rows.lists, column, shift, parts, stop - start):
+            n_keys = take_listed(rows.lists, column, shift, parts, start, stop, keys, scratch.numbers)
+            _put_codes(keys[:n_keys], columns.codes[column])
+        else:
+            n_keys = pick_parts((start, stop, j, shift), parts, rows, scratch)
+        sort_keys(keys, scratch.spare, n_keys, scratch.counts)
+        at, before, p = rooms[k] - 1, NONE(), ZERO()
+        for i in range(n_keys):
+            code, place = np.int64(keys[i] >> np.uint64(32)), start + np.int64(keys[i] & PLACE)
+            if cut == 0:
+                # Codes that are equal when shifted are picked together, and may be in several parts.
+                while p < n_parts and code >= first_codes[(parts[p] + 1) << shift]:
+                    p += 1
+                if p == n_parts:
+                    break
+                if code < first_codes[parts[p] << shift]:
+                    continue
+            if code != before:
+                at += 1
+                before = code
+                open_value(out, at, value_of_code(columns, column, code))
+            add_shard_row(out, at, rows, place)
+        counts[k] = at + 1 - rooms[k]
+        finish(queue)
+
+
+@lean_kernel
+def _put_codes(keys, codes):
+    """Put the code of each row in its place in keys."""
+    for i in range(keys.shape[0]):
+        keys[i] = np.uint64(codes[keys[i] >> np.uint64(32)]) << np.uint64(32) | (keys[i] & PLACE)
+
+
+@inner_kernel
+def _rows_before(part, n_parts, n_rows):
+    """Return how many of a node's rows are in parts before one, by the quantiles that parts end at."""
+    return np.int64(n_rows * np.sin(np.pi * part / (2 * n_parts)) ** 2)
+
+
+@lean_kernel
+def _take_flagged(wanted, kept, task, flags, keys):
+    """Copy those of the keys kept of a task that are in finer parts wanted to ``keys``; return how many there are."""
+    if wanted.shape[0] == 0:
+        return ZERO()
+    flags[:] = 0
+    for part in wanted:
+        flags[part] = 1
+    at, first = np.uint64(0), kept.rooms[task]
+    for i in range(np.uint64(first), np.uint64(first + kept.counts[task])):
+        keys[at] = kept.keys[i]
+        at += np.uint64(flags[kept.finer[i]])
+    return np.int64(at)
+
+
+@inner_kernel
+def pick_parts(task, parts, rows, scratch):
+    """Write ``code << 32 | place`` of a node's rows in parts of a column to ``scratch.keys``, places from 0; return how many there are.
+
+    Others with the same shifted codes may be among them. ``task`` are the first four numbers of a task of
+    :class:`~dtrees.split.zones.over_shards.records.PartTasks`.
+    """
+    start, stop, j, shift = task
+    zone_map, column = rows.zone_map, rows.zone_map.which[j]
+    first_codes, n_distinct = zone_map.first_codes[j], rows.columns.offsets[column + 1] - rows.columns.offsets[column]
+    n_parts, m = zone_map.n_zones[j] << zone_map.fold >> shift, ZERO()
+    for part in parts:
+        first, last = first_codes[part << shift], first_codes[(part + 1) << shift]
+        if last > first:
+            # Where rows lie is not known here: the node's are taken to be spread like all.
+            zone = scratch.zones[m]
+            zone.n_before = _rows_before(part, n_parts, stop - start)
+            zone.n = _rows_before(part + 1, n_parts, stop - start) - zone.n_before
+            scratch.numbers[m] = part
+            m += 1
+    if m == 0 or stop == start:
+        return ZERO()
+    return pick(
+        rows.columns.codes[column], n_distinct, zone_map, j, shift, scratch.numbers[:m], rows.partition.rows[start:stop], scratch.keys,
+        scratch,
+    )  # fmt: skip

@@ -16,7 +16,7 @@ from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
 from dtrees.engine.rows.local import LocalRowsExecutor
-from dtrees.split.table.disk_arrays import on_disk
+from dtrees.split.table.mmap_arrays import on_disk
 from tests.engine.rows.forests.test_forests_by_rows import CASES, OTHERS, assert_same, forest_plan, grow_here, grow_spread
 from tests.engine.rows.test_adversarial_tables import COLUMNS, THIRDS, N, table_of
 from tests.engine.rows.test_categories_by_rows import CATEGORY_RULES, fit

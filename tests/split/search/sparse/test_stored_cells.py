@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.node.partition import NOWHERE
-from dtrees.split.search.sparse.stored_cells import (
+from dtrees.split.search.sparse import (
     any_varies,
     find_cells,
     forget_cells,

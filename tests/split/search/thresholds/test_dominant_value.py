@@ -10,12 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import kernel
-from dtrees.split.node.status import CONSTANT, SPLIT
+from dtrees.split.node.candidate import CONSTANT, SPLIT
 from dtrees.split.policy import PROBED_ROWS
-from dtrees.split.search.scratch import make_scratch
-from dtrees.split.search.thresholds.dominant_value import find_dominant, list_others
-from dtrees.split.table.columns import presort
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
@@ -29,12 +25,6 @@ COMMON = {"lowest": -9.0, "middle": 0.0, "highest": 9.0, "missing": math.nan}
 
 #: Criteria, and how many classes they are of.
 CASES = [(SQUARED_ERROR, 0), (NEWTON, 0), (GINI, 0), (ENTROPY, 0), (GINI, 3), (ENTROPY, 3), (GINI, 5)]
-
-
-@kernel
-def others_of(codes, rows, scratch):  # type: ignore[no-untyped-def]
-    common = find_dominant(codes, rows, scratch)
-    return common, list_others(codes, rows, common, scratch.keys) if common >= 0 else -1
 
 
 def column(n: int, common: float, n_others: int, n_missing: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -105,38 +95,6 @@ def test_large_nodes(criterion: str, common: str) -> None:
         assert same(candidate(search_of(task, seed), 0), comparable(answer))
         n_splits += answer[0] == SPLIT
     assert n_splits >= 3
-
-
-@pytest.mark.parametrize("common", sorted(COMMON))
-@pytest.mark.parametrize(
-    ("n", "n_others", "listed"), [(PROBED_ROWS - 1, 1, False), (PROBED_ROWS, 0, True), (PROBED_ROWS, 40, True), (9000, 900, True)]
-)
-def test_what_is_listed(common: str, n: int, n_others: int, listed: bool) -> None:
-    rng = np.random.default_rng(n)
-    columns = presort([column(n + 10, COMMON[common], n_others, 0, rng)])
-    rows = np.sort(rng.permutation(n + 10)[:n]).astype(np.uint32)
-    scratch = make_scratch(n, n, 0)
-    code, m = others_of(columns.codes[0], rows, scratch)
-    if not listed:
-        assert (code, m) == (-1, -1)
-        return
-    codes = columns.codes[0][rows].astype(np.uint64)
-    assert code == np.bincount(codes.astype(np.int64)).argmax()
-    others = np.flatnonzero(codes != code)
-    assert scratch.keys[:m].tolist() == (codes[others] << np.uint64(32) | others.astype(np.uint64)).tolist()
-
-
-@pytest.mark.parametrize("share", [0.34, 0.6, 0.9])
-def test_columns_of_other_kinds_are_searched_as_before(share: float) -> None:
-    """Where those of other values are more than a third, whether most of the few rows looked at have one value or not."""
-    found = set()
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        codes = presort([column(3000, 0.0, int(share * 3000) + 1, 0, rng)]).codes[0]
-        code, m = others_of(codes, np.arange(3000, dtype=np.uint32), make_scratch(3000, 3000, 0))
-        assert m == -1
-        found.add(code >= 0)
-    assert found == ({True, False} if share < 0.5 else {False})
 
 
 def test_a_constant_column() -> None:

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.split.compile.work_queue import make_queue
-from dtrees.split.node.candidate import empty_candidates
+from dtrees.split.node.candidate import CONSTANT, SPLIT, empty_candidates
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.status import CONSTANT, SPLIT
+from dtrees.split.node.records import NodesOfTree
 from dtrees.split.search.column import search_many
-from dtrees.split.search.node_column import NodesOfTree
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.search.thresholds.random_sides import draw_thresholds, find_ends, sum_sides, try_thresholds
 from dtrees.split.table.columns import presort

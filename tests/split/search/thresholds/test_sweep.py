@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.compile.kernels import lean_entry
+from dtrees.split.criteria.criterion import criterion_named
+from dtrees.split.criteria.parts import node_statistic
+from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.search.thresholds.vector_sweep import EXACT_WEIGHT, sweeps_stretches
 from tests import naive
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
 from tests.split.nodes import best_of, expected, same, search_of, widen
@@ -102,3 +106,20 @@ def test_a_split_without_gain_is_a_split() -> None:
     status, split = best_of(search_of(task([1, 2, 1, 2], [0, 0, 1, 1], naive.SplitLimits(GINI, min_gain=-1e-9))))
     assert status == SPLIT
     assert split.gain == 0.0
+
+
+@lean_entry
+def _may_sweep_stretches(criterion, sums):  # type: ignore[no-untyped-def]
+    return sweeps_stretches(criterion, node_statistic(criterion, sums, 0))
+
+
+@pytest.mark.slow
+def test_the_heaviest_node_whose_squares_are_exact() -> None:
+    """Two classes, cut in the middle, have the largest sum of squares; one more unit of weight and floats might round."""
+    half = EXACT_WEIGHT // 2
+    node = np.array([half, 0, EXACT_WEIGHT - half])
+    gini, entropy = (criterion_named(name).for_kernels(3, 0.0) for name in (GINI, ENTROPY))
+    assert 2 * half * half * (EXACT_WEIGHT - half) ** 2 * 4 // 4 < 2**53
+    assert _may_sweep_stretches(gini, node)
+    assert not _may_sweep_stretches(gini, node + np.array([0, 1, 0]))
+    assert not _may_sweep_stretches(entropy, node)

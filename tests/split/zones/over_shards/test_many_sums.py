@@ -15,7 +15,7 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.parts import class_term, most_in_box, score_of_terms
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.table.columns import presort
-from dtrees.split.zones.over_shards.many_sums.elements import sum_many
+from dtrees.split.zones.over_shards.node_sums import sum_many
 from dtrees.split.zones.sums import lay_out_slots
 
 

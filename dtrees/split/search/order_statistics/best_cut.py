@@ -1,0 +1,202 @@
+"""The best split of one node in one column by the absolute error, or a quantile, of one target or several."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, shared_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.criteria.constraints.kinds import allows_quantiles, compares_sides, note_quantiles
+from dtrees.split.criteria.several import SeveralDeviations
+from dtrees.split.criteria.statistics import no_moments, plus_row
+from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
+from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold
+from dtrees.split.policy import BOUNDED_BY_TARGET, GAINS_AT_ONCE, POINTER_STEPS
+from dtrees.split.search.order_statistics.at_random import add_deviations, search_deviations_at_random, sum_left
+from dtrees.split.search.order_statistics.deviations import (
+    gain_of,
+    may_be_taken,
+    note_all_quantiles,
+)
+from dtrees.split.search.order_statistics.line_up import deviations, list_items, note_item, put_block_in_line, put_in_line
+from dtrees.split.table.sorting import code_in, code_of, place_in
+
+
+@inner_kernel
+def _sum_left(line, items, end, last, cut, missing_left):
+    """Return the moments of the rows before ``cut``, with the missing ones if they go left."""
+    left = no_moments()
+    for i in range(last):
+        if i < cut or (missing_left and i >= end):
+            element = line[items[i].element]
+            left = plus_row(left, np.int64(element.number), element.weight)
+    return left
+
+
+@specialised
+def search_deviations(thresholds, criterion, pair, limits, bar, scratch):
+    """Find the best split of a node in one column; parameters and result as of :func:`~dtrees.split.search.column.search_column`.
+
+    ``thresholds`` are those of ``limits``.
+    """
+
+
+@search_deviations.of(RandomThreshold)
+def _(thresholds, criterion, pair, limits, bar, scratch):
+    return search_deviations_at_random(criterion, pair, limits, bar, scratch)
+
+
+@search_deviations.of(SortedThreshold)
+@search_deviations.of(BestThreshold)
+def _(thresholds, criterion, pair, limits, bar, scratch):
+    return _search_all(criterion, pair, limits, bar, scratch)
+
+
+@specialised
+def _search_all(criterion, pair, limits, bar, scratch):
+    """Find the best of all splits."""
+
+
+@_search_all.of(Deviations)
+def _(criterion, pair, limits, bar, scratch):
+    put_in_line(criterion, ZERO(), pair.partition, pair.start, pair.in_stop, scratch)
+    n, weighted = pair.in_stop - pair.start, pair.partition.h.shape[0] > 0
+    return search_all_thresholds(criterion, pair.codes, pair.values.shape[0], n, weighted, limits, bar, scratch)
+
+
+@_search_all.of(SeveralDeviations)
+def _(criterion, pair, limits, bar, scratch):
+    return _search_targets(criterion, pair, limits, bar, scratch)
+
+
+@kernel
+def _search_targets(criterion, pair, limits, bar, scratch):
+    """Find the best split by several targets.
+
+    Target by target, the node's rows are put in line and the deviations of both sides of all splits are found as for one target; they are
+    added up, and the split of the largest gain in all is taken. Deviations are exact, and so are their sums: levels have as many bits
+    fewer as the targets need.
+    """
+    n, weighted, line_up, totals, end = pair.in_stop - pair.start, pair.partition.h.shape[0] > 0, scratch.line_up, scratch.line_up.totals, 0
+    for t in range(criterion.rows.shape[1]):
+        put_in_line(criterion, t, pair.partition, pair.start, pair.in_stop, scratch)
+        end = list_items(pair.codes, pair.values.shape[0], n, scratch)
+        if end < 0:
+            return CONSTANT, 0.0, False
+        node = line_up.node
+        begin = node[2], node[3], node[4], node[5], node[6]
+        for side in range(0 if end < n else 1, 2):
+            left_last, right_last = (n, end) if side == 0 else (end, n)
+            line, links, items, left, right = line_up.line, line_up.links, line_up.items, line_up.left, line_up.right
+            one, steps = criterion.criterion, POINTER_STEPS * n
+            deviations(one, line, links, items, begin, n, end, left_last, right_last, weighted, steps, left, right)
+            add_deviations(left[: end + 1], totals[2 * side, : end + 1], t == 0)
+            add_deviations(right[: end + 1], totals[2 * side + 1, : end + 1], t == 0)
+    best = bar, NONE(), False
+    for side in range(0 if end < n else 1, 2):
+        best = _best_cut(limits, scratch.keys, n, end, side, totals[2 * side], totals[2 * side + 1], line_up.quantiles, best)
+    top, cut, missing_left = best
+    if cut < 0:
+        return NO_SPLIT, -1.0, end < n
+    code, next_code = code_of(scratch.keys[cut - 1]), code_of(scratch.keys[cut]) if cut < end else NONE_HIGHER
+    note_found(scratch.found, code, next_code, missing_left, sum_left(pair, code, missing_left))
+    return SPLIT, top, end < n
+
+
+@inner_kernel
+def _most_gain(criterion, n, weighted, line_up):
+    """Return what any split of the ``n`` rows in line gains at most: what the best one between neighbours in the line does.
+
+    Wherever the quantiles of two sides are, deviations are least if each row is on the side whose quantile suits it better, and a target
+    parts these.
+    """
+    line, items, node, most = line_up.line, line_up.items, line_up.node, line_up.most
+    if most[0] < 0.0:
+        for i in range(n):
+            items[i].element, items[i].level, items[i].weight = i + 1, line[i + 1].level, line[i + 1].weight
+        begin = node[2], node[3], node[4], node[5], node[6]
+        left, right = line_up.left, line_up.right
+        deviations(criterion, line, line_up.links, items, begin, n, n, n, n, weighted, POINTER_STEPS * n, left, right)
+        for k in range(n):
+            most[0] = max(most[0], gain_of(left[n], left[k], right[k]))
+    return most[0]
+
+
+@kernel
+def search_all_thresholds(criterion, codes, n_distinct, n, weighted, limits, bar, scratch):
+    """Find the best of all splits of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
+    if bar >= 0.0 and n <= BOUNDED_BY_TARGET and bar >= _most_gain(criterion, n, weighted, scratch.line_up):
+        return NO_SPLIT, -1.0, False
+    end = list_items(codes, n_distinct, n, scratch)
+    if end < 0:
+        return CONSTANT, 0.0, False
+    return _search_items(criterion, scratch.keys, n, end, weighted, limits, bar, scratch)
+
+
+@kernel
+def search_deviations_of_list(criterion, keys, n_distinct, block, first, last, limits, bar, scratch):
+    """Find the best split of a node of a block in a column; result as of :func:`search_all_thresholds`. Keys are ``keys[first:last]``."""
+    keys, n = keys[first:last], last - first
+    if code_in(keys[0]) == code_in(keys[n - 1]):
+        return CONSTANT, 0.0, False
+    put_block_in_line(criterion, block, first, last, scratch)
+    end, line, items, elements = n, scratch.line_up.line, scratch.line_up.items, scratch.line_up.elements
+    while code_in(keys[end - 1]) == np.uint64(n_distinct):
+        end -= 1
+    for i in range(n):
+        note_item(items[i], line, np.int64(elements[place_in(keys[i])]))
+    return _search_items(criterion, keys, n, end, block.h.shape[0] > 0, limits, bar, scratch)
+
+
+@shared_kernel
+def _search_items(criterion, keys, n, end, weighted, limits, bar, scratch):
+    """Find the best split of ``n`` items in the order of ``keys``, ``end`` of which have a value."""
+    line, links, items = scratch.line_up.line, scratch.line_up.links, scratch.line_up.items
+    left, right, quantiles = scratch.line_up.left, scratch.line_up.right, scratch.line_up.quantiles
+    node = scratch.line_up.node
+    begin = node[2], node[3], node[4], node[5], node[6]
+    best = bar, NONE(), False
+    for side in range(0 if end < n else 1, 2):  # missing values go left, then right
+        left_last, right_last = (n, end) if side == 0 else (end, n)
+        deviations(criterion, line, links, items, begin, n, end, left_last, right_last, weighted, POINTER_STEPS * n, left, right)
+        if compares_sides(limits.criterion):
+            note_all_quantiles(criterion, line, items, n, end, left_last, False, quantiles[0])
+            note_all_quantiles(criterion, line, items, n, end, right_last, True, quantiles[1])
+        best = _best_cut(limits, keys, n, end, side, left, right, quantiles, best)
+    top, cut, missing_left = best
+    if cut < 0:
+        return NO_SPLIT, -1.0, end < n
+    next_code = code_of(keys[cut]) if cut < end else NONE_HIGHER
+    note_found(scratch.found, code_of(keys[cut - 1]), next_code, missing_left, _sum_left(line, items, end, n, cut, missing_left))
+    return SPLIT, top, end < n
+
+
+@inner_kernel
+def _best_cut(limits, keys, n, end, side, left, right, quantiles, best):
+    """Return the better of the best split so far and those with missing values on one side (0: left), from deviations of both sides.
+
+    A split is its gain, how many items it comes after, -1 if there is none, and whether missing values go left.
+    """
+    top, cut, missing_left = best
+    whole = left[end] if side == 0 else right[0]
+    n_left_missing = n - end if side == 0 else 0
+    stop = end + (side == 1 and end < n)
+    for start in range(1, stop, GAINS_AT_ONCE):
+        pause = min(start + GAINS_AT_ONCE, stop)
+        if gain_of(whole, left[start], right[pause - 1]) < top:  # deviations of more rows are not smaller
+            continue
+        for k in range(start, pause):
+            if k < end and code_in(keys[k - 1]) == code_in(keys[k]):
+                continue
+            if not may_be_taken(limits, k + n_left_missing, n, left[k], right[k]):
+                continue
+            if compares_sides(limits.criterion) and not allows_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k]):
+                continue
+            gain = gain_of(whole, left[k], right[k])
+            # Lower thresholds first, then missing left.
+            if gain > top or (gain == top and cut > k):
+                top, cut, missing_left = gain, np.int64(k), side == 0
+                if compares_sides(limits.criterion):
+                    note_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k])
+    return top, cut, missing_left

@@ -1,0 +1,298 @@
+"""The best split of one node in one sparse column, from the node's stored cells.
+
+Stored cells are listed as keys. To find those of one column, its cells are gone through, or each row of the node is looked for among them.
+To find those of all columns, the rows of the node are gone through. What takes less time is done (:func:`lists_all`), so that a node takes
+time in proportion to what is stored in its rows, or in the columns drawn for it.
+
+The rows of a node without a stored cell have the value 0 in common. It is the dominant value of
+:mod:`dtrees.split.search.thresholds.sweep`: the sums of its rows are the node's without those of the stored cells, and only these
+are looked at. For criteria of order statistics, which no sums tell, the column is written out for the rows of the node, if it has stored
+cells there at all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import ZERO, lean_kernel, separate_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.criteria.parts import node_statistic
+from dtrees.split.criteria.several import SeveralDeviations
+from dtrees.split.criteria.statistics import minus, nothing, plus_row, weight_at
+from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.node.limits import BestThreshold, RandomThreshold
+from dtrees.split.policy import LISTED_CELL, LISTED_SHARE
+from dtrees.split.search.column import search_column, search_sorted
+from dtrees.split.search.thresholds.random_threshold import draw_threshold, try_threshold
+from dtrees.split.search.thresholds.sweep import SortedRows, search_around_dominant
+from dtrees.split.table.mmap_arrays import mapped
+from dtrees.split.table.sorting import code_in, code_of, key_of, place_in, sort_keys
+from dtrees.split.table.sparse_columns import SparseColumns, find_row, n_steps
+
+
+@by_reference
+class CellRoom(NamedTuple):
+    """What a thread finds the stored cells of nodes with.
+
+    Attributes
+    ----------
+    place_of : ndarray of uint32, shape (n_rows,)
+        Where each row lies in the row partition.
+    keys : ndarray of uint64
+        Keys of stored cells, with places from the node's first one on.
+    n_listed : ndarray of int32, shape (n_columns,)
+        How many cells of each column are listed, 0 between two nodes; -1 for columns that the tree may not use.
+    end : ndarray of int64, shape (n_columns,)
+        Where the listed cells of a column end in ``keys``.
+    present : ndarray of int32, shape (n_columns,)
+        The columns that have listed cells come first.
+    dense : ndarray of uint32, shape (n_rows,) or (0,)
+        Room for the codes of a whole column, for criteria that need them.
+    """
+
+    place_of: NDArray[np.uint32]
+    keys: NDArray[np.uint64]
+    n_listed: NDArray[np.int32]
+    end: NDArray[np.int64]
+    present: NDArray[np.int32]
+    dense: NDArray[np.uint32]
+
+
+def make_cell_room(columns: SparseColumns, dense: bool, place_of: NDArray[np.uint32] | None = None) -> CellRoom:
+    """Return room for the cells of the nodes of one tree at a time.
+
+    ``dense``: with room for a whole column; ``place_of``: that of other threads at the same tree.
+    """
+    n_rows, n_columns = columns.n_rows, columns.n_columns
+    longest = int(np.diff(columns.starts).max(initial=0))
+    return CellRoom(
+        mapped(n_rows, np.uint32) if place_of is None else place_of,
+        mapped(max(columns.rows.shape[0] // LISTED_SHARE, longest) + 1, np.uint64),
+        np.zeros(n_columns, np.int32),
+        np.empty(n_columns, np.int64),
+        np.empty(n_columns, np.int32),
+        mapped(n_rows if dense else 0, np.uint32),
+    )
+
+
+@lean_kernel
+def lists_all(columns, rows, n_drawn, room):
+    """Tell whether to list a node's cells of all columns costs less than to find those of ``n_drawn`` of them.
+
+    There is no room to list more than a share of the table.
+    """
+    n_columns = columns.starts.shape[0] - 1
+    in_column = columns.rows.shape[0] // n_columns + 1
+    by_columns = n_drawn * (1 + min(in_column, rows.shape[0] * n_steps(in_column)))
+    return _has_at_most(columns, rows, min(by_columns // LISTED_CELL, room.keys.shape[0]))
+
+
+@lean_kernel
+def may_list_all(columns, rows, room):
+    """Tell whether there is room to list a node's cells of all columns."""
+    return _has_at_most(columns, rows, room.keys.shape[0])
+
+
+@lean_kernel
+def _has_at_most(columns, rows, most):
+    total, starts = ZERO(), columns.row_starts
+    for i in range(rows.shape[0]):
+        row = np.int64(rows[i])
+        total += starts[row + 1] - starts[row]
+        if total > most:
+            return False
+    return True
+
+
+@lean_kernel
+def list_cells(columns, rows, room):
+    """List the cells of some rows in all columns that the tree may use; return how many columns have any."""
+    starts, column_of, codes = columns.row_starts, columns.row_columns, columns.row_codes
+    n_listed, end, present, keys = room.n_listed, room.end, room.present, room.keys
+    n_present = ZERO()
+    for i in range(rows.shape[0]):
+        row = np.int64(rows[i])
+        for k in range(starts[row], starts[row + 1]):
+            column = np.int64(column_of[k])
+            n = n_listed[column]
+            if n == 0:
+                present[n_present] = column
+                n_present += 1
+            if n >= 0:
+                n_listed[column] = n + 1
+    total = ZERO()
+    for k in range(n_present):
+        column = np.int64(present[k])
+        end[column] = total
+        total += n_listed[column]
+    for i in range(rows.shape[0]):
+        row = np.int64(rows[i])
+        for k in range(starts[row], starts[row + 1]):
+            column = np.int64(column_of[k])
+            if n_listed[column] > 0:
+                at = end[column]
+                keys[at] = key_of(codes[k], i)
+                end[column] = at + 1
+    return n_present
+
+
+@lean_kernel
+def forget_cells(room, n_present):
+    """Forget the cells listed, of so many columns."""
+    for k in range(n_present):
+        room.n_listed[np.int64(room.present[k])] = 0
+
+
+@lean_kernel
+def any_varies(room, n_present, n_rows):
+    """Tell whether one of the columns listed takes more than one value in the node, which has ``n_rows`` rows."""
+    for k in range(n_present):
+        column = np.int64(room.present[k])
+        m, end = np.int64(room.n_listed[column]), room.end[column]
+        if m < n_rows:
+            return True
+        first = code_in(room.keys[end - m])
+        for i in range(end - m + 1, end):
+            if code_in(room.keys[i]) != first:
+                return True
+    return False
+
+
+@lean_kernel
+def find_cells(columns, column, rows, first, room):
+    """Write the keys of the cells of some rows in one column to the front of ``room.keys``; return how many there are.
+
+    The rows lie at the places from ``first`` on, and ascend.
+    """
+    start, stop = columns.starts[column], columns.starts[column + 1]
+    keys, codes, place_of, n = room.keys, columns.codes, room.place_of, rows.shape[0]
+    m = ZERO()
+    if n * n_steps(stop - start) < stop - start:
+        for i in range(n):
+            start = find_row(columns, start, stop, rows[i])
+            if start < stop and columns.rows[start] == rows[i]:
+                keys[m] = key_of(codes[start], i)
+                m += 1
+        return m
+    for k in range(start, stop):
+        place = np.int64(place_of[columns.rows[k]]) - first
+        keys[m] = key_of(codes[k], place & 0xFFFFFFFF)
+        m += (place >= 0) & (place < n)
+    return m
+
+
+@specialised
+def search_cells(criterion, zero_code, keys, pair, limits, bar, scratch):
+    """Find the best split of one node in one sparse column.
+
+    Parameters
+    ----------
+    criterion : named tuple
+        That of ``limits``, without constraints.
+    zero_code : int
+        The code of 0.
+    keys : ndarray of uint64, shape (n_stored,)
+        Of the node's stored cells in this column, with places from the node's first one on; they may be put in another order.
+    pair : NodeColumn
+        In place of the column's codes it has room for them, for criteria of order statistics.
+
+    The others, and the result, are those of :func:`~dtrees.split.search.column.search_column`.
+    """
+
+
+@search_cells.otherwise
+def _(criterion, zero_code, keys, pair, limits, bar, scratch):
+    return _search_sums(limits.thresholds, zero_code, keys, pair, limits, bar, scratch)
+
+
+@search_cells.of(Deviations)
+@search_cells.of(SeveralDeviations)
+def _(criterion, zero_code, keys, pair, limits, bar, scratch):
+    if keys.shape[0] == 0:
+        return CONSTANT, 0.0, False
+    _write_out(zero_code, keys, pair)
+    return search_column(criterion, pair, limits, bar, scratch)
+
+
+@lean_kernel
+def _write_out(zero_code, keys, pair):
+    """Write the codes of a node's rows to their places in a whole column."""
+    rows, dense = pair.partition.rows[pair.start : pair.in_stop], pair.codes
+    for i in range(rows.shape[0]):
+        dense[rows[i]] = zero_code
+    for i in range(keys.shape[0]):
+        dense[rows[place_in(keys[i])]] = code_of(keys[i])
+
+
+@specialised
+def _search_sums(thresholds, zero_code, keys, pair, limits, bar, scratch):
+    """Find the best split by a criterion that follows from sums; parameters and result as of :func:`search_cells`."""
+
+
+@_search_sums.of(BestThreshold)
+def _(thresholds, zero_code, keys, pair, limits, bar, scratch):
+    return _search_best(zero_code, keys, pair, limits, bar, scratch)
+
+
+@separate_kernel
+def _search_best(zero_code, keys, pair, limits, bar, scratch):
+    """Find the best of all splits."""
+    m = keys.shape[0]
+    if m < pair.in_stop - pair.start:
+        return search_around_dominant(keys, zero_code, pair, limits, bar, scratch)
+    sort_keys(keys, scratch.spare, m, scratch.counts)
+    rows = SortedRows(keys, ZERO(), m, pair.partition.g, pair.partition.h, pair.start)
+    return search_sorted(rows, pair.values.shape[0], pair.sums, limits, bar, scratch)
+
+
+@_search_sums.of(RandomThreshold)
+def _(thresholds, zero_code, keys, pair, limits, bar, scratch):
+    return _search_random(zero_code, keys, pair, limits, bar, scratch)
+
+
+@lean_kernel
+def _search_random(zero_code, keys, pair, limits, bar, scratch):
+    """Try a random threshold, as :func:`~dtrees.split.search.thresholds.random_threshold.search_random` does."""
+    n_distinct, n, m = pair.values.shape[0], pair.in_stop - pair.start, keys.shape[0]
+    has_zeros = m < n
+    low, high = (zero_code, zero_code) if has_zeros else (np.int64(n_distinct), np.int64(-1))
+    n_missing = ZERO()
+    for i in range(m):
+        code = code_of(keys[i])
+        if code == n_distinct:
+            n_missing += 1
+        else:
+            low, high = min(low, code), max(high, code)
+    if high < 0 or (low == high and n_missing == 0):
+        return CONSTANT, 0.0, False
+    threshold, cut = np.inf, np.int64(n_distinct - 1)
+    if low < high:
+        threshold, cut = draw_threshold(pair.values, low, high, pair.bits)
+    node, zeros_left = node_statistic(limits.criterion, pair.sums, n), has_zeros and zero_code <= cut
+    left, missing = _sum_cells(keys, cut, n_distinct, zeros_left, pair.partition, pair.start, node, scratch.classes)
+    top = try_threshold(limits, left, missing, node, low < high, cut, threshold, bar, scratch)
+    return SPLIT if top >= 0.0 else NO_SPLIT, top, n_missing > 0
+
+
+@lean_kernel
+def _sum_cells(keys, cut, missing_code, zeros_left, partition, start, node, room):
+    """Return the statistics of the rows with codes up to ``cut``, and of those whose value is missing.
+
+    The side on which the zeros are is the node without the other rows.
+    """
+    a, b = partition.g, partition.h
+    side, missing = nothing(node, room[0]), nothing(node, room[1])
+    for i in range(keys.shape[0]):
+        code, place = code_of(keys[i]), start + np.int64(place_in(keys[i]))
+        if code == missing_code:
+            missing = plus_row(missing, a[place], weight_at(b, place))
+        elif (code <= cut) != zeros_left:
+            side = plus_row(side, a[place], weight_at(b, place))
+    if zeros_left:
+        side = minus(minus(node, missing, room[2]), side, room[0])
+    return side, missing

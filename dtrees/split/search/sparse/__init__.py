@@ -1,1 +1,0 @@
-"""Nodes of sparse tables, by their stored cells."""
