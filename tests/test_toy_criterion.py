@@ -60,7 +60,7 @@ def test_trees_here_and_over_shards(data: st.DataObject) -> None:
     plan = data.draw(plans(NAME, 0, target.shape[0], len(table)))
     if not THOROUGH:  # few kernels
         plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=False))
-    sample = sample_of(ForestTarget(plan, target, weight).start(3, 0))
+    sample = sample_of(ForestTarget.of_table(plan, target, weight).start(3, 0))
     root = naive.grow(as_lists(table), sample, plan.rules, 0, plan.seed, 3)
     trees = grow_here(table, target, weight, plan, n_trees=4)
     assert_same(trees[3], root, plan, sample, target)

@@ -137,5 +137,5 @@ def test_targets_at_the_limits_of_float64() -> None:
     y = np.array([-1.7e308, -1.7e308, 0.0, 5e-324, 1.7e308, 1.7e308])
     tree = grow_here(table, y, None, plan_of(table))[0]
     assert sum_values(pack([tree]), table[0][:, None])[:, 0].tolist() == y.tolist()
-    levels = ForestTarget(plan_of(table), y, None).start(0, 0).levels
+    levels = ForestTarget.of_table(plan_of(table), y, None).start(0, 0).levels
     assert levels.shape == presort([y]).distinct(0).shape

@@ -117,7 +117,7 @@ def test_forest_trees(criterion: str, n_classes: int, data: st.DataObject) -> No
     if criterion != "squared_error" or not THOROUGH:  # few kernels; a random threshold is one that others try as well
         wanted["random_splits"] = False
     plan = dataclasses.replace(given_plan, rules=dataclasses.replace(given_plan.rules, **wanted))
-    sample = sample_of(ForestTarget(plan, target, weight).start(1, 0))
+    sample = sample_of(ForestTarget.of_table(plan, target, weight).start(1, 0))
     root = naive.grow(as_lists(table), sample, plan.rules, n_classes, plan.seed, 1)
     trees = grow_here(table, target, weight, plan, n_trees=2)
     assert_same_splits(trees[1], root, plan, sample)
@@ -318,7 +318,7 @@ def test_every_split_of_large_forest_trees(number: int) -> None:
     for other in (grow_here(table, y, weight, plan, n_threads=4), grow_sharded(table, y, weight, plan, 1, SPREAD)[0]):
         assert all_equal(other, trees)
     assert_respects(trees[0], plan.rules)
-    assert assert_exact(trees[0], table, sample_of(ForestTarget(plan, y, weight).start(0, 0)), plan) > 10
+    assert assert_exact(trees[0], table, sample_of(ForestTarget.of_table(plan, y, weight).start(0, 0)), plan) > 10
 
 
 def test_kernel_values_of_threads_are_their_own() -> None:

@@ -17,7 +17,8 @@ from scipy.special import xlogy
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.shard.targets.forest_target import ForestTarget, Prepared
+from dtrees.engine.shard.targets.forest_target import ForestTarget
+from dtrees.engine.shard.targets.prepared import Prepared
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.tree.predict import packed_for, sum_values
 from dtrees.tree.tree import Tree
@@ -183,7 +184,7 @@ def test_forest_trees(criterion: str, n_classes: int, data: st.DataObject) -> No
     plan = data.draw(plans(criterion, n_classes, target.shape[0], len(table)))
     if criterion in KERNELS_OF_THEIR_OWN and not THOROUGH:  # few kernels
         plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=False))
-    prepared = ForestTarget(plan, target, weight).start(3, 0)
+    prepared = ForestTarget.of_table(plan, target, weight).start(3, 0)
     sample = sample_of(prepared)
     root = naive.grow(as_lists(table), sample, plan.rules, n_classes, plan.seed, 3)
     trees = grow_here(table, target, weight, plan, n_trees=4)
@@ -239,7 +240,7 @@ def test_trees_of_categories(criterion: str, n_classes: int, random: bool, data:
     if not random:
         plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=False))
     table, plan = data.draw(with_categories(problem, plan))
-    sample = sample_of(ForestTarget(plan, target, weight).start(3, 0))
+    sample = sample_of(ForestTarget.of_table(plan, target, weight).start(3, 0))
     root = naive.grow(as_lists(table), sample, plan.rules, n_classes, plan.seed, 3)
     trees = grow_here(table, target, weight, plan, n_trees=4)
     assert_same(trees[3], root, plan, sample, target)
@@ -383,5 +384,5 @@ def test_every_split_of_large_forest_trees(criterion: str, n_classes: int) -> No
         trees = grow_here(table, y, weight, plan)
         for other in (grow_here(table, y, weight, plan, n_threads=4), grow_sharded(table, y, weight, plan, 1, SPREAD)[0]):
             assert all_equal(other, trees)
-        sample = sample_of(ForestTarget(plan, y, weight).start(0, 0))
+        sample = sample_of(ForestTarget.of_table(plan, y, weight).start(0, 0))
         assert assert_exact(trees[0], table, sample, plan, 6 if not seed else 99) > 30

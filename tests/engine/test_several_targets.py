@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.shard.targets.forest_target import Prepared
-from dtrees.engine.shard.targets.several_targets import ForestTargets
+from dtrees.engine.shard.targets.forest_target import ForestTarget
+from dtrees.engine.shard.targets.prepared import Prepared
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.tree.tree import Tree
 from tests import naive
@@ -125,7 +125,7 @@ def test_trees_by_the_book(criterion: str, classes: tuple[int, ...], data: st.Da
     table, target, weight, plan = data.draw(several(criterion, classes))
     if criterion == "absolute_error" and not THOROUGH:  # few kernels
         plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=False))
-    sample = sample_of(ForestTargets(plan, target, weight).start(3, 0), plan)
+    sample = sample_of(ForestTarget.of_table(plan, target, weight).start(3, 0), plan)
     root = naive.grow(as_lists(table), sample, plan.rules, SEVERAL if criterion_named(criterion).by_sums else 0, plan.seed, 3)
     # Level by level, on two shards where there are two columns, and the same trees when they grow in one place.
     spread = [range(0, len(table), 2), range(1, len(table), 2)] if len(table) > 1 else [range(1)]
@@ -151,7 +151,7 @@ def test_sets_of_categories_by_the_book(criterion: str, classes: tuple[int, ...]
     _, target, weight, plan = problem
     plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=random_splits))
     table, plan = data.draw(with_categories(problem[:3], plan))
-    sample = sample_of(ForestTargets(plan, target, weight).start(3, 0), plan)
+    sample = sample_of(ForestTarget.of_table(plan, target, weight).start(3, 0), plan)
     root = naive.grow(as_lists(table), sample, plan.rules, SEVERAL, plan.seed, 3)
     spread = [range(0, len(table), 2), range(1, len(table), 2)]
     trees = grow_sharded(table, target, weight, plan, 4, spread)[0]

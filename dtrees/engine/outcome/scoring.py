@@ -9,94 +9,32 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import Losses, Scores
-from dtrees.split.numbers.fixed_point import absolute_sum, add_up_blocks
+from dtrees.split.numbers.fixed_point import add_up_blocks
 
 #: Rows of a block.
 BLOCK_ROWS = 8192
 
 
-class Parts(NamedTuple):
-    """Rows that count, trained on and held out (None: all): bool, shape (n_rows,). ``weights``, shape (2,), is what they weigh."""
+def sums_by_block(parts: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64]:
+    """Return the losses of parts of some rows, the first of which begins a block, added up by blocks, shape (n_blocks, n_parts).
 
-    train: NDArray[np.bool_] | None
-    held_out: NDArray[np.bool_] | None
-    weights: NDArray[np.float64]
-
-    @classmethod
-    def of(
-        cls, n_rows: int, weight: NDArray[np.float64] | None, train: NDArray[np.bool_] | None, held_out: NDArray[np.bool_] | None
-    ) -> Parts:
-        """Return the parts of a table; without rows held out there is none."""
-        train_weight = weight_of(n_rows, weight, train)
-        return cls(train, held_out, np.array([train_weight, 0.0 if held_out is None else weight_of(n_rows, weight, held_out)]))
-
-    @property
-    def scored(self) -> NDArray[np.bool_] | slice:
-        """The rows that decide about early stopping: those held out or, without such, those trained on."""
-        part = self.train if self.held_out is None else self.held_out
-        return slice(None) if part is None else part
-
-    def share(self, first: int, last: int) -> Parts:
-        """Return the parts of some rows; the weights are still those of all."""
-        if self.train is None and self.held_out is None:
-            return self
-        train, held_out = (None if part is None else part[first:last] for part in (self.train, self.held_out))
-        return Parts(train, held_out, self.weights)
-
-
-def weight_of(n_rows: int, weight: NDArray[np.float64] | None, part: NDArray[np.bool_] | None) -> float:
-    """Return what the rows of a part weigh."""
-    if weight is None:
-        return float(n_rows if part is None else np.count_nonzero(part))
-    return float(absolute_sum(weight if part is None else weight[part]))
-
-
-def add_up_losses(losses: NDArray[np.float64], weight: NDArray[np.float64] | None, parts: Parts) -> Losses:
-    """Return losses added up by blocks.
-
-    Parameters
-    ----------
-    losses : ndarray of float64, shape (n,)
-        Of rows of which the first begins a block (:func:`shares_of`). They are multiplied by the weights where they are.
-    weight : ndarray of float64, shape (n,), or None
-    parts : Parts
-        Of these rows.
+    ``parts`` are losses of all of these rows, 0 for those of other parts; None (but not for the first part) is 0 for all.
     """
-    if weight is not None:
-        # A mean that is not finite ends the fit. Rows that do not count, of weight 0, may have any loss.
-        with np.errstate(over="ignore", invalid="ignore"):
-            losses *= weight
-    sums = np.zeros((_n_blocks(losses.shape[0]), 2))
-    _add_up(losses, parts.train, sums, 0)
-    if parts.held_out is not None:
-        _add_up(losses, parts.held_out, sums, 1)
-    return Losses(sums, parts.weights)
-
-
-def sums_by_block(losses: NDArray[np.float64], part: NDArray[np.bool_] | None) -> NDArray[np.float64]:
-    """Return the sums of the losses of a part of the rows, shape (n_blocks,)."""
-    sums = np.empty((_n_blocks(losses.shape[0]), 1))
-    _add_up(losses, part, sums, 0)
-    return sums[:, 0]
-
-
-def _add_up(losses: NDArray[np.float64], part: NDArray[np.bool_] | None, sums: NDArray[np.float64], column: int) -> None:
-    add_up_blocks(losses if part is None else np.where(part, losses, 0.0), BLOCK_ROWS, sums, column)
+    assert parts[0] is not None
+    sums = np.zeros((_n_blocks(parts[0].shape[0]), len(parts)))
+    for column, losses in enumerate(parts):
+        if losses is not None:
+            add_up_blocks(losses, BLOCK_ROWS, sums, column)
+    return sums
 
 
 def _n_blocks(n_rows: int) -> int:
     return -(-n_rows // BLOCK_ROWS)
-
-
-def with_part(found: Losses, sums: NDArray[np.float64], weight: float) -> Losses:
-    """Return losses with those of one more part."""
-    return found._replace(sums=np.column_stack([found.sums, sums]), weights=np.append(found.weights, weight))
 
 
 def scores_of(losses: Sequence[Losses]) -> Scores:

@@ -195,6 +195,14 @@ def pruned(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> tuple[Node
     return nodes, [leaves for leaves in merged if leaves.start.shape[0]]
 
 
+def newton_steps(sums: NDArray[np.int64], exponents: tuple[int, int], rules: Rules) -> NDArray[np.float64]:
+    """Return the Newton steps of leaves, 0 where there is no hessian, by their sums of gradients and hessians, shape (n_leaves, 2)."""
+    g, h = scaled(sums[:, 0], -exponents[0]), scaled(sums[:, 1], -exponents[1]) + rules.reg_lambda
+    size = np.maximum(np.abs(g) - rules.reg_alpha, 0.0)
+    steps: NDArray[np.float64] = np.divide(-np.copysign(size, g), h, out=np.zeros(g.shape[0]), where=h > 0.0)
+    return steps
+
+
 @cache
 def _finish() -> Callable[..., Any]:
     """Return the kernel bound to its types: to look them up takes as long as the work on a small tree."""

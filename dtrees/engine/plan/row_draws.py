@@ -1,22 +1,49 @@
-"""Which rows the trees of a forest are grown on, as a function of the plan, the weights of the rows and the number of the tree."""
+"""Which rows the trees of a forest are grown on, as a function of the plan, the weights of the rows and the number of the tree.
+
+A draw is a function of its number, and may fall on any row of the table. Who has some ranges of the rows makes all draws of a tree, and
+counts those that fall on these. It has to know for that what the rows before each range come to.
+"""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import to_fixed
+from dtrees.split.numbers.fixed_point import exponent_for, scale_into
 
 _NONE = np.empty(0, np.int64)
 
 
-class RowDraws:
-    """The rows that trees draw with replacement.
+class Drawing(NamedTuple):
+    """How rows are drawn with replacement: from groups of them, which are those of a class where draws are balanced, else all rows.
+
+    Attributes
+    ----------
+    n_draws : int
+        For each tree, of each group.
+    exponent : int
+        Of the power of two that weights are multiplied by.
+    points : ndarray of int64, shape (n_groups,)
+        What the rows of each group come to, of which draws are made: their number, or their weight in fixed point.
+    classes : ndarray of int64, shape (n_groups,) or (0,)
+        The number of the class of each group; empty if draws are made of all rows.
+    """
+
+    n_draws: int
+    exponent: int
+    points: NDArray[np.int64]
+    classes: NDArray[np.int64]
+
+
+def find_drawing(
+    plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None, starts: NDArray[np.int64]
+) -> tuple[Drawing, NDArray[np.int64]]:
+    """Return how rows are drawn, and what the rows of each group before the rows ``starts`` come to, shape (n_groups, n).
 
     Parameters
     ----------
@@ -26,57 +53,127 @@ class RowDraws:
         Numbers of classes if draws are balanced, which several targets do not allow; otherwise only its length counts.
     weight : ndarray of float64, shape (n_rows,), or None
         Rows are drawn in proportion to it; those of classes are multiplied by the classes' weights already.
+    starts : ndarray of int64, shape (n,)
+    """
+    assert plan.n_draws is not None
+    n_rows, n_draws, classes = target.shape[0], plan.n_draws, _NONE
+    if weight is None and not plan.balanced_draws:
+        return Drawing(n_draws, 0, np.array([n_rows]), classes), starts[np.newaxis]
+    ordered = weight
+    if plan.balanced_draws:
+        rows = np.arange(n_rows) if weight is None else np.flatnonzero(weight)
+        rows = rows[np.argsort(target[rows], kind="stable")]
+        found, sizes = np.unique(target[rows], return_counts=True)
+        classes, n_draws, ordered = found.astype(np.int64), int(sizes.min()), None if weight is None else weight[rows]
+    fixed, exponent = np.ones(n_rows, np.int64), 0
+    if weight is not None and ordered is not None:
+        exponent = exponent_for(ordered)
+        scale_into(weight, exponent, fixed)
+    groups = [fixed] if not plan.balanced_draws else [np.where(target == k, fixed, 0) for k in classes]
+    up_to = np.array([np.append(0, np.cumsum(group))[np.append(starts, n_rows)] for group in groups], np.int64)
+    return Drawing(n_draws, exponent, up_to[:, -1].copy(), classes), up_to[:, :-1].copy()
 
-    Attributes
+
+class RowDraws:
+    """The draws that fall on some rows.
+
+    Parameters
     ----------
-    exponent : int
-        Of the power of two that weights are multiplied by.
+    drawing : Drawing
+    seed : int
+    ranges : ndarray of int64, shape (n, 2)
+        The first of the rows in each range, and the one after its last.
+    before : ndarray of int64, shape (n_groups, n)
+        What rows before each range come to (:func:`find_drawing`).
+    target : ndarray, shape (n_rows,)
+        Numbers of classes, if draws are balanced; of the rows here, as weights are.
+    weight : ndarray of float64, shape (n_rows,), or None
+        Multiplied by those of classes.
     """
 
-    def __init__(self, plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
-        assert plan.n_draws is not None
-        self._plan, self._n_rows = plan, target.shape[0]
-        self._seed = hashing.as_seed(plan.seed)
-        self._rows, self._first = _NONE, _NONE
-        if plan.balanced_draws:
-            rows = np.arange(self._n_rows) if weight is None else np.flatnonzero(weight)
-            self._rows = rows[np.argsort(target[rows], kind="stable")]
-            codes = target[self._rows]
-            self._first = np.append(np.searchsorted(codes, np.unique(codes)), codes.shape[0])
-            weight = None if weight is None else weight[self._rows]
-        fixed, self.exponent = (_NONE, 0) if weight is None else to_fixed(weight)
-        self._cumulative = np.cumsum(fixed)
+    def __init__(
+        self,
+        drawing: Drawing,
+        seed: int,
+        ranges: NDArray[np.int64],
+        before: NDArray[np.int64],
+        target: NDArray[Any],
+        weight: NDArray[np.float64] | None,
+    ) -> None:
+        self._drawing, self._seed, self._n_rows = drawing, hashing.as_seed(seed), target.shape[0]
+        points = _NONE
+        if weight is not None:
+            points = np.empty(weight.shape[0], np.int64)
+            scale_into(weight, drawing.exponent, points)
+        ends = np.cumsum(ranges[:, 1] - ranges[:, 0])
+        begins = ends - (ranges[:, 1] - ranges[:, 0])
+        pieces, rows, segments, at = [_NONE], [_NONE], [], 0
+        for k in range(before.shape[0]):
+            for start, first, last in zip(before[k].tolist(), begins.tolist(), ends.tolist(), strict=True):
+                own = np.arange(first, last)
+                if drawing.classes.shape[0]:
+                    own = own[(target[first:last] == drawing.classes[k]) & (True if weight is None else weight[first:last] > 0)]
+                sums = np.cumsum(points[own]) if weight is not None else _NONE
+                total = own.shape[0] if weight is None else int(sums[-1]) if own.shape[0] else 0
+                segments.append((start, start + total, at, at + own.shape[0]))
+                pieces.append(start + sums)
+                rows.append(own if drawing.classes.shape[0] else _NONE)
+                at += own.shape[0]
+        self._segments = np.array(segments, np.int64).reshape(before.shape[0], -1, 4)
+        self._ends, self._rows = np.concatenate(pieces), np.concatenate(rows)
 
-    @property
-    def n_each(self) -> int:
-        """How often rows are drawn: of all, or of each class where draws are balanced."""
-        assert self._plan.n_draws is not None
-        return int(np.diff(self._first).min()) if self._plan.balanced_draws else self._plan.n_draws
-
-    def points_before(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return what rows before each of some come to, shape (n_groups, n): their number, or their weight in fixed point.
-
-        It is those of a group that count, of which draws are made: of a class where these are balanced, else of all rows. A row number may
-        be that after the last.
-        """
-        groups = [(0, self._n_rows)] if not self._plan.balanced_draws else pairwise(self._first.tolist())
-        found = []
-        for first, last in groups:
-            place = rows if not self._plan.balanced_draws else np.searchsorted(self._rows[first:last], rows)
-            if self._cumulative.shape[0]:
-                sums = np.where(first + place > 0, self._cumulative[first + place - 1], 0)
-                place = sums - (self._cumulative[first - 1] if first > 0 else 0)
-            found.append(place)
-        return np.array(found, np.int64)
+    @classmethod
+    def of_table(cls, plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> RowDraws:
+        """Return the draws of all rows; parameters are those of :func:`find_drawing`."""
+        drawing, before = find_drawing(plan, target, weight, np.zeros(1, np.int64))
+        return cls(drawing, plan.seed, np.array([[0, target.shape[0]]]), before, target, weight)
 
     def counts(self, tree: int) -> NDArray[np.int64]:
         """Return how often a tree draws each row, shape (n_rows,)."""
-        counts = np.zeros(self._n_rows, np.int64)
-        if self._plan.balanced_draws:
-            hashing.balanced_bootstrap_counts(self._seed, tree, self.n_each, self._rows, self._first, self._cumulative, counts)
-        else:
-            hashing.bootstrap_counts(self._seed, tree, self._plan.n_draws, self._cumulative, counts)
+        counts, drawing = np.zeros(self._n_rows, np.int64), self._drawing
+        key = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_BOOTSTRAP, tree))
+        _count(key, drawing.n_draws, drawing.points, self._segments, self._ends, self._rows, counts)
         return counts
+
+
+@kernel
+def _count(key, n_draws, points, segments, ends, rows, counts):  # type: ignore[no-untyped-def]
+    """Count the draws of some rows.
+
+    Parameters
+    ----------
+    key : uint64
+    n_draws : int
+        For each group.
+    points : ndarray of int64, shape (n_groups,)
+        What all rows of each group come to.
+    segments : ndarray of int64, shape (n_groups, n, 4)
+        The first point of a range of rows and the one after its last, and the places of its rows.
+    ends : ndarray of int64, shape (n_rows,) or (0,)
+        The point after the last of each row; empty where each row has one.
+    rows : ndarray of int64
+        The row at each place; empty where all rows are in their places.
+    counts : ndarray of int64
+        Zeros; written.
+    """
+    weighted = ends.shape[0] > 0
+    for k in range(points.shape[0]):
+        own, total = segments[k], points[k]
+        for i in range(k * n_draws, (k + 1) * n_draws):
+            bits = hashing.draw(key, i)
+            point = min(np.int64(hashing.uniform(bits) * np.float64(total)), total - 1) if weighted else hashing.below(bits, total)
+            low, high = 0, own.shape[0]  # the first range that begins after the point
+            while low < high:
+                middle = (low + high) // 2
+                if own[middle, 0] <= point:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low == 0 or point >= own[low - 1, 1]:
+                continue
+            start, _, first, last = own[low - 1]
+            place = first + (np.searchsorted(ends[first:last], point, side="right") if weighted else point - start)
+            counts[rows[place] if rows.shape[0] > 0 else place] += 1
 
 
 def combine_weights(

@@ -25,6 +25,7 @@ from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.searching.zone_edges import Edges
 from dtrees.engine.rows.session import RowsSession
 from dtrees.engine.rows.whole_sums import scores_of_all
+from dtrees.engine.shard.targets.boosting_scales import BoostingScales
 from dtrees.split.zones.sums import MAX_PACKED_ROWS
 from dtrees.tree.tree import Tree
 
@@ -117,18 +118,16 @@ class RowsFit(LastingRows, TreeByTree[RowsExecutor]):
         serial = session.next_serial()
         given = [self._given, *[None] * (executor.n_shards - 1)]  # which may be as many as there are rows
         messages = {shard: m.Prepare(session.fit, session.epoch, serial, one) for shard, one in enumerate(given)}
-        prepared = cast(m.Prepared, session.tell(messages)[0])
-        initial = self._given = prepared.initial
-        meets = meetings(session.stretches)
+        scales = cast(BoostingScales, session.tell(messages)[0])
+        self._given, self._weights = scales.initial, scales.weights
+        of_shards = [scales._replace(initial=_share(scales.initial, own)) for own in session.stretches]
+        every = zip(of_shards, meetings(session.stretches), strict=True)
         session.tell(
             {
-                shard: m.Open(
-                    session.fit, session.epoch, _share(initial, session.stretches[shard]), self._edges, prepared.weights,
-                    prepared.weight_exponent, *meets[shard], session.stretches,
-                )
-                for shard in range(executor.n_shards)
+                shard: m.Open(session.fit, session.epoch, own, self._edges, *meets, session.stretches)
+                for shard, (own, meets) in enumerate(every)
             }
-        )  # fmt: skip
+        )
 
     def _replay(self, tree: Tree, output: int) -> None:
         self._session.say(m.Replay, tree, output)
@@ -140,7 +139,7 @@ class RowsFit(LastingRows, TreeByTree[RowsExecutor]):
         losses = [one.losses for one in grown if one.losses is not None]
         if not losses:
             return first.tree, Scores(math.nan, math.nan)
-        return first.tree, scores_of_all(self._executor.n_rows, losses, first.undrawn, first.score)
+        return first.tree, scores_of_all(self._executor.n_rows, losses, self._weights, first.undrawn, first.score)
 
     def _replay_finished(self) -> None:
         for tree, output in self._finished:

@@ -18,6 +18,7 @@ from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows.grain import Grain
 from dtrees.engine.rows.searching.zone_edges import Edges, Sketches
 from dtrees.engine.rows.steps import BlockLosses
+from dtrees.engine.shard.targets.boosting_scales import BoostingScales
 from dtrees.tree.tree import Tree
 
 
@@ -33,7 +34,10 @@ class Introduce(Message):
 
 @dataclass(frozen=True)
 class Prepare(Message):
-    """Have shard 0 find out what follows from all targets. Reply: :class:`Prepared`, from shard 0, else None.
+    """Have shard 0 find out what follows from all targets.
+
+    Reply, from shard 0, else None: :class:`~dtrees.engine.shard.targets.boosting_scales.BoostingScales`, or
+    :class:`~dtrees.engine.shard.targets.forest_scales.ForestScales`.
 
     Parcels: targets and weights, to shard 0; which rows are held out, to each shard, and which rows of all may be drawn for a round, if not
     all may; for a forest that draws rows, what the rows before each stretch of the shard come to; for one of several targets, the numbers
@@ -49,14 +53,12 @@ class Prepare(Message):
 class Open(Message):
     """Open the fit. Reply: None.
 
-    ``initial`` is of all rows, shape (K,), or of the shard's, shape (K, n); ``elsewhere`` and ``helpers`` are as
+    ``scales.initial`` is of all rows, shape (K,), or of the shard's, shape (K, n); ``elsewhere`` and ``helpers`` are as
     :func:`~dtrees.engine.rows.between.torn_blocks.meetings` says; ``stretches`` are those of each shard.
     """
 
-    initial: NDArray[np.float64]
+    scales: BoostingScales
     edges: Edges
-    weights: NDArray[np.float64]
-    weight_exponent: int
     elsewhere: dict[int, int]
     helpers: list[int]
     stretches: list[NDArray[np.int64]]
@@ -107,18 +109,6 @@ class Introduced(NamedTuple):
     stretches: NDArray[np.int64]
     sketches: Sketches | None
     n_categories: NDArray[np.int64] | None
-
-
-class Prepared(NamedTuple):
-    """The raw prediction to start from, shape (K,) or (K, n_rows), and what the rows trained on and held out weigh, shape (2,).
-
-    ``weight_exponent`` is of the power of two that weights are multiplied by where they decide about quantiles. For a forest, the
-    reply is :class:`~dtrees.engine.rows.forests.messages.ForestScales` instead.
-    """
-
-    initial: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    weight_exponent: int
 
 
 class Grown(NamedTuple):

@@ -16,7 +16,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.scoring import Parts
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Message, StaleMessage
@@ -29,22 +28,21 @@ from dtrees.engine.rows.between.torn_blocks import put_together
 from dtrees.engine.rows.categories.own_rows import count_categories
 from dtrees.engine.rows.exchange import Arrays, Mailbox, Program
 from dtrees.engine.rows.forests import messages as f
-from dtrees.engine.rows.forests.forest_rows import ForestRows
 from dtrees.engine.rows.forests.growing import TreeOfForest
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
-from dtrees.engine.rows.forests.scales import scales_of
-from dtrees.engine.rows.forests.several_targets import ForestRowsOfTargets
 from dtrees.engine.rows.forests.tree import forest_tree_steps
-from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searching.zone_edges import Edges, own_zone_map, sketch_columns
 from dtrees.engine.rows.tree import boosted_tree_steps, checksum
 from dtrees.engine.rows.whole_sums import undrawn_weight
-from dtrees.engine.shard.targets.boosting_target import rows_held_out
+from dtrees.engine.shard.targets.boosting_scales import BoostedRows, BoostingScales, find_boosted_rows, rows_trained_on
+from dtrees.engine.shard.targets.boosting_target import BoostingTarget
+from dtrees.engine.shard.targets.forest_scales import ForestRows, ForestScales, find_forest_rows
+from dtrees.engine.shard.targets.forest_target import ForestTarget
+from dtrees.engine.shard.targets.prepared import by_output
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import plain
 from dtrees.split.policy import SHARED_CELLS
-from dtrees.split.search.order_statistics.deviations import weights_in_bits
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
 
@@ -146,31 +144,33 @@ class RowShard:
     def _grow_tree(self, message: m.GrowTree) -> Steps[m.Grown]:
         """Grow a tree as all other shards do at the same time, and add it to the predictions."""
         shards, rows, output = self._growing_with(message), self._tree, message.output
+        if output == 0:
+            rows.boosting.open_round()
         if shards.boosting.loss.takes_all_rows:
-            yield from self._open_round_of_all(shards, message.tree - output, output)
+            yield from self._open_round_of_all(shards, message.tree - output)
         tree, known = yield from boosted_tree_steps(shards, rows, message.tree, output, message.learning_rate)
         scored, losses, undrawn, score = rows.finish(tree, known, output, message.score), None, 0.0, None
         if message.score and shards.boosting.scoring is not None:
-            mine = {0: (rows.scored_predictions(),)}
+            mine = {0: (rows.boosting.raw[:, rows.boosting.scored],)}
             sent = yield shards.step("scores", next(shards.serials), mine, () if self._shard else shards.everyone)
             score = None if self._shard else self._scored_rows.score(shards.boosting.scoring, sent)
         if scored is not None:
             sent = yield shards.step("losses", next(shards.serials), scored[1].sent(self._elsewhere), self._helpers)
             losses = put_together(*scored, sent)
-            undrawn = yield from undrawn_weight(shards, rows, losses)
+            undrawn = yield from undrawn_weight(shards, rows)
         told = None if self._shard else tree
         return m.Grown(told, checksum([tree]), next(shards.serials), shards.grain, losses, undrawn, score)
 
-    def _open_round_of_all(self, shards: Shards, round_: int, output: int) -> Steps[None]:
+    def _open_round_of_all(self, shards: Shards, round_: int) -> Steps[None]:
         """Have shard 0 find the loss of a round, where that takes all rows at once; again within a round if shards are new."""
-        raw = self._tree.opened_for(round_, output)
+        raw = self._tree.boosting.opened_for(round_)
         if raw is None:
             return
         serial = next(shards.serials)
         sent = yield shards.step("raw predictions", serial, {0: (raw,)}, () if self._shard else shards.everyone)
         told = [] if self._shard else self._all_rows.losses_of_round(shards.boosting.loss, sent)
         ((loss,),) = yield shards.step("derivatives", serial, {shard: cast(Arrays, (one,)) for shard, one in enumerate(told)}, (0,))
-        self._tree.take_loss(round_, loss)
+        self._tree.boosting.take_loss(round_, loss)
 
     def _grow_trees(self, message: f.GrowTrees) -> Program:
         """Grow trees of a forest as all other shards do at the same time."""
@@ -209,48 +209,37 @@ class RowShard:
         (self._told,) = yield shards.step("held out", message.serial, told, (0,))
         return prepared
 
-    def _look_at_all(self, message: m.Prepare, sent: Sequence[Arrays]) -> tuple[m.Prepared | f.ForestScales, dict[int, Arrays]]:
+    def _look_at_all(self, message: m.Prepare, sent: Sequence[Arrays]) -> tuple[BoostingScales | ForestScales, dict[int, Arrays]]:
+        """Return what follows from the targets and weights of all rows, and what each shard is told of its own."""
         stretches = [one[0] for one in sent]
         target, weight = (in_order([one[i] for one in sent], stretches, self._n_rows_total) if len(sent[0]) > i else None for i in (1, 2))
         assert target is not None
         if isinstance(self._plan, BoostingPlan):
-            return self._prepare_all(message, sent, target, weight)
-        scales, told = scales_of(self._plan, target, weight, stretches)
-        return scales, dict(enumerate(told))
+            return self._look_at_boosted(self._plan, message.initial, [rows_of(own) for own in stretches], target, weight)
+        found = find_forest_rows(self._plan, target, weight, np.concatenate([own[:, 0] for own in stretches]))
+        before = np.split(found.before, np.cumsum([own.shape[0] for own in stretches])[:-1], axis=1)
+        numbers = [found.numbers[rows_of(own)].astype(np.uint32) if self._plan.targets else found.numbers for own in stretches]
+        return found.scales, dict(enumerate(zip(before, numbers, strict=True)))
 
-    def _prepare_all(
-        self, message: m.Prepare, sent: Sequence[Arrays], target: NDArray[Any], weight: NDArray[np.float64] | None
-    ) -> tuple[m.Prepared, dict[int, Arrays]]:
-        plan = self._plan
-        assert isinstance(plan, BoostingPlan)
-        weight = combine_weights(weight, plan.class_weight, target)
-        held_out = rows_held_out(plan, target, weight)
-        train = None if held_out is None else ~held_out
-        if weight is not None and not weight.all():
-            train = weight > 0 if train is None else train & (weight > 0)
-        which = slice(None) if train is None else train
-        by_output = target if target.ndim == 1 else np.ascontiguousarray(target.T)
-        plan.loss.check(by_output[..., which])
-        initial = message.initial
-        if initial is None:
-            initial = plan.loss.initial(by_output[..., which], None if weight is None else weight[which])
-        parts = Parts.of(target.shape[0], weight, train, held_out)
-        exponent = 0
-        if weight is not None and plan.loss.measures_leaves:
-            exponent = weights_in_bits(weight if train is None else np.where(train, weight, 0.0))[1]
-        rows = [rows_of(one[0]) for one in sent]
+    def _look_at_boosted(
+        self,
+        plan: BoostingPlan,
+        initial: NDArray[np.float64] | None,
+        rows: list[NDArray[np.int64]],
+        target: NDArray[Any],
+        weight: NDArray[np.float64] | None,
+    ) -> tuple[BoostingScales, dict[int, Arrays]]:
+        found = find_boosted_rows(plan, target, weight, initial)
+        targets = by_output(target), combine_weights(weight, plan.class_weight, target), rows
         if plan.scoring is not None:
-            scored = np.zeros(target.shape[0], np.bool_)
-            scored[parts.scored] = True
-            self._scored_rows = AllRows(by_output, weight, rows, scored)
+            train = rows_trained_on(found.held_out, targets[1])
+            self._scored_rows = AllRows(*targets, train if found.held_out is None else found.held_out)
         if plan.loss.takes_all_rows:
-            self._all_rows = AllRows(by_output, weight, rows)
-        bits: dict[int, Arrays] = {}
-        eligible = np.packbits(train if train is not None and plan.subsample < 1.0 else np.empty(0, np.bool_))
-        for shard, own in enumerate(rows):
-            mine = np.empty(0, np.bool_) if held_out is None else held_out[own]
-            bits[shard] = np.packbits(mine), eligible
-        return m.Prepared(np.array(initial, np.float64), parts.weights, exponent), bits
+            self._all_rows = AllRows(*targets)
+        held_out = np.empty(0, np.bool_) if found.held_out is None else found.held_out
+        return found.scales, {
+            shard: (np.packbits(held_out[own if plan.holds_out else slice(0)]), found.eligible) for shard, own in enumerate(rows)
+        }
 
     def _open(self, message: m.Open) -> None:
         target, weight = self._table
@@ -258,26 +247,19 @@ class RowShard:
         assert isinstance(self._plan, BoostingPlan)
         self._elsewhere, self._helpers = message.elsewhere, message.helpers
         self._shards = replace(self._shards, stretches=message.stretches)
-        held_out = None
-        if self._plan.holds_out:
-            held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)
-        own = RowTarget(
-            self._plan, target, weight, message.initial, held_out, message.weights, eligible, self._n_rows_total, self._threads,
-            message.weight_exponent,
-        )  # fmt: skip
+        held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_) if self._plan.holds_out else None
+        known = BoostedRows(message.scales, held_out, eligible)
+        own = BoostingTarget(self._plan, known, target, weight, self._stretches, self._n_rows_total, self._threads)
         self._tree = RowsInTree(*self._about_rows(message.edges, own))
 
     def _open_forest(self, message: f.OpenForest) -> None:
-        target, weight = self._table
-        before, *numbers = self._told
         assert isinstance(self._plan, ForestPlan)
-        kind = ForestRowsOfTargets if self._plan.targets else ForestRows
-        own = kind(self._plan, message.scales, target, weight, self._stretches, before, self._threads, *numbers)
+        own = ForestTarget(self._plan, ForestRows(message.scales, *self._told), *self._table, self._stretches)
         self._scales = message.scales
         self._shards = replace(self._shards, stretches=message.stretches)
         self._slots = [RowsInForest(*self._about_rows(message.edges, own))]
 
-    def _about_rows(self, edges: Edges, own: AddsByLeaf) -> tuple[Any, ...]:
+    def _about_rows(self, edges: Edges, own: BoostingTarget | ForestTarget) -> tuple[Any, ...]:
         """Return the arguments of :class:`RowsInTree`."""
         if self._edges is None or self._zone_map is None or not _are_same(self._edges, edges):
             self._edges, self._zone_map = edges, own_zone_map(self._columns, edges, self._threads.map)

@@ -12,17 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import SumsKept
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Loss
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.protocol.splits import RouteBits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.between.packed import SumsToSend, pack
-from dtrees.engine.rows.between.torn_blocks import Torn
+from dtrees.engine.rows.between.torn_blocks import Torn, in_blocks
 from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.by_order.quantiles import Grouped
 from dtrees.engine.rows.categories.own_rows import CategoryRows
 from dtrees.engine.rows.categories.search import CategorySearch
-from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.searching.flagged_rows import FlaggedRows
 from dtrees.engine.rows.searching.many_search import ManySumsFlaggedRows, ManySumsSearcher
 from dtrees.engine.rows.searching.passes import by_column, by_rows, values_of_rows
@@ -30,12 +29,16 @@ from dtrees.engine.rows.searching.searcher import NumbersKept, Searcher, Wanted,
 from dtrees.engine.rows.searching.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.shard.levels.row_division import divide_tasks
+from dtrees.engine.shard.sample_sums import many_sums
+from dtrees.engine.shard.targets.boosting_target import BoostingTarget, LeafAdder
+from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
+from dtrees.engine.shard.targets.prepared import Derived
 from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
 from dtrees.split.node.marking import SplitsOfRows, mark_many
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import add_up, scale_into
+from dtrees.split.numbers.fixed_point import add_up
 from dtrees.split.policy import ADDITION_ROWS, MAPPED_BYTES, THREAD_ROWS, flagged_bytes
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.mmap_arrays import is_on_disk
@@ -61,7 +64,7 @@ class RowsInTree:
         Of these.
     edges : Edges
         Of the zones of all shards.
-    target : RowTarget or ForestRows
+    target : BoostingTarget or ForestTarget
         Whichever is of the plan.
     stretches : ndarray of int64, shape (n, 2)
     n_rows_total : int
@@ -83,7 +86,7 @@ class RowsInTree:
         columns: Columns,
         zone_map: ZoneMap,
         edges: Edges,
-        target: AddsByLeaf,
+        target: BoostingTarget | ForestTarget,
         stretches: NDArray[np.int64],
         n_rows_total: int,
         shard: int,
@@ -91,6 +94,7 @@ class RowsInTree:
         threads: Threads,
     ) -> None:
         self._plan, self._columns, self._any_target, self.threads = plan, columns, target, threads
+        self._adder = LeafAdder(threads)
         self._all_zones, self._edges = zone_map, edges
         self._stretches, self._n_rows_total = stretches, n_rows_total
         self._shard, self._n_shards = shard, n_shards
@@ -116,23 +120,27 @@ class RowsInTree:
         self._shift = 0
 
     @property
-    def _target(self) -> RowTarget:
+    def boosting(self) -> BoostingTarget:
         """The target, of boosting."""
-        assert isinstance(self._any_target, RowTarget)
+        assert isinstance(self._any_target, BoostingTarget)
         return self._any_target
 
     def replay(self, tree: Tree, output: int) -> None:
         """Add a finished tree to the predictions."""
         if output == 0:
-            self._target.open_round()
+            self.boosting.open_round()
         value = np.ascontiguousarray(tree.value[:, 0])
-        self._walk(tree, value, self._target.raw[output], np.arange(self._columns.n_rows, dtype=np.uint32))
+        self._walk(tree, value, self.boosting.raw[output], np.arange(self._columns.n_rows, dtype=np.uint32))
 
-    def derive(self, tree: int, output: int, cuts: tuple[float, ...] | None = None) -> s.Derived:
-        """Begin a tree: compute gradients."""
+    def derive(self, tree: int, output: int, cuts: tuple[float, ...] | None = None) -> Derived:
+        """Begin a tree: compute gradients. ``cuts`` are where the loss of the round cuts off residuals, of each output, if it does."""
+        target, round_ = self.boosting, tree - output
         self._use_columns(tree)
-        self._target.draw(tree - output, self._stretches)
-        return self._target.derive(output, cuts)
+        if cuts is not None:
+            target.take_loss(round_, target.plan.loss.cut_at(cuts))
+        target.draw(round_)
+        target.derive(output)
+        return target.derived()
 
     def _use_columns(self, tree: int) -> None:
         """Have a tree of its columns."""
@@ -199,7 +207,8 @@ class RowsInTree:
         found = self.threads.map_stretches(lambda some: add_up(own.g[some], own.h[some]), n, ADDITION_ROWS)
         g, h, size, slope = zip(*found, strict=True)
         self._start[0], self._stop[0] = 0, n
-        totals = s.Totals(int(sum(g)), int(sum(h)), int(sum(size)), float(max(slope)), self._any_target.many_sums(own))
+        many = many_sums(self._kept, own, n, self._any_target.added)
+        totals = s.Totals(int(sum(g)), int(sum(h)), int(sum(size)), float(max(slope)), many)
         return totals, self._sum(summed, shift)
 
     def _sum(self, summed: s.Levelled, shift: int) -> _Sent:
@@ -358,52 +367,32 @@ class RowsInTree:
         self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int, score: bool
     ) -> tuple[s.BlockLosses, Torn] | None:
         """Add a tree to the predictions; return losses, if ``score`` asks for them. ``known`` are nodes here, and the leaves they are."""
-        self._add_values(tree, known, np.ascontiguousarray(tree.value[:, 0]), self._target.raw[output], outside=True)
-        return self._target.losses(self._stretches, self._n_rows_total) if score else None
-
-    def scored_predictions(self) -> NDArray[np.float64]:
-        """Return the raw predictions of the rows that a scorer is to score, shape (K, n)."""
-        return self._target.raw[:, self._target.scored]
+        self._add_values(tree, known, np.ascontiguousarray(tree.value[:, 0]), self.boosting.raw[output], outside=True)
+        if not score:
+            return None
+        return in_blocks(self.boosting.losses_by_part(slice(0, self._columns.n_rows)), self._stretches, self._n_rows_total)
 
     def residuals(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int) -> Grouped:
         """Return the residuals of the leaves of a tree; ``known`` is as :meth:`finish` has it."""
         self._find_leaves(tree, known)
-        return self._leaves.grouped(self._target.residuals(output), self._target.weights)
-
-    def sizes(self, output: int) -> Grouped:
-        """Return the sizes of residuals of each output, of the rows trained on, before the tree of an output."""
-        if output == 0:
-            self._target.open_round()
-        return Grouped(*self._target.sizes())
-
-    def opened_for(self, round_: int, output: int) -> NDArray[np.float64] | None:
-        """Return the raw predictions at the beginning of a round, before the tree of an output; None if the loss there is known."""
-        if output == 0:
-            self._target.open_round()
-        return self._target.opened_for(round_)
-
-    def take_loss(self, round_: int, loss: Loss) -> None:
-        """Take the loss of a round that has looked at all rows."""
-        self._target.take_loss(round_, loss)
+        return self._leaves.grouped(self.boosting.residuals(output), self.boosting.weights)
 
     def weights_of_leaves(self) -> NDArray[np.int64]:
         """Return what the rows of each of the leaves measured last weigh."""
-        return self._leaves.weights(self._target.weights)
+        return self._leaves.weights(self.boosting.weights)
 
     def add_deviations(
         self, output: int, stretch: int, center: NDArray[np.float64], cut: float, totals: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Go on with the sums of leaves, by a stretch; see :meth:`LeafRows.add_deviations`."""
-        target = self._target
+        target = self.boosting
         residuals = target.residuals(output)
         return self._leaves.add_deviations(self._rows_of(stretch), target.in_sample, residuals, target.weights, center, cut, totals)
 
-    def sum_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], exponent: int) -> NDArray[np.int64]:
+    def sum_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], exponents: tuple[int, int]) -> NDArray[np.int64]:
         """Return the sums of gradients and of hessians of Newton steps of the leaves of a tree, shape (n_leaves, 2)."""
         self._find_leaves(tree, known)
-        hessian = np.empty(self._columns.n_rows, np.int64)
-        scale_into(self._target.step_hessian, exponent, hessian)
-        return self._leaves.sums(hessian)
+        return self._leaves.sums(self.boosting.fix_steps(*exponents))
 
     def _find_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
         """Find the leaf of each row in sample of a tree."""
@@ -432,7 +421,7 @@ class RowsInTree:
         gaps = np.flatnonzero(after > before)  # nodes that another shard has grown: nothing is added there, not even to a negative zero
         others = rows[places_of(before[gaps], (after - before)[gaps])]
         at = np.searchsorted(start, before[gaps])
-        self._any_target.add(total, rows, np.insert(start, at, before[gaps]), np.insert(value, at, -0.0))
+        self._adder.add(total, rows, np.insert(start, at, before[gaps]), np.insert(value, at, -0.0))
         if outside and self._any_target.in_sample is not None:
             others = np.concatenate([others, np.flatnonzero(~self._any_target.in_sample).astype(np.uint32)])
         if others.shape[0]:

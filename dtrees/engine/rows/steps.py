@@ -144,37 +144,10 @@ class Subtrees(NamedTuple):
 
 
 class BlockLosses(NamedTuple):
-    """Losses of rows by the blocks that begin with a shard's.
-
-    Attributes
-    ----------
-    block : ndarray of int64, shape (n,)
-        Their numbers.
-    sums : ndarray of float64, shape (n, n_parts)
-    weights : ndarray of float64, shape (2,)
-        What the rows trained on and held out weigh, of all shards.
-    n_undrawn : ndarray of int64, shape (n_stretches,) or (0,)
-        Where rows are drawn for each round, how many of each stretch are trained on, but not drawn.
-    is_weighted : bool
-        Whether rows have weights.
-    """
+    """Losses of rows added up by the blocks that begin with a shard's: the numbers of these, and sums of shape (n, n_parts)."""
 
     block: NDArray[np.int64]
     sums: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    n_undrawn: NDArray[np.int64]
-    is_weighted: bool
-
-
-class Derived(NamedTuple):
-    """Absolute sums of g and of h (NaN where every h is 1), the largest of each, and how many rows are in sample.
-
-    Where Newton steps have hessians of their own, these are third.
-    """
-
-    sums: tuple[float, ...]
-    largest: tuple[float, ...]
-    n_in: int
 
 
 class Totals(NamedTuple):

@@ -36,6 +36,7 @@ from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.session import RowsDisagree
 from dtrees.engine.rows.whole_leaves import find_cuts, leaf_quantiles, leaf_steps
 from dtrees.engine.rows.whole_sums import exponent_of, exponents_of
+from dtrees.engine.shard.targets.prepared import Derived
 from dtrees.split.criteria.constraints.words import root_words
 from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, Candidates, best_by_node, empty_candidates, midpoint
 from dtrees.split.node.records import Nodes
@@ -92,7 +93,7 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
 
     Parameters are those of :func:`dtrees.engine.coordinator.tree.grow_tree`.
     """
-    cuts = yield from find_cuts(shards, rows, output)
+    cuts = yield from find_cuts(shards, rows)
     derived = yield from shards.gather("derived", rows.derive(tree, output, cuts))
     plan, exponents = shards.boosting, (yield from exponents_of(shards, rows, derived))
     nodes, known, sets = yield from grow_nodes(TreeOfShards(shards, rows), tree, derived, exponents)
@@ -134,7 +135,7 @@ def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _K
 
 
 def grow_nodes(
-    growing: TreeOfShards[Any], tree: int, derived: list[s.Derived], exponents: tuple[int, int], rounded: int = 0
+    growing: TreeOfShards[Any], tree: int, derived: list[Derived], exponents: tuple[int, int], rounded: int = 0
 ) -> Steps[tuple[Nodes, dict[tuple[int, int], int], KnownSets]]:
     """Return the nodes of a tree, in preorder, and the numbers by which shards know nodes, by their places.
 

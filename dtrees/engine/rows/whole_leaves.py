@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.values import newton_steps
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.between.shards import Shards, Steps
 from dtrees.engine.rows.by_order.quantiles import Grouped, quantiles
@@ -17,16 +17,13 @@ from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.tree.tree import Tree
 
 
-def find_cuts(shards: Shards, rows: RowsInTree, output: int) -> Steps[tuple[float, ...] | None]:
-    """Return where the loss of the round cuts off residuals of each output; None if it does not.
-
-    ``output`` is that of the tree that is next: 0 at the beginning of a round.
-    """
+def find_cuts(shards: Shards, rows: RowsInTree) -> Steps[tuple[float, ...] | None]:
+    """Return where the loss of the round cuts off residuals of each output; None if it does not."""
     loss = shards.boosting.loss
     if loss.cut_quantile is None:
         return None
-    n_values = shards.n_rows * loss.n_outputs
-    return tuple((yield from _quantiles(shards, rows, rows.sizes(output), loss.cut_quantile, n_values)).tolist())
+    n_values, sizes = shards.n_rows * loss.n_outputs, Grouped(*rows.boosting.sizes())
+    return tuple((yield from _quantiles(shards, rows, sizes, loss.cut_quantile, n_values)).tolist())
 
 
 def leaf_quantiles(
@@ -78,9 +75,5 @@ def leaf_steps(
     rules: Rules,
 ) -> Steps[NDArray[np.float64]]:
     """Return the Newton steps of leaves whose splits were found by gradients alone; ``exponents`` are of gradients and hessians."""
-    sums = np.sum((yield from shards.gather("sums of leaves", rows.sum_leaves(tree, known, exponents[1]))), axis=0)
-    steps = np.empty(sums.shape[0])
-    for i, (total_g, total_h) in enumerate(sums.tolist()):
-        g, h = math.ldexp(float(total_g), -exponents[0]), math.ldexp(float(total_h), -exponents[1]) + rules.reg_lambda
-        steps[i] = -math.copysign(max(abs(g) - rules.reg_alpha, 0.0), g) / h if h > 0.0 else 0.0
-    return steps
+    sums = np.sum((yield from shards.gather("sums of leaves", rows.sum_leaves(tree, known, exponents))), axis=0)
+    return newton_steps(sums, exponents, rules)

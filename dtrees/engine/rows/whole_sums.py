@@ -14,19 +14,20 @@ from dtrees.engine.protocol.messages import Losses, Scores
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.between.shards import Shards, Steps
 from dtrees.engine.rows.rows_in_tree import RowsInTree
+from dtrees.engine.shard.targets.prepared import Derived, most_bits
 
 _EPSILON = 2.0**-52
-_LIMIT, _NO_LIMIT = 61, 2**31
+_LIMIT = 61
 
 
-def exponents_of(shards: Shards, rows: RowsInTree, derived: list[s.Derived]) -> Steps[tuple[int, int]]:
+def exponents_of(shards: Shards, rows: RowsInTree, derived: list[Derived]) -> Steps[tuple[int, int]]:
     """Return the powers of two by which gradients and hessians are multiplied, as one process finds them."""
     return (yield from exponent_of(shards, rows, derived, 0)), (yield from exponent_of(shards, rows, derived, 1))
 
 
-def exponent_of(shards: Shards, rows: RowsInTree, derived: Sequence[s.Derived], which: int) -> Steps[int]:
+def exponent_of(shards: Shards, rows: RowsInTree, derived: Sequence[Derived], which: int) -> Steps[int]:
     """Return the power of two of gradients (0), hessians (1), or those of Newton steps (2)."""
-    n_rows, most = shards.n_rows, _most_bits(shards.plan.rules.reg_lambda)[which]
+    n_rows, most = shards.n_rows, most_bits(shards.plan.rules)[which]
     parts = [one.sums[which] for one in derived]
     if any(map(math.isnan, parts)):  # every hessian is 1, and is not put in fixed point
         return 0
@@ -46,11 +47,6 @@ def exponent_of(shards: Shards, rows: RowsInTree, derived: Sequence[s.Derived], 
     return min(exponent, most)
 
 
-def _most_bits(penalty: float) -> tuple[int, int, int]:
-    """Return how many bits they may have: past 120 the L2 penalty dwarfs every hessian that splits are found by."""
-    return _NO_LIMIT, 120 - (math.frexp(penalty)[1] if penalty > 0 else 0), _NO_LIMIT
-
-
 def sum_in_order(shards: Shards, rows: RowsInTree, what: str, counts: list[NDArray[np.int64]] | None = None) -> Steps[float]:
     """Return a sum over all rows as one process makes it, ``counts[shard][i]`` of stretch i; by default, of all."""
     lanes, first = np.zeros(4), 0
@@ -63,24 +59,24 @@ def sum_in_order(shards: Shards, rows: RowsInTree, what: str, counts: list[NDArr
     return (one + other) + (third + fourth)
 
 
-def scores_of_all(n_rows: int, losses: list[s.BlockLosses], undrawn: float, score: float | None) -> Scores:
+def scores_of_all(n_rows: int, losses: list[s.BlockLosses], weights: NDArray[np.float64], undrawn: float, score: float | None) -> Scores:
     """Return the mean losses by those of all shards' rows, and the score of those held out, if there is one.
 
-    ``undrawn`` is what the rows trained on weigh that are not drawn, where rows are drawn for each round.
+    ``weights`` is what the rows trained on and held out weigh, ``undrawn`` what those trained on weigh that are not drawn, where rows are
+    drawn for each round.
     """
     sums = np.zeros((-(-n_rows // BLOCK_ROWS), losses[0].sums.shape[1]))
     for one in losses:
         sums[one.block] = one.sums
-    weights = losses[0].weights
-    weights = np.append(weights, np.full(sums.shape[1] - weights.shape[0], undrawn))
-    return scores_of([Losses(sums, weights, score)])
+    return scores_of([Losses(sums, np.append(weights, np.full(sums.shape[1] - weights.shape[0], undrawn)), score)])
 
 
-def undrawn_weight(shards: Shards, rows: RowsInTree, own: s.BlockLosses) -> Steps[float]:
+def undrawn_weight(shards: Shards, rows: RowsInTree) -> Steps[float]:
     """Return what the rows trained on weigh that are not drawn, where rows are drawn for each round."""
-    if own.sums.shape[1] <= own.weights.shape[0]:
+    target = rows.boosting
+    if not target.draws:
         return 0.0
-    n_undrawn = yield from shards.gather("undrawn", own.n_undrawn)
-    if own.is_weighted:
+    n_undrawn = yield from shards.gather("undrawn", target.undrawn_by_range())
+    if target.weight is not None:
         return (yield from sum_in_order(shards, rows, "weight", n_undrawn))
     return float(sum(some.sum() for some in n_undrawn))

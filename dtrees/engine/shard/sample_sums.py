@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.threads import Threads
 from dtrees.split.criteria.several import add_up_amounts, add_up_classes
 from dtrees.split.node.partition import RowPartition, gather
@@ -26,22 +27,21 @@ def add_up_sample(
     return sum(total_a), sum(total_b), sum(size), max(slope)
 
 
-def sums_of_classes(rows: RowPartition, n_in: int, n_classes: int) -> NDArray[np.int64]:
-    """Return the weights of classes of the rows in sample."""
-    a, b = rows.g[:n_in], rows.h[:n_in]
-    sums = np.zeros(n_classes, np.int64)
-    np.add.at(sums, a, b if b.shape[0] else 1)
-    return sums
+def many_sums(kept: SumsKept, rows: RowPartition, n_in: int, targets: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    """Return the sums of the rows in sample where these are not moments: of each class, or of each of several targets and of weights.
 
-
-def sums_of_targets(
-    rows: RowPartition, n_in: int, targets: NDArray[np.int64], have_classes: bool, n_sums: int, weight: int
-) -> NDArray[np.int64]:
-    """Return the sums of several targets of the rows in sample, or the weights of their classes, and the weight of all."""
-    sums = np.zeros(n_sums, np.int64)
-    if have_classes:
-        add_up_classes(targets, rows.rows[:n_in], rows.h[:n_in], sums[:-1])
+    ``targets`` are what rows add to the sums of several targets.
+    """
+    if not kept.n_numbers:
+        return None
+    sums, h = np.zeros(kept.n_sums, np.int64), rows.h[:n_in]
+    if not kept.targets:
+        np.add.at(sums, rows.g[:n_in], h if h.shape[0] else 1)
+        return sums
+    assert targets is not None
+    if kept.n_classes:
+        add_up_classes(targets, rows.rows[:n_in], h, sums[:-1])
     else:
         add_up_amounts(targets, rows.rows[:n_in], sums[:-1])
-    sums[-1] = weight
+    sums[-1] = h.sum() if h.shape[0] else n_in
     return sums

@@ -19,7 +19,6 @@ from dtrees.engine.shard.shard_columns import SharedZoneMap, make_shard_columns
 from dtrees.engine.shard.subtrees.sparse_runner import make_runner
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
-from dtrees.engine.shard.targets.several_targets import ForestTargets
 from dtrees.engine.shard.tree_slots import Slots
 from dtrees.engine.shard.tree_state import TreeState
 from dtrees.engine.shard.workspace import Workspace
@@ -146,11 +145,11 @@ class Shard:
         self._n_finished = 0
         self._n_slots = message.n_slots
         if isinstance(message.plan, BoostingPlan):
-            boosting = BoostingTarget(message.plan, target, weight, message.initial, self._threads)
+            boosting = BoostingTarget.of_table(message.plan, target, weight, message.initial, self._threads)
             self._target: ForestTarget | BoostingTarget = boosting
             self._make_room()
             return m.Begun(boosting.initial)
-        self._target = (ForestTargets if message.plan.targets else ForestTarget)(message.plan, target, weight)
+        self._target = ForestTarget.of_table(message.plan, target, weight)
         self._make_room()
         return m.Begun(np.empty(0), 0 if self._target.out_of_bag is None else self._target.out_of_bag.exponent)
 

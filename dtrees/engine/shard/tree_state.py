@@ -17,6 +17,7 @@ from dtrees.engine.outcome.scoring import scores_of
 from dtrees.engine.outcome.values import CategorySplits, boosted_tree, penalties_of, pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import (
     LimitsOfFit,
+    SumsKept,
     Targets,
     categories_of,
     constraints_of,
@@ -35,7 +36,7 @@ from dtrees.engine.shard.levels.node_search import NodeSearch
 from dtrees.engine.shard.levels.node_table import NodeTable
 from dtrees.engine.shard.levels.row_division import divide_tasks
 from dtrees.engine.shard.levels.zone_planner import Sizes
-from dtrees.engine.shard.sample_sums import add_up_sample, sums_of_classes, sums_of_targets
+from dtrees.engine.shard.sample_sums import add_up_sample, many_sums
 from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
 from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner
 from dtrees.engine.shard.subtrees.runner import Assignment, TreeContext
@@ -106,6 +107,7 @@ class TreeState:
         self._labels = labels
         self._search = search
         self._n_classes, self._classes = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
+        self._kept = SumsKept.of(plan)
         self._targets: NDArray[np.int64] | None = None
         self._inherits = inherits_sums(plan)
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
@@ -203,14 +205,9 @@ class TreeState:
         if self._levels.shape[0]:
             workspace.runner.forget()  # it holds the levels, which weights drawn anew change
         rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
-        moments = (several is None and self._n_classes <= 2) or bool(self._levels.shape[0])
-        if moments:
-            sums = np.array([total_a, total_b], np.int64)
-        elif self._targets is not None:
-            sums = sums_of_targets(self._rows, n_in, self._targets, bool(self._n_classes), n_sums_of(self._plan), total_b)
-        else:
-            sums = sums_of_classes(self._rows, n_in, self._n_classes)
-        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if moments else 0.0, plain, several)
+        many = None if self._levels.shape[0] else many_sums(self._kept, self._rows, n_in, self._targets)
+        sums = np.array([total_a, total_b], np.int64) if many is None else many
+        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, plain, several)
         seed = self._target.seed
         self._pool = everything = self._shard_columns.everything
         n_columns = everything.shape[0]

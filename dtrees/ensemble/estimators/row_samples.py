@@ -56,7 +56,7 @@ class SampleSource:
         from dtrees.engine.plan.row_draws import RowDraws, combine_weights  # brings in the compiler
 
         target = numbers if self.target is None else self.target
-        draws = RowDraws(plan, target, combine_weights(self.weight, plan.class_weight, target))
+        draws = RowDraws.of_table(plan, target, combine_weights(self.weight, plan.class_weight, target))
         return [np.repeat(numbers, draws.counts(tree)) for tree in range(first, last)]
 
 

@@ -125,7 +125,7 @@ def test_bytes_of_sums_by_zones_of_classes() -> None:
 def test_bytes_of_out_of_bag_sums(n_classes: int) -> None:
     schema = Schema.infer(np.zeros((1, 1), np.float32))
     plan = ForestPlan(rules("gini" if n_classes else "squared_error", 1), seed=0, n_classes=n_classes, out_of_bag=True)
-    sums = OutOfBag(plan, np.zeros(1000))
+    sums = OutOfBag(1000, plan.n_values, 0)
     sizes = Sizes.of(schema, 1000, weighted=False, partition=0, n_classes=n_classes, out_of_bag=True)
     assert sizes.votes == sums.sum.nbytes + sums.count.nbytes
     assert sizes.votes_in_all(0) == 4 * sizes.votes  # the shard's, and three more where the forest is put together

@@ -113,7 +113,7 @@ def test_large_nodes(criterion: str, n_classes: int, max_features: int, n_trees:
     X = np.stack([column.astype(np.float64) for column in table], axis=1)
     expected = np.zeros_like(one.oob_sum)
     for number, tree in enumerate(trees):
-        outside = ~ForestTarget(plan, target, None).start(number, 0).in_sample
+        outside = ~ForestTarget.of_table(plan, target, None).start(number, 0).in_sample
         told = sum_values(pack([tree]), X[outside])
         expected[outside] += np.rint(np.ldexp(told, one.oob_exponent)).astype(np.int64)
     for oob_sum in (one.oob_sum, four.oob_sum, executor.shards[0].target.out_of_bag.sum):

@@ -18,7 +18,6 @@ from dtrees.engine.shard import sample_sums
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard.levels import marking
 from dtrees.engine.shard.levels import zone_planner as sums
-from dtrees.engine.shard.targets import boosted_rows
 from dtrees.engine.shard.targets import boosting_target as boosting
 from dtrees.split.table import zone_map
 from dtrees.tree.packing import pack
@@ -85,7 +84,7 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: py
     for module, name in (
         (search_plan, "BOUNDED_ROWS"), (sums, "LEVEL_THREAD_CELLS"), (one_tree, "THREAD_ROWS"), (marking, "THREAD_ROWS"),
         (one_tree, "GROW_CELLS"), (one_tree, "GROW_CELLS_BY_SUMS"), (one_tree, "SHARE_ROWS"), (sample_sums, "GATHERED_ROWS"),
-        (boosting, "ADDITION_ROWS"), (boosting, "LOGARITHM_ROWS"), (boosted_rows, "ADDITION_ROWS"), (boosted_rows, "LOGARITHM_ROWS"),
+        (boosting, "ADDITION_ROWS"), (boosting, "LOGARITHM_ROWS"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, 1)
     assert same(fit_here(plan, y, weight, n_threads=1), here)
@@ -172,7 +171,7 @@ def test_scores_are_those_of_the_predictions(loss: str) -> None:
     y = wild_target(TABLE, plan.n_classes, 4)
     executor = local(TABLE, y)
     result = boost(executor, plan)
-    held_out = executor.shard.target.parts.held_out
+    held_out = executor.shard.target.held_out
     raw = np.repeat(result.initial[:, None], N, axis=1)
     for number, trees in enumerate(result.rounds):
         for output, tree in enumerate(trees):

@@ -56,7 +56,7 @@ def test_out_of_bag_sums_are_those_of_the_predictions(n_classes: int) -> None:
     plan = ForestPlan(rules(criterion, P), seed=4, n_classes=n_classes, n_draws=N, out_of_bag=True)
     y, weight = wild_target(TABLE, n_classes, 8), wild_weight(N, 8)
     result = grow_forest(COLUMNS, y, weight, plan, 0, 8, 2)
-    target = ForestTarget(plan, y, weight)
+    target = ForestTarget.of_table(plan, y, weight)
     expected, count = np.zeros((N, max(n_classes, 1))), np.zeros(N)
     for t, tree in enumerate(result.trees):
         outside = ~target.start(t, 0).in_sample

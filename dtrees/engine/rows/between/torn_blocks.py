@@ -37,6 +37,31 @@ class Torn(NamedTuple):
         }
 
 
+def in_blocks(by_part: Sequence[NDArray[np.float64] | None], stretches: NDArray[np.int64], n_rows: int) -> tuple[BlockLosses, Torn]:
+    """Add up the losses of the rows of some stretches of a table of ``n_rows`` rows, in whole blocks; return also those of other blocks.
+
+    ``by_part`` is as of :meth:`~dtrees.engine.shard.targets.boosting_target.BoostingTarget.losses_by_part`.
+    """
+    there = {number: part for number, part in enumerate(by_part) if part is not None}
+    torn = Torn(list(there), [])
+    blocks, sums, at = [np.empty(0, np.int64)], [np.empty((0, len(by_part)))], 0
+    for first, last in stretches.tolist():
+        begin = min(-(-first // BLOCK_ROWS) * BLOCK_ROWS, last)
+        end = last if last == n_rows else max(begin, last // BLOCK_ROWS * BLOCK_ROWS)
+        if begin == last:  # within a block
+            end = begin
+        for one, other in ((first, begin), (end, last)):
+            if one < other:
+                rows = slice(at + one - first, at + other - first)
+                torn.pieces.append((one, np.stack([part[rows] for part in there.values()])))
+        if begin < end:
+            rows = slice(at + begin - first, at + end - first)
+            blocks.append(np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS)))
+            sums.append(sums_by_block([None if part is None else part[rows] for part in by_part]))
+        at += last - first
+    return BlockLosses(np.concatenate(blocks), np.concatenate(sums)), torn
+
+
 def meetings(stretches: Sequence[NDArray[np.int64]]) -> list[tuple[dict[int, int], list[int]]]:
     """Return, for each shard, the first rows of its stretches within blocks that begin on another shard, and that one.
 
@@ -71,6 +96,6 @@ def put_together(losses: BlockLosses, torn: Torn, sent: Sequence[tuple[NDArray[n
     sums = np.zeros((len(by_block), losses.sums.shape[1]))
     for of_block, own in zip(sums, by_block.values(), strict=True):
         whole = np.concatenate([piece for _, piece in sorted(own, key=lambda one: one[0])], axis=1)
-        of_block[torn.parts] = [sums_by_block(part, None)[0] for part in whole]
+        of_block[torn.parts] = sums_by_block(list(whole))[0]
     block = np.array(list(by_block), np.int64)
-    return losses._replace(block=np.concatenate([losses.block, block]), sums=np.concatenate([losses.sums, sums]))
+    return BlockLosses(np.concatenate([losses.block, block]), np.concatenate([losses.sums, sums]))

@@ -22,7 +22,7 @@ from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.fit import LastingRows
 from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.tree import rows_to_send
-from dtrees.engine.shard.targets.forest_target import exponent_of_votes
+from dtrees.engine.shard.targets.forest_scales import ForestScales
 from dtrees.tree.tree import Tree
 
 
@@ -77,7 +77,7 @@ class _Forest(LastingRows):
         self._n_side_by_side, self._callback, self._log = max(1, n_side_by_side), callback, log
         self._began = time.perf_counter()
         self._trees: list[Tree] = []
-        self._scales: f.ForestScales
+        self._scales: ForestScales
 
     def run(self) -> ForestResult:
         """Grow all trees."""
@@ -95,7 +95,7 @@ class _Forest(LastingRows):
         session, executor = self._session, self._executor
         session.sent_rows = rows_to_send(self._plan, executor.n_rows, executor.n_shards)  # there may be more shards than before
         self._edges = session.introduce(self._edges)
-        self._scales = cast(f.ForestScales, session.say(m.Prepare, session.next_serial(), None)[0])
+        self._scales = cast(ForestScales, session.say(m.Prepare, session.next_serial(), None)[0])
         session.say(f.OpenForest, self._edges, self._scales, session.stretches)
 
     def _grow(self) -> ForestResult:
@@ -138,4 +138,4 @@ class _Forest(LastingRows):
         session, n_rows = self._session, self._executor.n_rows
         votes = cast(list[f.Votes], session.say(f.CountVotes))
         total, count = (in_order([one[i] for one in votes], session.stretches, n_rows) for i in range(2))
-        return ForestResult(self._trees, total, count, exponent_of_votes(self._scales.largest))
+        return ForestResult(self._trees, total, count, self._scales.vote_exponent)

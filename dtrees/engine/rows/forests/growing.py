@@ -15,12 +15,11 @@ from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.between.shards import Steps
 from dtrees.engine.rows.exchange import Arrays, Turn
-from dtrees.engine.rows.forests.forest_rows import pure_in_all
 from dtrees.engine.rows.forests.leaf_rows import LeafMeans, measure_means, share_leaves
-from dtrees.engine.rows.forests.messages import ForestScales
 from dtrees.engine.rows.forests.random_search import joined_ends
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
 from dtrees.engine.rows.growing import TreeOfShards
+from dtrees.engine.shard.targets.forest_scales import ForestScales
 from dtrees.tree.tree import Tree
 
 _NONE = np.empty(0, np.int64)
@@ -82,3 +81,17 @@ class TreeOfForest(TreeOfShards[RowsInForest]):
         ends = joined_ends((yield shards.to_all("ends", serial, rows.find_ends(drawn, nodes))))
         sent = yield shards.step("sides", serial, rows.sum_sides(ends), shards.everyone)
         return rows.try_thresholds(sent), ends.of_one_target
+
+
+def pure_in_all(pure: list[NDArray[np.bool_]], first: list[NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """Return which nodes have one target in the rows of all shards, given what each found of its own.
+
+    Examples
+    --------
+    >>> yes, nan = np.array([True, True, True]), np.nan
+    >>> pure_in_all([yes, yes], [np.array([1.0, 1.0, nan]), np.array([1.0, 2.0, 3.0])]).tolist()
+    [True, False, True]
+    """
+    low, high = np.fmin.reduce(first), np.fmax.reduce(first)
+    found: NDArray[np.bool_] = np.all(pure, axis=0) & ~(low < high)
+    return found

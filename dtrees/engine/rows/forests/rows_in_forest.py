@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.between.stretches import rows_of
 from dtrees.engine.rows.forests import messages as f
-from dtrees.engine.rows.forests.forest_rows import ForestRows
 from dtrees.engine.rows.forests.leaf_rows import RowsOfLeaves
 from dtrees.engine.rows.forests.random_search import Ends, RandomSearch
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searching.many_search import ManySumsFlaggedRows
+from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
+from dtrees.engine.shard.targets.prepared import Derived
 from dtrees.split.numbers import hashing
 from dtrees.split.zones.over_shards.node_sums import sum_many
 from dtrees.split.zones.sums import Sums
@@ -36,22 +37,26 @@ class RowsInForest(RowsInTree):
         return other
 
     @property
-    def _forest(self) -> ForestRows:
-        assert isinstance(self._any_target, ForestRows)
+    def _forest(self) -> ForestTarget:
+        assert isinstance(self._any_target, ForestTarget)
         return self._any_target
 
     def count_classes(self, tree: int) -> NDArray[np.int64]:
         """Draw the rows of a tree, and count the draws of each class."""
-        return self._forest.count_classes(tree)
+        self._forest.draw(tree)
+        return self._forest.count_classes()
 
-    def draw_rows(self, tree: int, factor: NDArray[np.float64] | None = None) -> f.Drawn:
+    def draw_rows(self, tree: int, factor: NDArray[np.float64] | None = None) -> Derived:
         """Begin a tree: draw its rows, and columns; ``factor`` is by how much the draws of each class count, if they do otherwise."""
         self._use_columns(tree)
         if self._plan.rules.random_splits:
             key = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_THRESHOLD, tree))
             is_category = self._edges.n_categories > 0
             self._random = RandomSearch(self._columns, is_category, self._pool, key, self.threads, self._kept)
-        return self._forest.draw(tree, factor)
+        self._forest.draw(tree)
+        if factor is not None:
+            self._forest.weigh(factor)
+        return self._forest.derived()
 
     def _sum(self, summed: s.Levelled, shift: int) -> dict[int, tuple[NDArray[Any], ...]]:
         """Sum nodes; where thresholds are drawn, by category alone."""
@@ -98,7 +103,7 @@ class RowsInForest(RowsInTree):
         return self._category_search.merged(scanned) if self._categories.ids.shape[0] else scanned
 
     def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
-        """Tell which nodes have one target in all rows here, and which; see :meth:`ForestRows.find_pure`."""
+        """Tell which nodes have one target in all rows here, and which; see :meth:`ForestTarget.find_pure`."""
         return self._forest.find_pure(self._rows, self._start[nodes], self._stop[nodes])
 
     def send_rows(self, nodes: tuple[NDArray[np.int64], ...]) -> dict[int, tuple[NDArray[Any], ...]]:
@@ -122,7 +127,7 @@ class RowsInForest(RowsInTree):
         self._find_leaves(tree, known)
         numbers = rows_of(self._stretches).astype(np.uint32)
         return {
-            shard: self._leaves.rows_of(first, last, numbers, self._forest.measured)
+            shard: self._leaves.rows_of(first, last, numbers, self._forest.by_target)
             for shard, (first, last) in enumerate(pairwise(begins.tolist()))
         }
 
@@ -134,8 +139,12 @@ class RowsInForest(RowsInTree):
         rows = np.flatnonzero(~in_sample).astype(np.uint32)
         leaf = np.zeros(self._columns.n_rows)
         self._walk(tree, np.arange(tree.node_count, dtype=np.float64), leaf, rows)
-        self._forest.add_votes(rows, leaf[rows].astype(np.int64), tree.value)
+        bag = self._forest.out_of_bag
+        assert bag is not None
+        bag.add(rows, leaf[rows].astype(np.int64), tree.value)
 
     def count_votes(self) -> f.Votes:
         """Return these sums."""
-        return self._forest.votes
+        bag = self._forest.out_of_bag
+        assert bag is not None
+        return f.Votes(bag.sum, bag.count)

@@ -14,13 +14,13 @@ from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import class_values, pruned, take_apart
 from dtrees.engine.plan.node_limits import SumsKept, scaled
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.between.shards import Steps
 from dtrees.engine.rows.forests.growing import TreeOfForest
 from dtrees.engine.rows.tree import grow_nodes, leaves_known
 from dtrees.engine.rows.whole_sums import exponent_of
-from dtrees.engine.shard.targets.several_targets import factors_of_targets
+from dtrees.engine.shard.targets.forest_target import factors_of_targets
+from dtrees.engine.shard.targets.prepared import Derived
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.policy import DELEGATED_PARTS, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE, SHARED_CELLS
 from dtrees.tree.pruning import cost, kept_nodes
@@ -72,7 +72,7 @@ def forest_tree_steps(growing: TreeOfForest, number: int) -> Steps[Tree]:
     plan, scales = growing.plan, growing.scales
     rules, criterion = plan.rules, criterion_named(plan.rules.criterion)
     derived, exponents = yield from _drawn(growing, number)
-    rounded = scales.n_draws * max(1, scales.points.shape[0])
+    rounded = 0 if scales.drawing is None else scales.drawing.n_draws * scales.drawing.points.shape[0]
     nodes, known, sets = yield from grow_nodes(growing, number, derived, exponents, rounded)
     nodes, _ = pruned(nodes, exponents, rules)
     records = nodes.records
@@ -96,17 +96,16 @@ def forest_tree_steps(growing: TreeOfForest, number: int) -> Steps[Tree]:
     return grown
 
 
-def _drawn(growing: TreeOfForest, number: int) -> Steps[tuple[list[s.Derived], tuple[int, int]]]:
+def _drawn(growing: TreeOfForest, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
     """Draw the rows of a tree; return what is of each shard's, and the powers of two that targets and weights are multiplied by."""
     plan, shards, rows, factors = growing.plan, growing.shards, growing.rows, None
     if plan.balanced_subsample:
         counts = np.sum((yield from shards.gather("draws", rows.count_classes(number))), axis=0)
         factors = factors_of_targets(counts, plan.targets or (plan.n_classes,))
-    drawn = yield from shards.gather("drawn", rows.draw_rows(number, factors))
-    derived = [s.Derived(one.sums, one.largest, one.n_in) for one in drawn]
+    derived = yield from shards.gather("drawn", rows.draw_rows(number, factors))
     if factors is None:
         return derived, growing.scales.exponents
     exponent = yield from exponent_of(shards, rows, derived, 1)
-    if all(one.integral for one in drawn):
+    if all(one.integral for one in derived):
         exponent = min(exponent, 0)
     return derived, (exponent, exponent)

@@ -1,4 +1,8 @@
-"""What the trees of a boosting are split on: the gradients of a loss at the predictions so far."""
+"""What the trees of a boosting are split on: the gradients of a loss at the predictions so far.
+
+A target is that of all rows of a table, or of some ranges of them on a shard of rows. What follows from all rows, such as the first
+prediction, it is given (:mod:`dtrees.engine.shard.targets.boosting_scales`).
+"""
 
 from __future__ import annotations
 
@@ -9,186 +13,256 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.scoring import Parts, add_up_losses, sums_by_block, weight_of, with_part
+from dtrees.engine.outcome.scoring import sums_by_block
+from dtrees.engine.outcome.values import newton_steps
 from dtrees.engine.plan.plans import BoostingPlan, Loss
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Finish, Losses
-from dtrees.engine.shard.targets.boosted_rows import (
-    LeafAdder,
-    draw_rows,
-    has_unit_hessian,
-    rows_at_once,
-    rows_not_drawn,
-    rows_trained_on,
-    starts,
-    write_derivatives,
-)
-from dtrees.engine.shard.targets.forest_target import Prepared
+from dtrees.engine.shard.targets.boosting_scales import BoostedRows, find_boosted_rows, rows_trained_on, weight_of
+from dtrees.engine.shard.targets.prepared import NO_LIMIT, Derived, Prepared, by_output, most_bits
 from dtrees.engine.threads import Threads
+from dtrees.split.compile.work_queue import make_queue
+from dtrees.split.node.partition import add_by_leaf
 from dtrees.split.node.records import add_values
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import exponent_for, fix_and_add_up, scale_into
+from dtrees.split.numbers.fixed_point import absolute_sum, exponent_for, fix_and_add_up, scale_into
 from dtrees.split.policy import ADDITION_ROWS, LOGARITHM_ROWS
-from dtrees.split.search.order_statistics.deviations import weights_in_bits
 
 _NONE = np.empty(0, np.int64)
-_NO_TARGET = np.empty(0, np.float64)
-_NO_LIMIT = 2**31
-
-
-def rows_held_out(plan: BoostingPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.bool_] | None:
-    """Draw the rows held out for validation, a share of each class, but never all that it has; None if the plan holds out none.
-
-    ``weight`` includes the weights of classes.
-    """
-    if not plan.holds_out:
-        return None
-    assert plan.validation_fraction is not None
-    n, seed = target.shape[0], hashing.as_seed(plan.seed)
-    held_out = np.zeros(n, np.bool_)
-    chosen = np.empty(n, np.bool_)
-    for k in range(max(plan.n_classes, 1)):
-        eligible = target == k if plan.n_classes else np.ones(n, np.bool_)
-        if weight is not None:
-            eligible &= weight > 0
-        n_eligible = int(eligible.sum())
-        n_wanted = max(0, min(math.ceil(plan.validation_fraction * n_eligible), n_eligible - 1))
-        hashing.subsample(seed, hashing.STREAM_VALIDATION, k, n_wanted, eligible, chosen)
-        held_out |= chosen
-    if not held_out.any():
-        raise ValueError(
-            f"n_iter_no_change={plan.n_iter_no_change} holds out some rows{' of each class' * bool(plan.n_classes)}, but "
-            f"never the last one with a weight above 0, and of {n} rows none can be; wants more rows, or n_iter_no_change=None"
-        )
-    return held_out
+_NO_TARGET, _NO_LEAVES = np.empty(0, np.float64), np.empty(0, np.uint8)
 
 
 class BoostingTarget:
-    """Targets of boosted trees: the gradients of a loss at the raw predictions so far.
+    """Targets of boosted trees.
+
+    Parameters
+    ----------
+    plan : BoostingPlan
+    known : BoostedRows
+        What is known of all rows; ``held_out``, and ``scales.initial`` if it is of rows, are of these rows.
+    target, weight : ndarray
+        Of these rows.
+    ranges : ndarray of int64, shape (n, 2)
+        The first row of each range, and the one after its last.
+    n_rows_total : int
+        Of the table.
+    threads : Threads
 
     Attributes
     ----------
     raw : ndarray of float64, shape (K, n_rows)
-    parts : Parts
-        The rows trained on, and those held out for validation.
-    measures_leaves : bool
-        As of the plan.
+    g, h : ndarray of float64, shape (n_rows,)
+        Gradients and hessians of the tree under way; ``h`` is empty where each is 1.
+    step_hessian : ndarray of float64, shape (n_rows,) or (0,)
+        The hessians of Newton steps, where splits are found by gradients alone.
+    weights : ndarray of int64
+        Of rows, in fixed point, 0 for those not trained on, where these decide about quantiles; empty where all rows count the same.
+    in_sample : ndarray of bool, shape (n_rows,), or None
+        Which rows the tree under way learns from; None for all.
     """
 
     keeps_out_of_sample = True
+    added = np.empty((0, 0), np.int64)  # there is one target
 
     def __init__(
         self,
+        plan: BoostingPlan,
+        known: BoostedRows,
+        target: NDArray[Any],
+        weight: NDArray[np.float64] | None,
+        ranges: NDArray[np.int64],
+        n_rows_total: int,
+        threads: Threads,
+    ) -> None:
+        n = target.shape[0]
+        self.plan, self.scales, self._ranges, self._n_rows_total, self._threads = plan, known.scales, ranges, n_rows_total, threads
+        self.seed = hashing.as_seed(plan.seed)
+        self.target, self.weight = by_output(target), combine_weights(weight, plan.class_weight, target)
+        self.held_out, self._eligible = known.held_out, known.eligible
+        self.train = self.in_sample = rows_trained_on(self.held_out, self.weight)
+        self.raw = self._starts(slice(0, n))
+        # A round's trees share rows, and gradients at the predictions at its beginning: what these follow from.
+        self._opened = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
+        self._drawn_for = self._loss_of = -1
+        self._loss: Loss = plan.loss  # of the round
+        self._takes_all_rows, self._steps_apart = plan.loss.takes_all_rows, plan.steps_apart
+        # Kept from tree to tree: memory that is in use already costs no page faults.
+        self.unit_hessian = self.weight is None and (plan.loss.constant_hessian or plan.first_order)
+        self.g, self.h, self.step_hessian = np.empty(n), np.empty(0 if self.unit_hessian else n), np.empty(n if self._steps_apart else 0)
+        self._fixed = self.g.view(np.int64), self.h.view(np.int64)
+        self._exponents = 0, 0  # of g and of the hessians of Newton steps
+        most = most_bits(plan.rules)
+        self._most_bits = most[0], NO_LIMIT if self.unit_hessian else most[1]
+        self._loss_rows = n if self._takes_all_rows else ADDITION_ROWS if plan.loss.constant_hessian else LOGARITHM_ROWS
+        self.weights = self._weigh() if plan.loss.measures_leaves else _NONE
+        self._adder = LeafAdder(threads)
+        self.measures_leaves = plan.measures_leaves
+
+    @classmethod
+    def of_table(
+        cls,
         plan: BoostingPlan,
         target: NDArray[Any],
         weight: NDArray[np.float64] | None,
         initial: NDArray[np.float64] | None,
         threads: Threads,
-    ) -> None:
-        self.plan = plan
-        self.seed = hashing.as_seed(plan.seed)
-        self.threads = threads
-        # Of several targets, each as raw predictions lie: all rows of one side by side.
-        self.target = target if target.ndim == 1 else np.ascontiguousarray(target.T)
-        self.weight = combine_weights(weight, plan.class_weight, target)
+    ) -> BoostingTarget:
+        """Return the targets of all rows of a table; ``initial`` is as of :func:`find_boosted_rows`."""
         n = target.shape[0]
-        held_out = rows_held_out(plan, target, self.weight)
-        train = rows_trained_on(held_out, self.weight)
-        which = slice(None) if train is None else train
-        plan.loss.check(self.target[..., which])
-        if initial is None:
-            initial = plan.loss.initial(self.target[..., which], None if self.weight is None else self.weight[which])
-        self._start = np.array(initial, np.float64)
-        self.initial = self._start if self._start.ndim == 1 else np.zeros(self._start.shape[0])
-        self.raw = starts(self._start, n)
-        # A round's trees share rows, and gradients at the predictions at its beginning: what these follow from.
-        self._opened = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
-        self._drawn_for: int | None = None
-        self._round: int | None = None
-        self._in_sample = train
-        self.parts = Parts.of(n, self.weight, train, held_out)
-        # Kept from tree to tree: memory that is in use already costs no page faults.
-        self._g = np.empty(n)
-        unit_hessian = has_unit_hessian(plan, self.weight)
-        self._h = np.empty(0 if unit_hessian else n)
-        self._fixed = self._g.view(np.int64), self._h.view(np.int64)
-        # Past 120 bits the L2 penalty dwarfs every hessian; further bits could only overflow.
-        penalty = plan.rules.reg_lambda
-        self._most_bits = _NO_LIMIT, _NO_LIMIT if unit_hessian else 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
-        self._loss_rows = rows_at_once(plan.loss, n)
-        self._loss: Loss = plan.loss  # of the round
-        self._weight_in_bits = self._weigh(train) if plan.loss.measures_leaves else _NONE
-        self._adder = LeafAdder(threads)
-        self._steps = _Steps(n, plan.rules.reg_lambda, plan.rules.reg_alpha) if plan.steps_apart else None
-        self.measures_leaves = plan.measures_leaves
+        return cls(plan, find_boosted_rows(plan, target, weight, initial), target, weight, np.array([[0, n]]), n, threads)
 
-    def _weigh(self, train: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """Return the weights of rows trained on in fixed point, empty where all are 1."""
+    @property
+    def initial(self) -> NDArray[np.float64]:
+        """The raw prediction to start from, shape (K,), zeros where each row has its own."""
+        start = self.scales.initial
+        return start if start.ndim == 1 else np.zeros(start.shape[0])
+
+    def _starts(self, rows: slice) -> NDArray[np.float64]:
+        """Return a new array of what some rows start from, shape (K, n)."""
+        initial = self.scales.initial
+        raw = np.empty((initial.shape[0], rows.stop - rows.start))
+        raw[:] = initial[:, np.newaxis] if initial.ndim == 1 else initial[:, rows]
+        return raw
+
+    def _weigh(self) -> NDArray[np.int64]:
         if self.weight is None:
-            return _NONE if train is None else train.astype(np.int64)
-        return weights_in_bits(self.weight if train is None else np.where(train, self.weight, 0.0))[0]
+            return _NONE if self.train is None else self.train.astype(np.int64)
+        weights = np.empty(self.weight.shape[0], np.int64)
+        scale_into(self.weight, self.scales.weight_exponent, weights)
+        np.maximum(weights, self.weight > 0, out=weights)
+        if self.train is not None:
+            weights[~self.train] = 0
+        return weights
 
-    def start(self, tree: int, output: int) -> Prepared:
-        """Compute the gradients of one output at the predictions so far."""
-        round_ = tree - output
-        if output == 0:
-            self.open_round()
-        elif self._round != round_:  # a shard that took another's place within the round
-            self._loss = self._loss_at(self._opened)
-        self._round = round_
-        self._draw_rows(round_)
-        g, h = self._g, self._h
-        if self._steps is not None:
-            return self._start_first_order(output, self._steps)
-        self._derive(output, g, h)
-        a, b = self._fixed
-        if g.shape[0] <= ADDITION_ROWS:
-            exponents, totals = fix_and_add_up(g, h, *self._most_bits, a, b)
-            return Prepared(self._in_sample, a, b, exponents, _NO_TARGET, _NONE, True, totals)
-        exponents = self._fix(g, self._most_bits[0], a), self._fix(h, self._most_bits[1], b)
-        return Prepared(self._in_sample, a, b, exponents, _NO_TARGET, spent=True)
-
-    def _derive(self, output: int, g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
-        """Write weighted derivatives, zero for rows out of sample."""
-        write_derivatives(self.threads, self._loss, output, self.target, self._opened, self.weight, self._in_sample, g, h)
-
-    def _start_first_order(self, output: int, steps: _Steps) -> Prepared:
-        """Prepare a tree that is split by gradients and weights, whose leaves are to hold Newton steps."""
-        g, h = self._g, self._h
-        self._derive(output, g, steps.hessian)
-        if self.weight is not None:
-            np.copyto(h, self.weight)
-            if self._in_sample is not None:
-                h[~self._in_sample] = 0.0
-        (a, b), most = self._fixed, self._most_bits
-        exponents = self._fix(g, most[0], a), self._fix(h, most[1], b)
-        steps.take(a, exponents[0], self._fix(steps.hessian, _NO_LIMIT, steps.fixed_hessian))
-        return Prepared(self._in_sample, a, b, exponents, _NO_TARGET)
+    @property
+    def scored(self) -> NDArray[np.bool_] | slice:
+        """The rows that decide about early stopping: those held out or, without such, those trained on."""
+        part = self.train if self.held_out is None else self.held_out
+        return slice(None) if part is None else part
 
     def open_round(self) -> None:
         """Note the predictions that the gradients of the next trees, one for each output, are taken at."""
-        raw, opened = self.raw, self._opened
-        self._loss = self._loss_at(raw)
-        if opened is not raw:
-            self.threads.over_rows(self.plan.loss.open_round, (raw, opened), self._loss_rows)
+        if self._opened is not self.raw:
+            self._threads.over_rows(self.plan.loss.open_round, (self.raw, self._opened), self._loss_rows)
 
-    def _loss_at(self, raw: NDArray[np.float64]) -> Loss:
-        """Return the loss of the round that starts from these predictions."""
-        loss = self.plan.loss
-        return loss.for_round(self.target, raw, self.weight if loss.takes_all_rows else self._weight_in_bits)
+    def opened_for(self, round_: int) -> NDArray[np.float64] | None:
+        """Return the raw predictions at the beginning of a round, shape (K, n_rows); None if the loss of the round has been taken."""
+        return None if self._loss_of == round_ else self._opened
 
-    def _draw_rows(self, tree: int) -> None:
-        if self.plan.subsample >= 1.0 or self._drawn_for == tree:
+    def take_loss(self, round_: int, loss: Loss) -> None:
+        """Take the loss of a round."""
+        self._loss, self._loss_of = loss, round_
+
+    def start(self, tree: int, output: int) -> Prepared:
+        """Compute the gradients of one output at the predictions so far, of a table's rows."""
+        round_ = tree - output
+        if output == 0:
+            self.open_round()
+        if output == 0 or self._loss_of != round_:  # a shard that took another's place within the round has no loss yet
+            weights = self.weight if self._takes_all_rows else self.weights
+            self.take_loss(round_, self.plan.loss.for_round(self.target, self._opened, weights))
+        self.draw(round_)
+        self.derive(output)
+        apart, (a, b) = self._steps_apart, self._fixed
+        if not apart and a.shape[0] <= ADDITION_ROWS:
+            exponents, totals = fix_and_add_up(self.g, self.h, *self._most_bits, a, b)
+            return Prepared(self.in_sample, a, b, exponents, _NO_TARGET, _NONE, True, totals)
+        exponents = min(exponent_for(self.g), self._most_bits[0]), min(exponent_for(self.h), self._most_bits[1])
+        self.fix(exponents)
+        if apart:
+            self.fix_steps(exponents[0], exponent_for(self.step_hessian))
+        return Prepared(self.in_sample, a, b, exponents, _NO_TARGET, spent=not apart)
+
+    def draw(self, round_: int) -> None:
+        """Draw the rows of a round, if rows are drawn: every shard draws for all, as each draw follows from those before."""
+        plan, n = self.plan, self._n_rows_total
+        if plan.subsample >= 1.0 or self._drawn_for == round_:
             return
-        self._drawn_for = tree
-        eligible = np.ones(self.raw.shape[1], np.bool_) if self.parts.train is None else self.parts.train
-        self._in_sample = draw_rows(self.plan, tree, eligible)
+        self._drawn_for = round_
+        eligible = np.unpackbits(self._eligible, count=n).astype(np.bool_) if self._eligible.shape[0] else np.ones(n, np.bool_)
+        chosen = np.empty(n, np.bool_)
+        n_wanted = max(1, int(plan.subsample * np.count_nonzero(eligible)))
+        hashing.subsample(self.seed, hashing.STREAM_SUBSAMPLE, round_, n_wanted, eligible, chosen)
+        self.in_sample = np.concatenate([chosen[:0], *(chosen[first:last] for first, last in self._ranges.tolist())])
 
-    def _fix(self, x: NDArray[np.float64], most: int, out: NDArray[np.int64]) -> int:
-        """Put ``x`` in fixed point; return the power of two that it is multiplied by, which is not above ``most``."""
-        exponent = min(exponent_for(x), most)
-        self.threads.over_rows(lambda x, out: scale_into(x, exponent, out), (x, out), ADDITION_ROWS)
-        return exponent
+    @property
+    def draws(self) -> bool:
+        """Whether rows have been drawn for a round."""
+        return self._drawn_for >= 0
+
+    @property
+    def undrawn(self) -> NDArray[np.bool_]:
+        """Which rows are trained on, but not drawn for the round."""
+        assert self.in_sample is not None
+        return ~self.in_sample if self.train is None else self.train & ~self.in_sample
+
+    def undrawn_by_range(self) -> NDArray[np.int64]:
+        """Return how many rows of each range are trained on, but not drawn for the round."""
+        ends = np.cumsum(self._ranges[:, 1] - self._ranges[:, 0])
+        return np.array([np.count_nonzero(some) for some in np.split(self.undrawn, ends)[:-1]], np.int64)
+
+    def derive(self, output: int) -> None:
+        """Write the weighted derivatives of an output at the predictions at the beginning of the round, 0 for rows out of sample."""
+        loss, weight, apart = self._loss, self.weight, self._steps_apart
+        g, h = self.g, self.step_hessian if apart else self.h
+        self._threads.over_rows(
+            lambda target, raw, g, h: loss.gradients(target, raw, output, g, h), (self.target, self._opened, g, h), self._loss_rows
+        )
+        if weight is not None:
+            if not self._takes_all_rows:
+                g *= weight
+                h *= weight
+            if apart:
+                np.copyto(self.h, weight)
+        if self.in_sample is not None:
+            out = ~self.in_sample
+            for values in (g, self.h, self.step_hessian):
+                values[out[: values.shape[0]]] = 0.0
+
+    def derived(self) -> Derived:
+        """Return what is to be known of these rows' derivatives to put those of all rows in fixed point."""
+        n_in = self.g.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
+        hessians = (self.h, self.step_hessian) if self._steps_apart else (self.h,)
+        with np.errstate(over="ignore", invalid="ignore"):
+            of_h = [math.nan if h is self.h and self.unit_hessian else float(absolute_sum(h)) for h in hessians]
+            sums = float(absolute_sum(self.g)), *of_h
+        largest = max(float(self.g.max(initial=0.0)), -float(self.g.min(initial=0.0))), *(float(h.max(initial=0.0)) for h in hessians)
+        return Derived(sums, largest, n_in)
+
+    def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Put gradients and hessians in fixed point, where they are, and return them."""
+        for values, exponent, out in zip((self.g, self.h), exponents, self._fixed, strict=True):
+            self._scale(values, exponent, out)
+        return self._fixed
+
+    def fix_steps(self, g_exponent: int, h_exponent: int) -> NDArray[np.int64]:
+        """Put hessians of Newton steps in fixed point, where they are, and return them; ``g_exponent`` is that of the gradients."""
+        self._exponents, fixed = (g_exponent, h_exponent), self.step_hessian.view(np.int64)
+        self._scale(self.step_hessian, h_exponent, fixed)
+        return fixed
+
+    def _scale(self, values: NDArray[np.float64], exponent: int, out: NDArray[np.int64]) -> None:
+        self._threads.over_rows(lambda x, out: scale_into(x, exponent, out), (values, out), ADDITION_ROWS)
+
+    def amounts(self, what: str, rows: slice) -> NDArray[np.float64]:
+        """Return "g", "h", "step" or "weight" of some rows; see :meth:`~dtrees.engine.rows.rows_in_tree.RowsInTree.add_in_order`."""
+        if what == "weight":
+            assert self.weight is not None
+            return self.weight[rows][self.undrawn[rows]]
+        return {"g": self.g, "h": self.h, "step": self.step_hessian}[what][rows]
+
+    def residuals(self, output: int, opened: bool = False) -> NDArray[np.float64]:
+        """Return targets less predictions of an output, or less those at the beginning of the round."""
+        target = self.target if self.target.ndim == 1 else self.target[output]
+        found: NDArray[np.float64] = target - (self._opened if opened else self.raw)[output]
+        return found
+
+    def sizes(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the sizes of residuals of rows trained on, at the beginning of the round, their weights, and where each output begins."""
+        some = slice(None) if self.train is None else self.train
+        sizes = [np.abs(self.residuals(k, opened=True)[some]) for k in range(self.raw.shape[0])]
+        weights = self.weights[some] if self.weights.shape[0] else self.weights
+        return np.concatenate(sizes), np.tile(weights, len(sizes)), sizes[0].shape[0] * np.arange(len(sizes) + 1)
 
     def state(self) -> list[NDArray[Any]]:
         """Return the raw predictions, and what the gradients of the round follow from where that is something else."""
@@ -212,73 +286,86 @@ class BoostingTarget:
         """Return the best steps of leaves before shrinkage; see :meth:`~dtrees.engine.plan.plans.Loss.measure_leaves`."""
         steps, raw = np.empty(start.shape[0]), self.raw[output]
         # Leaves are as unequal as can be: of about as many rows each, a few stretches of them for each thread.
-        n_stretches = 1 if rows.shape[0] <= LOGARITHM_ROWS else 4 * self.threads.n_threads
+        n_stretches = 1 if rows.shape[0] <= LOGARITHM_ROWS else 4 * self._threads.n_threads
         ends = np.cumsum(stop - start)
         bounds = np.searchsorted(ends, np.linspace(0, ends[-1], n_stretches + 1)[1:-1])
         stretches = itertools.pairwise([0, *bounds.tolist(), start.shape[0]])
 
         def measure(some: tuple[int, int]) -> None:
-            part = slice(*some)
-            if self._steps is not None:
-                self._steps.measure(rows, start[part], stop[part], steps[part])
-                return
-            self._loss.measure_leaves(self.target, raw, output, self._weight_in_bits, rows, start[part], stop[part], steps[part])
+            first, last, out = start[slice(*some)], stop[slice(*some)], steps[slice(*some)]
+            if self._steps_apart:
+                out[:] = newton_steps(self._sum_leaves(rows, first, last), self._exponents, self.plan.rules)
+            else:
+                self._loss.measure_leaves(self.target, raw, output, self.weights, rows, first, last, out)
 
-        self.threads.map(measure, [stretch for stretch in stretches if stretch[0] < stretch[1]])
+        self._threads.map(measure, [stretch for stretch in stretches if stretch[0] < stretch[1]])
         return steps
 
-    def losses(self, first: int, last: int) -> Losses:
-        """Return the losses of some rows; see :func:`~dtrees.engine.outcome.scoring.add_up_losses`."""
-        losses = self._g[first:last]  # which the next tree will write anew
-        weight, target = None if self.weight is None else self.weight[first:last], self.target[..., first:last]
-        self.threads.over_rows(self._loss.pointwise, (target, self.raw[:, first:last], losses), self._loss_rows)
-        found = add_up_losses(losses, weight, self.parts.share(first, last))
-        if self._drawn_for is not None:
-            found = self._with_out_of_bag(found, losses, first, last)
-        if self.plan.scoring is not None and last == self.raw.shape[1]:
-            scored = self.parts.scored
-            weight = None if self.weight is None else self.weight[scored]
-            found = found._replace(score=self.plan.scoring.score(self.target[..., scored], self.raw[:, scored], weight))
-        return found
-
-    def _with_out_of_bag(self, found: Losses, losses: NDArray[np.float64], first: int, last: int) -> Losses:
-        """Add the (weighted) losses of rows that were not drawn, and, in the first round, those at what they started from."""
-        assert self._in_sample is not None
-        rows = rows_not_drawn(self.parts.train, self._in_sample)
-        n_weight, rows = weight_of(rows.shape[0], self.weight, rows), rows[first:last]
-        found = with_part(found, sums_by_block(losses, rows), n_weight)
-        if self._drawn_for == 0:
-            self._loss.pointwise(self.target[..., first:last], starts(self._start, self.raw.shape[1])[:, first:last].copy(), losses)
-            if self.weight is not None:
-                losses *= self.weight[first:last]
-            found = with_part(found, sums_by_block(losses, rows), n_weight)
-        return found
-
-
-class _Steps:
-    """Newton steps of leaves, by derivatives in fixed point: their sums are the same in any order.
-
-    Parameters
-    ----------
-    n_rows : int
-    l2, l1 : float
-        The penalties on squares of values, and on their sizes.
-    """
-
-    def __init__(self, n_rows: int, l2: float, l1: float) -> None:
-        self.hessian = np.empty(n_rows)
-        self.fixed_hessian = self.hessian.view(np.int64)
-        self._l2, self._l1 = l2, l1
-
-    def take(self, gradient: NDArray[np.int64], g_exponent: int, h_exponent: int) -> None:
-        """Note the gradients of a tree, and the powers of two that they and the hessians were multiplied by."""
-        self._gradient, self._exponents = gradient, (g_exponent, h_exponent)
-
-    def measure(self, rows: NDArray[np.uint32], start: NDArray[np.int64], stop: NDArray[np.int64], out: NDArray[np.float64]) -> None:
-        """Write the steps of leaves, 0 where there is no hessian."""
-        g_exponent, h_exponent = self._exponents
+    def _sum_leaves(self, rows: NDArray[np.uint32], start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sums of gradients and of hessians of Newton steps, in fixed point, of leaves, shape (n_leaves, 2)."""
+        sums, fixed = np.empty((start.shape[0], 2), np.int64), (self._fixed[0], self.step_hessian.view(np.int64))
         for i, (first, last) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
-            mine = rows[first:last]
-            g = math.ldexp(float(self._gradient[mine].sum()), -g_exponent)
-            h = math.ldexp(float(self.fixed_hessian[mine].sum()), -h_exponent) + self._l2
-            out[i] = -math.copysign(max(abs(g) - self._l1, 0.0), g) / h if h > 0.0 else 0.0
+            sums[i] = [values[rows[first:last]].sum() for values in fixed]
+        return sums
+
+    def losses(self, first: int, last: int) -> Losses:
+        """Return the losses of some rows of a table, by blocks (:func:`~dtrees.engine.outcome.scoring.shares_of`)."""
+        by_part, weights = self.losses_by_part(slice(first, last)), self.scales.weights
+        if self.draws:
+            undrawn = weight_of(self.raw.shape[1], self.weight, self.undrawn)
+            weights = np.append(weights, np.full(len(by_part) - 2, undrawn))
+        score = None
+        if self.plan.scoring is not None and last == self.raw.shape[1]:
+            weight = None if self.weight is None else self.weight[self.scored]
+            score = self.plan.scoring.score(self.target[..., self.scored], self.raw[:, self.scored], weight)
+        return Losses(sums_by_block(by_part), weights, score)
+
+    def losses_by_part(self, rows: slice) -> list[NDArray[np.float64] | None]:
+        """Return the losses of some rows, times their weights, of each part, 0 for other rows; None where there are none.
+
+        These are the rows trained on and those held out; and, where rows are drawn, those that were not, in the first round also the losses
+        of these at what they started from.
+        """
+        losses = self._losses_at(self.raw[:, rows], rows, self.g[rows])  # which the next tree will write anew
+        parts: list[NDArray[np.float64] | None] = [losses if self.train is None else np.where(self.train[rows], losses, 0.0)]
+        parts.append(None if self.held_out is None else np.where(self.held_out[rows], losses, 0.0))
+        if self.draws:
+            undrawn = self.undrawn[rows]
+            parts.append(np.where(undrawn, losses, 0.0))
+            if self._drawn_for == 0:
+                parts.append(np.where(undrawn, self._losses_at(self._starts(rows), rows, np.empty_like(losses)), 0.0))
+        return parts
+
+    def _losses_at(self, raw: NDArray[np.float64], rows: slice, out: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Write the losses of some rows at raw predictions, times their weights."""
+        self._threads.over_rows(self._loss.pointwise, (self.target[..., rows], raw, out), self._loss_rows)
+        if self.weight is not None:
+            # A mean that is not finite ends the fit. Rows that do not count, of weight 0, may have any loss.
+            with np.errstate(over="ignore", invalid="ignore"):
+                out *= self.weight[rows]
+        return out
+
+
+class LeafAdder:
+    """Adds the values of leaves to predictions of rows; its scratch space is kept from tree to tree."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._leaf_of: NDArray[Any] = _NO_LEAVES
+
+    def add(self, raw: NDArray[np.float64], rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
+        """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends from 0."""
+        n = rows.shape[0]
+        if n <= ADDITION_ROWS:
+            if n:
+                add_by_leaf(make_queue(), 1, raw, rows, start, value, _NO_LEAVES)
+            return
+        leaf_of: NDArray[Any] = _NO_LEAVES
+        if n == raw.shape[0]:
+            dtype = np.uint8 if start.shape[0] <= 2**8 else np.uint16 if start.shape[0] <= 2**16 else np.uint32
+            if self._leaf_of.dtype != dtype or self._leaf_of.shape[0] != n:
+                self._leaf_of = np.empty(n, dtype)
+            leaf_of = self._leaf_of
+        n_pieces = min(4 * self._threads.n_threads, 1 + n // ADDITION_ROWS)
+        n_tasks = 2 * n_pieces if leaf_of.shape[0] else n_pieces
+        self._threads.share(n_tasks, lambda queue, _: add_by_leaf(queue, n_pieces, raw, rows, start, value, leaf_of), n_pieces)

@@ -1,194 +1,212 @@
-"""What the rows of a tree are to be split on.
+"""What the rows of the trees of a forest are split on: the targets of a table, on rows drawn for each tree.
 
-A target belongs to a shard and prepares each tree: which rows are in sample, and the two integers a row that are summed (see
-:mod:`dtrees.split.criteria.statistics` for what they are). Everything here is a function of the plan, the table's own rows and the identity
-of the tree, so each shard computes it for itself and no vector travels.
+A target is that of all rows of a table, or of some ranges of them on a shard of rows. What follows from all rows, such as the scales of
+fixed point, it is given (:mod:`dtrees.engine.shard.targets.forest_scales`). It prepares each tree: which rows are in sample, and the two
+integers a row that are summed (see :mod:`dtrees.split.criteria.statistics` for what they are). That is a function of the plan and of the
+number of the tree, so each shard computes it for itself and no vector travels.
 
 The number of classes decides the layout: none and two are moments (two classes are one, "is it class 1?"), three and more are kept by
-class. Of several targets, rows carry their numbers, and what they add to the sums is kept beside (:mod:`dtrees.split.criteria.several`).
+class. Of several targets, rows carry their numbers, and what they add to the sums is kept beside (:mod:`dtrees.split.criteria.several`):
+of numbers, each target's distance from its mean, times the row's weight; of classes, the numbers of these.
 """
 
 from __future__ import annotations
 
-import math
+import copy
 import threading
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import criterion_of
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.plan.row_draws import RowDraws, combine_weights
 from dtrees.engine.protocol.messages import Finish
+from dtrees.engine.shard.targets.forest_scales import ForestRows, find_forest_rows, weight_exponent, without_absent
 from dtrees.engine.shard.targets.places import places_of
+from dtrees.engine.shard.targets.prepared import Derived, Prepared
 from dtrees.split.compile.kernels import plain
-from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.criterion import Criterion
+from dtrees.split.node.partition import RowPartition
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import exponent_for, mean_of, scale_into, to_fixed
-from dtrees.split.search.order_statistics.deviations import MOST_WEIGHT, levels_of, weights_in_bits
-from dtrees.split.table.columns import presort_column
+from dtrees.split.numbers.fixed_point import scale_into
+from dtrees.split.search.column import find_pure
 
 _NONE = np.empty(0, np.int64)
-_NO_TARGET = np.empty(0, np.float64)
-
-
-class Prepared(NamedTuple):
-    """What one tree is grown on, by row number.
-
-    Attributes
-    ----------
-    in_sample : ndarray of bool, shape (n_rows,), or None
-        None: all rows.
-    g, h : ndarray of int64, shape (n_rows,)
-        ``h`` is empty where every weight is 1.
-    exponents : tuple of int
-        The powers of two that ``g`` and ``h`` were multiplied by.
-    pure_by : ndarray of float64, shape (n_rows,) or (0,)
-        Nodes in which this is constant are leaves.
-    levels : ndarray of int64, shape (n_targets,) or (0,)
-        For absolute error and quantiles, where ``g`` are the numbers of targets: the targets in fixed point
-        (:mod:`dtrees.split.search.order_statistics.deviations`).
-    spent : bool
-        Whether ``g`` and ``h`` were made for this tree, which may overwrite them, until the next tree.
-    totals : tuple or None
-        What all rows add up to (:func:`~dtrees.split.numbers.fixed_point.add_up`), if that is known already.
-    targets : ndarray of int64, shape (n_rows, n_targets), or None
-        Several targets (:class:`~dtrees.engine.plan.node_limits.Targets`); then ``g`` are the numbers of the rows.
-    """
-
-    in_sample: NDArray[np.bool_] | None
-    g: NDArray[np.int64]
-    h: NDArray[np.int64]
-    exponents: tuple[int, int]
-    pure_by: NDArray[np.float64]
-    levels: NDArray[np.int64] = _NONE
-    spent: bool = False
-    totals: tuple[int, int, int, float] | None = None
-    targets: NDArray[np.int64] | None = None
-
-
-class Target(Protocol):
-    """The targets of a fit: what each tree is to learn, and what the finished trees left behind."""
-
-    keeps_out_of_sample: bool  # rows out of sample are routed through the tree
-
-    def start(self, tree: int, output: int) -> Prepared:
-        """Prepare a tree that is to improve one of the raw predictions."""
-
-    def state(self) -> list[NDArray[Any]]:
-        """Return what the finished trees left behind: arrays, to be read or written, whose last axis are the rows."""
-
-    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
-        """Take the leaf values of the tree, whose row partition is ``rows``."""
 
 
 class ForestTarget:
-    """Targets of independent trees: the table's own, on rows drawn for each tree."""
+    """Targets of independent trees.
 
-    def __init__(self, plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
-        self.plan = plan
+    Parameters
+    ----------
+    plan : ForestPlan
+    known : ForestRows
+        What is known of all rows, and of these.
+    target : ndarray, shape (n_rows,) or (n_rows, n_targets)
+        Of these rows, as weights are: numbers, or the numbers of classes, from 0 for each target.
+    weight : ndarray of float64, shape (n_rows,), or None
+    ranges : ndarray of int64, shape (n, 2)
+        The first row of each range, and the one after its last.
+
+    Attributes
+    ----------
+    target : ndarray of float64, shape (n_rows,)
+        Nodes in which it is constant are leaves: that of the table, or, of several, numbers of rows that differ in some.
+    by_target : ndarray
+        That of the table.
+    in_sample : ndarray of bool, shape (n_rows,), or None
+        Which rows the tree under way learns from; None for all.
+    added : ndarray of int64, shape (n_rows, n_targets) or (0, 0)
+        What rows add to the sums of several targets in the tree under way.
+    """
+
+    def __init__(
+        self, plan: ForestPlan, known: ForestRows, target: NDArray[Any], weight: NDArray[np.float64] | None, ranges: NDArray[np.int64]
+    ) -> None:
+        self.plan, self.scales, self.keeps_out_of_sample = plan, known.scales, plan.out_of_bag
         self.seed = hashing.as_seed(plan.seed)
-        self.n_rows = target.shape[0]
         self.weight = combine_weights(weight, plan.class_weight, target)
-        if not plan.n_classes:
-            target = without_absent(target, self.weight)
-        self.out_of_bag = OutOfBag(plan, target) if plan.out_of_bag else None
-        self.keeps_out_of_sample = plan.out_of_bag
-        self._levels = _NONE
-        self._factor = 1
-        self.center = 0.0
-        criterion = criterion_of(plan.rules)
-        self.target = plain(target.astype(np.float64, copy=False))
-        if plan.n_classes:
-            self.codes = np.ascontiguousarray(target, np.int64)
-            self.exponent = 0
-        elif criterion.row_statistic == "rank":
-            self._prepare_levels(criterion)
-        else:
-            counted = rows_that_count(self.target, self.weight)
-            criterion.check(counted)
-            mean = mean_of(counted)
-            self.center = mean if criterion.row_statistic == "target" and math.isfinite(mean) else 0.0
-            largest = max(float(self.target.max()) - self.center, self.center - float(self.target.min()))
-            # Weights are counts here (or 1): the sum of drawn targets is below draws * max.
-            bound = max(plan.n_draws or 0, counted.shape[0]) * largest
-            self.exponent = 0 if bound == 0.0 else 61 - math.frexp(bound)[1]
-            if not math.isfinite(bound):
-                self.exponent = exponent_for(self.target - self.center)
-        self.draws = None if plan.n_draws is None else RowDraws(plan, target, self.weight)
-        self._fixed: Prepared | None = None
-        if plan.n_draws is None and (self.weight is not None or self._keeps_codes):
-            self._fixed = self._weighted(self.weight)
+        if not plan.n_classes:  # rows of weight 0 may have targets beyond the scales
+            target = without_absent(target, self.weight, self.scales.center)
+        self.by_target = target if plan.targets else plain(target.astype(np.float64, copy=False))
+        self.target = known.numbers.astype(np.float64) if plan.targets else self.by_target
+        self._codes = known.codes if plan.targets else known.codes.reshape(-1)
+        if plan.targets and plan.n_classes:
+            self._codes = np.ascontiguousarray(target + first_classes(plan.targets), np.int64)
+        self._draws = None
+        if self.scales.drawing is not None:
+            self._draws = RowDraws(self.scales.drawing, plan.seed, ranges, known.before, target, self.weight)
+        self.in_sample = self.weight > 0 if self._draws is None and self.weight is not None and not self.weight.all() else None
+        self.added = np.empty((0, 0), np.int64)
+        self._counts, self._drawn_for = _NONE, -1
+        self._by_tree: NDArray[np.float64] | None = None  # weights of rows in the tree under way, where it has its own
+        self.out_of_bag = OutOfBag(target.shape[0], plan.n_values, self.scales.vote_exponent) if plan.out_of_bag else None
 
-    def _prepare_levels(self, criterion: Criterion) -> None:
-        """Number the distinct targets, and put them in fixed point."""
-        self._factor = cast(Deviations, criterion.for_kernels(0, 0.0)).largest
-        codes, distinct = presort_column(self.target)
-        self.codes = codes.astype(np.int64)
-        total_weight = self.plan.n_draws or self.n_rows
-        if self.plan.n_draws is None and self.weight is not None:
-            total_weight = int(weights_in_bits(self.weight, self._factor)[0].sum())
-        check_order(self.plan, total_weight, self._factor)
-        self._levels, self.exponent = levels_of(distinct, total_weight * self._factor)
+    @classmethod
+    def of_table(cls, plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> ForestTarget:
+        """Return the targets of all rows of a table."""
+        known = find_forest_rows(plan, target, weight, np.zeros(1, np.int64))
+        return cls(plan, known, target, weight, np.array([[0, target.shape[0]]]))
+
+    def for_another_tree(self) -> ForestTarget:
+        """Return the same for a tree that grows beside this one; sums for rows out of bag are those of all."""
+        other = copy.copy(self)
+        other._drawn_for = -1
+        return other
 
     @property
-    def _keeps_codes(self) -> bool:
-        """Whether ``codes`` are kept: classes, or the numbers of targets; otherwise targets are put in fixed point for each tree."""
-        return self.plan.n_classes > 0 or self._levels.shape[0] > 0
-
-    @property
-    def exponents(self) -> tuple[int, int]:
-        """The powers of two that ``g`` and ``h`` of every tree are multiplied by, unless classes are weighed for each tree."""
-        return (self.exponent, 0) if self._fixed is None else self._fixed.exponents
-
-    def _in_fixed_point(self) -> NDArray[np.int64]:
-        """Return the centred targets in fixed point, in new memory."""
-        centered = self.target - self.center
-        fixed = centered.view(np.int64)
-        scale_into(centered, self.exponent, fixed)
-        return fixed
+    def unit_hessian(self) -> bool:
+        """Whether all rows count the same, in all trees."""
+        return self._draws is None and self.weight is None
 
     def start(self, tree: int, output: int) -> Prepared:
-        """Draw the rows of a tree."""
-        if self._fixed is not None:
-            return self._fixed
-        if self.draws is None:
-            return Prepared(None, self._in_fixed_point(), _NONE, (self.exponent, 0), self.target, spent=True)
-        counts = self.draws.counts(tree)
-        if self.plan.balanced_subsample:
-            factor = factors_of_classes(np.bincount(self.codes, weights=counts, minlength=self.plan.n_classes))
-            return self._weighted(counts * factor[self.codes])
-        in_sample = counts > 0
-        if self.plan.n_classes > 2:
-            return Prepared(in_sample, self.codes, counts, (0, 0), self.target)
-        if self._levels.shape[0]:
-            return Prepared(in_sample, self.codes, counts, (self.exponent, 0), self.target, self._levels)
-        a = self.codes * counts if self._keeps_codes else self._in_fixed_point()
-        if not self._keeps_codes:
-            a *= counts
-        return Prepared(in_sample, a, counts, (self.exponent, 0), self.target, spent=True)
+        """Draw the rows of a tree, of a table's; others may be drawn at the same time."""
+        one, exponents, plan = self.for_another_tree(), self.scales.exponents, self.plan
+        one.draw(tree)
+        if plan.balanced_subsample:
+            one.weigh(factors_of_targets(one.count_classes(), plan.targets or (plan.n_classes,)))
+            assert one._by_tree is not None
+            exponents = (weight_exponent(one._by_tree),) * 2
+        g, h = one.fix(exponents)
+        if plan.targets:
+            return Prepared(one.in_sample, g, h, exponents, self.target, self.scales.levels, targets=one.added)
+        return Prepared(one.in_sample, g, h, exponents, self.target, self.scales.levels, spent=not self.scales.levels.shape[0])
 
-    def _weighted(self, weight: NDArray[np.float64] | None) -> Prepared:
-        """Prepare all rows with given weights; those of weight zero are out of sample."""
+    def draw(self, tree: int) -> None:
+        """Draw the rows of a tree, if they are not."""
+        if self._draws is not None and self._drawn_for != tree:
+            self._counts, self._drawn_for = self._draws.counts(tree), tree
+            self.in_sample = self._counts > 0
+
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """The numbers of classes, or of targets by order: of several targets, those of all are numbered through."""
+        return self._codes if self._codes.shape[0] else self.target.astype(np.int64)
+
+    def count_classes(self) -> NDArray[np.int64]:
+        """Return how many draws of the tree under way are of each class, of each target."""
+        codes = self.codes
+        counts = np.repeat(self._counts, codes.size // codes.shape[0])
+        return np.bincount(codes.ravel(), counts, self.plan.n_classes).astype(np.int64)
+
+    def weigh(self, factor: NDArray[np.float64]) -> None:
+        """Have the draws of each class count by a factor, in the tree under way; of several targets, by the product of these."""
+        self._by_tree = self._counts * np.prod(factor[self.codes.reshape(self._counts.shape[0], -1).T], axis=0)
+
+    def derived(self) -> Derived:
+        """Return what is to be known of these rows to put those of all in fixed point.
+
+        That is the sum of the sizes of targets, times weights; of several, of that whose sizes add up to most. Where a tree weighs the
+        classes of its own rows, it is about these weights, too.
+        """
+        n_in = self.target.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
+        weight = self._by_tree if self._by_tree is not None else self.weight if self._draws is None else self._counts
+        size = 0.0
+        if not (self.plan.targets and self.plan.n_classes):
+            with np.errstate(over="ignore", invalid="ignore"):
+                sizes = np.abs(self._centered())
+                size = float(np.max(sizes.sum(axis=0) if weight is None else weight @ sizes))
+        if self._by_tree is None:
+            return Derived((size,), (), n_in)
+        integral = bool((self._by_tree == np.rint(self._by_tree)).all())
+        return Derived((size, float(self._by_tree.sum())), (1.0, float(self._by_tree.max(initial=0.0))), n_in, integral)
+
+    def amounts(self, what: str, rows: slice) -> NDArray[np.float64]:
+        """Return the weights of some rows that the tree under way has of its own."""
+        assert self._by_tree is not None
+        return self._by_tree[rows]
+
+    def _centered(self) -> NDArray[np.float64]:
+        """Return targets about the center, or the numbers of classes, in new memory."""
+        return np.subtract(self.by_target, self.scales.center, order="C")
+
+    def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return targets, times weights, and weights in fixed point; of several targets, numbers of rows in place of these."""
+        h = self._fixed_weights(exponents[1])
+        added = self._fixed_targets(h, exponents[0])
+        if not self.plan.targets:
+            return added, h
+        self.added = added
+        return np.arange(added.shape[0]), h
+
+    def _fixed_weights(self, exponent: int) -> NDArray[np.int64]:
+        """Return what rows weigh in the tree under way, nothing if each weighs 1."""
+        if self._draws is not None and self._by_tree is None:
+            return self._counts
+        weight = self.weight if self._by_tree is None else self._by_tree
         if weight is None:
-            return Prepared(None, self.codes, _NONE, (self.exponent, 0), self.target, self._levels)
-        in_sample = None if weight.all() else weight > 0
-        if self._levels.shape[0]:
-            b, exponent = weights_in_bits(weight, self._factor)
-            return Prepared(in_sample, self.codes, b, (self.exponent, exponent), self.target, self._levels)
-        b, exponent = to_fixed(weight, integral=bool((weight == np.rint(weight)).all()))
-        if self.plan.n_classes > 2:
-            return Prepared(in_sample, self.codes, b, (0, exponent), self.target)
+            return _NONE
+        h = np.empty(weight.shape[0], np.int64)
+        scale_into(weight, exponent, h)
+        if self.scales.levels.shape[0]:
+            np.maximum(h, weight > 0, out=h)
+        return h
+
+    def _fixed_targets(self, h: NDArray[np.int64], exponent: int) -> NDArray[np.int64]:
+        """Return what rows that weigh so much add to the sums."""
+        if self.scales.levels.shape[0]:
+            return self._codes
         if self.plan.n_classes:
-            return Prepared(in_sample, self.codes * b, b, (exponent, exponent), self.target)
-        with np.errstate(over="ignore"):
-            weighted = weight * (self.target - self.center)
-        if not np.isfinite(weighted).all():
-            raise ValueError("sample_weight times y is beyond the range of float64; divide sample_weight by a constant, it changes no tree")
-        a, a_exponent = to_fixed(weighted)
-        return Prepared(in_sample, a, b, (a_exponent, exponent), self.target)
+            codes = self.codes
+            return codes * h if h.shape[0] and self.plan.n_classes <= 2 and not self.plan.targets else codes
+        centered = self._centered()
+        if self._draws is None and self.weight is not None:
+            np.multiply(centered.T, self.weight, out=centered.T)
+        fixed = centered.view(np.int64)
+        scale_into(centered.reshape(-1), exponent, fixed.reshape(-1))
+        if self._draws is not None:
+            np.multiply(fixed.T, self._counts, out=fixed.T)
+        return fixed
+
+    def find_pure(
+        self, rows: RowPartition, start: NDArray[np.int64], stop: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Tell which nodes have one target in all of these rows, and return the target of the first row of each, NaN without any."""
+        first, some = np.full(start.shape[0], np.nan), stop > start
+        first[some] = self.target[rows.rows[start[some]]]
+        pure = np.ones(start.shape[0], np.bool_)
+        pure[some] = find_pure(self.target, rows.rows, start[some], stop[some])
+        return pure, first
 
     def state(self) -> list[NDArray[Any]]:
         """Return the sums of out-of-bag predictions."""
@@ -197,71 +215,50 @@ class ForestTarget:
     def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
         """Add the tree's predictions to the sums of the rows it did not draw."""
         if self.out_of_bag is not None:
-            self.out_of_bag.add(rows, leaves)
-
-
-def rows_that_count(target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[Any]:
-    """Return the targets of the rows of a weight above 0."""
-    return target if weight is None or weight.all() else target[weight > 0]
-
-
-def without_absent(target: NDArray[Any], weight: NDArray[np.float64] | None, instead: Any = None) -> NDArray[Any]:
-    """Return targets of which those of rows of weight 0 are replaced, by default by the first that counts: no scale depends on them."""
-    if weight is None or weight.all():
-        return target
-    instead = target[np.argmax(weight > 0)] if instead is None else instead
-    return np.where((weight > 0)[(...,) + (None,) * (target.ndim - 1)], target, instead)
-
-
-def factors_of_classes(drawn: NDArray[Any]) -> NDArray[np.float64]:
-    """Return by what to multiply the draws of each class, of which there are so many, for all classes to weigh the same.
-
-    Examples
-    --------
-    >>> factors_of_classes(np.array([6, 0, 2])).tolist()
-    [0.6666666666666666, 0.0, 2.0]
-    """
-    found: NDArray[np.float64] = np.where(drawn > 0, drawn.sum() / (np.count_nonzero(drawn) * np.maximum(drawn, 1)), 0.0)
-    return found
-
-
-def check_order(plan: ForestPlan, total_weight: int, factor: int) -> None:
-    """Raise ValueError if deviations that count up to ``factor`` times are too many to be added up exactly."""
-    if total_weight * factor > MOST_WEIGHT:
-        raise ValueError(
-            f"{total_weight:,} rows are too many for criterion={plan.rules.criterion!r} with alpha={plan.rules.alpha}, whose "
-            f"deviations count up to {factor} times; wants a fraction of a smaller denominator, such as alpha=0.9"
-        )
-
-
-def largest_vote(plan: ForestPlan, target: NDArray[Any]) -> float:
-    """Return what no leaf says more than, in size."""
-    return 1.0 if plan.n_classes else float(np.abs(target).max(initial=0.0)) or 1.0
-
-
-def exponent_of_votes(largest: float) -> int:
-    """Return the power of two that what leaves say of rows out of bag is multiplied by, given the largest."""
-    return 40 - math.frexp(largest)[1]  # for up to 2**22 trees
+            sizes = leaves.stop - leaves.in_stop
+            leaf = np.arange(sizes.shape[0]).repeat(sizes)
+            self.out_of_bag.add(rows[places_of(leaves.in_stop, sizes)], leaf, leaves.value)
 
 
 class OutOfBag:
-    """Sums, for each row, of the predictions of the trees that did not draw it.
+    """Sums, for each row, of the predictions of the trees that did not draw it, and how many these are.
 
     In fixed point, so that threads and workers may add them up in any order. May be shared by threads.
     """
 
-    def __init__(self, plan: ForestPlan, target: NDArray[Any]) -> None:
-        n_values = plan.n_values
-        self.exponent = exponent_of_votes(largest_vote(plan, target))
-        self.sum = np.zeros((target.shape[0], n_values), np.int64)
-        self.count = np.zeros(target.shape[0], np.int64)
+    def __init__(self, n_rows: int, n_values: int, exponent: int) -> None:
+        self.exponent = exponent
+        self.sum, self.count = np.zeros((n_rows, n_values), np.int64), np.zeros(n_rows, np.int64)
         self._lock = threading.Lock()
 
-    def add(self, rows: NDArray[np.uint32], leaves: Finish) -> None:
-        """Add the leaf values of one tree to the sums of its rows out of sample."""
-        fixed = np.rint(np.ldexp(leaves.value, self.exponent)).astype(np.int64)
-        sizes = leaves.stop - leaves.in_stop
-        places = places_of(leaves.in_stop, sizes)
+    def add(self, rows: NDArray[np.integer[Any]], leaf: NDArray[np.int64], value: NDArray[np.float64]) -> None:
+        """Add the values of the leaves that rows out of sample are in."""
+        fixed = np.rint(np.ldexp(value, self.exponent)).astype(np.int64)
         with self._lock:
-            self.sum[rows[places]] += np.repeat(fixed, sizes, axis=0)
-            self.count[rows[places]] += 1
+            self.sum[rows] += fixed[leaf]
+            self.count[rows] += 1
+
+
+def first_classes(targets: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return the number of the first class of each target, where those of all targets are numbered through.
+
+    Examples
+    --------
+    >>> first_classes((2, 3, 1)).tolist()
+    [0, 2, 5]
+    """
+    return np.concatenate([[0], np.cumsum(targets)[:-1]]).astype(np.int64)
+
+
+def factors_of_targets(drawn: NDArray[Any], targets: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return by what to multiply the draws of each class, of which there are so many, for all classes of a target to weigh the same.
+
+    ``targets`` are the numbers of classes of each.
+
+    Examples
+    --------
+    >>> factors_of_targets(np.array([6, 2, 8]), (2, 1)).tolist()
+    [0.6666666666666666, 2.0, 1.0]
+    """
+    of_targets = np.split(drawn, np.cumsum(targets)[:-1])
+    return np.concatenate([np.where(n > 0, n.sum() / (np.count_nonzero(n) * np.maximum(n, 1)), 0.0) for n in of_targets])

@@ -12,19 +12,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan, ForestResult, Progress
-from dtrees.engine.plan.row_draws import RowDraws
+from dtrees.engine.plan.row_draws import RowDraws, find_drawing
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows import whole_sums
-from dtrees.engine.rows.forests.drawn_rows import OwnDraws
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.leaf_rows import share_leaves
-from dtrees.engine.rows.forests.scales import scales_of
 from dtrees.engine.rows.forests.tree import rows_to_send
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.searching import zone_edges
 from dtrees.engine.rows.searching.many_search import ManySumsSearcher
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.split.numbers import hashing
+from dtrees.split.numbers.fixed_point import to_fixed
 from dtrees.split.table.columns import presort
 from tests.engine.rows.test_rows_fit import Cuts, Pickling, cut_finely, draw_table, draw_weight, spread
 from tests.engine.shards import all_equal, rules, wild_table, wild_target, wild_weight
@@ -351,12 +350,16 @@ def test_shards_draw_the_rows_that_one_process_draws(weighted: bool, balanced: b
     weight = wild_weight(n, 1) if weighted else None
     plan = ForestPlan(rules("gini", 3), 5, n_classes=4, n_draws=n, balanced_draws=balanced)
     cuts = [np.array([[0, 1], [2, 90], [300, 499]]), np.empty((0, 2), np.int64), np.array([[1, 2], [90, 300], [499, 500]])]
-    scales, before = scales_of(plan, y, weight, cuts)
-    wanted = RowDraws(plan, y, weight).counts(3)
+    wanted = RowDraws.of_table(plan, y, weight).counts(3)
     assert wanted.sum() > 0
-    for stretches, (some,) in zip(cuts, before, strict=True):
+    if not balanced:
+        expected, cumulative = np.zeros(n, np.int64), np.cumsum([] if weight is None else to_fixed(weight)[0]).astype(np.int64)
+        hashing.bootstrap_counts(hashing.as_seed(5), 3, n, cumulative, expected)
+        np.testing.assert_array_equal(wanted, expected)
+    for stretches in cuts:
+        drawing, before = find_drawing(plan, y, weight, stretches[:, 0])
         own = np.concatenate([np.empty(0, np.int64), *(np.arange(*ends) for ends in stretches.tolist())])
-        draws = OwnDraws(scales, hashing.as_seed(5), stretches, some, y[own], None if weight is None else weight[own])
+        draws = RowDraws(drawing, 5, stretches, before, y[own], None if weight is None else weight[own])
         np.testing.assert_array_equal(draws.counts(3), wanted[own])
 
 

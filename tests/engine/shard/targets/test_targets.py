@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,9 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome import scoring
 from dtrees.engine.outcome.scoring import scores_of, shares_of
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.shard.targets import boosted_rows
 from dtrees.engine.shard.targets import boosting_target as boosting
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag, combine_weights
-from dtrees.engine.shard.targets.several_targets import ForestTargets
 from dtrees.engine.threads import Threads
 from dtrees.split.numbers import hashing
 from tests.engine.shards import Logistic, Softmax, Squared, rules, wild_weight
@@ -38,7 +35,7 @@ def forest_plan(n_classes: int = 0, **changes: Any) -> ForestPlan:
 
 def boosting_target(loss: Any, y: Any, weight: Any = None, initial: Any = None, n_threads: int = 1, **changes: Any) -> BoostingTarget:
     plan = BoostingPlan(rules("newton", 1), seed=5, loss=loss, n_rounds=3, **changes)
-    return BoostingTarget(plan, y, weight, initial, Threads(n_threads))
+    return BoostingTarget.of_table(plan, y, weight, initial, Threads(n_threads))
 
 
 def unscaled(prepared: Any) -> tuple[Any, Any]:
@@ -49,7 +46,7 @@ def unscaled(prepared: Any) -> tuple[Any, Any]:
 
 @given(arrays(np.float64, st.integers(1, 30), elements=st.floats(-1e9, 1e9).map(lambda y: y if abs(y) > 1e-60 else 0.0)))
 def test_regression_is_centred_and_precise(y: NDArray[np.float64]) -> None:
-    a, b = unscaled(ForestTarget(forest_plan(), y, None).start(0, 0))
+    a, b = unscaled(ForestTarget.of_table(forest_plan(), y, None).start(0, 0))
     centred = y - y.mean()
     assert a == pytest.approx(centred, abs=1e-13 * max(np.abs(y).max(), 1e-300))
     assert b.tolist() == [1.0] * len(y)
@@ -60,7 +57,7 @@ def test_regression_is_centred_and_precise(y: NDArray[np.float64]) -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_what_is_spent_belongs_to_one_tree(n_classes: int, n_draws: int | None, weighted: bool) -> None:
     y, weight = (CLASSES % n_classes if n_classes else Y), (WEIGHT if weighted else None)
-    target = ForestTarget(forest_plan(n_classes, n_draws=n_draws), y, weight)
+    target = ForestTarget.of_table(forest_plan(n_classes, n_draws=n_draws), y, weight)
     first = target.start(4, 0)
     kept = [first.g.copy(), first.h.copy()]
     if first.spent:
@@ -74,7 +71,7 @@ def test_what_is_spent_belongs_to_one_tree(n_classes: int, n_draws: int | None, 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_bootstrap_counts_are_weights(n_draws: int, weighted: bool) -> None:
     weight = WEIGHT if weighted else None
-    target = ForestTarget(forest_plan(n_draws=n_draws), Y, weight)
+    target = ForestTarget.of_table(forest_plan(n_draws=n_draws), Y, weight)
     prepared = target.start(2, 0)
     counts = prepared.h
     assert counts.sum() == n_draws
@@ -91,20 +88,20 @@ def test_bootstrap_counts_are_weights(n_draws: int, weighted: bool) -> None:
 
 
 def test_weights_in_regression() -> None:
-    prepared = ForestTarget(forest_plan(), Y, WEIGHT).start(0, 0)
+    prepared = ForestTarget.of_table(forest_plan(), Y, WEIGHT).start(0, 0)
     a, b = unscaled(prepared)
     assert b == pytest.approx(WEIGHT, rel=1e-9, abs=1e-12 * WEIGHT.sum())
     assert a == pytest.approx(WEIGHT * (Y - Y[WEIGHT > 0].mean()), abs=1e-12 * np.abs(WEIGHT).sum())
     assert np.array_equal(prepared.in_sample, WEIGHT > 0)
-    assert ForestTarget(forest_plan(), Y, WEIGHT + 1).start(0, 0).in_sample is None
+    assert ForestTarget.of_table(forest_plan(), Y, WEIGHT + 1).start(0, 0).in_sample is None
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_classes(n_classes: int) -> None:
     y = CLASSES % n_classes
     whole = np.rint(WEIGHT)
-    plain = ForestTarget(forest_plan(n_classes), y, None).start(0, 0)
-    weighted = ForestTarget(forest_plan(n_classes), y, whole).start(0, 0)
+    plain = ForestTarget.of_table(forest_plan(n_classes), y, None).start(0, 0)
+    weighted = ForestTarget.of_table(forest_plan(n_classes), y, whole).start(0, 0)
     assert plain.exponents == weighted.exponents == (0, 0)
     assert plain.g.tolist() == y.tolist()
     assert plain.h.shape == (0,)
@@ -114,7 +111,7 @@ def test_classes(n_classes: int) -> None:
 
 def test_class_weights_multiply() -> None:
     plan = forest_plan(3, class_weight=(0.0, 1.0, 4.0))
-    prepared = ForestTarget(plan, CLASSES, np.rint(WEIGHT)).start(0, 0)
+    prepared = ForestTarget.of_table(plan, CLASSES, np.rint(WEIGHT)).start(0, 0)
     assert prepared.h.tolist() == (np.rint(WEIGHT) * np.array([0.0, 1.0, 4.0])[CLASSES]).tolist()
     assert np.array_equal(prepared.in_sample, prepared.h > 0)
     assert combine_weights(None, None, CLASSES) is None
@@ -125,8 +122,8 @@ def test_class_weights_multiply() -> None:
 def test_balanced_subsample() -> None:
     y = (np.arange(N) < 20).astype(int)
     plan = forest_plan(2, n_draws=N, balanced_subsample=True)
-    prepared = ForestTarget(plan, y, None).start(1, 0)
-    counts = ForestTarget(forest_plan(2, n_draws=N), y, None).start(1, 0).h
+    prepared = ForestTarget.of_table(plan, y, None).start(1, 0)
+    counts = ForestTarget.of_table(forest_plan(2, n_draws=N), y, None).start(1, 0).h
     of_ones, weight = unscaled(prepared)
     assert np.array_equal(prepared.in_sample, counts > 0)
     assert of_ones.sum() == pytest.approx(N / 2)
@@ -136,26 +133,19 @@ def test_balanced_subsample() -> None:
 
 
 def test_out_of_bag_sums_do_not_depend_on_the_order() -> None:
-    plan = forest_plan(out_of_bag=True)
-    rows = RNG.permutation(10).astype(np.uint32)
-    batches = [
-        SimpleNamespace(in_stop=np.array([2, 8]), stop=np.array([5, 10]), value=RNG.normal(size=(2, 1)) * 10.0 ** RNG.integers(-9, 0))
-        for _ in range(50)
-    ]
+    outside, leaf = RNG.permutation(10)[[2, 3, 4, 8, 9]], np.array([0, 0, 0, 1, 1])
+    values = [RNG.normal(size=(2, 1)) * 10.0 ** RNG.integers(-9, 0) for _ in range(50)]
     sums = []
     for order in (range(50), RNG.permutation(50)):
-        bag = OutOfBag(plan, Y)
+        bag = OutOfBag(10, 1, 38)
         for i in order:
-            bag.add(rows, batches[i])
+            bag.add(outside, leaf, values[i])
         sums.append(bag)
     assert sums[0].sum.tolist() == sums[1].sum.tolist()
     total = np.zeros(10)
-    for batch in batches:
-        total[rows[2:5]] += batch.value[0, 0]
-        total[rows[8:10]] += batch.value[1, 0]
-    assert np.ldexp(sums[0].sum[:10, 0].astype(float), -sums[0].exponent) == pytest.approx(total, abs=1e-9)
-    outside = rows[[2, 3, 4, 8, 9]]
-    assert sums[0].count[:10].tolist() == [50 * (row in outside) for row in range(10)]
+    total[outside] = np.sum(values, axis=0)[leaf, 0]
+    assert np.ldexp(sums[0].sum[:, 0].astype(float), -sums[0].exponent) == pytest.approx(total, abs=1e-9)
+    assert sums[0].count.tolist() == [50 * (row in outside) for row in range(10)]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -185,7 +175,7 @@ def test_subsample_and_held_out_rows() -> None:
     target = boosting_target(
         Softmax(3), CLASSES, WEIGHT, n_classes=3, subsample=0.5, n_iter_no_change=2, validation_fraction=0.2, initial=np.zeros(3)
     )
-    held_out = target.parts.held_out
+    held_out = target.held_out
     for members in (np.flatnonzero(k == CLASSES) for k in range(3)):
         assert held_out[members].sum() == np.ceil(0.2 * np.count_nonzero(WEIGHT[members]))
     eligible = ~held_out & (WEIGHT > 0)
@@ -203,7 +193,7 @@ def test_subsample_and_held_out_rows() -> None:
 def test_scores_are_weighted_means_over_both_parts() -> None:
     target = boosting_target(Squared(), Y, WEIGHT, n_iter_no_change=2, validation_fraction=0.3)
     target.raw += RNG.normal(size=N)
-    losses, out = (Y - target.raw[0]) ** 2, target.parts.held_out
+    losses, out = (Y - target.raw[0]) ** 2, target.held_out
     scores = scores_of([target.losses(0, N)])
     assert scores[:2] == pytest.approx([np.average(losses[part], weights=WEIGHT[part]) for part in (~out, out)])
     train, validation, *_ = scores_of([boosting_target(Squared(), Y).losses(0, N)])
@@ -216,8 +206,7 @@ def test_shares_of_losses_are_all_losses(n_rows: int, n_shares: int, n_threads: 
     """However rows are shared out: the same numbers, to the last bit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring, "BLOCK_ROWS", 16)
-        for module in (boosting, boosted_rows):
-            patch.setattr(module, "ADDITION_ROWS", 32)
+        patch.setattr(boosting, "ADDITION_ROWS", 32)
         weight = np.abs(Y) + 1
         target = boosting_target(Squared(), np.resize(Y, n_rows), np.resize(weight, n_rows), n_threads=n_threads)
         shares = shares_of(n_rows, n_shares)
@@ -255,14 +244,14 @@ def test_centers_do_not_depend_on_the_layout() -> None:
     assert any(layouts(y)[2].mean() != y.mean() for y in several.T.copy())
     means = [y.mean() for y in several.T.copy()]
     for k, y in enumerate(several.T.copy()):
-        assert {ForestTarget(forest_plan(), target, None).center for target in layouts(y)} == {means[k]}
+        assert {ForestTarget.of_table(forest_plan(), target, None).scales.center.item() for target in layouts(y)} == {means[k]}
     for target in layouts(several):
-        assert ForestTargets(forest_plan(targets=(1,) * 8), target, None).center.tolist() == means
+        assert ForestTarget.of_table(forest_plan(targets=(1,) * 8), target, None).scales.center.tolist() == means
 
 
 @pytest.mark.parametrize("n_draws", [None, N])
 def test_targets_of_rows_of_weight_zero_change_nothing(n_draws: int | None) -> None:
     absent = WEIGHT == 0
     assert absent.any()
-    one, other = (ForestTarget(forest_plan(n_draws=n_draws), np.where(absent, y, Y), WEIGHT).start(0, 0) for y in (1.0, 1e200))
+    one, other = (ForestTarget.of_table(forest_plan(n_draws=n_draws), np.where(absent, y, Y), WEIGHT).start(0, 0) for y in (1.0, 1e200))
     assert (one.g.tolist(), one.h.tolist(), one.exponents) == (other.g.tolist(), other.h.tolist(), other.exponents)
