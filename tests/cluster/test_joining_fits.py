@@ -129,7 +129,7 @@ def test_a_worker_joins_a_forest_by_rows(no_nannies: Client, tmp_path: Path, nam
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "joined"), one_of_each(["OpenForest", "AddVotes", "drawn"], [True, False], others=pytest.mark.thorough))
+@pytest.mark.parametrize(("kind", "joined"), one_of_each(["Open", "AddVotes", "drawn"], [True, False], others=pytest.mark.thorough))
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
 def test_one_dies_as_soon_as_rows_of_a_forest_are_spread(no_nannies: Client, tmp_path: Path, kind: str, joined: bool) -> None:
     task, make = FORESTS["out of bag"]

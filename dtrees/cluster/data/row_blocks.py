@@ -30,7 +30,7 @@ from dtrees.cluster.data.partitions import Partitions
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks, same
 from dtrees.cluster.transport.scheduler_rpc import holders
-from dtrees.engine.rows.between.stretches import in_order
+from dtrees.engine.rows.all_rows import in_order
 from dtrees.engine.threads import Threads
 from dtrees.ensemble.backend import LoadOptions, Placement
 from dtrees.ensemble.input.schema import Schema

@@ -7,10 +7,7 @@ with :mod:`dtrees.engine.rows.rows_in_tree`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -21,25 +18,19 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.between.all_rows import AllRows
-from dtrees.engine.rows.between.shards import Shards, Steps
-from dtrees.engine.rows.between.side_by_side import side_by_side
-from dtrees.engine.rows.between.stretches import in_order, rows_of
-from dtrees.engine.rows.between.torn_blocks import put_together
-from dtrees.engine.rows.categories.own_rows import count_categories
-from dtrees.engine.rows.exchange import Arrays, Mailbox, Program
-from dtrees.engine.rows.forests import messages as f
+from dtrees.engine.rows.all_rows import AllRows, in_order, meetings, put_together, rows_of
+from dtrees.engine.rows.categories import count_categories
+from dtrees.engine.rows.exchange import Arrays, Mailbox, Program, Shards, Steps, side_by_side
 from dtrees.engine.rows.forests.forest_rows import ForestRows
-from dtrees.engine.rows.forests.growing import TreeOfForest
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
 from dtrees.engine.rows.forests.scales import scales_of
 from dtrees.engine.rows.forests.several_targets import ForestRowsOfTargets
-from dtrees.engine.rows.forests.tree import forest_tree_steps
-from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
+from dtrees.engine.rows.forests.tree import TreeOfForest, forest_tree_steps
+from dtrees.engine.rows.row_target import RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.rows.searching.zone_edges import Edges, own_zone_map, sketch_columns
 from dtrees.engine.rows.tree import boosted_tree_steps, checksum
 from dtrees.engine.rows.whole_sums import undrawn_weight
+from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns
 from dtrees.engine.shard.targets.boosting_target import rows_held_out
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import plain
@@ -89,7 +80,6 @@ class RowShard:
         self.mailbox = Mailbox()
         self._edges: Edges | None = None
         self._zone_map: ZoneMap | None = None
-        self._told: Arrays = ()
 
     def close(self) -> None:
         """End the shard's threads."""
@@ -107,24 +97,20 @@ class RowShard:
             return self._introduce(message)
         self._check_fresh(message)
         match message:
-            case m.Prepare():
-                return (yield from self._prepare(message))
             case m.Open():
-                return self._open(message)
-            case f.OpenForest():
-                return self._open_forest(message)
+                return (yield from self._open(message))
             case m.Replay():
                 return self._tree.replay(message.tree, message.output)
             case m.GrowTree():
                 (grown,) = yield from side_by_side({0: self._grow_tree(message)})
                 return grown
-            case f.GrowTrees():
-                return (yield from self._grow_trees(message))
-            case f.AddVotes():
+            case m.GrowTrees():
+                return (yield from self._grow_trees(message.first, message.last))
+            case m.AddVotes():
                 for number, tree in enumerate(message.trees, message.first):
                     self._slots[0].add_votes(number, tree)
                 return None
-            case f.CountVotes():
+            case m.CountVotes():
                 return self._slots[0].count_votes()
         raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
 
@@ -138,28 +124,23 @@ class RowShard:
             self._slots.append(self._slots[0].for_another_tree())
         return self._slots[slot]
 
-    def _growing_with(self, message: m.GrowTree | f.GrowTrees) -> Shards:
-        """Return what is known of all shards by one that is to grow trees with them."""
-        serials = itertools.count(message.serial + 1)
-        return replace(self._shards, sent_rows=message.sent_rows, grain=copy(message.grain), serials=serials)
-
     def _grow_tree(self, message: m.GrowTree) -> Steps[m.Grown]:
         """Grow a tree as all other shards do at the same time, and add it to the predictions."""
-        shards, rows, output = self._growing_with(message), self._tree, message.output
+        shards, rows, output = self._shards, self._tree, message.output
         if shards.boosting.loss.takes_all_rows:
             yield from self._open_round_of_all(shards, message.tree - output, output)
         tree, known = yield from boosted_tree_steps(shards, rows, message.tree, output, message.learning_rate)
         scored, losses, undrawn, score = rows.finish(tree, known, output, message.score), None, 0.0, None
         if message.score and shards.boosting.scoring is not None:
             mine = {0: (rows.scored_predictions(),)}
-            sent = yield shards.step("scores", next(shards.serials), mine, () if self._shard else shards.everyone)
+            sent = yield shards.step("scores", next(shards.serials), mine, shards.to_first)
             score = None if self._shard else self._scored_rows.score(shards.boosting.scoring, sent)
         if scored is not None:
-            sent = yield shards.step("losses", next(shards.serials), scored[1].sent(self._elsewhere), self._helpers)
+            elsewhere, helpers = meetings(shards.stretches)[self._shard]
+            sent = yield shards.step("losses", next(shards.serials), scored[1].sent(elsewhere), helpers)
             losses = put_together(*scored, sent)
             undrawn = yield from undrawn_weight(shards, rows, losses)
-        told = None if self._shard else tree
-        return m.Grown(told, checksum([tree]), next(shards.serials), shards.grain, losses, undrawn, score)
+        return m.Grown([] if self._shard else [tree], checksum([tree]), losses, undrawn, score)
 
     def _open_round_of_all(self, shards: Shards, round_: int, output: int) -> Steps[None]:
         """Have shard 0 find the loss of a round, where that takes all rows at once; again within a round if shards are new."""
@@ -167,62 +148,70 @@ class RowShard:
         if raw is None:
             return
         serial = next(shards.serials)
-        sent = yield shards.step("raw predictions", serial, {0: (raw,)}, () if self._shard else shards.everyone)
+        sent = yield shards.step("raw predictions", serial, {0: (raw,)}, shards.to_first)
         told = [] if self._shard else self._all_rows.losses_of_round(shards.boosting.loss, sent)
         ((loss,),) = yield shards.step("derivatives", serial, {shard: cast(Arrays, (one,)) for shard, one in enumerate(told)}, (0,))
         self._tree.take_loss(round_, loss)
 
-    def _grow_trees(self, message: f.GrowTrees) -> Program:
+    def _grow_trees(self, first: int, last: int) -> Program:
         """Grow trees of a forest as all other shards do at the same time."""
         assert isinstance(self._plan, ForestPlan)
-        shards, numbers = self._growing_with(message), range(message.first, message.last)
         programs = {}
-        for slot, number in enumerate(numbers):
+        for slot, number in enumerate(range(first, last)):
             rows = self._in_slot(slot)
-            rows.n_side_by_side = len(numbers)
-            programs[slot] = forest_tree_steps(TreeOfForest(shards, rows, self._plan, self._scales), number)
-        trees = yield from side_by_side(programs, SHARED_CELLS * shards.n_shards)
-        return f.GrownTrees([] if self._shard else trees, checksum(trees), next(shards.serials), shards.grain)
+            rows.n_side_by_side = last - first
+            programs[slot] = forest_tree_steps(TreeOfForest(self._shards, rows, self._plan, self._scales), number)
+        trees = yield from side_by_side(programs, SHARED_CELLS * self._shards.n_shards)
+        return m.Grown([] if self._shard else trees, checksum(trees))
 
     def _introduce(self, message: m.Introduce) -> m.Introduced:
         fit, epoch = message.fit, message.epoch
         if self._fit is not None and self._fit[0] == fit and self._fit[1] > epoch:
             raise StaleMessage(f"epoch {epoch} of fit {fit} is before epoch {self._fit[1]}")
         self._fit, self._shard, self._plan = (fit, epoch), message.shard, message.plan
-        self._shards = Shards(
-            message.plan, fit, epoch, message.shard, message.n_shards, self._n_rows_total, self._columns.n_columns
-        )  # fmt: skip
+        self._n_shards, self._sent_rows = message.n_shards, message.sent_rows
         self.mailbox.open(fit, epoch)
         if not message.sketches:
             return m.Introduced(self._stretches, None, None)
         n_categories = count_categories(self._columns, message.plan.rules.categorical)
         return m.Introduced(self._stretches, sketch_columns(self._columns, self._threads.map), n_categories)
 
-    def _prepare(self, message: m.Prepare) -> Program:
+    def _open(self, message: m.Open) -> Program:
         """Have one shard find out what follows from the targets and weights of all rows, and be told what is of the rows here."""
+        assert self._fit is not None
+        n_columns, stretches, plan = self._columns.n_columns, message.stretches, self._plan
+        self._shards = shards = Shards(
+            plan, *self._fit, self._shard, self._n_shards, self._n_rows_total, n_columns, stretches, self._sent_rows
+        )  # fmt: skip
         target, weight = self._table
-        mine = self._stretches, target, *(() if weight is None else (weight,))
-        shards = self._shards
-        sent = yield shards.step("targets", message.serial, {0: mine}, () if self._shard else shards.everyone)
-        prepared, told = (None, {}) if self._shard else self._look_at_all(message, sent)
+        mine, serial = (target,) if weight is None else (target, weight), next(shards.serials)
+        sent = yield shards.step("targets", serial, {0: mine}, shards.to_first)
+        reply, told = (None, {}) if self._shard else self._look_at_all(message, sent)
         del sent, mine
-        (self._told,) = yield shards.step("held out", message.serial, told, (0,))
-        return prepared
+        (own,) = yield shards.step("held out", serial, told, (0,))
+        about = self._about_rows(message.edges)
+        if isinstance(plan, BoostingPlan):
+            self._tree = RowsInTree(plan, self._targets(plan, m.OwnTargets(*own)), *about)
+            return reply
+        self._scales, before, *numbers = own
+        kind = ForestRowsOfTargets if plan.targets else ForestRows
+        of_rows = kind(plan, self._scales, target, weight, self._stretches, before, self._threads, *numbers)
+        self._slots = [RowsInForest(plan, of_rows, *about)]
+        return reply
 
-    def _look_at_all(self, message: m.Prepare, sent: Sequence[Arrays]) -> tuple[m.Prepared | f.ForestScales, dict[int, Arrays]]:
-        stretches = [one[0] for one in sent]
-        target, weight = (in_order([one[i] for one in sent], stretches, self._n_rows_total) if len(sent[0]) > i else None for i in (1, 2))
+    def _look_at_all(self, message: m.Open, sent: Sequence[Arrays]) -> tuple[Any, dict[int, Arrays]]:
+        """Return what the coordinator, and each shard, is to know of all targets."""
+        stretches = message.stretches
+        target, weight = (in_order([one[i] for one in sent], stretches, self._n_rows_total) if len(sent[0]) > i else None for i in (0, 1))
         assert target is not None
         if isinstance(self._plan, BoostingPlan):
-            return self._prepare_all(message, sent, target, weight)
+            return self._prepare_all(self._plan, message, target, weight)
         scales, told = scales_of(self._plan, target, weight, stretches)
-        return scales, dict(enumerate(told))
+        return scales, {shard: cast(Arrays, (scales, *own)) for shard, own in enumerate(told)}
 
     def _prepare_all(
-        self, message: m.Prepare, sent: Sequence[Arrays], target: NDArray[Any], weight: NDArray[np.float64] | None
-    ) -> tuple[m.Prepared, dict[int, Arrays]]:
-        plan = self._plan
-        assert isinstance(plan, BoostingPlan)
+        self, plan: BoostingPlan, message: m.Open, target: NDArray[Any], weight: NDArray[np.float64] | None
+    ) -> tuple[NDArray[np.float64], dict[int, Arrays]]:
         weight = combine_weights(weight, plan.class_weight, target)
         held_out = rows_held_out(plan, target, weight)
         train = None if held_out is None else ~held_out
@@ -231,60 +220,43 @@ class RowShard:
         which = slice(None) if train is None else train
         by_output = target if target.ndim == 1 else np.ascontiguousarray(target.T)
         plan.loss.check(by_output[..., which])
-        initial = message.initial
-        if initial is None:
-            initial = plan.loss.initial(by_output[..., which], None if weight is None else weight[which])
+        start = message.initial
+        if start is None:
+            start = plan.loss.initial(by_output[..., which], None if weight is None else weight[which])
         parts = Parts.of(target.shape[0], weight, train, held_out)
         exponent = 0
         if weight is not None and plan.loss.measures_leaves:
             exponent = weights_in_bits(weight if train is None else np.where(train, weight, 0.0))[1]
-        rows = [rows_of(one[0]) for one in sent]
+        rows, initial = [rows_of(some) for some in message.stretches], np.array(start, np.float64)
         if plan.scoring is not None:
             scored = np.zeros(target.shape[0], np.bool_)
             scored[parts.scored] = True
             self._scored_rows = AllRows(by_output, weight, rows, scored)
         if plan.loss.takes_all_rows:
             self._all_rows = AllRows(by_output, weight, rows)
-        bits: dict[int, Arrays] = {}
         eligible = np.packbits(train if train is not None and plan.subsample < 1.0 else np.empty(0, np.bool_))
+        told: dict[int, Any] = {}
         for shard, own in enumerate(rows):
-            mine = np.empty(0, np.bool_) if held_out is None else held_out[own]
-            bits[shard] = np.packbits(mine), eligible
-        return m.Prepared(np.array(initial, np.float64), parts.weights, exponent), bits
+            bits = np.packbits(np.empty(0, np.bool_) if held_out is None else held_out[own])
+            told[shard] = m.OwnTargets(bits, eligible, initial if initial.ndim == 1 else initial[:, own], parts.weights, exponent)
+        return initial, told
 
-    def _open(self, message: m.Open) -> None:
-        target, weight = self._table
-        bits, eligible = self._told
-        assert isinstance(self._plan, BoostingPlan)
-        self._elsewhere, self._helpers = message.elsewhere, message.helpers
-        self._shards = replace(self._shards, stretches=message.stretches)
-        held_out = None
-        if self._plan.holds_out:
-            held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)
-        own = RowTarget(
-            self._plan, target, weight, message.initial, held_out, message.weights, eligible, self._n_rows_total, self._threads,
-            message.weight_exponent,
+    def _targets(self, plan: BoostingPlan, told: m.OwnTargets) -> RowTarget:
+        """Return the targets of the rows here."""
+        (target, weight), held_out = self._table, None
+        if plan.holds_out:
+            held_out = np.unpackbits(told.held_out, count=target.shape[0]).astype(np.bool_)
+        return RowTarget(
+            plan, target, weight, told.initial, held_out, told.weights, told.eligible, self._n_rows_total, self._threads,
+            told.weight_exponent,
         )  # fmt: skip
-        self._tree = RowsInTree(*self._about_rows(message.edges, own))
 
-    def _open_forest(self, message: f.OpenForest) -> None:
-        target, weight = self._table
-        before, *numbers = self._told
-        assert isinstance(self._plan, ForestPlan)
-        kind = ForestRowsOfTargets if self._plan.targets else ForestRows
-        own = kind(self._plan, message.scales, target, weight, self._stretches, before, self._threads, *numbers)
-        self._scales = message.scales
-        self._shards = replace(self._shards, stretches=message.stretches)
-        self._slots = [RowsInForest(*self._about_rows(message.edges, own))]
-
-    def _about_rows(self, edges: Edges, own: AddsByLeaf) -> tuple[Any, ...]:
-        """Return the arguments of :class:`RowsInTree`."""
+    def _about_rows(self, edges: Edges) -> tuple[Any, ...]:
+        """Return the arguments of :class:`RowsInTree` after the targets."""
         if self._edges is None or self._zone_map is None or not _are_same(self._edges, edges):
             self._edges, self._zone_map = edges, own_zone_map(self._columns, edges, self._threads.map)
-        return (
-            self._plan, self._columns, self._zone_map, self._edges, own, self._stretches, self._n_rows_total,
-            self._shard, self._shards.n_shards, self._threads,
-        )  # fmt: skip
+        place = self._stretches, self._n_rows_total, self._shard, self._n_shards
+        return self._columns, self._zone_map, self._edges, *place, self._threads
 
 
 def _are_same(one: Edges, other: Edges) -> bool:

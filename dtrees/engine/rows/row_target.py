@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, Parts, sums_by_block
 from dtrees.engine.plan.plans import BoostingPlan, Loss
 from dtrees.engine.plan.row_draws import combine_weights
-from dtrees.engine.rows.between.torn_blocks import Torn
+from dtrees.engine.rows.all_rows import Torn
 from dtrees.engine.rows.steps import BlockLosses, Derived
 from dtrees.engine.shard.targets.boosted_rows import (
     LeafAdder,

@@ -5,6 +5,7 @@ Only rows in sample are divided. Others are looked up in the finished tree, as a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,19 +17,18 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Loss
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.protocol.splits import RouteBits
 from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.between.packed import SumsToSend, pack
-from dtrees.engine.rows.between.torn_blocks import Torn
+from dtrees.engine.rows.all_rows import Torn
 from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.by_order.quantiles import Grouped
-from dtrees.engine.rows.categories.own_rows import CategoryRows
-from dtrees.engine.rows.categories.search import CategorySearch
+from dtrees.engine.rows.categories import CategoryRows, CategorySearch
+from dtrees.engine.rows.exchange import Arrays
+from dtrees.engine.rows.flagged_rows import FlaggedRows
+from dtrees.engine.rows.packed import SumsToSend, pack
+from dtrees.engine.rows.passes import by_column, by_rows, values_of_rows
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
-from dtrees.engine.rows.searching.flagged_rows import FlaggedRows
-from dtrees.engine.rows.searching.many_search import ManySumsFlaggedRows, ManySumsSearcher
-from dtrees.engine.rows.searching.passes import by_column, by_rows, values_of_rows
-from dtrees.engine.rows.searching.searcher import NumbersKept, Searcher, Wanted, make_sums
-from dtrees.engine.rows.searching.zone_edges import Edges, searcher_zone_map
+from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
+from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.shard.levels.row_division import divide_tasks
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
@@ -46,7 +46,7 @@ from dtrees.split.zones.sums import Sums, lay_out_slots
 from dtrees.tree.tree import Tree
 
 #: To each searcher, the sums that are its.
-_Sent = dict[int, tuple[NDArray[Any], ...]]
+_Sent = dict[int, Arrays]
 
 
 class RowsInTree:
@@ -55,14 +55,14 @@ class RowsInTree:
     Parameters
     ----------
     plan : BoostingPlan or ForestPlan
+    target : RowTarget or ForestRows
+        Whichever is of the plan.
     columns : Columns
         Of the shard's rows.
     zone_map : ZoneMap
         Of these.
     edges : Edges
         Of the zones of all shards.
-    target : RowTarget or ForestRows
-        Whichever is of the plan.
     stretches : ndarray of int64, shape (n, 2)
     n_rows_total : int
     shard, n_shards : int
@@ -80,10 +80,10 @@ class RowsInTree:
     def __init__(
         self,
         plan: BoostingPlan | ForestPlan,
+        target: AddsByLeaf,
         columns: Columns,
         zone_map: ZoneMap,
         edges: Edges,
-        target: AddsByLeaf,
         stretches: NDArray[np.int64],
         n_rows_total: int,
         shard: int,
@@ -101,8 +101,7 @@ class RowsInTree:
         self._width = self._kept.width(not target.unit_hessian)
         self._room_for_sent, self.n_side_by_side = NumbersKept(), 1
         self._begin()
-        kind = ManySumsFlaggedRows if self._kept.n_numbers else FlaggedRows
-        self._flagged = kind(columns, edges, zone_map, self._width, threads, self._kept)
+        self._flagged = FlaggedRows(columns, edges, zone_map, self._width, threads, self._kept)
         self._categories = CategoryRows(columns, edges.n_categories, threads, self._kept)
 
     def _begin(self) -> None:
@@ -156,8 +155,8 @@ class RowsInTree:
         own_starts = np.zeros((starts.shape[0], own.shape[0] + 1), np.int64)
         np.cumsum(np.diff(starts, axis=1)[:, places], axis=1, out=own_starts[:, 1:])
         layout = own_starts, np.ascontiguousarray(shifts[:, places])
-        kind = ManySumsSearcher if self._kept.n_numbers else Searcher
-        self.searcher = kind(searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self.threads, self._rooms, self._kept)
+        own_zones = searcher_zone_map(edges)
+        self.searcher = Searcher(own_zones, edges.upper, own, places, layout, self._width, self.threads, self._rooms, self._kept)
         places = self._categories.deal(pool, self._n_shards)[self._shard]
         n_categories = edges_of_all.n_categories[pool[places]]
         self._category_search = CategorySearch(pool[places], places, n_categories, self.threads, self._kept)
@@ -179,8 +178,11 @@ class RowsInTree:
             add_in_order(values, first, total, lanes)
         return lanes
 
-    def fix(self, exponents: tuple[int, int], summed: s.Levelled, shift: int) -> tuple[s.Totals, _Sent]:
-        """Put gradients in fixed point and the rows in sample in order, and sum the root."""
+    def fix(self, exponents: tuple[int, int], summed: s.Levelled, shift: int) -> tuple[NDArray[np.int64], float, _Sent]:
+        """Put gradients in fixed point and the rows in sample in order, and sum the root.
+
+        Return the sums of all rows and the largest slope of one, and what is of each searcher's columns.
+        """
         a, b = self._any_target.fix(exponents)
         in_sample = self._any_target.in_sample
         if in_sample is None:
@@ -197,10 +199,10 @@ class RowsInTree:
             self._spare = self._rows.spare(n)
         own = self._rows
         found = self.threads.map_stretches(lambda some: add_up(own.g[some], own.h[some]), n, ADDITION_ROWS)
-        g, h, size, slope = zip(*found, strict=True)
+        g, h, _, slope = zip(*found, strict=True)
         self._start[0], self._stop[0] = 0, n
-        totals = s.Totals(int(sum(g)), int(sum(h)), int(sum(size)), float(max(slope)), self._any_target.many_sums(own))
-        return totals, self._sum(summed, shift)
+        sums = self._any_target.many_sums(own)
+        return np.array([sum(g), sum(h)], np.int64) if sums is None else sums, float(max(slope)), self._sum(summed, shift)
 
     def _sum(self, summed: s.Levelled, shift: int) -> _Sent:
         """Sum nodes, and return what is of each searcher's columns."""
@@ -237,25 +239,21 @@ class RowsInTree:
         zone_map, rows = self._zone_map, self._rows
         self.threads.share(tasks.shape[0], lambda queue, _: sum_nodes(queue, tasks, zone_map, rows, sums))
 
-    def find_bars(self, message: s.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> NDArray[np.float64]:
+    def find_bars(self, message: s.FindBars, sent: list[Arrays]) -> NDArray[np.float64]:
         """Put together what all shards have summed; see :meth:`Searcher.find_bars`."""
         bars = self.searcher.find_bars(message, self._plan.rules, [one[0] for one in sent])
-        if not self._categories.ids.shape[0]:
-            return bars
         return np.maximum(bars, self._category_search.find_bars(message, self._plan.rules, [one[1:] for one in sent]))
 
     def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
         """See :meth:`Searcher.flag`."""
-        if self._categories.ids.shape[0]:
-            self._category_search.search_again(drawn)
+        self._category_search.search_again(drawn)
         most = flagged_bytes(self._columns.n_rows, self._columns.n_columns)
         # In small batches, steps would take longer than rows do.
         return self.searcher.flag(bars, drawn, max(most // self.n_side_by_side, min(most, MAPPED_BYTES)))
 
     def best(self) -> s.Scanned:
         """See :meth:`Searcher.best`."""
-        scanned = self.searcher.best()
-        return self._category_search.merged(scanned) if self._categories.ids.shape[0] else scanned
+        return self._category_search.merged(self.searcher.best())
 
     def sum_finer(self, wanted: list[Wanted]) -> _Sent:
         """Return what :meth:`FlaggedRows.sum_finer` does, packed for other searchers."""
@@ -264,7 +262,7 @@ class RowsInTree:
 
     def pick(self, wanted: list[Wanted]) -> _Sent:
         """See :meth:`FlaggedRows.pick`."""
-        return self._flagged.pick(wanted, self._rows, (self._start, self._stop))
+        return self._flagged.pick(wanted, self._rows, (self._start, self._stop), self._any_target.added)
 
     def divide(self, message: s.Divide) -> tuple[s.Cut, _Sent]:
         """Divide nodes, and sum some of their children."""
@@ -332,7 +330,7 @@ class RowsInTree:
         if n > size:
             self._start, self._stop = (np.resize(array, max(n, 2 * size)) for array in (self._start, self._stop))
 
-    def send_rows(self, nodes: tuple[NDArray[np.int64], ...]) -> _Sent:
+    def send_rows(self, nodes: Sequence[NDArray[np.int64]]) -> _Sent:
         """Return the rows of nodes, for who is to grow them: how many of each, their values by column, and their g and h."""
         whole = np.concatenate(nodes)
         start, sizes = self._start[whole], self._stop[whole] - self._start[whole]
@@ -347,7 +345,7 @@ class RowsInTree:
             if j > i
         }
 
-    def grow_sent(self, message: s.GrowSent, sent: list[tuple[NDArray[Any], ...]]) -> s.Subtrees:
+    def grow_sent(self, message: s.GrowSent, sent: list[Arrays]) -> s.Subtrees:
         """Grow nodes to their ends, whose rows all shards have sent."""
         room, n_columns = self._room_for_sent, self._columns.n_columns
         rules, seed, pool, threads, kept = self._plan.rules, self._seed, self._pool, self.threads, self._kept

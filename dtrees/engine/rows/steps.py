@@ -1,4 +1,4 @@
-"""What shards of rows tell one another in the steps of a tree (:mod:`dtrees.engine.rows.growing`)."""
+"""What shards of rows tell one another in the steps of a tree (:mod:`dtrees.engine.rows.tree`)."""
 
 from __future__ import annotations
 
@@ -101,15 +101,11 @@ class Cut(NamedTuple):
 
 
 class Levelling(NamedTuple):
-    """How nodes were divided, what was found, how many rows were flagged in a shard's columns, and what was grown to its end.
-
-    In a forest, ``pure`` tells which of the nodes searched have one target in all their rows, of all shards: those are leaves.
-    """
+    """How nodes were divided, what was found, how many rows were flagged in a shard's columns, and what was grown to its end."""
 
     cut: Cut | None
     scanned: Scanned | None
     flagged: int
-    pure: NDArray[np.bool_] | None = None
     subtrees: Subtrees | None = None
 
 
@@ -123,17 +119,6 @@ class GrowSent(NamedTuple):
     sums: NDArray[np.int64]
     origin: NDArray[Any]
     first: NDArray[Any]
-
-
-class Apart(NamedTuple):
-    """Small nodes that are to be grown to their ends: ``nodes[i]`` by shard i, which is told ``grow[i]`` of them, None if it has none.
-
-    They have ``n_rows`` in all.
-    """
-
-    nodes: tuple[NDArray[np.int64], ...]
-    grow: tuple[GrowSent | None, ...]
-    n_rows: int
 
 
 class Subtrees(NamedTuple):
@@ -175,28 +160,3 @@ class Derived(NamedTuple):
     sums: tuple[float, ...]
     largest: tuple[float, ...]
     n_in: int
-
-
-class Totals(NamedTuple):
-    """Sums of g and h, of abs(g), and the largest slope, of the rows in sample; or, where more is summed, all of that.
-
-    That is weights of classes, or the sums of several targets and the weight.
-    """
-
-    g: int
-    h: int
-    size: int
-    slope: float
-    of_classes: NDArray[np.int64] | None = None
-
-    @property
-    def sums(self) -> NDArray[np.int64]:
-        """What is summed of nodes."""
-        return np.array([self.g, self.h], np.int64) if self.of_classes is None else self.of_classes
-
-
-class Fixed(NamedTuple):
-    """The totals of a shard's rows, and what was found of the root, None if it is not to be searched."""
-
-    totals: Totals
-    levelled: Levelling | None

@@ -37,7 +37,7 @@ from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.reliability.tree_log import log_of
 from dtrees.cluster.transport.events import tell
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
-from dtrees.engine.rows.forests.fit import grow_forest_on_rows
+from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.tree import trees_at_once
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.run.lockstep import grow_forest_on_shards, trees_side_by_side

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.rows.between.stretches import rows_of
+from dtrees.engine.rows.all_rows import rows_of
 from dtrees.engine.rows.forests.messages import ForestScales
 from dtrees.engine.shard.targets.forest_target import ForestTarget, largest_vote, without_absent
 from dtrees.engine.shard.targets.several_targets import ForestTargets
