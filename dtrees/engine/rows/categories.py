@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.exchange import Arrays
-from dtrees.engine.rows.passes import by_column
+from dtrees.engine.rows.passes import share_by_column
 from dtrees.engine.rows.steps import FindBars, Scanned
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
@@ -134,15 +134,11 @@ class CategoryRows:
             while len(self._tallies) < self._threads.n_threads:
                 self._tallies.append(make_tally((int(self._missing.max()) + 1) * per_category))
             codes, tallies = self._codes, self._tallies
-
-            def add(own: NDArray[np.int64]) -> None:
-                self._threads.share(
-                    own.shape[0],
-                    lambda queue, thread: sum_by_category(queue, own, codes, partition, tallies[thread], lists, n_classes, targets),
-                )
-
-            for some in by_column(codes, tasks[:, 2]):
-                add(tasks[some])
+            share_by_column(
+                self._threads, codes, tasks[:, 2],
+                lambda queue, thread, own: sum_by_category(queue, own, codes, partition, tallies[thread], lists, n_classes, targets),
+                [tasks],
+            )  # fmt: skip
         sent: list[Arrays] = []
         for mine in (slice(begin, end) for begin, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
             counts = lists.length[mine]
@@ -168,21 +164,14 @@ class CategoryRows:
             (k, i, first, min(first + step, sizes[i])) for k, i in enumerate(sets.node.tolist()) for first in range(0, sizes[i], step)
         ]
         tasks, of_split = np.array(pieces, np.int64).reshape(-1, 4), self._place_of[column]
-        codes, missing, side = self._codes, self._missing, self._make_sides()
+        codes, missing = self._codes, self._missing
+        side = np.empty((self._threads.n_threads, int(missing.max(initial=0)) + 1), np.uint8)
         splits = SplitsBySets(sets.offset, sets.words, of_split, missing_left, start, stop, offsets)
-
-        def mark(own: NDArray[np.int64]) -> None:
-            self._threads.share(
-                own.shape[0],
-                lambda queue, thread: mark_by_words(queue, own, splits, codes, missing, rows, side[thread], bits),
-                most=1 + int((stop - start).sum()) // THREAD_ROWS,
-            )
-
-        for some in by_column(codes, of_split[tasks[:, 1]]):
-            mark(tasks[some])
-
-    def _make_sides(self) -> NDArray[np.uint8]:
-        return np.empty((self._threads.n_threads, int(self._missing.max(initial=0)) + 1), np.uint8)
+        share_by_column(
+            self._threads, codes, of_split[tasks[:, 1]],
+            lambda queue, thread, own: mark_by_words(queue, own, splits, codes, missing, rows, side[thread], bits),
+            [tasks], most=1 + int((stop - start).sum()) // THREAD_ROWS,
+        )  # fmt: skip
 
     def walk(
         self,

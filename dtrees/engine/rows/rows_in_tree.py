@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Loss
 from dtrees.engine.protocol.packed_nodes import PackedNodes
-from dtrees.engine.protocol.splits import RouteBits
+from dtrees.engine.protocol.splits import RouteBits, Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.all_rows import Torn
 from dtrees.engine.rows.by_order.leaves import LeafRows
@@ -24,7 +23,7 @@ from dtrees.engine.rows.categories import CategoryRows, CategorySearch
 from dtrees.engine.rows.exchange import Arrays
 from dtrees.engine.rows.flagged_rows import FlaggedRows
 from dtrees.engine.rows.packed import SumsToSend, pack
-from dtrees.engine.rows.passes import by_column, by_rows, values_of_rows
+from dtrees.engine.rows.passes import by_rows, share_by_column, values_of_rows
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
@@ -43,6 +42,7 @@ from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.node_sums import sum_nodes
 from dtrees.split.zones.over_shards.own_rows import WalkedTree, add_in_order, next_codes, walk_rows
 from dtrees.split.zones.sums import Sums, lay_out_slots
+from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import Tree
 
 #: To each searcher, the sums that are its.
@@ -264,48 +264,46 @@ class RowsInTree:
         """See :meth:`FlaggedRows.pick`."""
         return self._flagged.pick(wanted, self._rows, (self._start, self._stop), self._any_target.added)
 
-    def divide(self, message: s.Divide) -> tuple[s.Cut, _Sent]:
-        """Divide nodes, and sum some of their children."""
-        node, n = message.node, message.node.shape[0]
+    def divide(self, splits: Splits, ask: NDArray[np.bool_], sets: CategorySets, summed: s.Levelled, shift: int) -> tuple[s.Cut, _Sent]:
+        """Divide nodes, and sum some of their children.
+
+        Splits that have one of the ``sets``, by their places, go by that. ``ask`` tells where the next value above a threshold is wanted.
+        """
+        node, n = splits.node, splits.node.shape[0]
         start, stop = self._start[node], self._stop[node]
         n_bytes = (stop - start + 7) // 8
         offsets = bounds_of(n_bytes)
         size = int(offsets[-1])
         bits, step = np.empty(size, np.uint8), max(1024, size // (2 * self.threads.n_threads) + 1)
-        by_set = set(message.sets.node.tolist())
+        by_set = set(sets.node.tolist())
         pieces = [(i, k, min(k + step, m)) for i, m in enumerate(n_bytes.tolist()) if i not in by_set for k in range(0, m, step)]
         columns, rows, spare = self._columns, self._rows, self._spare
-        of_pieces, places = np.array(pieces, np.int64).reshape(-1, 3), message.column.astype(np.int64)
-        cut = columns.codes_up_to(places, message.cut).astype(np.float64) if columns.is_keyed else message.cut
-        splits, marks = SplitsOfRows(start, stop, places, cut, message.missing_left), RouteBits(bits, offsets)
+        of_pieces, places = np.array(pieces, np.int64).reshape(-1, 3), splits.column.astype(np.int64)
+        cut = columns.codes_up_to(places, splits.threshold).astype(np.float64) if columns.is_keyed else splits.threshold
+        by_value, marks = SplitsOfRows(start, stop, places, cut, splits.missing_left), RouteBits(bits, offsets)
         most = 1 + size // (THREAD_ROWS // 8)
 
-        def mark(some: Any) -> None:
-            own = of_pieces[some]
-            self.threads.share(
-                own.shape[0],
-                lambda queue, _: mark_many(queue, own, columns, splits, rows.rows, marks),
-                most,
-            )
-
-        for some in by_column(columns.codes, places[of_pieces[:, 0]], columns.words):
-            mark(some)
+        share_by_column(
+            self.threads, columns.codes, places[of_pieces[:, 0]],
+            lambda queue, _, own: mark_many(queue, own, columns, by_value, rows.rows, marks),
+            [of_pieces], others=[columns.words], most=most,
+        )  # fmt: skip
         if by_set:
-            self._categories.mark(message.sets, message.column, message.missing_left, rows.rows, (start, stop), bits, offsets)
+            self._categories.mark(sets, splits.column, splits.missing_left, rows.rows, (start, stop), bits, offsets)
         left_stop, _, tasks = divide_tasks(start, stop, stop, bits, offsets, self.threads.n_threads)
         self.threads.share(
             tasks.shape[0], lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, rows, start, stop, stop, spare), most
         )
         self._flagged.rows_moved()
-        self._reserve(int(message.left.max()) + 2)
-        left, right = message.left, message.left + 1
+        self._reserve(int(splits.left.max()) + 2)
+        left, right = splits.left, splits.left + 1
         self._start[left], self._stop[left] = start, left_stop
         self._start[right], self._stop[right] = left_stop, stop
         above = np.full(n, np.inf)
-        asked = message.ask.nonzero()[0]
+        asked = ask.nonzero()[0]
         if asked.shape[0]:
-            above[asked] = self._next_values(places[asked], message.cut[asked], left_stop[asked], stop[asked])
-        return s.Cut(left_stop - start, above), self._sum(message.summed, message.shift)
+            above[asked] = self._next_values(places[asked], splits.threshold[asked], left_stop[asked], stop[asked])
+        return s.Cut(left_stop - start, above), self._sum(summed, shift)
 
     def _next_values(
         self, column: NDArray[np.int64], cut: NDArray[np.float64], start: NDArray[np.int64], stop: NDArray[np.int64]
@@ -315,13 +313,11 @@ class RowsInTree:
         nodes, out = as_columns(start, stop, column), np.empty(column.shape[0], np.int64)
         columns, rows = self._columns, self._rows.rows
 
-        def find(some: Any) -> None:
-            own, own_cuts, found = nodes[some], cuts[some], out[some]
-            self.threads.share(own.shape[0], lambda queue, _: next_codes(queue, own, columns, rows, own_cuts, found))
-            out[some] = found
-
-        for some in by_column(columns.codes, column, columns.words):
-            find(some)
+        share_by_column(
+            self.threads, columns.codes, column,
+            lambda queue, _, own, own_cuts, found: next_codes(queue, own, columns, rows, own_cuts, found),
+            [nodes, cuts], [out], [columns.words],
+        )  # fmt: skip
         above = self._columns.values_of(column, out)
         return np.where(np.isnan(above), np.inf, above)
 

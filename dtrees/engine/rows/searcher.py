@@ -52,13 +52,10 @@ class RowsSentOfOthers(RuntimeError):
 
 def make_sums(slots: NDArray[np.int64], starts: NDArray[np.int64], shifts: NDArray[np.uint64], width: int, shift: int) -> Sums:
     """Return sums in slots whose grains are 0, all in one scale."""
-    scales = np.zeros(slots.shape[0], SCALE)
+    scales = np.zeros(slots.shape[0] + 1, SCALE)
     scales["shift"], scales["slope"] = shift, np.inf
-    first = np.zeros(1, SCALE)
-    first["shift"], first["slope"] = shift, np.inf
-    grains = np.zeros(slots.shape[0], np.int64)
-    flagged = np.zeros(2, np.int64)
-    return Sums(slots, grains, scales, first, starts, shifts, width, 0, 2**62, flagged, _NO_PLACES, _NO_SIDES)
+    grains, flagged = np.zeros(slots.shape[0], np.int64), np.zeros(2, np.int64)
+    return Sums(slots, grains, scales[1:], scales[:1], starts, shifts, width, 0, 2**62, flagged, _NO_PLACES, _NO_SIDES)
 
 
 class NumbersKept:

@@ -75,24 +75,6 @@ class Scanned(NamedTuple):
     sets: CategorySets = NO_SETS
 
 
-class Divide(NamedTuple):
-    """Nodes to be divided, and children of them to be summed.
-
-    Rows whose value in ``column[i]`` is up to ``cut[i]`` go to ``left[i]``, others of node ``node[i]`` to the next. ``ask`` tells where the
-    next value above the cut is wanted. Splits that have one of the ``sets``, by their places, go by that.
-    """
-
-    node: NDArray[np.int64]
-    left: NDArray[np.int64]
-    column: NDArray[np.int32]
-    cut: NDArray[np.float64]
-    missing_left: NDArray[np.bool_]
-    ask: NDArray[np.bool_]
-    summed: Levelled
-    shift: int
-    sets: CategorySets = NO_SETS
-
-
 class Cut(NamedTuple):
     """How many rows went left, and the next value above each cut (infinite if none is, or it was not asked for), shape (n,)."""
 

@@ -231,11 +231,8 @@ class _Growth:
         sets = sets_of({i: self._words[node] for i, node in enumerate(nodes) if node in self._words})
         self._sets.add(grower.records_of(splits.node), sets)
         self._next_above = np.array([self._above[node] for node in nodes])
-        ask, summed = np.isnan(self._next_above), self._levels.summed
-        self._divided = s.Divide(
-            splits.node, splits.left, splits.column, splits.threshold, splits.missing_left, ask, summed, self._root.shift, sets
-        )
-        return self._levels.rows.divide(self._divided)
+        self._by_set = sets.node
+        return self._levels.rows.divide(splits, np.isnan(self._next_above), sets, self._levels.summed, self._root.shift)
 
     def _settle(self, splits: Splits, cuts: list[s.Cut]) -> None:
         """Find the thresholds of splits, as all shards have divided their nodes.
@@ -248,11 +245,10 @@ class _Growth:
             raise RowsDisagree(f"shards have divided nodes of tree {self._tree} otherwise than their splits say")
         thresholds = splits.threshold.copy()
         if not self._shards.plan.rules.random_splits:
-            above = np.where(self._divided.ask, np.min([cut.above for cut in cuts], axis=0), self._next_above)
+            above = np.where(np.isnan(self._next_above), np.min([cut.above for cut in cuts], axis=0), self._next_above)
             pairs = zip(splits.threshold.tolist(), above.tolist(), strict=True)
             thresholds = np.array([math.inf if high == math.inf else midpoint(low, high) for low, high in pairs])
-        by_set = self._divided.sets.node
-        thresholds[by_set] = splits.threshold[by_set]  # which are no thresholds, but numbers of splits
+        thresholds[self._by_set] = splits.threshold[self._by_set]  # which are no thresholds, but numbers of splits
         self._grower.settle(splits.node, thresholds)
 
     def nodes(self) -> tuple[Nodes, dict[tuple[int, int], int], KnownSets]:

@@ -24,7 +24,7 @@ from dtrees.engine.rows.forests.forest_rows import ForestRows
 from dtrees.engine.rows.forests.leaf_rows import RowsOfLeaves
 from dtrees.engine.rows.forests.messages import Drawn, Votes
 from dtrees.engine.rows.packed import add_up
-from dtrees.engine.rows.passes import by_column
+from dtrees.engine.rows.passes import share_by_column
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
@@ -150,13 +150,11 @@ class RandomSearch:
         tasks = np.stack([places[0][node], places[1][node], self._column], axis=1)
         codes = np.empty((tasks.shape[0], 3), np.int64)
 
-        def find(some: Any) -> None:
-            own, found = tasks[some], codes[some]
-            self._threads.share(own.shape[0], lambda queue, _: find_ends(queue, own, columns, rows, found))
-            codes[some] = found
-
-        for some in by_column(columns.codes, self._column, columns.words):
-            find(some)
+        share_by_column(
+            self._threads, columns.codes, self._column,
+            lambda queue, _, own, found: find_ends(queue, own, columns, rows, found),
+            [tasks], [codes], [columns.words],
+        )  # fmt: skip
         low, high = columns.values_of(self._column, codes[:, 0]), columns.values_of(self._column, np.maximum(codes[:, 1], 0))
         none = codes[:, 1] < 0
         return np.where(none, np.inf, low), np.where(none, -np.inf, high), codes[:, 2] > 0
@@ -184,18 +182,13 @@ class RandomSearch:
         tasks = np.stack([places[0][which], places[1][which], column, node, missing_place], axis=1)
         limits, scratch = self._limits, self._make_scratch()
 
-        def add(some: Any) -> None:
-            own, own_cuts, own_left = tasks[some], cuts[some], left[some]
-            self._threads.share(
-                own.shape[0],
-                lambda queue, thread: sum_sides(
-                    queue, own, columns, rows, own_cuts, message.sums, limits_for_thread(limits), scratch[thread], own_left, missing
-                ),
-            )
-            left[some] = own_left
-
-        for some in by_column(columns.codes, column, columns.words):
-            add(some)
+        share_by_column(
+            self._threads, columns.codes, column,
+            lambda queue, thread, own, own_cuts, own_left: sum_sides(
+                queue, own, columns, rows, own_cuts, message.sums, limits_for_thread(limits), scratch[thread], own_left, missing
+            ),
+            [tasks, cuts], [left], [columns.words],
+        )  # fmt: skip
         return {
             shard: (np.concatenate([left[shard::n_shards].ravel(), missing[self._of_shard(shard, n_shards)[0]].ravel()]),)
             for shard in range(n_shards)
