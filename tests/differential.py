@@ -36,7 +36,7 @@ from distributed import Client, LocalCluster
 from scipy.sparse import csr_array
 
 import dtrees
-from dtrees.engine.rows.forests.fit import grow_forest_on_rows
+from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.run.lockstep import grow_forest_on_shards
@@ -114,7 +114,7 @@ def _over_shards(rows: bool, case: Case) -> Iterator[None]:
         patch.setattr(LocalBackend, "grow_forest", grow_forest)
         patch.setattr(LocalBackend, "boost", boosted)
         patch.setattr("dtrees.engine.rows.tree.SENT_ROWS", case.n_rows // 10)
-        patch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: n_rows // 10)
+        patch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: n_rows // 10)
         if case.seed % 2:  # levels take two exchanges
             patch.setattr("dtrees.engine.coordinator.session.OFFER_ROWS", case.n_rows // 10)
         yield

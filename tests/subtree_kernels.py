@@ -16,7 +16,7 @@ from dtrees.engine.coordinator import session as sessions
 from dtrees.engine.coordinator import tree as over_shards
 from dtrees.engine.plan.node_limits import LimitsOfFit, SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.rows.session import RowsSession
+from dtrees.engine.rows.fit import RowsSession
 from dtrees.engine.shard import tree_state
 from dtrees.engine.shard.subtrees import dense_runner
 from dtrees.split.criteria.parts import kinds_of

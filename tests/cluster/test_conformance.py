@@ -145,7 +145,7 @@ BY_ROWS = {"forest in order", "boosting of classes by an objective", "boosting o
 @pytest.mark.parametrize("name", thorough_for(CASES.keys() - FIRST_OF_KIND - NOT_BY_ROWS.keys() - BY_ROWS, CASES))
 def test_where_rows_stay(five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
-    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
+    monkeypatch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
     case = CASES[name]
     with dask.config.set({"dtrees.placement": "rows"}):
         if name not in NOT_BY_ROWS:

@@ -27,10 +27,8 @@ from dtrees import (
     RandomForestRegressor,
 )
 from dtrees.cluster.dashboard.fit_history import FitHistory
-from dtrees.engine.rows import messages
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.between.shards import Shards
-from dtrees.engine.rows.forests import messages as forest_messages
+from dtrees.engine.rows.exchange import Shards
 from tests.cluster.cases import HELD_OUT, HELD_OUT_TARGETS, N_ROWS, TARGETS, TRAIN, WEIGHTS, outcome
 from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
 from tests.cluster.samples import assert_clean, events, in_partitions
@@ -140,8 +138,8 @@ def by_rows() -> Iterator[None]:
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes are grown by all shards together, but for small ones; for workers in this process."""
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
-    monkeypatch.setattr("dtrees.engine.rows.searching.searcher.ROWS_PER_FINER_PART", 1)
-    monkeypatch.setattr("dtrees.engine.rows.searching.searcher.FEWEST_FINER_PARTS", 1)
+    monkeypatch.setattr("dtrees.engine.rows.searcher.ROWS_PER_FINER_PART", 1)
+    monkeypatch.setattr("dtrees.engine.rows.searcher.FEWEST_FINER_PARTS", 1)
 
 
 def test_three_workers(client: Client, by_rows: None) -> None:
@@ -160,7 +158,7 @@ def test_five_workers(five_threads: Client, by_rows: None, few_rows: None, name:
 
 
 def test_a_forest(five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
+    monkeypatch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
     model = fit(CASES["forest"], PARTS[7])
     check(model, "forest")
     assert model.oob_score_ == fit(CASES["forest"]).oob_score_
@@ -208,14 +206,14 @@ def _after_three(progress: Any) -> bool:
     return progress.done == 3
 
 
-FOREST_KINDS = [kind.__name__ for kind in forest_messages.Message.__subclasses__() if kind.__module__ == forest_messages.__name__]
-KINDS = [kind.__name__ for kind in messages.Message.__subclasses__() if kind.__module__ == messages.__name__]
+FOREST_KINDS = ["Open", "GrowTrees", "AddVotes", "CountVotes"]
+KINDS = ["Introduce", "Open", "Replay", "GrowTree"]
 #: What only shard 0 is sent, or seldom anybody.
-RARE = {"Prepare", "Replay", "GrowTree"}
+RARE = {"Replay", "GrowTree"}
 #: What there is where leaves hold what follows from the order of residuals, and rows held out are scored.
 BY_ORDER = ("quantiles", "deviations", "scores")
 #: What shards send one another: a worker may be lost before it does, and after.
-STEPS = ["targets", "derived", "totals", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "picked of batch 1", "level"]
+STEPS = ["targets", "derived", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "picked of batch 1", "level"]
 STEPS += ["apart", "subtrees", "losses"]
 #: Those of forests.
 FOREST_STEPS = ["draws", "drawn", "means"]
@@ -225,8 +223,8 @@ LOST_AT = [*(kind for kind in KINDS if kind not in RARE), *STEPS, *BY_ORDER]
 #: Shards of one process are lost at nearly all of these in slow tests (test_rows_fit.py, test_forests_by_rows.py, test_leaves_by_order.py),
 #: and workers at some. How a loss is noticed does not depend on the message, and what is done then not on how it was noticed: at few of
 #: them, workers are not killed but no longer heard of, for which it is to be waited.
-KILLED_AT = {"Open", "level", "GrowTree", "totals", "sums", "finer flags", "picked of batch 1", "apart", "deviations", "scores"}
-KILLED_AT |= {"OpenForest", "GrowTrees", "means", "draws"}
+KILLED_AT = {"Open", "level", "GrowTree", "sums", "finer flags", "picked of batch 1", "apart", "deviations", "scores"}
+KILLED_AT |= {"GrowTrees", "means", "draws"}
 UNHEARD_AT = {"sums", "drawn"}
 
 
@@ -265,7 +263,7 @@ def test_a_worker_is_lost_at_every_message_and_step(
 def test_a_worker_is_lost_at_every_message_of_forests(
     five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any, several: bool
 ) -> None:
-    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
+    monkeypatch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
     monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
     cut = Cut(kind, 1 if kind in {*FOREST_KINDS} else 3, how)
     case = CASES["forest of several targets" if several else "forest"]

@@ -56,7 +56,7 @@ def _open_files(dask_worker: Any) -> int:
 @pytest.mark.parametrize("name", thorough_for(LIKE_OTHERS, CASES))
 def test_cells_on_disk_of_five_workers(five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
-    monkeypatch.setattr("dtrees.engine.rows.searching.passes.DISK_BYTES", 1024)
+    monkeypatch.setattr("dtrees.engine.rows.passes.DISK_BYTES", 1024)
     check(fit(CASES[name], PARTS[7]), name)
 
 
@@ -66,7 +66,7 @@ def test_cells_on_disk_of_five_workers(five_threads: Client, monkeypatch: pytest
     ("name", "kind", "at"),
     [
         ("squared error", "Open", 1), ("squared error", "flags", 9), ("squared error", "GrowTree", 3),
-        ("forest", "OpenForest", 1), ("forest", "flags", 3), ("forest", "AddVotes", 1),
+        ("forest", "Open", 1), ("forest", "flags", 3), ("forest", "AddVotes", 1),
     ],
 )  # fmt: skip
 def test_rows_of_a_lost_worker_are_put_on_another_disk(mortal_client: Client, tmp_path: Path, name: str, kind: str, at: int) -> None:

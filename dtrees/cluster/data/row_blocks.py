@@ -31,7 +31,7 @@ from dtrees.cluster.data.placement import Plan
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks, release
 from dtrees.cluster.transport.clients import holders
-from dtrees.engine.rows.between.stretches import in_order
+from dtrees.engine.rows.all_rows import in_order
 from dtrees.engine.threads import Threads
 from dtrees.ensemble.backend import LoadOptions
 from dtrees.ensemble.input.schema import Schema

@@ -31,7 +31,7 @@ from dtrees.cluster.reliability.fit_record import log_of
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.transport.clients import own_client
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
-from dtrees.engine.rows.forests.fit import grow_forest_on_rows
+from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.tree import trees_at_once
 from dtrees.engine.run import boosting_rounds as boosting
 from dtrees.engine.run.local_executor import LocalExecutor

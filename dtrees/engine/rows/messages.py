@@ -1,8 +1,7 @@
 """What the coordinator and the shards of rows say to each other, beside what :mod:`dtrees.engine.protocol.messages` has.
 
-A message that shards send one another parcels about has the ``serial`` number of its exchange. Parcels are named by the step that they are
-of (:class:`~dtrees.engine.rows.exchange.Step`): "targets" and "held out" before the first tree; those of trees as
-:mod:`dtrees.engine.rows.growing` says; "losses" and "scores" after one.
+What shards send one another to carry a message out is named by the step that it is of (:class:`~dtrees.engine.rows.exchange.Step`):
+"targets" and "held out" before the first tree; those of trees as :mod:`dtrees.engine.rows.tree` says; "losses" and "scores" after one.
 """
 
 from __future__ import annotations
@@ -15,53 +14,42 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Message
-from dtrees.engine.rows.grain import Grain
-from dtrees.engine.rows.searching.zone_edges import Edges, Sketches
 from dtrees.engine.rows.steps import BlockLosses
-from dtrees.engine.shard.targets.boosting_scales import BoostingScales
+from dtrees.engine.rows.zone_edges import Edges, Sketches
 from dtrees.tree.tree import Tree
 
 
 @dataclass(frozen=True)
 class Introduce(Message):
-    """Ask for what a shard has. Reply: :class:`Introduced`."""
+    """Ask for what a shard has. Reply: :class:`Introduced`. Nodes of up to ``sent_rows`` rows are to be grown by one shard."""
 
     shard: int
     n_shards: int
     plan: BoostingPlan | ForestPlan
+    sent_rows: int
     sketches: bool
 
 
 @dataclass(frozen=True)
-class Prepare(Message):
-    """Have shard 0 find out what follows from all targets.
-
-    Reply, from shard 0, else None: :class:`~dtrees.engine.shard.targets.boosting_scales.BoostingScales`, or
-    :class:`~dtrees.engine.shard.targets.forest_scales.ForestScales`.
-
-    Parcels: targets and weights, to shard 0; which rows are held out, to each shard, and which rows of all may be drawn for a round, if not
-    all may; for a forest that draws rows, what the rows before each stretch of the shard come to; for one of several targets, the numbers
-    of rows that differ in some target. ``initial``, which only shard 0 needs, is as of
-    :class:`~dtrees.engine.protocol.messages.Begin`, None for a forest.
-    """
-
-    serial: int
-    initial: NDArray[np.float64] | None
-
-
-@dataclass(frozen=True)
 class Open(Message):
-    """Open the fit. Reply: None.
+    """Open the fit, once shard 0 has found out what follows from all targets. Reply, from shard 0: what the coordinator is to know of it.
 
-    ``scales.initial`` is of all rows, shape (K,), or of the shard's, shape (K, n); ``elsewhere`` and ``helpers`` are as
-    :func:`~dtrees.engine.rows.between.torn_blocks.meetings` says; ``stretches`` are those of each shard.
+    That is :class:`~dtrees.engine.shard.targets.boosting_scales.BoostingScales`, or
+    :class:`~dtrees.engine.shard.targets.forest_scales.ForestScales`. Parcels: targets and weights, to shard 0; and to each shard what is of
+    its rows.
+
+    Attributes
+    ----------
+    edges : Edges
+    stretches : list of ndarray
+        Of each shard.
+    initial : ndarray of float64, optional
+        Of boosting, which only shard 0 needs: as of :class:`~dtrees.engine.protocol.messages.Begin`.
     """
 
-    scales: BoostingScales
     edges: Edges
-    elsewhere: dict[int, int]
-    helpers: list[int]
     stretches: list[NDArray[np.int64]]
+    initial: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,30 +65,34 @@ class GrowTree(Message):
     """Grow a tree, and add it to the predictions. Reply: :class:`Grown`.
 
     Every shard takes the steps of the tree (:func:`~dtrees.engine.rows.tree.boosted_tree_steps`). Parcels: those of the steps; and losses
-    of rows in blocks that begin on other shards, to these.
-
-    Attributes
-    ----------
-    serial : int
-        Those of the exchanges of the tree come after it.
-    tree, output : int
-        As of ``Start``.
-    learning_rate : float
-    score : bool
-        Whether losses are wanted.
-    sent_rows : int
-        Up to how many rows a node is grown by one shard.
-    grain : Grain
-        How finely nodes are summed.
+    of rows in blocks that begin on other shards, to these, if ``score`` asks for losses.
     """
 
-    serial: int
     tree: int
     output: int
     learning_rate: float
     score: bool
-    sent_rows: int
-    grain: Grain
+
+
+@dataclass(frozen=True)
+class GrowTrees(Message):
+    """Grow the trees of a forest that are number ``first`` to ``last - 1`` side by side. Reply: :class:`Grown`."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class AddVotes(Message):
+    """Add what trees of a forest, from number ``first`` on, say of the rows that they did not draw to their sums. Reply: None."""
+
+    first: int
+    trees: list[Tree]
+
+
+@dataclass(frozen=True)
+class CountVotes(Message):
+    """Ask for these sums. Reply: :class:`~dtrees.engine.rows.forests.messages.Votes`."""
 
 
 class Introduced(NamedTuple):
@@ -112,18 +104,14 @@ class Introduced(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """What has become of a tree.
+    """What has become of trees.
 
     Attributes
     ----------
-    tree : Tree or None
-        From shard 0.
+    trees : list of Tree
+        From shard 0; from others none.
     checksum : int
-        Of the tree.
-    serial : int
-        Of the last exchange.
-    grain : Grain
-        For the next tree.
+        Of the trees.
     losses : BlockLosses or None
         If they were asked for.
     undrawn : float
@@ -132,10 +120,8 @@ class Grown(NamedTuple):
         That of the rows held out, if there is one, from shard 0.
     """
 
-    tree: Tree | None
+    trees: list[Tree]
     checksum: int
-    serial: int
-    grain: Grain
-    losses: BlockLosses | None
+    losses: BlockLosses | None = None
     undrawn: float = 0.0
     score: float | None = None

@@ -7,10 +7,7 @@ with :mod:`dtrees.engine.rows.rows_in_tree`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -20,21 +17,15 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.between.all_rows import AllRows
-from dtrees.engine.rows.between.shards import Shards, Steps
-from dtrees.engine.rows.between.side_by_side import side_by_side
-from dtrees.engine.rows.between.stretches import in_order, rows_of
-from dtrees.engine.rows.between.torn_blocks import put_together
-from dtrees.engine.rows.categories.own_rows import count_categories
-from dtrees.engine.rows.exchange import Arrays, Mailbox, Program
-from dtrees.engine.rows.forests import messages as f
-from dtrees.engine.rows.forests.growing import TreeOfForest
+from dtrees.engine.rows.all_rows import AllRows, in_order, meetings, put_together, rows_of
+from dtrees.engine.rows.categories import count_categories
+from dtrees.engine.rows.exchange import Arrays, Mailbox, Program, Shards, Steps, side_by_side
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
-from dtrees.engine.rows.forests.tree import forest_tree_steps
+from dtrees.engine.rows.forests.tree import TreeOfForest, forest_tree_steps
 from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.rows.searching.zone_edges import Edges, own_zone_map, sketch_columns
 from dtrees.engine.rows.tree import boosted_tree_steps, checksum
 from dtrees.engine.rows.whole_sums import undrawn_weight
+from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns
 from dtrees.engine.shard.targets.boosting_scales import BoostedRows, BoostingScales, find_boosted_rows, rows_trained_on
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_scales import ForestRows, ForestScales, find_forest_rows
@@ -87,7 +78,6 @@ class RowShard:
         self.mailbox = Mailbox()
         self._edges: Edges | None = None
         self._zone_map: ZoneMap | None = None
-        self._told: Arrays = ()
 
     def close(self) -> None:
         """End the shard's threads."""
@@ -105,24 +95,20 @@ class RowShard:
             return self._introduce(message)
         self._check_fresh(message)
         match message:
-            case m.Prepare():
-                return (yield from self._prepare(message))
             case m.Open():
-                return self._open(message)
-            case f.OpenForest():
-                return self._open_forest(message)
+                return (yield from self._open(message))
             case m.Replay():
                 return self._tree.replay(message.tree, message.output)
             case m.GrowTree():
                 (grown,) = yield from side_by_side({0: self._grow_tree(message)})
                 return grown
-            case f.GrowTrees():
-                return (yield from self._grow_trees(message))
-            case f.AddVotes():
+            case m.GrowTrees():
+                return (yield from self._grow_trees(message.first, message.last))
+            case m.AddVotes():
                 for number, tree in enumerate(message.trees, message.first):
                     self._slots[0].add_votes(number, tree)
                 return None
-            case f.CountVotes():
+            case m.CountVotes():
                 return self._slots[0].count_votes()
         raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
 
@@ -136,14 +122,9 @@ class RowShard:
             self._slots.append(self._slots[0].for_another_tree())
         return self._slots[slot]
 
-    def _growing_with(self, message: m.GrowTree | f.GrowTrees) -> Shards:
-        """Return what is known of all shards by one that is to grow trees with them."""
-        serials = itertools.count(message.serial + 1)
-        return replace(self._shards, sent_rows=message.sent_rows, grain=copy(message.grain), serials=serials)
-
     def _grow_tree(self, message: m.GrowTree) -> Steps[m.Grown]:
         """Grow a tree as all other shards do at the same time, and add it to the predictions."""
-        shards, rows, output = self._growing_with(message), self._tree, message.output
+        shards, rows, output = self._shards, self._tree, message.output
         if output == 0:
             rows.boosting.open_round()
         if shards.boosting.loss.takes_all_rows:
@@ -152,14 +133,14 @@ class RowShard:
         scored, losses, undrawn, score = rows.finish(tree, known, output, message.score), None, 0.0, None
         if message.score and shards.boosting.scoring is not None:
             mine = {0: (rows.boosting.raw[:, rows.boosting.scored],)}
-            sent = yield shards.step("scores", next(shards.serials), mine, () if self._shard else shards.everyone)
+            sent = yield shards.step("scores", next(shards.serials), mine, shards.to_first)
             score = None if self._shard else self._scored_rows.score(shards.boosting.scoring, sent)
         if scored is not None:
-            sent = yield shards.step("losses", next(shards.serials), scored[1].sent(self._elsewhere), self._helpers)
+            elsewhere, helpers = meetings(shards.stretches)[self._shard]
+            sent = yield shards.step("losses", next(shards.serials), scored[1].sent(elsewhere), helpers)
             losses = put_together(*scored, sent)
             undrawn = yield from undrawn_weight(shards, rows)
-        told = None if self._shard else tree
-        return m.Grown(told, checksum([tree]), next(shards.serials), shards.grain, losses, undrawn, score)
+        return m.Grown([] if self._shard else [tree], checksum([tree]), losses, undrawn, score)
 
     def _open_round_of_all(self, shards: Shards, round_: int) -> Steps[None]:
         """Have shard 0 find the loss of a round, where that takes all rows at once; again within a round if shards are new."""
@@ -167,59 +148,66 @@ class RowShard:
         if raw is None:
             return
         serial = next(shards.serials)
-        sent = yield shards.step("raw predictions", serial, {0: (raw,)}, () if self._shard else shards.everyone)
+        sent = yield shards.step("raw predictions", serial, {0: (raw,)}, shards.to_first)
         told = [] if self._shard else self._all_rows.losses_of_round(shards.boosting.loss, sent)
         ((loss,),) = yield shards.step("derivatives", serial, {shard: cast(Arrays, (one,)) for shard, one in enumerate(told)}, (0,))
         self._tree.boosting.take_loss(round_, loss)
 
-    def _grow_trees(self, message: f.GrowTrees) -> Program:
+    def _grow_trees(self, first: int, last: int) -> Program:
         """Grow trees of a forest as all other shards do at the same time."""
         assert isinstance(self._plan, ForestPlan)
-        shards, numbers = self._growing_with(message), range(message.first, message.last)
         programs = {}
-        for slot, number in enumerate(numbers):
+        for slot, number in enumerate(range(first, last)):
             rows = self._in_slot(slot)
-            rows.n_side_by_side = len(numbers)
-            programs[slot] = forest_tree_steps(TreeOfForest(shards, rows, self._plan, self._scales), number)
-        trees = yield from side_by_side(programs, SHARED_CELLS * shards.n_shards)
-        return f.GrownTrees([] if self._shard else trees, checksum(trees), next(shards.serials), shards.grain)
+            rows.n_side_by_side = last - first
+            programs[slot] = forest_tree_steps(TreeOfForest(self._shards, rows, self._plan, self._scales), number)
+        trees = yield from side_by_side(programs, SHARED_CELLS * self._shards.n_shards)
+        return m.Grown([] if self._shard else trees, checksum(trees))
 
     def _introduce(self, message: m.Introduce) -> m.Introduced:
         fit, epoch = message.fit, message.epoch
         if self._fit is not None and self._fit[0] == fit and self._fit[1] > epoch:
             raise StaleMessage(f"epoch {epoch} of fit {fit} is before epoch {self._fit[1]}")
         self._fit, self._shard, self._plan = (fit, epoch), message.shard, message.plan
-        self._shards = Shards(
-            message.plan, fit, epoch, message.shard, message.n_shards, self._n_rows_total, self._columns.n_columns
-        )  # fmt: skip
+        self._n_shards, self._sent_rows = message.n_shards, message.sent_rows
         self.mailbox.open(fit, epoch)
         if not message.sketches:
             return m.Introduced(self._stretches, None, None)
         n_categories = count_categories(self._columns, message.plan.rules.categorical)
         return m.Introduced(self._stretches, sketch_columns(self._columns, self._threads.map), n_categories)
 
-    def _prepare(self, message: m.Prepare) -> Program:
+    def _open(self, message: m.Open) -> Program:
         """Have one shard find out what follows from the targets and weights of all rows, and be told what is of the rows here."""
+        assert self._fit is not None
+        n_columns, stretches, plan = self._columns.n_columns, message.stretches, self._plan
+        self._shards = shards = Shards(
+            plan, *self._fit, self._shard, self._n_shards, self._n_rows_total, n_columns, stretches, self._sent_rows
+        )  # fmt: skip
         target, weight = self._table
-        mine = self._stretches, target, *(() if weight is None else (weight,))
-        shards = self._shards
-        sent = yield shards.step("targets", message.serial, {0: mine}, () if self._shard else shards.everyone)
-        prepared, told = (None, {}) if self._shard else self._look_at_all(message, sent)
+        mine, serial = (target,) if weight is None else (target, weight), next(shards.serials)
+        sent = yield shards.step("targets", serial, {0: mine}, shards.to_first)
+        reply, told = (None, {}) if self._shard else self._look_at_all(message, sent)
         del sent, mine
-        (self._told,) = yield shards.step("held out", message.serial, told, (0,))
-        return prepared
+        (own,) = yield shards.step("held out", serial, told, (0,))
+        about = self._about_rows(message.edges)
+        if isinstance(plan, BoostingPlan):
+            self._tree = RowsInTree(plan, self._targets(plan, *own), *about)
+            return reply
+        self._scales, *of_rows = own
+        self._slots = [RowsInForest(plan, ForestTarget(plan, ForestRows(self._scales, *of_rows), target, weight, self._stretches), *about)]
+        return reply
 
-    def _look_at_all(self, message: m.Prepare, sent: Sequence[Arrays]) -> tuple[BoostingScales | ForestScales, dict[int, Arrays]]:
+    def _look_at_all(self, message: m.Open, sent: Sequence[Arrays]) -> tuple[BoostingScales | ForestScales, dict[int, Any]]:
         """Return what follows from the targets and weights of all rows, and what each shard is told of its own."""
-        stretches = [one[0] for one in sent]
-        target, weight = (in_order([one[i] for one in sent], stretches, self._n_rows_total) if len(sent[0]) > i else None for i in (1, 2))
+        stretches = message.stretches
+        target, weight = (in_order([one[i] for one in sent], stretches, self._n_rows_total) if len(sent[0]) > i else None for i in (0, 1))
         assert target is not None
         if isinstance(self._plan, BoostingPlan):
             return self._look_at_boosted(self._plan, message.initial, [rows_of(own) for own in stretches], target, weight)
         found = find_forest_rows(self._plan, target, weight, np.concatenate([own[:, 0] for own in stretches]))
         before = np.split(found.before, np.cumsum([own.shape[0] for own in stretches])[:-1], axis=1)
         numbers = [found.numbers[rows_of(own)].astype(np.uint32) if self._plan.targets else found.numbers for own in stretches]
-        return found.scales, dict(enumerate(zip(before, numbers, strict=True)))
+        return found.scales, {shard: (found.scales, *own) for shard, own in enumerate(zip(before, numbers, strict=True))}
 
     def _look_at_boosted(
         self,
@@ -228,7 +216,7 @@ class RowShard:
         rows: list[NDArray[np.int64]],
         target: NDArray[Any],
         weight: NDArray[np.float64] | None,
-    ) -> tuple[BoostingScales, dict[int, Arrays]]:
+    ) -> tuple[BoostingScales, dict[int, Any]]:
         found = find_boosted_rows(plan, target, weight, initial)
         targets = by_output(target), combine_weights(weight, plan.class_weight, target), rows
         if plan.scoring is not None:
@@ -236,37 +224,26 @@ class RowShard:
             self._scored_rows = AllRows(*targets, train if found.held_out is None else found.held_out)
         if plan.loss.takes_all_rows:
             self._all_rows = AllRows(*targets)
-        held_out = np.empty(0, np.bool_) if found.held_out is None else found.held_out
-        return found.scales, {
-            shard: (np.packbits(held_out[own if plan.holds_out else slice(0)]), found.eligible) for shard, own in enumerate(rows)
-        }
+        held_out, scales = np.empty(0, np.bool_) if found.held_out is None else found.held_out, found.scales
+        told = {}
+        for shard, own in enumerate(rows):
+            start = scales.initial if scales.initial.ndim == 1 else scales.initial[:, own]
+            told[shard] = scales._replace(initial=start), np.packbits(held_out[own if plan.holds_out else slice(0)]), found.eligible
+        return scales, told
 
-    def _open(self, message: m.Open) -> None:
+    def _targets(self, plan: BoostingPlan, scales: BoostingScales, bits: NDArray[np.uint8], eligible: NDArray[np.uint8]) -> BoostingTarget:
+        """Return the targets of the rows here."""
         target, weight = self._table
-        bits, eligible = self._told
-        assert isinstance(self._plan, BoostingPlan)
-        self._elsewhere, self._helpers = message.elsewhere, message.helpers
-        self._shards = replace(self._shards, stretches=message.stretches)
-        held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_) if self._plan.holds_out else None
-        known = BoostedRows(message.scales, held_out, eligible)
-        own = BoostingTarget(self._plan, known, target, weight, self._stretches, self._n_rows_total, self._threads)
-        self._tree = RowsInTree(*self._about_rows(message.edges, own))
+        held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_) if plan.holds_out else None
+        known = BoostedRows(scales, held_out, eligible)
+        return BoostingTarget(plan, known, target, weight, self._stretches, self._n_rows_total, self._threads)
 
-    def _open_forest(self, message: f.OpenForest) -> None:
-        assert isinstance(self._plan, ForestPlan)
-        own = ForestTarget(self._plan, ForestRows(message.scales, *self._told), *self._table, self._stretches)
-        self._scales = message.scales
-        self._shards = replace(self._shards, stretches=message.stretches)
-        self._slots = [RowsInForest(*self._about_rows(message.edges, own))]
-
-    def _about_rows(self, edges: Edges, own: BoostingTarget | ForestTarget) -> tuple[Any, ...]:
-        """Return the arguments of :class:`RowsInTree`."""
+    def _about_rows(self, edges: Edges) -> tuple[Any, ...]:
+        """Return the arguments of :class:`RowsInTree` after the targets."""
         if self._edges is None or self._zone_map is None or not _are_same(self._edges, edges):
             self._edges, self._zone_map = edges, own_zone_map(self._columns, edges, self._threads.map)
-        return (
-            self._plan, self._columns, self._zone_map, self._edges, own, self._stretches, self._n_rows_total,
-            self._shard, self._shards.n_shards, self._threads,
-        )  # fmt: skip
+        place = self._stretches, self._n_rows_total, self._shard, self._n_shards
+        return self._columns, self._zone_map, self._edges, *place, self._threads
 
 
 def _are_same(one: Edges, other: Edges) -> bool:

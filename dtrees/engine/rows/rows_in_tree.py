@@ -5,8 +5,8 @@ Only rows in sample are divided. Others are looked up in the finished tree, as a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,20 +14,19 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
-from dtrees.engine.protocol.splits import RouteBits
+from dtrees.engine.protocol.splits import RouteBits, Splits
 from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.between.packed import SumsToSend, pack
-from dtrees.engine.rows.between.torn_blocks import Torn, in_blocks
+from dtrees.engine.rows.all_rows import Torn, in_blocks
 from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.by_order.quantiles import Grouped
-from dtrees.engine.rows.categories.own_rows import CategoryRows
-from dtrees.engine.rows.categories.search import CategorySearch
-from dtrees.engine.rows.searching.flagged_rows import FlaggedRows
-from dtrees.engine.rows.searching.many_search import ManySumsFlaggedRows, ManySumsSearcher
-from dtrees.engine.rows.searching.passes import by_column, by_rows, values_of_rows
-from dtrees.engine.rows.searching.searcher import NumbersKept, Searcher, Wanted, make_sums
-from dtrees.engine.rows.searching.zone_edges import Edges, searcher_zone_map
+from dtrees.engine.rows.categories import CategoryRows, CategorySearch
+from dtrees.engine.rows.exchange import Arrays
+from dtrees.engine.rows.flagged_rows import FlaggedRows
+from dtrees.engine.rows.packed import SumsToSend, pack
+from dtrees.engine.rows.passes import by_rows, share_by_column, values_of_rows
+from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
+from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.shard.levels.row_division import divide_tasks
 from dtrees.engine.shard.sample_sums import many_sums
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget, LeafAdder
@@ -46,10 +45,11 @@ from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.node_sums import sum_nodes
 from dtrees.split.zones.over_shards.own_rows import WalkedTree, add_in_order, next_codes, no_sets, walk_rows
 from dtrees.split.zones.sums import Sums, lay_out_slots
+from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import Tree
 
 #: To each searcher, the sums that are its.
-_Sent = dict[int, tuple[NDArray[Any], ...]]
+_Sent = dict[int, Arrays]
 
 
 class RowsInTree:
@@ -58,14 +58,14 @@ class RowsInTree:
     Parameters
     ----------
     plan : BoostingPlan or ForestPlan
+    target : RowTarget or ForestRows
+        Whichever is of the plan.
     columns : Columns
         Of the shard's rows.
     zone_map : ZoneMap
         Of these.
     edges : Edges
         Of the zones of all shards.
-    target : BoostingTarget or ForestTarget
-        Whichever is of the plan.
     stretches : ndarray of int64, shape (n, 2)
     n_rows_total : int
     shard, n_shards : int
@@ -83,10 +83,10 @@ class RowsInTree:
     def __init__(
         self,
         plan: BoostingPlan | ForestPlan,
+        target: BoostingTarget | ForestTarget,
         columns: Columns,
         zone_map: ZoneMap,
         edges: Edges,
-        target: BoostingTarget | ForestTarget,
         stretches: NDArray[np.int64],
         n_rows_total: int,
         shard: int,
@@ -105,8 +105,7 @@ class RowsInTree:
         self._width = self._kept.width(not target.unit_hessian)
         self._room_for_sent, self.n_side_by_side = NumbersKept(), 1
         self._begin()
-        kind = ManySumsFlaggedRows if self._kept.n_numbers else FlaggedRows
-        self._flagged = kind(columns, edges, zone_map, self._width, threads, self._kept)
+        self._flagged = FlaggedRows(columns, edges, zone_map, self._width, threads, self._kept)
         self._categories = CategoryRows(columns, edges.n_categories, threads, self._kept)
 
     def _begin(self) -> None:
@@ -164,8 +163,8 @@ class RowsInTree:
         own_starts = np.zeros((starts.shape[0], own.shape[0] + 1), np.int64)
         np.cumsum(np.diff(starts, axis=1)[:, places], axis=1, out=own_starts[:, 1:])
         layout = own_starts, np.ascontiguousarray(shifts[:, places])
-        kind = ManySumsSearcher if self._kept.n_numbers else Searcher
-        self.searcher = kind(searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self.threads, self._rooms, self._kept)
+        own_zones = searcher_zone_map(edges)
+        self.searcher = Searcher(own_zones, edges.upper, own, places, layout, self._width, self.threads, self._rooms, self._kept)
         places = self._categories.deal(pool, self._n_shards)[self._shard]
         n_categories = edges_of_all.n_categories[pool[places]]
         self._category_search = CategorySearch(pool[places], places, n_categories, self.threads, self._kept)
@@ -187,8 +186,11 @@ class RowsInTree:
             add_in_order(values, first, total, lanes)
         return lanes
 
-    def fix(self, exponents: tuple[int, int], summed: s.Levelled, shift: int) -> tuple[s.Totals, _Sent]:
-        """Put gradients in fixed point and the rows in sample in order, and sum the root."""
+    def fix(self, exponents: tuple[int, int], summed: s.Levelled, shift: int) -> tuple[NDArray[np.int64], float, _Sent]:
+        """Put gradients in fixed point and the rows in sample in order, and sum the root.
+
+        Return the sums of all rows and the largest slope of one, and what is of each searcher's columns.
+        """
         a, b = self._any_target.fix(exponents)
         in_sample = self._any_target.in_sample
         if in_sample is None:
@@ -205,11 +207,11 @@ class RowsInTree:
             self._spare = self._rows.spare(n)
         own = self._rows
         found = self.threads.map_stretches(lambda some: add_up(own.g[some], own.h[some]), n, ADDITION_ROWS)
-        g, h, size, slope = zip(*found, strict=True)
+        g, h, _, slope = zip(*found, strict=True)
         self._start[0], self._stop[0] = 0, n
         many = many_sums(self._kept, own, n, self._any_target.added)
-        totals = s.Totals(int(sum(g)), int(sum(h)), int(sum(size)), float(max(slope)), many)
-        return totals, self._sum(summed, shift)
+        sums = np.array([sum(g), sum(h)], np.int64) if many is None else many
+        return sums, float(max(slope)), self._sum(summed, shift)
 
     def _sum(self, summed: s.Levelled, shift: int) -> _Sent:
         """Sum nodes, and return what is of each searcher's columns."""
@@ -246,25 +248,21 @@ class RowsInTree:
         zone_map, rows = self._zone_map, self._rows
         self.threads.share(tasks.shape[0], lambda queue, _: sum_nodes(queue, tasks, zone_map, rows, sums))
 
-    def find_bars(self, message: s.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> NDArray[np.float64]:
+    def find_bars(self, message: s.FindBars, sent: list[Arrays]) -> NDArray[np.float64]:
         """Put together what all shards have summed; see :meth:`Searcher.find_bars`."""
         bars = self.searcher.find_bars(message, self._plan.rules, [one[0] for one in sent])
-        if not self._categories.ids.shape[0]:
-            return bars
         return np.maximum(bars, self._category_search.find_bars(message, self._plan.rules, [one[1:] for one in sent]))
 
     def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
         """See :meth:`Searcher.flag`."""
-        if self._categories.ids.shape[0]:
-            self._category_search.search_again(drawn)
+        self._category_search.search_again(drawn)
         most = flagged_bytes(self._columns.n_rows, self._columns.n_columns)
         # In small batches, steps would take longer than rows do.
         return self.searcher.flag(bars, drawn, max(most // self.n_side_by_side, min(most, MAPPED_BYTES)))
 
     def best(self) -> s.Scanned:
         """See :meth:`Searcher.best`."""
-        scanned = self.searcher.best()
-        return self._category_search.merged(scanned) if self._categories.ids.shape[0] else scanned
+        return self._category_search.merged(self.searcher.best())
 
     def sum_finer(self, wanted: list[Wanted]) -> _Sent:
         """Return what :meth:`FlaggedRows.sum_finer` does, packed for other searchers."""
@@ -273,50 +271,48 @@ class RowsInTree:
 
     def pick(self, wanted: list[Wanted]) -> _Sent:
         """See :meth:`FlaggedRows.pick`."""
-        return self._flagged.pick(wanted, self._rows, (self._start, self._stop))
+        return self._flagged.pick(wanted, self._rows, (self._start, self._stop), self._any_target.added)
 
-    def divide(self, message: s.Divide) -> tuple[s.Cut, _Sent]:
-        """Divide nodes, and sum some of their children."""
-        node, n = message.node, message.node.shape[0]
+    def divide(self, splits: Splits, ask: NDArray[np.bool_], sets: CategorySets, summed: s.Levelled, shift: int) -> tuple[s.Cut, _Sent]:
+        """Divide nodes, and sum some of their children.
+
+        Splits that have one of the ``sets``, by their places, go by that. ``ask`` tells where the next value above a threshold is wanted.
+        """
+        node, n = splits.node, splits.node.shape[0]
         start, stop = self._start[node], self._stop[node]
         n_bytes = (stop - start + 7) // 8
         offsets = bounds_of(n_bytes)
         size = int(offsets[-1])
         bits, step = np.empty(size, np.uint8), max(1024, size // (2 * self.threads.n_threads) + 1)
-        by_set = set(message.sets.node.tolist())
+        by_set = set(sets.node.tolist())
         pieces = [(i, k, min(k + step, m)) for i, m in enumerate(n_bytes.tolist()) if i not in by_set for k in range(0, m, step)]
         columns, rows, spare = self._columns, self._rows, self._spare
-        of_pieces, places = np.array(pieces, np.int64).reshape(-1, 3), message.column.astype(np.int64)
-        cut = columns.codes_up_to(places, message.cut).astype(np.float64) if columns.is_keyed else message.cut
-        splits, marks = SplitsOfRows(start, stop, places, cut, message.missing_left), RouteBits(bits, offsets)
+        of_pieces, places = np.array(pieces, np.int64).reshape(-1, 3), splits.column.astype(np.int64)
+        cut = columns.codes_up_to(places, splits.threshold).astype(np.float64) if columns.is_keyed else splits.threshold
+        by_value, marks = SplitsOfRows(start, stop, places, cut, splits.missing_left), RouteBits(bits, offsets)
         most = 1 + size // (THREAD_ROWS // 8)
 
-        def mark(some: Any) -> None:
-            own = of_pieces[some]
-            self.threads.share(
-                own.shape[0],
-                lambda queue, _: mark_many(queue, own, columns, splits, rows.rows, marks),
-                most,
-            )
-
-        for some in by_column(columns.codes, places[of_pieces[:, 0]], columns.words):
-            mark(some)
+        share_by_column(
+            self.threads, columns.codes, places[of_pieces[:, 0]],
+            lambda queue, _, own: mark_many(queue, own, columns, by_value, rows.rows, marks),
+            [of_pieces], others=[columns.words], most=most,
+        )  # fmt: skip
         if by_set:
-            self._categories.mark(message.sets, message.column, message.missing_left, rows.rows, (start, stop), bits, offsets)
+            self._categories.mark(sets, splits.column, splits.missing_left, rows.rows, (start, stop), bits, offsets)
         left_stop, _, tasks = divide_tasks(start, stop, stop, bits, offsets, self.threads.n_threads)
         self.threads.share(
             tasks.shape[0], lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, rows, start, stop, stop, spare), most
         )
         self._flagged.rows_moved()
-        self._reserve(int(message.left.max()) + 2)
-        left, right = message.left, message.left + 1
+        self._reserve(int(splits.left.max()) + 2)
+        left, right = splits.left, splits.left + 1
         self._start[left], self._stop[left] = start, left_stop
         self._start[right], self._stop[right] = left_stop, stop
         above = np.full(n, np.inf)
-        asked = message.ask.nonzero()[0]
+        asked = ask.nonzero()[0]
         if asked.shape[0]:
-            above[asked] = self._next_values(places[asked], message.cut[asked], left_stop[asked], stop[asked])
-        return s.Cut(left_stop - start, above), self._sum(message.summed, message.shift)
+            above[asked] = self._next_values(places[asked], splits.threshold[asked], left_stop[asked], stop[asked])
+        return s.Cut(left_stop - start, above), self._sum(summed, shift)
 
     def _next_values(
         self, column: NDArray[np.int64], cut: NDArray[np.float64], start: NDArray[np.int64], stop: NDArray[np.int64]
@@ -326,13 +322,11 @@ class RowsInTree:
         nodes, out = as_columns(start, stop, column), np.empty(column.shape[0], np.int64)
         columns, rows = self._columns, self._rows.rows
 
-        def find(some: Any) -> None:
-            own, own_cuts, found = nodes[some], cuts[some], out[some]
-            self.threads.share(own.shape[0], lambda queue, _: next_codes(queue, own, columns, rows, own_cuts, found))
-            out[some] = found
-
-        for some in by_column(columns.codes, column, columns.words):
-            find(some)
+        share_by_column(
+            self.threads, columns.codes, column,
+            lambda queue, _, own, own_cuts, found: next_codes(queue, own, columns, rows, own_cuts, found),
+            [nodes, cuts], [out], [columns.words],
+        )  # fmt: skip
         above = self._columns.values_of(column, out)
         return np.where(np.isnan(above), np.inf, above)
 
@@ -341,7 +335,7 @@ class RowsInTree:
         if n > size:
             self._start, self._stop = (np.resize(array, max(n, 2 * size)) for array in (self._start, self._stop))
 
-    def send_rows(self, nodes: tuple[NDArray[np.int64], ...]) -> _Sent:
+    def send_rows(self, nodes: Sequence[NDArray[np.int64]]) -> _Sent:
         """Return the rows of nodes, for who is to grow them: how many of each, their values by column, and their g and h."""
         whole = np.concatenate(nodes)
         start, sizes = self._start[whole], self._stop[whole] - self._start[whole]
@@ -356,7 +350,7 @@ class RowsInTree:
             if j > i
         }
 
-    def grow_sent(self, message: s.GrowSent, sent: list[tuple[NDArray[Any], ...]]) -> s.Subtrees:
+    def grow_sent(self, message: s.GrowSent, sent: list[Arrays]) -> s.Subtrees:
         """Grow nodes to their ends, whose rows all shards have sent."""
         room, n_columns = self._room_for_sent, self._columns.n_columns
         rules, seed, pool, threads, kept = self._plan.rules, self._seed, self._pool, self.threads, self._kept

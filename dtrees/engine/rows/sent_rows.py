@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.values import splits_of_categories
 from dtrees.engine.plan.node_limits import SumsKept, limited_splits
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.rows.searching.searcher import NumbersKept
+from dtrees.engine.rows.searcher import NumbersKept
 from dtrees.engine.rows.steps import GrowSent
 from dtrees.engine.shard.category_splits import find_sets
 from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner

@@ -1,4 +1,4 @@
-"""What shards of rows tell one another in the steps of a tree (:mod:`dtrees.engine.rows.growing`)."""
+"""What shards of rows tell one another in the steps of a tree (:mod:`dtrees.engine.rows.tree`)."""
 
 from __future__ import annotations
 
@@ -75,24 +75,6 @@ class Scanned(NamedTuple):
     sets: CategorySets = NO_SETS
 
 
-class Divide(NamedTuple):
-    """Nodes to be divided, and children of them to be summed.
-
-    Rows whose value in ``column[i]`` is up to ``cut[i]`` go to ``left[i]``, others of node ``node[i]`` to the next. ``ask`` tells where the
-    next value above the cut is wanted. Splits that have one of the ``sets``, by their places, go by that.
-    """
-
-    node: NDArray[np.int64]
-    left: NDArray[np.int64]
-    column: NDArray[np.int32]
-    cut: NDArray[np.float64]
-    missing_left: NDArray[np.bool_]
-    ask: NDArray[np.bool_]
-    summed: Levelled
-    shift: int
-    sets: CategorySets = NO_SETS
-
-
 class Cut(NamedTuple):
     """How many rows went left, and the next value above each cut (infinite if none is, or it was not asked for), shape (n,)."""
 
@@ -101,15 +83,11 @@ class Cut(NamedTuple):
 
 
 class Levelling(NamedTuple):
-    """How nodes were divided, what was found, how many rows were flagged in a shard's columns, and what was grown to its end.
-
-    In a forest, ``pure`` tells which of the nodes searched have one target in all their rows, of all shards: those are leaves.
-    """
+    """How nodes were divided, what was found, how many rows were flagged in a shard's columns, and what was grown to its end."""
 
     cut: Cut | None
     scanned: Scanned | None
     flagged: int
-    pure: NDArray[np.bool_] | None = None
     subtrees: Subtrees | None = None
 
 
@@ -125,17 +103,6 @@ class GrowSent(NamedTuple):
     first: NDArray[Any]
 
 
-class Apart(NamedTuple):
-    """Small nodes that are to be grown to their ends: ``nodes[i]`` by shard i, which is told ``grow[i]`` of them, None if it has none.
-
-    They have ``n_rows`` in all.
-    """
-
-    nodes: tuple[NDArray[np.int64], ...]
-    grow: tuple[GrowSent | None, ...]
-    n_rows: int
-
-
 class Subtrees(NamedTuple):
     """Nodes grown to their ends, and the sets of categories of each."""
 
@@ -148,28 +115,3 @@ class BlockLosses(NamedTuple):
 
     block: NDArray[np.int64]
     sums: NDArray[np.float64]
-
-
-class Totals(NamedTuple):
-    """Sums of g and h, of abs(g), and the largest slope, of the rows in sample; or, where more is summed, all of that.
-
-    That is weights of classes, or the sums of several targets and the weight.
-    """
-
-    g: int
-    h: int
-    size: int
-    slope: float
-    of_classes: NDArray[np.int64] | None = None
-
-    @property
-    def sums(self) -> NDArray[np.int64]:
-        """What is summed of nodes."""
-        return np.array([self.g, self.h], np.int64) if self.of_classes is None else self.of_classes
-
-
-class Fixed(NamedTuple):
-    """The totals of a shard's rows, and what was found of the root, None if it is not to be searched."""
-
-    totals: Totals
-    levelled: Levelling | None

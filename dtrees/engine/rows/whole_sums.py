@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of
 from dtrees.engine.protocol.messages import Losses, Scores
 from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.between.shards import Shards, Steps
+from dtrees.engine.rows.exchange import Shards, Steps
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.shard.targets.prepared import Derived, most_bits
 

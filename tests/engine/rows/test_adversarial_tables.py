@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingResult
 from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows import zone_edges
 from dtrees.engine.rows.local import LocalRowsExecutor
-from dtrees.engine.rows.searching import zone_edges
 from dtrees.engine.run.boosting_rounds import boost
 from tests.engine.rows.test_rows_fit import assert_same, fit_here, make_plan
 

@@ -13,13 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.rows import rows_in_tree
+from dtrees.engine.rows import flagged_rows, rows_in_tree
 from dtrees.engine.rows.exchange import Step
-from dtrees.engine.rows.forests.fit import grow_forest_on_rows
+from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.local import LocalRowsExecutor
-from dtrees.engine.rows.searching import flagged_rows
-from dtrees.engine.rows.searching.batches import in_batches
-from dtrees.engine.rows.searching.many_search import ManySumsSearcher
+from dtrees.engine.rows.searcher import Searcher, in_batches
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.split.policy import flagged_bytes
 from dtrees.split.zones.over_shards.records import ALL_PARTS
@@ -148,7 +146,7 @@ def test_rows_that_are_looked_up_in_lists(kind: str, monkeypatch: pytest.MonkeyP
         plan = make_plan("squared", 4, rule_changes={"max_depth": 3})
         assert_same(fit_here(table, plan, y, None), boost(executor, plan))
     else:
-        monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: 1000)
+        monkeypatch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: 1000)
         trees = ForestPlan(rules("squared_error", 4, max_depth=3), seed=1, n_draws=9000)
         forests.assert_same(forests.grow_here(table, trees, y, None, 4), grow_forest_on_rows(executor, trees, 0, 4, n_side_by_side=2))
     assert noted
@@ -159,8 +157,8 @@ def test_rows_that_are_looked_up_in_lists(kind: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("kind", ["classes", "targets"])
 def test_memory_of_rows_sent_of_noise_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All cells are flagged where no bar is known."""
-    find_bars = ManySumsSearcher.find_bars
-    monkeypatch.setattr(ManySumsSearcher, "find_bars", lambda *given: np.full_like(find_bars(*given), -1.0))
+    find_bars = Searcher.find_bars
+    monkeypatch.setattr(Searcher, "find_bars", lambda *given: np.full_like(find_bars(*given), -1.0))
     n, n_columns, n_bytes = 60_000, 8, 2**18
     table, rng = noise(n, n_columns)
     some = {"n_classes": 3} if kind == "classes" else {"targets": (1, 1, 1)}

@@ -112,7 +112,7 @@ BY_ENTROPY = {name for name, (criterion, *_) in FORESTS.items() if criterion == 
 @pytest.mark.timeout(900)  # the first one compiles
 @pytest.mark.parametrize(("case", "sent_rows"), one_of_each(thorough_for(BY_ENTROPY, FORESTS), SENT_ROWS, others=pytest.mark.thorough))
 def test_forests_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
+    monkeypatch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
     criterion, rule_changes, changes, weighted = FORESTS[case]
     n = 900
     table, boosting, y, weight = fit(["some", "with gaps", "nearly all distinct"], n, weighted)

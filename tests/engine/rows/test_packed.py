@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine.rows.between.packed import PackedWrongly, SumsToSend, add_up, pack
-from dtrees.engine.rows.searching.searcher import make_sums
+from dtrees.engine.rows.packed import PackedWrongly, SumsToSend, add_up, pack
+from dtrees.engine.rows.searcher import make_sums
 from dtrees.engine.threads import Threads
 from dtrees.split.zones.sums import Sums
 

@@ -18,14 +18,14 @@ from dtrees.engine.outcome.scoring import BLOCK_ROWS
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan
 from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Message, StaleMessage
-from dtrees.engine.rows import grain, rows_in_tree
+from dtrees.engine.rows import exchange, flagged_rows, levels, rows_in_tree, searcher, zone_edges
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
-from dtrees.engine.rows.searching import flagged_rows, searcher, zone_edges
+from dtrees.engine.rows.zone_edges import merge_sketches, sketch_columns
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.ensemble.objective.custom import CustomObjective
 from tests.engine.shards import Logistic, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
@@ -115,7 +115,7 @@ def cut_finely(patch: pytest.MonkeyPatch, rows: int = 1, fewest: int = 2, listed
     """
     patch.setattr(rows_in_tree, "flagged_bytes", lambda n_rows, n_columns: batch_bytes)
     patch.setattr(flagged_rows, "CODES_FOR_LISTS", 0 if listed else 2**40)
-    patch.setattr(rows_tree, "_ROWS_PER_PART", 8)
+    patch.setattr(levels, "_ROWS_PER_PART", 8)
     patch.setattr(searcher, "ROWS_PER_FINER_PART", rows)
     patch.setattr(searcher, "FEWEST_FINER_PARTS", fewest)
 
@@ -181,9 +181,9 @@ def test_more_shards_than_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_children_are_summed_by_finer_parts_than_their_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_tree, "_ROWS_PER_PART", 8)
-    monkeypatch.setattr(grain, "_FIRST_GRAIN", 0)
-    monkeypatch.setattr(grain, "_FAR_TOO_MUCH_FLAGGED_SHARE", 2**40)
+    monkeypatch.setattr(levels, "_ROWS_PER_PART", 8)
+    monkeypatch.setattr(exchange, "_FIRST_GRAIN", 0)
+    monkeypatch.setattr(exchange, "_FAR_TOO_MUCH_FLAGGED_SHARE", 2**40)
     both, plan_level = [], rows_tree._Levels.plan
 
     def plan_and_note(levels: Any, grower: Any, splits: Any) -> s.Levelled:
@@ -203,7 +203,6 @@ def test_children_are_summed_by_finer_parts_than_their_parent(monkeypatch: pytes
 #: What comes less than five times.
 RARE = {
     "Introduce",
-    "Prepare",
     "Open",
     "Replay",
     "GrowTree",
@@ -297,8 +296,8 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int) -> None:
 
 
 PLACES = [
-    "Introduce", "Prepare", "Open", "Replay", "GrowTree", "derived", "root", "level", "subtrees", "targets", "before targets",
-    "before derived", "before level", "before subtrees", "held out", "totals", "before totals", "sums", "before sums", "bars",
+    "Introduce", "Open", "Replay", "GrowTree", "derived", "level", "subtrees", "targets", "before targets",
+    "before derived", "before level", "before subtrees", "held out", "sums", "before sums", "bars",
     "before bars", "flags", "before flags", "picked", "before picked", "apart", "before apart", "losses", "before losses", "finer sums",
     "before finer sums", "finer flags", "before finer flags", "before finer sums of batch 1", "picked of batch 1",
     "before picked of batch 2",
@@ -361,18 +360,20 @@ def test_parcels_that_nobody_sends_are_named() -> None:
     table = wild_table(50, 4)
     executor = LocalRowsExecutor.of(table, wild_target(table, 0, 4), None, [[(0, 30)], [(30, 50)]])
     shard, plan = executor.shards[0], make_plan("squared", len(table))
-    executor.send({i: m.Introduce("fit", 0, i, 2, plan, False) for i in range(2)})
-    step = next(executor.shards[1].program(m.Prepare("fit", 0, 1, None)))
+    executor.send({i: m.Introduce("fit", 0, i, 2, plan, 0, False) for i in range(2)})
+    edges = merge_sketches([sketch_columns(one._columns) for one in executor.shards]).of_categories(np.zeros(len(table), np.int64))
+    about = edges, [np.array([[0, 30]]), np.array([[30, 50]])]
+    step = next(executor.shards[1].program(m.Open("fit", 0, *about)))
     assert list(step.parcels) == [0]
     with pytest.raises(ParcelsMissing, match="shard 0 awaits targets of the shards \\[1\\]"):
-        executor.send({0: m.Prepare("fit", 0, 1, None)})
+        executor.send({0: m.Open("fit", 0, *about)})
     with pytest.raises(StaleMessage):
-        executor.send({0: m.Prepare("fit", 1, 1, None)})
+        executor.send({0: m.Open("fit", 1, *about)})
     shard.mailbox.put(step.parcels[0]._replace(epoch=-1))  # of an earlier epoch: dropped
     with pytest.raises(ParcelsMissing):
-        executor.send({0: m.Prepare("fit", 0, 1, None)})
+        executor.send({0: m.Open("fit", 0, *about)})
     shard.mailbox.put(step.parcels[0])
-    assert executor.send({0: m.Prepare("fit", 0, 1, None)})[0].initial.shape == (1,)
+    assert executor.send({0: m.Open("fit", 0, *about)})[0].shape == (1,)
     executor.close()
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dtrees.engine.rows import passes
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.local import LocalRowsExecutor
-from dtrees.engine.rows.searching import passes
-from dtrees.engine.rows.searching.passes import by_column, by_rows, take_tasks
+from dtrees.engine.rows.passes import by_column, by_rows, take_tasks
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.split.table import keyed_columns, zone_map
 from dtrees.split.table.mmap_arrays import is_on_disk, on_disk

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine.rows.searching import zone_edges
-from dtrees.engine.rows.searching.zone_edges import Edges, merge_sketches, own_zone_map, searcher_zone_map, sketch_columns
+from dtrees.engine.rows import zone_edges
+from dtrees.engine.rows.zone_edges import Edges, merge_sketches, own_zone_map, searcher_zone_map, sketch_columns
 from dtrees.split.policy import FOLD, MAX_ZONES
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.keyed_columns import arrange_rows

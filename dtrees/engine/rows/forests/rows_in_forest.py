@@ -1,28 +1,229 @@
-"""The rows of a shard in a tree of a forest under way."""
+"""The rows of a shard in a tree of a forest under way; and random thresholds of nodes: what the shard says of its rows, and tries of all.
+
+Where a random threshold lies follows from the lowest and the highest value of its node in its column, so shards tell one another these of
+their own rows, and draw thresholds each for itself. Then each sums its rows on the left of the thresholds, and sends the sums of each to
+the shard that tries it. No zones are summed, and no rows are sent.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.plan.node_limits import SumsKept
+from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.between.stretches import rows_of
-from dtrees.engine.rows.forests import messages as f
+from dtrees.engine.rows.all_rows import rows_of
+from dtrees.engine.rows.exchange import Arrays
 from dtrees.engine.rows.forests.leaf_rows import RowsOfLeaves
-from dtrees.engine.rows.forests.random_search import Ends, RandomSearch
+from dtrees.engine.rows.forests.messages import Votes
+from dtrees.engine.rows.packed import add_up
+from dtrees.engine.rows.passes import share_by_column
 from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.rows.searching.many_search import ManySumsFlaggedRows
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.prepared import Derived
+from dtrees.engine.threads import Threads
+from dtrees.split.node.candidate import best_by_node, empty_candidates
+from dtrees.split.node.limits import limits_for_thread
+from dtrees.split.node.partition import RowPartition
 from dtrees.split.numbers import hashing
+from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.search.thresholds.random_sides import draw_thresholds, find_ends, sum_sides, try_thresholds
+from dtrees.split.table.columns import Columns
 from dtrees.split.zones.over_shards.node_sums import sum_many
 from dtrees.split.zones.sums import Sums
 from dtrees.tree.tree import Tree
+
+_NOTHING, _NO_VALUES = np.empty(0, np.bool_), np.empty(0)
+#: The first place of each node, and the one after its last.
+_Places = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+class Ends(NamedTuple):
+    """What is known of pairs of a node and a column before thresholds are drawn.
+
+    Attributes
+    ----------
+    low, high : ndarray of float64, shape (n,)
+        The lowest and the highest value; infinite, and the other way round, where there are none.
+    has_missing : ndarray of bool, shape (n,)
+    pure : ndarray of bool, shape (n_nodes,) or (0,)
+        Which nodes have one target in all rows, if that is asked for.
+    first, last : ndarray of float64, shape (n_nodes,) or (0,)
+        The lowest and the highest of the targets of their first rows, NaN without rows.
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    has_missing: NDArray[np.bool_]
+    pure: NDArray[np.bool_] = _NOTHING
+    first: NDArray[np.float64] = _NO_VALUES
+    last: NDArray[np.float64] = _NO_VALUES
+
+    @property
+    def of_one_target(self) -> NDArray[np.bool_]:
+        """Which nodes have one target in all their rows."""
+        found: NDArray[np.bool_] = self.pure & ~(self.first < self.last)
+        return found
+
+
+def joined_ends(sent: Sequence[Arrays]) -> Ends:
+    """Return what several shards know as one.
+
+    Examples
+    --------
+    >>> one = Ends(np.array([1.0]), np.array([2.0]), np.array([False]))
+    >>> other = Ends(np.array([0.5]), np.array([0.5]), np.array([True]))
+    >>> joined_ends([one, other])[:3]
+    (array([0.5]), array([2.]), array([ True]))
+    """
+    low, high, has_missing, pure, first, last = zip(*sent, strict=True)
+    return Ends(
+        np.minimum.reduce(low),
+        np.maximum.reduce(high),
+        np.logical_or.reduce(has_missing),
+        np.logical_and.reduce(pure),
+        np.fmin.reduce(first),
+        np.fmax.reduce(last),
+    )
+
+
+class RandomSearch:
+    """The random thresholds of a tree, and what a shard's rows are to them.
+
+    Parameters
+    ----------
+    columns : Columns
+        Of the shard's rows.
+    is_category : ndarray of bool, shape (n_columns,)
+        Which columns hold categories: these are searched elsewhere.
+    pool : ndarray of int32
+        The columns of the tree.
+    key : uint64
+        Of the tree's stream of random thresholds.
+    threads : Threads
+    kept : SumsKept
+        What is summed.
+
+    Attributes
+    ----------
+    key : uint64
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        is_category: NDArray[np.bool_],
+        pool: NDArray[np.int32],
+        key: np.uint64,
+        threads: Threads,
+        kept: SumsKept,
+    ) -> None:
+        self._columns, self._pool, self.key, self._threads, self._kept = columns, pool.astype(np.int64), key, threads, kept
+        self._searched = ~is_category[pool]
+        self._scratch: list[Scratch] = []
+
+    def open(self, message: s.FindBars, rules: Rules, targets: NDArray[np.int64] | None) -> None:
+        """Begin the search of some nodes; ``targets`` are what all rows add to the sums of several."""
+        root = message.root
+        self._message = message
+        self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, rows=targets)
+
+    def find_ends(
+        self, drawn: NDArray[np.bool_], rows: NDArray[np.uint32], places: _Places
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the first three of :class:`Ends` of the shard's rows, in the columns drawn for each node; in all if ``drawn`` is empty.
+
+        ``places`` are the first of each node, and the one after its last.
+        """
+        message, columns = self._message, self._columns
+        n, k = message.node.shape[0], self._pool.shape[0]
+        chosen = drawn & self._searched if drawn.shape[0] else np.broadcast_to(self._searched, (n, k))
+        self._node, place = np.nonzero(chosen)
+        self._column = self._pool[place]
+        node = message.node[self._node]
+        tasks = np.stack([places[0][node], places[1][node], self._column], axis=1)
+        codes = np.empty((tasks.shape[0], 3), np.int64)
+
+        share_by_column(
+            self._threads, columns.codes, self._column,
+            lambda queue, _, own, found: find_ends(queue, own, columns, rows, found),
+            [tasks], [codes], [columns.words],
+        )  # fmt: skip
+        low, high = columns.values_of(self._column, codes[:, 0]), columns.values_of(self._column, np.maximum(codes[:, 1], 0))
+        none = codes[:, 1] < 0
+        return np.where(none, np.inf, low), np.where(none, -np.inf, high), codes[:, 2] > 0
+
+    def sum_sides(self, ends: Ends, rows: RowPartition, places: _Places, n_shards: int) -> dict[int, tuple[NDArray[np.int64]]]:
+        """Draw thresholds; return the sums of the shard's rows, for each shard those of the thresholds that it tries.
+
+        These are the ones in columns that vary in their nodes, dealt by turns; nodes of one target are left out.
+        """
+        message, columns = self._message, self._columns
+        varies = (ends.low < ends.high) | (ends.has_missing & (ends.low <= ends.high))
+        if ends.pure.shape[0]:
+            varies &= ~ends.of_one_target[self._node]
+        some = np.flatnonzero(varies)
+        node, column = self._node[some], self._column[some]
+        thresholds = np.empty(some.shape[0])
+        draw_thresholds(self.key, message.path[node], column, ends.low[some], ends.high[some], thresholds)
+        with_missing, n = ends.has_missing[some], some.shape[0]
+        missing_place = np.where(with_missing, np.cumsum(with_missing) - 1, -1)
+        self._tries = np.stack([node, column, missing_place], axis=1), thresholds
+        width = message.sums.shape[1] + 1
+        left, missing = np.zeros((n, width), np.int64), np.zeros((int(with_missing.sum()), width), np.int64)
+        cuts = columns.codes_up_to(column, thresholds)
+        which = message.node[node]
+        tasks = np.stack([places[0][which], places[1][which], column, node, missing_place], axis=1)
+        limits, scratch = self._limits, self._make_scratch()
+
+        share_by_column(
+            self._threads, columns.codes, column,
+            lambda queue, thread, own, own_cuts, own_left: sum_sides(
+                queue, own, columns, rows, own_cuts, message.sums, limits_for_thread(limits), scratch[thread], own_left, missing
+            ),
+            [tasks, cuts], [left], [columns.words],
+        )  # fmt: skip
+        return {
+            shard: (np.concatenate([left[shard::n_shards].ravel(), missing[self._of_shard(shard, n_shards)[0]].ravel()]),)
+            for shard in range(n_shards)
+        }
+
+    def _of_shard(self, shard: int, n_shards: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the missing rows of the thresholds that a shard tries are, and where they are among these."""
+        place = self._tries[0][shard::n_shards, 2]
+        has = place >= 0
+        return place[has], np.where(has, np.cumsum(has) - 1, -1)
+
+    def scan(self, sent: Sequence[Arrays], shard: int, n_shards: int) -> s.Scanned:
+        """Try the thresholds of this shard, given the sums of all; return the best split of each node."""
+        message, (tries, thresholds) = self._message, self._tries
+        tasks = tries[shard::n_shards].copy()
+        node, n, n_sums = tasks[:, 0].copy(), tasks.shape[0], message.sums.shape[1]
+        tasks[:, 2] = self._of_shard(shard, n_shards)[1]
+        sums = add_up([one for (one,) in sent]).reshape(-1, n_sums + 1)
+        own_thresholds, out = thresholds[shard::n_shards].copy(), empty_candidates(n, n_sums)
+        limits, scratch, left, missing = self._limits, self._make_scratch(), sums[:n], sums[n:]
+        self._threads.share(
+            n,
+            lambda queue, thread: try_thresholds(
+                queue, tasks, own_thresholds, left, missing, message.n_rows, message.sums, limits_for_thread(limits), scratch[thread], out
+            ),
+        )
+        best = empty_candidates(message.node.shape[0], n_sums)
+        best_by_node(out, node, best)
+        return s.Scanned(best, np.full(message.node.shape[0], np.inf))
+
+    def _make_scratch(self) -> list[Scratch]:
+        while len(self._scratch) < self._threads.n_threads:
+            self._scratch.append(make_scratch(1, 1, self._kept.n_numbers, n_sums=self._kept.n_sums))
+        return self._scratch
 
 
 class RowsInForest(RowsInTree):
@@ -58,20 +259,13 @@ class RowsInForest(RowsInTree):
             self._forest.weigh(factor)
         return self._forest.derived()
 
-    def _sum(self, summed: s.Levelled, shift: int) -> dict[int, tuple[NDArray[Any], ...]]:
+    def _sum(self, summed: s.Levelled, shift: int) -> dict[int, Arrays]:
         """Sum nodes; where thresholds are drawn, by category alone."""
         if not self._plan.rules.random_splits:
             return super()._sum(summed, shift)
         if not summed.node.shape[0] or not self._categories.ids.shape[0]:
             return {}
         return dict(enumerate(self._categories.sum(summed.node, self._start, self._stop, self._rows, self._forest.added)))
-
-    def fix(self, exponents: tuple[int, int], summed: s.Levelled, shift: int) -> tuple[s.Totals, dict[int, tuple[NDArray[Any], ...]]]:
-        """Put targets in fixed point, and sum the root; see :meth:`RowsInTree.fix`."""
-        found = super().fix(exponents, summed, shift)
-        if isinstance(self._flagged, ManySumsFlaggedRows):
-            self._flagged.targets = self._forest.added
-        return found
 
     def _include(self, tasks: NDArray[np.int64], sums: Sums) -> None:
         if not self._kept.n_numbers:
@@ -80,15 +274,14 @@ class RowsInForest(RowsInTree):
         zone_map, rows, targets, n_classes = self._zone_map, self._rows, self._forest.added, self._kept.n_classes
         self.threads.share(tasks.shape[0], lambda queue, _: sum_many(queue, tasks, zone_map, rows, sums, targets, n_classes))
 
-    def open_search(self, message: s.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> None:
+    def open_search(self, message: s.FindBars, sent: list[Arrays]) -> None:
         """Begin the search of nodes where thresholds are drawn, given their rows by category."""
         self._random.open(message, self._plan.rules, self._forest.added if self._kept.targets else None)
-        if self._categories.ids.shape[0]:
-            self._category_search.find_bars(message, self._plan.rules, sent, self._random.key)
+        self._category_search.find_bars(message, self._plan.rules, sent, self._random.key)
 
     def find_ends(self, drawn: NDArray[np.bool_], nodes: NDArray[np.int64]) -> Ends:
         """Return what rows here say of the columns drawn, and of the targets of ``nodes``; see :meth:`RandomSearch.find_ends`."""
-        if not nodes.shape[0] and self._categories.ids.shape[0]:  # the search goes on
+        if not nodes.shape[0]:  # the search goes on
             self._category_search.search_again(drawn)
         pure, first = self.find_pure(nodes)
         return Ends(*self._random.find_ends(drawn, self._rows.rows, (self._start, self._stop)), pure, first, first)
@@ -97,16 +290,15 @@ class RowsInForest(RowsInTree):
         """See :meth:`RandomSearch.sum_sides`."""
         return self._random.sum_sides(ends, self._rows, (self._start, self._stop), self._n_shards)
 
-    def try_thresholds(self, sent: list[tuple[NDArray[Any], ...]]) -> s.Scanned:
+    def try_thresholds(self, sent: list[Arrays]) -> s.Scanned:
         """Return the best splits of nodes by the thresholds that this shard tries, and in the columns of categories that it searches."""
-        scanned = self._random.scan(sent, self._shard, self._n_shards)
-        return self._category_search.merged(scanned) if self._categories.ids.shape[0] else scanned
+        return self._category_search.merged(self._random.scan(sent, self._shard, self._n_shards))
 
     def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         """Tell which nodes have one target in all rows here, and which; see :meth:`ForestTarget.find_pure`."""
         return self._forest.find_pure(self._rows, self._start[nodes], self._stop[nodes])
 
-    def send_rows(self, nodes: tuple[NDArray[np.int64], ...]) -> dict[int, tuple[NDArray[Any], ...]]:
+    def send_rows(self, nodes: Sequence[NDArray[np.int64]]) -> dict[int, Arrays]:
         """Return the rows of nodes, for who is to grow them, and with them their targets.
 
         Of several targets, it is what rows add to the sums that stands in the place of g, row by row.
@@ -143,8 +335,8 @@ class RowsInForest(RowsInTree):
         assert bag is not None
         bag.add(rows, leaf[rows].astype(np.int64), tree.value)
 
-    def count_votes(self) -> f.Votes:
+    def count_votes(self) -> Votes:
         """Return these sums."""
         bag = self._forest.out_of_bag
         assert bag is not None
-        return f.Votes(bag.sum, bag.count)
+        return Votes(bag.sum, bag.count)

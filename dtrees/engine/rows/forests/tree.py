@@ -2,9 +2,14 @@
 
 It is grown as a boosted one is (:mod:`dtrees.engine.rows.tree`), but that rows are drawn before, of each class as many as are to count
 where a tree weighs the classes of its own rows; and that the means of leaves, of numbers as targets, are found after.
+
+Names of parcels beside those of :mod:`dtrees.engine.rows.levels`: where thresholds are drawn at random, "ends" of columns and "sides" of
+thresholds in place of those from "bars" to "picked"; and "leaves", rows of leaves to who measures these.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +19,16 @@ from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import class_values, pruned, take_apart
 from dtrees.engine.plan.node_limits import SumsKept, scaled
 from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.protocol.splits import Splits
+from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.between.shards import Steps
-from dtrees.engine.rows.forests.growing import TreeOfForest
+from dtrees.engine.rows.exchange import Arrays, Shards, Steps, Turn
+from dtrees.engine.rows.forests.leaf_rows import LeafMeans, measure_means, share_leaves
+from dtrees.engine.rows.forests.rows_in_forest import RowsInForest, joined_ends
+from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
 from dtrees.engine.rows.tree import grow_nodes, leaves_known
 from dtrees.engine.rows.whole_sums import exponent_of
+from dtrees.engine.shard.targets.forest_scales import ForestScales
 from dtrees.engine.shard.targets.forest_target import factors_of_targets
 from dtrees.engine.shard.targets.prepared import Derived
 from dtrees.split.criteria.criterion import criterion_named
@@ -27,6 +37,9 @@ from dtrees.tree.pruning import cost, kept_nodes
 from dtrees.tree.pruning import pruned as without_links
 from dtrees.tree.tree import Tree
 
+_NONE = np.empty(0, np.int64)
+#: Numbers that a row is sent with where leaves are measured, beside its targets.
+_CELLS_MEASURED = 2
 #: Bytes that a tree under way keeps on a shard: for each row (measured, 57: the order of rows takes 25, their draws 9 and their leaves 23);
 #: for each column where three numbers are summed (64,000 to 330,000: 60k x 100 on five shards, 1M x 8 on two); and for each thread.
 _ROW_BYTES, _COLUMN_BYTES, _THREAD_BYTES = 64, 350_000, 1_400_000
@@ -67,13 +80,110 @@ def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, room: float) ->
     return int(min(MOST_TREES_SIDE_BY_SIDE, 1 + max(0, min(room, FOREST_MIN_BYTES)) // of_tree))
 
 
+@dataclass(frozen=True)
+class TreeOfForest:
+    """A tree of a forest under way, on one of the shards that grow it together.
+
+    Attributes
+    ----------
+    shards : Shards
+    rows : RowsInForest
+        Those of this shard.
+    plan : ForestPlan
+    scales : ForestScales
+    """
+
+    shards: Shards
+    rows: RowsInForest
+    plan: ForestPlan
+    scales: ForestScales
+
+    def measure_means(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Steps[LeafMeans]:
+        """Return the means of the targets of the leaves of a tree, and their spreads: each shard measures some.
+
+        ``known`` are nodes as shards know them, and the leaves of the tree that they are.
+        """
+        shards = self.shards
+        begins = share_leaves(tree.n_node_samples[tree.children_left < 0], shards.n_shards)
+        yield Turn(int(tree.n_node_samples[0]) * (_CELLS_MEASURED + self.plan.n_values))
+        own = self.rows.rows_of_leaves(tree, known, begins)
+        sent = yield shards.step("leaves", next(shards.serials), own, shards.everyone)
+        found = yield from shards.gather("means", measure_means(self.plan.rules, sent))
+        return LeafMeans(np.concatenate([one.mean for one in found]), np.concatenate([one.spread for one in found]))
+
+
+class ForestLevels(Levels):
+    """What is summed of the levels of a tree of a forest, and how their nodes are searched; see :class:`Levels`."""
+
+    rows: RowsInForest
+
+    def search(self, sent: list[Arrays]) -> Steps[tuple[s.Scanned, int, NDArray[np.intp]]]:
+        """Find the best splits of nodes; those of one target are looked at no further."""
+        search = self._searched
+        own = self.rows.find_bars(search, sent), *self.rows.find_pure(search.node)
+        every = yield self.shards.to_all("bars", next(self.shards.serials), own)
+        bars, pure = np.max([one[0] for one in every], axis=0), pure_in_all([one[1] for one in every], [one[2] for one in every])
+        bars[pure] = np.inf
+        return (*(yield from self._scan(bars, search.drawn)), np.flatnonzero(pure))
+
+
+class RandomLevels(ForestLevels):
+    """How the nodes of levels are searched where thresholds are drawn at random: each node by itself, and without zones."""
+
+    def plan_root(self, n_rows: int) -> None:
+        """Plan to search the root."""
+        self.summed = s.Levelled(np.zeros(1, np.int64), np.zeros(1, np.int64))
+
+    def plan(self, grower: RowsGrower, splits: Splits) -> None:
+        """Plan to search all nodes that are to be searched."""
+        self.summed = s.Levelled(grower.to_search, np.zeros(grower.to_search.shape[0], np.int64))
+
+    def open(self, grower: RowsGrower, root: s.Rooted, columns: Columns) -> None:
+        """Begin the search of the nodes that are to be searched."""
+        every, (n_rows, sums, _) = np.arange(grower.to_search.shape[0]), grower.about(grower.to_search)
+        tasks, (node, grain), n = np.stack([every, 0 * every - 1, 0 * every - 1, every], axis=1), self.summed, every.shape[0]
+        self._columns = columns
+        self._searched = s.FindBars(root, tasks, self.summed, n, node, n_rows, grain, sums, columns.drawn(), columns.paths)
+
+    def search(self, sent: list[Arrays]) -> Steps[tuple[s.Scanned, int, NDArray[np.intp]]]:
+        """Find the best of random thresholds of nodes."""
+        self.rows.open_search(self._searched, sent)
+        scanned, pure = yield from self._try_thresholds(self._searched.drawn, self._searched.node)
+        return scanned, 0, np.flatnonzero(pure)
+
+    def _search_further(self, drawn: NDArray[np.bool_]) -> Steps[s.Scanned]:
+        return (yield from self._try_thresholds(drawn))[0]
+
+    def _try_thresholds(self, drawn: NDArray[np.bool_], nodes: NDArray[np.int64] = _NONE) -> Steps[tuple[s.Scanned, NDArray[np.bool_]]]:
+        """Find the best of random thresholds of the nodes of an open search; return them, and which of ``nodes`` have one target."""
+        shards, rows, serial = self.shards, self.rows, next(self.shards.serials)
+        ends = joined_ends((yield shards.to_all("ends", serial, rows.find_ends(drawn, nodes))))
+        sent = yield shards.step("sides", serial, rows.sum_sides(ends), shards.everyone)
+        return rows.try_thresholds(sent), ends.of_one_target
+
+
+def pure_in_all(pure: list[NDArray[np.bool_]], first: list[NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """Return which nodes have one target in the rows of all shards, given what each found of its own.
+
+    Examples
+    --------
+    >>> yes, nan = np.array([True, True, True]), np.nan
+    >>> pure_in_all([yes, yes], [np.array([1.0, 1.0, nan]), np.array([1.0, 2.0, 3.0])]).tolist()
+    [True, False, True]
+    """
+    low, high = np.fmin.reduce(first), np.fmax.reduce(first)
+    found: NDArray[np.bool_] = np.all(pure, axis=0) & ~(low < high)
+    return found
+
+
 def forest_tree_steps(growing: TreeOfForest, number: int) -> Steps[Tree]:
     """Grow the tree of a number."""
     plan, scales = growing.plan, growing.scales
     rules, criterion = plan.rules, criterion_named(plan.rules.criterion)
     derived, exponents = yield from _drawn(growing, number)
     rounded = 0 if scales.drawing is None else scales.drawing.n_draws * scales.drawing.points.shape[0]
-    nodes, known, sets = yield from grow_nodes(growing, number, derived, exponents, rounded)
+    levels = (RandomLevels if rules.random_splits else ForestLevels)(growing.shards, growing.rows)
+    nodes, known, sets = yield from grow_nodes(levels, number, derived, exponents, rounded)
     nodes, _ = pruned(nodes, exponents, rules)
     records = nodes.records
     left, right, feature, threshold, missing_left, n_samples = take_apart(records)

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import ForestPlan, ForestResult, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows import whole_sums
-from dtrees.engine.rows.forests.fit import grow_forest_on_rows
+from dtrees.engine.rows import whole_sums, zone_edges
+from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.leaf_rows import share_leaves
 from dtrees.engine.rows.forests.tree import rows_to_send
 from dtrees.engine.rows.local import LocalRowsExecutor
-from dtrees.engine.rows.searching import zone_edges
-from dtrees.engine.rows.searching.many_search import ManySumsSearcher
+from dtrees.engine.rows.searcher import Searcher
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import to_fixed
@@ -128,7 +127,7 @@ OTHERS = {"weighted, balanced by tree", "entropy", "weighted tree by entropy"}
 
 def test_rows_are_sent_though_a_helper_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one shard has been sent, it cannot give back."""
-    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: 40)
+    monkeypatch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: 40)
     n = 300
     table = wild_table(n, 4)
     plan, y = forest_plan("squared_error", len(table)), wild_target(table, 0, 4)
@@ -142,7 +141,7 @@ def test_rows_are_sent_though_a_helper_compiles(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(("case", "sent_rows"), one_of_each(thorough_for(OTHERS, CASES), [0, 30, 10_000], others=pytest.mark.thorough))
 def test_trees_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dtrees.engine.rows.forests.tree.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
-    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
+    monkeypatch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
     if sent_rows:
         cut_finely(monkeypatch)
     criterion, rule_changes, changes, weighted = CASES[case]
@@ -162,17 +161,17 @@ def test_parts_of_many_rows_that_may_hold_no_better_split_are_left_out(
     criterion: str, n_classes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is a column that says much, and few others that do; and no split is missed."""
-    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: 20)
+    monkeypatch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: 20)
     monkeypatch.setattr(zone_edges, "most_zones", lambda n_rows: 8)
-    shares, flag = list[float](), ManySumsSearcher.flag
+    shares, flag = list[float](), Searcher.flag
 
-    def flag_and_note(searcher: ManySumsSearcher, bars: Any, drawn: Any, most_bytes: int) -> Any:
+    def flag_and_note(searcher: Searcher, bars: Any, drawn: Any, most_bytes: int) -> Any:
         wanted = flag(searcher, bars, drawn, most_bytes)
         rows = int(searcher._message.n_rows.sum()) * searcher._ids.shape[0]
         shares.append(int(wanted.tasks[:, 3].sum()) / max(1, rows))
         return wanted
 
-    monkeypatch.setattr(ManySumsSearcher, "flag", flag_and_note)
+    monkeypatch.setattr(Searcher, "flag", flag_and_note)
     n, rng = 4_000, np.random.default_rng(1)
     table = [rng.normal(size=n) for _ in range(4)] + [np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n))]
     signal = table[0] + np.nan_to_num(table[4]) + rng.normal(size=n) / 3
@@ -247,7 +246,7 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
     cuts = spread(n, n_shards, bounds, data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=8)))
     with pytest.MonkeyPatch.context() as patch:
         sent_rows = data.draw(st.sampled_from([0, 8, 100]))
-        patch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
+        patch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
         cut_finely(patch, data.draw(st.sampled_from([1, 2, 16])), data.draw(st.sampled_from([1, 2])))
         assert_same(grow_here(table, plan, y, weight), grow_spread(table, plan, y, weight, cuts))
 
@@ -256,7 +255,7 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_node_of_one_target_is_a_leaf_though_columns_vary(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large nodes, all rows of which are 0, on all shards or but for one row of one."""
-    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: 5)
+    monkeypatch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: 5)
     n = 600
     table = wild_table(n, 4)
     y = np.where(table[0] > 1.0, table[5].astype(float), 0.0)
@@ -266,13 +265,13 @@ def test_a_node_of_one_target_is_a_leaf_though_columns_vary(weighted: bool, monk
 
 
 PLACES = [
-    "Introduce", "Prepare", "OpenForest", "GrowTrees", "draws", "sum in order", "drawn", "root", "level", "subtrees", "means", "AddVotes",
-    "CountVotes", "targets", "before targets", "held out", "totals", "sums", "before sums", "bars", "flags", "picked", "apart",
+    "Introduce", "Open", "GrowTrees", "draws", "sum in order", "drawn", "level", "subtrees", "means", "AddVotes",
+    "CountVotes", "targets", "before targets", "held out", "sums", "before sums", "bars", "flags", "picked", "apart",
     "before apart", "leaves", "before leaves",
 ]  # fmt: skip
 
 
-ONCE = ["Introduce", "Prepare", "OpenForest", "GrowTrees", "AddVotes", "CountVotes"]
+ONCE = ["Introduce", "Open", "GrowTrees", "AddVotes", "CountVotes"]
 LOST = one_of_each(ONCE, [(1, 1), (1, 3)], others=pytest.mark.thorough)
 LOST += one_of_each([place for place in PLACES if place not in ONCE], [(1, 1), (3, 3), (1, 3), (3, 1)], others=pytest.mark.thorough)
 

@@ -9,9 +9,8 @@ import pytest
 
 from dtrees.engine.plan.plans import Progress
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.between.side_by_side import side_by_side
-from dtrees.engine.rows.exchange import Parcel, Program, Step, Turn
-from dtrees.engine.rows.forests.fit import grow_forest_on_rows
+from dtrees.engine.rows.exchange import Parcel, Program, Step, Turn, side_by_side
+from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
 from dtrees.engine.rows.forests.tree import trees_at_once
 from tests.engine.rows.forests.test_forests_by_rows import Log, assert_same, forest_plan, grow_here, grow_spread

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.rows.forests.fit import grow_forest_on_rows
+from dtrees.engine.rows import zone_edges
+from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.local import LocalRowsExecutor
-from dtrees.engine.rows.searching import zone_edges
-from dtrees.engine.rows.searching.many_search import ManySumsSearcher
+from dtrees.engine.rows.searcher import Searcher
 from dtrees.split.criteria.criterion import criterion_named
 from tests.engine.rows.forests.test_forests_by_rows import assert_same, assert_same_over_shards, grow_here, grow_spread
 from tests.engine.rows.forests.test_random_thresholds_by_rows import SENT_ROWS, send
@@ -149,14 +149,14 @@ def test_parts_of_many_rows_that_may_hold_no_better_split_are_left_out(criterion
     """Where there is a column that says much, and few others that do; and no split is missed."""
     send(monkeypatch, 20)
     monkeypatch.setattr(zone_edges, "most_zones", lambda n_rows: 32)
-    cells, flag = list[tuple[int, int]](), ManySumsSearcher.flag
+    cells, flag = list[tuple[int, int]](), Searcher.flag
 
-    def flag_and_note(searcher: ManySumsSearcher, bars: Any, drawn: Any, most_bytes: int) -> Any:
+    def flag_and_note(searcher: Searcher, bars: Any, drawn: Any, most_bytes: int) -> Any:
         wanted = flag(searcher, bars, drawn, most_bytes)
         cells.append((int(wanted.tasks[:, 3].sum()), int(searcher._message.n_rows.sum()) * searcher._ids.shape[0]))
         return wanted
 
-    monkeypatch.setattr(ManySumsSearcher, "flag", flag_and_note)
+    monkeypatch.setattr(Searcher, "flag", flag_and_note)
     n, rng = 4_000, np.random.default_rng(1)
     table = [rng.normal(size=n) for _ in range(4)] + [np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n))]
     signal = table[0] + np.nan_to_num(table[4]) + rng.normal(size=n) / 3
@@ -225,7 +225,7 @@ def test_a_node_whose_rows_agree_in_all_targets_is_a_leaf(monkeypatch: pytest.Mo
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "place",
-    ["OpenForest", "draws", "drawn", "level", "means", "held out", "bars", "picked", "picked of batch 1", "apart", "leaves"],
+    ["Open", "draws", "drawn", "level", "means", "held out", "bars", "picked", "picked of batch 1", "apart", "leaves"],
 )
 def test_a_shard_lost_anywhere(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     send(monkeypatch, 40)

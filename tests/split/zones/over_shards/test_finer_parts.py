@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.rows.searching.zone_edges import merge_sketches, own_zone_map, sketch_columns
+from dtrees.engine.rows.zone_edges import merge_sketches, own_zone_map, sketch_columns
 from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import FOLD

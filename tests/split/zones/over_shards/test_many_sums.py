@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine.rows.searching.searcher import make_sums
-from dtrees.engine.rows.searching.zone_edges import merge_sketches, own_zone_map, sketch_columns
+from dtrees.engine.rows.searcher import make_sums
+from dtrees.engine.rows.zone_edges import merge_sketches, own_zone_map, sketch_columns
 from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.parts import class_term, most_in_box, score_of_terms

@@ -1,15 +1,91 @@
-"""Losses of blocks of rows whose rows are not all on one shard: they go to the shard with the first of them."""
+"""Rows of a whole table that are spread over shards: their numbers, what shards have of them in one piece, and losses of blocks of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, sums_by_block
+from dtrees.engine.plan.plans import Loss, Scoring
+from dtrees.engine.rows.exchange import Arrays
 from dtrees.engine.rows.steps import BlockLosses
+
+#: The first row of each stretch, and the one after its last: an array of shape (n, 2), or pairs.
+Stretches = NDArray[np.int64] | Sequence[tuple[int, int]]
+
+
+def rows_of(stretches: Stretches) -> NDArray[np.int64]:
+    """Return the numbers of the rows in stretches, one after the other.
+
+    Examples
+    --------
+    >>> rows_of([(5, 7), (1, 2)]).tolist()
+    [5, 6, 1]
+    """
+    return np.concatenate([np.empty(0, np.int64), *(np.arange(first, last) for first, last in stretches)])
+
+
+def in_order(pieces: Sequence[NDArray[Any]], stretches: Iterable[Stretches], n_rows: int) -> NDArray[Any]:
+    """Return values of all rows of a table, in their order, given what each shard has: each piece is put in its place at once.
+
+    Examples
+    --------
+    >>> in_order([np.array([5, 6]), np.array([7])], [[(1, 2), (2, 3)], [(0, 1)]], 3).tolist()
+    [7, 5, 6]
+    """
+    whole = np.empty((n_rows, *pieces[0].shape[1:]), np.result_type(*(piece.dtype for piece in pieces)))
+    for piece, own in zip(pieces, stretches, strict=True):
+        begin = 0
+        for first, last in own:
+            whole[first:last] = piece[begin : begin + last - first]
+            begin += last - first
+    return whole
+
+
+class AllRows:
+    """Targets and weights of all rows, or of some, and how predictions of shards are put together.
+
+    Parameters
+    ----------
+    target, weight : ndarray
+        Of all rows, targets as losses take them; ``weight`` may be None.
+    rows : sequence of ndarray of int64
+        The rows of each shard.
+    some : ndarray of bool, shape (n_rows,), optional
+        Which rows it is about; by default all.
+    """
+
+    def __init__(
+        self,
+        target: NDArray[Any],
+        weight: NDArray[np.float64] | None,
+        rows: Sequence[NDArray[np.int64]],
+        some: NDArray[np.bool_] | None = None,
+    ) -> None:
+        self._target, self._weight, self._places = target, weight, list(rows)
+        if some is not None:
+            self._target, self._weight = target[..., some], None if weight is None else weight[some]
+            place = np.cumsum(some) - 1
+            self._places = [place[mine[some[mine]]] for mine in rows]
+
+    def _together(self, sent: Sequence[Arrays]) -> NDArray[np.float64]:
+        """Return raw predictions, of which each shard has sent those of its rows, shape (K, n)."""
+        raw = np.empty((sent[0][0].shape[0], self._target.shape[-1]))
+        for places, (own,) in zip(self._places, sent, strict=True):
+            raw[:, places] = own
+        return raw
+
+    def score(self, scoring: Scoring, sent: Sequence[Arrays]) -> float:
+        """Return the score of raw predictions of shards."""
+        return scoring.score(self._target, self._together(sent), self._weight)
+
+    def losses_of_round(self, loss: Loss, sent: Sequence[Arrays]) -> list[Loss]:
+        """Return, for the rows of each shard, a loss that takes all rows, in the round that starts from raw predictions of shards."""
+        of_round = loss.for_round(self._target, self._together(sent), self._weight)
+        return [of_round.of_rows(places) for places in self._places]
 
 
 class Torn(NamedTuple):

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import SumsKept
-from dtrees.engine.rows.searching.passes import by_column, take_tasks
-from dtrees.engine.rows.searching.searcher import NumbersKept, Wanted
-from dtrees.engine.rows.searching.zone_edges import Edges
+from dtrees.engine.rows.exchange import Arrays
+from dtrees.engine.rows.passes import by_column, take_tasks
+from dtrees.engine.rows.searcher import NumbersKept, Wanted
+from dtrees.engine.rows.zone_edges import Edges
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
@@ -31,13 +32,12 @@ from dtrees.split.zones.over_shards.own_rows import pick_rows
 from dtrees.split.zones.over_shards.records import KeptRows, PartTasks, ShardRows, ValueElements, ValueSums
 from dtrees.split.zones.sums import note_places
 
-_Sent = dict[int, tuple[NDArray[Any], ...]]
 #: First and last place of each node.
 _Places = tuple[NDArray[np.int64], NDArray[np.int64]]
 #: Few rows that are picked at once are mostly at the ends of columns, and listed there: the codes of one such node in so many are compared.
 _COMPARED_SHARE = 8
-_NO_ROWS_KEPT = KeptRows(np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64))
 _ONE_TARGET = np.empty((0, 0), np.int64)
+_NO_ROWS_KEPT = KeptRows(np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class _Listed:
@@ -144,7 +144,7 @@ class FlaggedRows:
         sums[:] = 0
         tasks, ids = as_columns(start, stop, place, shift, cut), self._pool[place]
         ranges = self._edges.ranges(ids.repeat(n_parts), parts, shift.repeat(n_parts), cut.repeat(n_parts))
-        own_rows, scratch = self._of_shard(rows, (stop - start)[cut > 0]), self._scratch
+        own_rows, scratch = self._of_shard(rows, _ONE_TARGET, (stop - start)[cut > 0]), self._scratch
 
         def add(some: Any) -> None:
             *of_tasks, own_ranges = take_tasks(some, tasks, whole.begins, parts, ranges)
@@ -161,12 +161,16 @@ class FlaggedRows:
         bounds = firsts[ends].tolist()
         return {searcher: sums[first:last].reshape(-1) for searcher, (first, last) in enumerate(pairwise(bounds))}
 
-    def _of_shard(self, rows: RowPartition, sizes: NDArray[np.int64], share: int = 1) -> ShardRows:
+    def _of_shard(self, rows: RowPartition, targets: NDArray[np.int64], sizes: NDArray[np.int64], share: int = 1) -> ShardRows:
         """Return rows for kernels; ``sizes`` and ``share`` are as of :meth:`_Listed.lists`."""
-        return ShardRows(self._columns, self._zone_map, self._listed.lists(self, rows, sizes, share), rows, _ONE_TARGET, 0)
+        lists = NO_LISTS if self._sums_kept.n_numbers else self._listed.lists(self, rows, sizes, share)
+        return ShardRows(self._columns, self._zone_map, lists, rows, targets, self._sums_kept.n_classes)
 
-    def pick(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places) -> _Sent:
-        """Return the rows that searchers want: how many values of each task, and the values with the sums of their rows."""
+    def pick(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places, targets: NDArray[np.int64]) -> dict[int, Arrays]:
+        """Return the rows that searchers want: how many values of each task, and the values with the sums of their rows.
+
+        ``targets`` are what all rows add to the sums of several targets; shape (0, 0) of one.
+        """
         self._make_scratch()
         kept, self._kept_rows = self._kept_rows, _NO_ROWS_KEPT
         whole, ends = joined(wanted)
@@ -175,7 +179,7 @@ class FlaggedRows:
         rooms = bounds_of(np.minimum(n_rows, stop - start))
         picked, counts = self._room(int(rooms[-1]), rows.h.shape[0] > 0), np.zeros(node.shape[0], np.int64)
         tasks, parts = as_columns(start, stop, column, shift, cut), whole.parts.astype(np.int64)
-        own_rows, scratch = self._of_shard(rows, (stop - start)[cut == 0], _COMPARED_SHARE), self._scratch
+        own_rows, scratch = self._of_shard(rows, targets, (stop - start)[cut == 0], _COMPARED_SHARE), self._scratch
 
         def pick(some: Any) -> None:
             own, own_rooms, own_counts = PartTasks(*take_tasks(some, tasks, whole.begins, parts)), rooms[some], counts[some]
@@ -200,6 +204,10 @@ class FlaggedRows:
 
     def _room(self, n: int, weighted: bool) -> ValueSums | ValueElements:
         """Return room for the sums of so many values."""
+        if self._sums_kept.n_numbers:
+            width = self._sums_kept.width_picked(weighted)
+            elements = mapped(n * width, np.int64, large_pages=False).reshape(n, width)
+            return ValueElements(mapped(n, np.float64, large_pages=False), elements)
         kinds = ((n, np.float64), (n, np.int64), (n if weighted else 0, np.int64), (n, np.uint32))
         # Without large pages, as there is room for rows of all shards here, too.
         room: list[Any] = [mapped(size, kind, large_pages=False) for size, kind in kinds]

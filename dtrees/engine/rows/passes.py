@@ -7,13 +7,14 @@ has been read is forgotten (:mod:`dtrees.split.table.mmap_arrays`), so that a sh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.shard.targets.places import places_of
+from dtrees.engine.threads import Threads
 from dtrees.split.policy import DISK_BYTES
 from dtrees.split.table.columns import Columns, write_values
 from dtrees.split.table.mmap_arrays import forget, is_on_disk
@@ -45,6 +46,31 @@ def by_column(codes: NDArray[np.uint32], column: NDArray[np.integer[Any]], *othe
         if some.shape[0]:
             yield some
             forget(codes[column[some[0]] : column[some[-1]] + 1], *others)
+
+
+def share_by_column(
+    threads: Threads,
+    codes: NDArray[np.uint32],
+    column: NDArray[np.integer[Any]],
+    function: Callable[..., None],
+    inputs: Sequence[NDArray[Any]],
+    outputs: Sequence[NDArray[Any]] = (),
+    others: Sequence[NDArray[Any]] = (),
+    most: int | None = None,
+) -> None:
+    """Have threads, not more than ``most``, call a kernel with tasks, those of :func:`by_column` at a time.
+
+    ``function`` gets the queue, the number of its thread, and what ``inputs`` and ``outputs`` have of these tasks; the latter are written.
+    """
+    for some in by_column(codes, column, *others):
+        own, found = [of[some] for of in inputs], [of[some] for of in outputs]
+
+        def call(queue: NDArray[np.int64], thread: int, own: Any = own, found: Any = found) -> None:
+            function(queue, thread, *own, *found)
+
+        threads.share(own[0].shape[0], call, most)
+        for of, mine in zip(outputs, found, strict=True):
+            of[some] = mine
 
 
 def by_rows(

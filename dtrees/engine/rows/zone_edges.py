@@ -92,19 +92,13 @@ class Edges(NamedTuple):
     def of_categories(self, n_categories: NDArray[np.int64]) -> Edges:
         """Return the edges if some columns hold categories, so many each."""
         some = n_categories > 0
-        zones, exact = np.where(some, 0, self.n_zones), self.exact | some
-        return self._replace(
-            upper=np.where(some[:, None], np.inf, self.upper),
-            alone=self.alone & ~some[:, None],
-            n_zones=zones,
-            exact=exact,
-            n_categories=n_categories,
-        )
+        upper, alone = np.where(some[:, None], np.inf, self.upper), self.alone & ~some[:, None]
+        return Edges(upper, alone, np.where(some, 0, self.n_zones), self.exact | some, self.least, self.most, n_categories)
 
     def take(self, columns: NDArray[np.int32]) -> Edges:
         """Return those of some columns."""
-        taken = {name: getattr(self, name)[columns] for name in self._fields}
-        return Edges(**taken)
+        taken: list[Any] = [of[columns] for of in self]
+        return Edges(*taken)
 
     def ranges(
         self, column: NDArray[np.int32], part: NDArray[np.int64], shift: NDArray[np.int64], cut: NDArray[np.int64]

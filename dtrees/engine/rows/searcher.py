@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.rows.between.packed import add_up
-from dtrees.engine.rows.searching.batches import in_batches
-from dtrees.engine.rows.steps import FindBars, Rooted, Scanned
+from dtrees.engine.rows.exchange import Arrays
+from dtrees.engine.rows.packed import add_up
+from dtrees.engine.rows.steps import FindBars, Scanned
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
@@ -26,8 +26,19 @@ from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.finer_parts import FinerTotals, RefinedParts, refine_nodes
-from dtrees.split.zones.over_shards.flagging import flag_nodes, settle_sums
-from dtrees.split.zones.over_shards.records import FLAGGED, PIECE, REQUEST, ColumnSplits, Flags, SearchedNodes, ValueSums
+from dtrees.split.zones.over_shards.flagging import MANY_FLAGGED, flag_nodes, settle_sums
+from dtrees.split.zones.over_shards.records import (
+    ALL_PARTS,
+    FLAGGED,
+    MANY_REQUEST,
+    PIECE,
+    REQUEST,
+    ColumnSplits,
+    Flags,
+    SearchedNodes,
+    ValueElements,
+    ValueSums,
+)
 from dtrees.split.zones.over_shards.scanning import RowsSent, scan_rows
 from dtrees.split.zones.sums import SCALE, Sums
 
@@ -40,13 +51,10 @@ class RowsSentOfOthers(RuntimeError):
 
 def make_sums(slots: NDArray[np.int64], starts: NDArray[np.int64], shifts: NDArray[np.uint64], width: int, shift: int) -> Sums:
     """Return sums in slots whose grains are 0, all in one scale."""
-    scales = np.zeros(slots.shape[0], SCALE)
+    scales = np.zeros(slots.shape[0] + 1, SCALE)
     scales["shift"], scales["slope"] = shift, np.inf
-    first = np.zeros(1, SCALE)
-    first["shift"], first["slope"] = shift, np.inf
-    grains = np.zeros(slots.shape[0], np.int64)
-    flagged = np.zeros(2, np.int64)
-    return Sums(slots, grains, scales, first, starts, shifts, width, 0, 2**62, flagged, _NO_PLACES, _NO_SIDES)
+    grains, flagged = np.zeros(slots.shape[0], np.int64), np.zeros(2, np.int64)
+    return Sums(slots, grains, scales[1:], scales[:1], starts, shifts, width, 0, 2**62, flagged, _NO_PLACES, _NO_SIDES)
 
 
 class NumbersKept:
@@ -127,7 +135,7 @@ class Searcher:
     Parameters
     ----------
     zone_map : ZoneMap
-        Of these columns (:func:`~dtrees.engine.rows.searching.zone_edges.searcher_zone_map`).
+        Of these columns (:func:`~dtrees.engine.rows.zone_edges.searcher_zone_map`).
     upper : ndarray of float64, shape (k, most parts)
     ids : ndarray of int32, shape (k,)
         Numbers of the columns in the table.
@@ -145,9 +153,6 @@ class Searcher:
         What is summed.
     """
 
-    _request: np.dtype[Any] = REQUEST
-    _flagged: np.dtype[Any] = FLAGGED
-
     def __init__(
         self,
         zone_map: ZoneMap,
@@ -160,7 +165,7 @@ class Searcher:
         rooms: list[NumbersKept],
         kept: SumsKept,
     ) -> None:
-        self._kept = kept
+        self._kept, self._is_of_many = kept, kept.n_numbers > 0
         # Within the zone map, columns are numbered from 0.
         self._zone_map, self._upper, self._ids, self._places = zone_map._replace(which=np.arange(ids.shape[0])), upper, ids, places
         self._starts, self._shifts = layout
@@ -169,6 +174,7 @@ class Searcher:
         self._rooms = rooms
         self._scratch: list[Scratch] = []
         self._limits: SplitLimits
+        self._message: FindBars
         self._pieces: NDArray[Any] | None
         self._limits_of: tuple[Any, ...] = ()
         self._nodes: SearchedNodes
@@ -183,8 +189,9 @@ class Searcher:
         self._make_scratch()
         n, k, root = message.node.shape[0], self._ids.shape[0], message.root
         bars = np.full(n, -1.0)
-        self._note_limits(rules, root)
         self._message = message
+        if (tree := (root.exponents, root.slope, root.sums.tobytes())) != self._limits_of:
+            self._limits_of, self._limits = tree, self._kept.limits(rules, root.sums, root.exponents, root.slope)[0]
         if not k:
             self._nodes = SearchedNodes(self._ids, self._zone_map, self._upper, self._sums, message.n_rows, message.sums, bars)
             return bars
@@ -207,12 +214,6 @@ class Searcher:
         )
         return bars
 
-    def _note_limits(self, rules: Rules, root: Rooted) -> None:
-        """Find the limits on splits, once for each tree."""
-        tree = root.exponents, root.slope, root.sums.tobytes()
-        if tree != self._limits_of:
-            self._limits_of, self._limits = tree, self._kept.limits(rules, root.sums, root.exponents, root.slope)[0]
-
     def _own(self, drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which of the columns here nodes are to be searched in, given which of the tree's; all if that is empty."""
         k = self._ids.shape[0]
@@ -230,7 +231,8 @@ class Searcher:
         self._splits = splits = ColumnSplits(empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan))
         rooms = bounds_of((self._zone_map.n_zones.max(initial=0) << message.grain) * k)
         # There is room for all parts of every node, of which few are flagged.
-        self._flags = flags = Flags(np.zeros((n, k), self._request), mapped(int(rooms[-1]), self._flagged, large_pages=False))
+        request, flagged = (MANY_REQUEST, MANY_FLAGGED) if self._is_of_many else (REQUEST, FLAGGED)
+        self._flags = flags = Flags(np.zeros((n, k), request), mapped(int(rooms[-1]), flagged, large_pages=False))
         if k:
             self._nodes = nodes = self._nodes._replace(bars=bars.copy())
             limits, scratch = self._limits, self._scratch
@@ -242,12 +244,14 @@ class Searcher:
                 ),
             )
         self._all_flagged = flags.parts
-        return self._in_batches(self._wanted_tasks(flags.requests), max(1, most_bytes // self._row_bytes))
+        # A row is sent with its value, the sums of rows of that value, and their number.
+        row_bytes = 8 + 8 * self._width_picked if self._is_of_many else 8 * self._width + 4
+        return self._in_batches(self._wanted_tasks(flags.requests), max(1, most_bytes // row_bytes))
 
     @property
-    def _row_bytes(self) -> int:
-        """What a row is sent with: its value, the sums of rows of that value, and their number."""
-        return 8 * self._width + 4
+    def _width_picked(self) -> int:
+        """How many numbers are sent with a value, where many are summed."""
+        return self._kept.width_picked(self._width > self._kept.n_numbers)
 
     def _in_batches(self, tasks: NDArray[np.int64], most_rows: int) -> Wanted:
         """Return what is wanted of shards, so that few rows are sent at a time."""
@@ -272,7 +276,13 @@ class Searcher:
                 self._flags.requests[name][node, column] = self._pieces[name][first:stop]
 
     def _wanted_tasks(self, requests: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the nodes and columns whose rows are wanted, and into how many finer parts each flagged one is to be cut."""
+        """Return the nodes and columns whose rows are wanted, and into how many finer parts each flagged one is to be cut.
+
+        Where many numbers are summed, none is.
+        """
+        if self._is_of_many:
+            node, column = requests["looks"].nonzero()
+            return as_columns(node, column, np.zeros(node.shape[0]))
         node, column = ((requests["last"] > requests["first"]) | (requests["score"] >= 0.0)).nonzero()
         wanted = requests[node, column]
         counts = wanted["last"] - wanted["first"]
@@ -312,7 +322,7 @@ class Searcher:
         self._flags = flags._replace(parts=refined.parts)
         return self._wanted(refined.numbers, flags.requests[node, column], np.array([0, node.shape[0]]))
 
-    def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> None:
+    def scan(self, sent: list[Arrays]) -> None:
         """Look for better splits in the rows of a batch that shards have sent: for each how many values of each task, and their runs."""
         n_tasks = self._tasks.shape[0]
         if n_tasks:
@@ -320,8 +330,9 @@ class Searcher:
             begins = np.zeros((len(sent), n_tasks + 1), np.int64)
             counts.cumsum(axis=1, out=begins[:, 1:])
             begins[1:] += begins[:-1, -1].cumsum()[:, None]
-            runs, merged = self._rows_sent(sent)
-            rows_sent = RowsSent(runs, begins, bounds_of(counts.sum(axis=0)), merged)
+            runs = self._runs(sent)
+            room: list[Any] = [np.empty_like(of) for of in runs]
+            rows_sent = RowsSent(runs, begins, bounds_of(counts.sum(axis=0)), type(runs)(*room))
             failed, tasks = np.zeros(1, np.int64), self._tasks[:, :2].copy()
             nodes, limits, scratch, flags, splits = self._nodes, self._limits, self._scratch, self._flags, self._splits
             self._threads.share(
@@ -333,11 +344,10 @@ class Searcher:
             if failed[0]:
                 raise RowsSentOfOthers("shards sent other rows of a node than they had summed")
 
-    def _rows_sent(self, sent: list[tuple[NDArray[Any], ...]]) -> tuple[Any, Any]:
-        """Return the rows of all shards, shard by shard, and room for so many."""
-        runs = ValueSums(*(np.concatenate([one[i] for one in sent]) for i in range(1, 5)))
-        room: list[Any] = [np.empty_like(of) for of in runs]
-        return runs, ValueSums(*room)
+    def _runs(self, sent: list[Arrays]) -> ValueSums | ValueElements:
+        """Return the rows of all shards, shard by shard."""
+        values, *sums = (np.concatenate([one[i] for one in sent]) for i in range(1, len(sent[0])))
+        return ValueElements(values, sums[0].reshape(-1, self._width_picked)) if self._is_of_many else ValueSums(values, *sums)
 
     def best(self) -> Scanned:
         """Return the best split found of each node, of those in all columns here."""
@@ -348,3 +358,58 @@ class Searcher:
         above = self._splits.above[np.arange(n) * k + place] if k else np.full(n, np.nan)
         del self._flags, self._all_flagged
         return Scanned(Candidates(best.records, best.left), above)
+
+
+def in_batches(requests: NDArray[Any], flagged: NDArray[Any], most: int) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+    """Cut what is flagged in columns of nodes so that the parts of each batch have up to ``most`` rows, or those of one part more.
+
+    What there is of a column of a node in a batch is a *piece* of it: flagged parts that follow one another, and the parts between them. So
+    the rows in there, which shards send one another, take little memory whatever is flagged.
+
+    Parameters
+    ----------
+    requests : ndarray, shape (n,)
+        ``flagged[first:last]`` are the parts of each.
+    flagged : ndarray
+        Flagged parts: their numbers ``part`` and rows ``n``.
+    most : int
+
+    Returns
+    -------
+    place : ndarray of int64, shape (n_pieces,)
+        Of each piece, the request that it is of; ascending.
+    pieces : ndarray of PIECE, shape (n_pieces,)
+    batches : ndarray of int64, shape (n_batches + 1,)
+        The pieces of batch k are those from ``batches[k]`` to ``batches[k + 1] - 1``.
+
+    Examples
+    --------
+    >>> requests = np.array([(0, 2), (2, 2), (2, 5)], [("first", np.int64), ("last", np.int64)])
+    >>> flagged = np.array([(1, 4), (3, 4), (2, 4), (5, 4), (6, 4)], [("part", np.int64), ("n", np.int64)])
+    >>> place, pieces, batches = in_batches(requests, flagged, 10)
+    >>> place.tolist(), pieces["first"].tolist(), pieces["last"].tolist(), batches.tolist()
+    ([0, 1, 2, 2], [0, 2, 2, 3], [2, 2, 3, 5], [0, 3, 4])
+    >>> pieces["n_rows"].tolist(), pieces["first_part"].tolist(), [int(part) for part in pieces["stop_part"] if part < ALL_PARTS]
+    ([8, 0, 4, 8], [0, 0, 0, 5], [5])
+    """
+    counts = requests["last"] - requests["first"]
+    begins, places = bounds_of(counts), places_of(requests["first"], counts)
+    rows = bounds_of(flagged["n"][places])
+    batch = rows[:-1] // most
+    starts = np.append(True, batch[1:] != batch[:-1])
+    batch, cuts = starts.cumsum() - 1, starts.nonzero()[0]
+    of_cut = begins.searchsorted(cuts, side="right") - 1
+    inside = begins[of_cut] < cuts
+    place, first = (np.concatenate(both) for both in ((np.arange(counts.shape[0]), of_cut[inside]), (begins[:-1], cuts[inside])))
+    order = np.lexsort((first, place))
+    place, first = place[order], first[order]
+    goes_on = place[1:] == place[:-1]
+    stop = np.where(np.append(goes_on, False), np.append(first[1:], 0), begins[place + 1])
+    pieces = np.empty(place.shape[0], PIECE)
+    shift = requests["first"][place] - begins[place]
+    pieces["first"], pieces["last"], pieces["n_rows"] = first + shift, stop + shift, rows[stop] - rows[first]
+    cut_at = flagged["part"][pieces["first"][1:][goes_on]]
+    pieces["first_part"], pieces["stop_part"] = 0, ALL_PARTS
+    pieces["first_part"][1:][goes_on] = pieces["stop_part"][:-1][goes_on] = cut_at
+    of_piece = batch[np.minimum(first, batch.shape[0] - 1)]
+    return place, pieces, of_piece.searchsorted(np.arange(batch[-1] + 2))

@@ -1,0 +1,315 @@
+"""Columns of categories where rows are spread over shards: sums by category, the search by them, and which rows sets of splits send left.
+
+Sums by category are all that the search takes: no rows are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.node_limits import SumsKept
+from dtrees.engine.plan.plans import Rules
+from dtrees.engine.rows.exchange import Arrays
+from dtrees.engine.rows.passes import share_by_column
+from dtrees.engine.rows.steps import FindBars, Scanned
+from dtrees.engine.shard.targets.places import places_of
+from dtrees.engine.threads import Threads
+from dtrees.split.node.candidate import SPLIT, Candidates, best_by_node, empty_candidates
+from dtrees.split.node.limits import limits_for_thread
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.policy import THREAD_ROWS
+from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.table.columns import Columns, as_words
+from dtrees.split.table.mmap_arrays import beside, forget
+from dtrees.split.zones.over_shards.categories import (
+    ListedNodes,
+    Lists,
+    Tally,
+    find_sides,
+    make_lists,
+    make_tally,
+    search_lists,
+    settle_lists,
+    sum_by_category,
+)
+from dtrees.split.zones.over_shards.own_rows import SetsOfTree, SplitsBySets, WalkedTree, mark_by_words, walk_rows
+from dtrees.tree.category_sets import CategorySets
+
+#: Rows that are looked up at a time.
+_ROWS_AT_A_TIME = 1 << 16
+_NO_KEY = np.uint64(0)
+
+
+def count_categories(columns: Columns, categorical: Sequence[int]) -> NDArray[np.int64]:
+    """Return by how many numbers each column of categories is numbered, so far as a shard's rows tell; 0 for other columns."""
+    found = np.zeros(columns.n_columns, np.int64)
+    for j in categorical:
+        codes, missing = columns.codes[j], columns.missing(j)
+        highest = max((int(some[some < missing].max(initial=0)) for some in _pieces(codes)), default=0)
+        forget(codes)
+        number = columns.values_of(j, np.array([highest]))[0]
+        found[j] = 0 if np.isnan(number) else int(number) + 1
+    return found
+
+
+def _pieces(codes: NDArray[np.uint32]) -> list[NDArray[np.uint32]]:
+    return [codes[first : first + _ROWS_AT_A_TIME] for first in range(0, codes.shape[0], _ROWS_AT_A_TIME)]
+
+
+class CategoryRows:
+    """The columns of categories of a shard's rows.
+
+    Parameters
+    ----------
+    columns : Columns
+        Of the shard's rows.
+    n_categories : ndarray of int64, shape (n_columns,)
+        By how many numbers categories are numbered, over all shards; 0 for columns that hold numbers.
+    threads : Threads
+    kept : SumsKept
+        What is summed.
+
+    Attributes
+    ----------
+    ids : ndarray of int32, shape (k,)
+        Numbers of the columns in the table.
+    """
+
+    def __init__(self, columns: Columns, n_categories: NDArray[np.int64], threads: Threads, kept: SumsKept) -> None:
+        self._columns, self._threads, self._kept = columns, threads, kept
+        self.ids = np.flatnonzero(n_categories).astype(np.int32)
+        self._missing = n_categories[self.ids]
+        self._place_of = np.full(n_categories.shape[0], -1, np.int64)
+        self._place_of[self.ids] = np.arange(self.ids.shape[0])
+        self._codes = beside(columns.codes)(self.ids.shape[0] * columns.n_rows, np.uint32).reshape(self.ids.shape[0], columns.n_rows)
+        list(threads.map(self._number, range(self.ids.shape[0])))
+        self._tallies: list[Tally] = []
+
+    def _number(self, place: int) -> None:
+        column, missing = int(self.ids[place]), self._missing[place]
+        for first in range(0, self._columns.n_rows, _ROWS_AT_A_TIME):
+            rows = slice(first, first + _ROWS_AT_A_TIME)
+            numbers = self._columns.values_of(column, self._columns.codes[column][rows])
+            self._codes[place, rows] = np.where(np.isnan(numbers), missing, numbers)
+        forget(self._columns.codes[column], self._codes[place])
+
+    def deal(self, pool: NDArray[np.int32], n_shards: int) -> list[NDArray[np.int64]]:
+        """Return which columns of a tree each shard searches, as their places among the tree's; the last shard is the first one's turn.
+
+        :meth:`sum` then sends each its own.
+        """
+        which = np.flatnonzero(self._place_of[pool] >= 0)
+        dealt = [which[n_shards - 1 - shard :: n_shards] for shard in range(n_shards)]
+        self._dealt = [self._place_of[pool[places]] for places in dealt]
+        return dealt
+
+    def sum(
+        self,
+        node: NDArray[np.int64],
+        start: NDArray[np.int64],
+        stop: NDArray[np.int64],
+        partition: RowPartition,
+        targets: NDArray[np.int64],
+    ) -> list[Arrays]:
+        """Return the sums of nodes by category, for each searcher: how many elements each node has in each column, and their lists.
+
+        ``targets`` are what all rows add to the sums of several targets; shape (0, 0) of one.
+        """
+        n, places = node.shape[0], np.concatenate(self._dealt)
+        ends = np.cumsum([n * mine.shape[0] for mine in self._dealt])
+        column = np.concatenate([np.tile(mine, n) for mine in self._dealt])
+        which = np.concatenate([np.repeat(np.arange(n), mine.shape[0]) for mine in self._dealt])
+        first, last = start[node][which], stop[node][which]
+        per_category, n_classes, per_row = self._kept.per_category, self._kept.n_classes, max(1, targets.shape[1])
+        rooms = np.minimum((last - first) * per_row, (self._missing[column] + 1) * per_category)
+        lists = make_lists(rooms, partition.h.shape[0] > 0)
+        order = np.argsort(first - last, kind="stable")
+        tasks = np.ascontiguousarray(np.stack([first, last, column, np.arange(column.shape[0])], axis=1)[order])
+        if places.shape[0]:
+            while len(self._tallies) < self._threads.n_threads:
+                self._tallies.append(make_tally((int(self._missing.max()) + 1) * per_category))
+            codes, tallies = self._codes, self._tallies
+            share_by_column(
+                self._threads, codes, tasks[:, 2],
+                lambda queue, thread, own: sum_by_category(queue, own, codes, partition, tallies[thread], lists, n_classes, targets),
+                [tasks],
+            )  # fmt: skip
+        sent: list[Arrays] = []
+        for mine in (slice(begin, end) for begin, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
+            counts = lists.length[mine]
+            at = places_of(lists.begin[mine], counts)
+            sent.append((counts, lists.code[at], lists.n[at], lists.g[at], lists.h[at] if lists.h.shape[0] else lists.h))
+        return sent
+
+    def mark(
+        self,
+        sets: CategorySets,
+        column: NDArray[np.int32],
+        missing_left: NDArray[np.bool_],
+        rows: NDArray[np.uint32],
+        places: tuple[NDArray[np.int64], NDArray[np.int64]],
+        bits: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+    ) -> None:
+        """Mark the rows that some of several splits send left, those that have a set; ``places`` are where all their nodes lie."""
+        start, stop = places
+        step = max(1024, int(offsets[-1]) // (2 * self._threads.n_threads) + 1)
+        sizes = np.diff(offsets).tolist()
+        pieces = [
+            (k, i, first, min(first + step, sizes[i])) for k, i in enumerate(sets.node.tolist()) for first in range(0, sizes[i], step)
+        ]
+        tasks, of_split = np.array(pieces, np.int64).reshape(-1, 4), self._place_of[column]
+        codes, missing = self._codes, self._missing
+        side = np.empty((self._threads.n_threads, int(missing.max(initial=0)) + 1), np.uint8)
+        splits = SplitsBySets(sets.offset, sets.words, of_split, missing_left, start, stop, offsets)
+        share_by_column(
+            self._threads, codes, of_split[tasks[:, 1]],
+            lambda queue, thread, own: mark_by_words(queue, own, splits, codes, missing, rows, side[thread], bits),
+            [tasks], most=1 + int((stop - start).sum()) // THREAD_ROWS,
+        )  # fmt: skip
+
+    def walk(
+        self,
+        tree: WalkedTree,
+        sets: CategorySets,
+        pieces: NDArray[np.int64],
+        rows: NDArray[np.uint32],
+        total: NDArray[np.float64],
+    ) -> None:
+        """Look rows up in a tree with sets, and add its values to their predictions."""
+        columns, missing = self._columns.codes, np.diff(self._columns.offsets)
+        set_of = np.full(tree.left.shape[0], -1, np.int64)
+        set_of[sets.node] = np.arange(sets.node.shape[0])
+        of_tree = SetsOfTree(self._place_of, self._codes, set_of, sets.offset, sets.words)
+        self._threads.share(pieces.shape[0], lambda queue, _: walk_rows(queue, pieces, columns, missing, tree, of_tree, rows, total))
+        forget(self._codes)
+
+
+class CategorySearch:
+    """The search of one tree in some columns of categories.
+
+    Parameters
+    ----------
+    ids : ndarray of int32, shape (k,)
+        Numbers of the columns in the table.
+    places : ndarray of int64, shape (k,)
+        Of these among the tree's columns.
+    n_codes : ndarray of int64, shape (k,)
+        The code of missing values in each.
+    threads : Threads
+    kept : SumsKept
+        What is summed.
+    """
+
+    def __init__(
+        self, ids: NDArray[np.int32], places: NDArray[np.int64], n_codes: NDArray[np.int64], threads: Threads, kept: SumsKept
+    ) -> None:
+        self._kept = kept
+        self._ids, self._places, self._n_codes, self._threads = ids, places, n_codes, threads
+        most = int(n_codes.max(initial=0))
+        self._values = np.empty((most, 1), np.float32)
+        self._lists = make_lists(np.empty(0, np.int64), False)
+        self._tallies: list[Tally] = []
+        self._scratch: list[Scratch] = []
+
+    def find_bars(self, message: FindBars, rules: Rules, sent: Sequence[Arrays], key: np.uint64 = _NO_KEY) -> NDArray[np.float64]:
+        """Find the best splits of nodes, given what :meth:`CategoryRows.sum` has of each shard; return their scores, -1.0 for none.
+
+        ``key`` is of the tree's stream of random thresholds, if splits are drawn.
+        """
+        self._message, self._key, k = message, key, self._ids.shape[0]
+        self._found = empty_candidates(message.node.shape[0] * k, message.sums.shape[1])
+        if not k:
+            return np.full(message.node.shape[0], -1.0)
+        while len(self._scratch) < self._threads.n_threads:
+            most = self._values.shape[0]
+            self._scratch.append(make_scratch(1, most, self._kept.n_numbers, categories=True, n_sums=self._kept.n_sums))
+            self._tallies.append(make_tally((most + 1) * self._kept.per_category))
+        if rules.random_splits:  # then the numbers of categories matter
+            n_codes = self._values.shape[0]
+            self._values = as_words(np.arange(n_codes, dtype=np.float32 if n_codes <= 2**24 else np.float64))
+        self._path = message.path if rules.random_splits else np.zeros(message.node.shape[0], np.uint64)
+        root = message.root
+        self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, ids=self._ids)
+        self._settle(sent)
+        return self._search(message.drawn)
+
+    def _settle(self, sent: Sequence[Arrays]) -> None:
+        """Put lists of shards together."""
+        message, k, before = self._message, self._ids.shape[0], self._lists
+        count, code, n, g, h = (np.concatenate([one[i] for one in sent]) for i in range(5))
+        of_shards = Lists(np.cumsum(count) - count, count, code, n, g, h)
+        _, other, parent, slot = (np.repeat(of, k) for of in message.tasks.T)
+        column = np.tile(np.arange(k), message.tasks.shape[0])
+        to, of_other = slot * k + column, other * k + column
+        of_parent = np.where(other >= 0, parent * k + column, -1)
+        rooms = np.zeros(message.n_slots * k, np.int64)
+        counts = count.reshape(len(sent), -1)
+        rooms[to] = np.minimum(counts.sum(axis=0), (self._n_codes[column] + 1) * self._kept.per_category)
+        has = other >= 0
+        rooms[of_other[has]] = before.length[of_parent[has]]
+        self._lists = lists = make_lists(rooms, h.shape[0] > 0)
+        tasks = np.ascontiguousarray(np.stack([to, of_parent, of_other], axis=1))
+        begins, tallies = np.arange(count.shape[0]).reshape(len(sent), -1), self._tallies
+        self._threads.share(
+            tasks.shape[0], lambda queue, thread: settle_lists(queue, tasks, of_shards, begins, before, tallies[thread], lists)
+        )
+
+    def search_again(self, drawn: NDArray[np.bool_]) -> None:
+        """Find the best splits of the same nodes in other columns, ``drawn`` as of :class:`FindBars`."""
+        if self._ids.shape[0] and drawn is not self._message.drawn:
+            self._search(drawn)
+
+    def _search(self, drawn: NDArray[np.bool_]) -> NDArray[np.float64]:
+        message, k = self._message, self._ids.shape[0]
+        n = message.node.shape[0]
+        own = np.ascontiguousarray(drawn[:, self._places]) if drawn.shape[0] else np.ones((n, k), np.bool_)
+        self._found = out = empty_candidates(n * k, message.sums.shape[1])
+        nodes, limits, scratch = self._nodes(), self._limits, self._scratch
+        self._threads.share(n * k, lambda queue, thread: search_lists(queue, nodes, limits_for_thread(limits), own, scratch[thread], out))
+        return np.where(out.records["status"] == SPLIT, out.records["score"], -1.0).reshape(n, k).max(axis=1)
+
+    def _nodes(self) -> ListedNodes:
+        message = self._message
+        of_columns = self._ids, self._n_codes, self._values, self._lists
+        return ListedNodes(*of_columns, message.n_rows, message.sums, self._key, self._path)
+
+    def merged(self, scanned: Scanned) -> Scanned:
+        """Return the better of the splits found here and in other columns, with the sets of the former."""
+        k, n = self._ids.shape[0], self._message.node.shape[0]
+        if not k:
+            return scanned
+        best = Candidates(scanned.candidates.records.copy(), scanned.candidates.left.copy())
+        best_by_node(self._found, np.repeat(np.arange(n), k), best)
+        records = best.records
+        node = np.flatnonzero((records["status"] == SPLIT) & np.isin(records["column"], self._ids))
+        above = scanned.above.copy()
+        above[node] = np.inf
+        return Scanned(best, above, self._sets(node, records[node]))
+
+    def _sets(self, node: NDArray[np.int64], splits: NDArray[Any]) -> CategorySets:
+        """Return the sets of splits found in the columns here."""
+        column = np.searchsorted(self._ids, splits["column"])
+        sizes = (self._n_codes[column] + 31) // 32
+        rooms, words = np.cumsum(sizes) - sizes, np.zeros(int(sizes.sum()), np.uint32)
+        which, numbers = np.ascontiguousarray(np.stack([node, column], axis=1)), splits["threshold"].copy()
+        nodes, limits, scratch = self._nodes(), self._limits, self._scratch
+        self._threads.share(
+            node.shape[0],
+            lambda queue, thread: find_sides(queue, which, numbers, nodes, limits_for_thread(limits), scratch[thread], rooms, words),
+        )
+        # No set has words after the last that is not 0.
+        kept = np.array(
+            [_n_words(words[first : first + size]) for first, size in zip(rooms.tolist(), sizes.tolist(), strict=True)], np.int64
+        )
+        offset = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
+        return CategorySets(node.astype(np.int32), offset, words[places_of(rooms, kept)])
+
+
+def _n_words(words: NDArray[np.uint32]) -> int:
+    some = np.flatnonzero(words)
+    return int(some[-1]) + 1 if some.shape[0] else 0
