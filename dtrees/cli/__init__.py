@@ -5,7 +5,7 @@ It is thin. Each module does one step and can be used, and is tested, without th
 ``main``
     commands and options; imports nothing heavy, so that ``--help`` is there at once.
 ``commands``
-    what the commands do, a module each.
+    what the commands do: a module each, and one for those that look at a saved model.
 ``clusters``, ``models``
     which Dask cluster; which estimator, with which parameters.
 ``data``
