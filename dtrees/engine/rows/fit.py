@@ -14,8 +14,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.lasting import Lasting
-from dtrees.engine.coordinator.tree_by_tree import TreeByTree, TreeLog
+from dtrees.engine.coordinator.lasting import Lasting, TreeByTree
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Scores
 from dtrees.engine.rows import messages as m
@@ -76,7 +75,7 @@ class LastingRows(Lasting):
         """Tell shards of the finished trees what they need to know of them."""
 
 
-class RowsFit(LastingRows, TreeByTree[RowsExecutor]):
+class RowsFit(LastingRows, TreeByTree):
     """Grows trees one after the other over shards of rows, whatever becomes of these.
 
     Parameters
@@ -85,8 +84,6 @@ class RowsFit(LastingRows, TreeByTree[RowsExecutor]):
     plan : BoostingPlan
     initial : ndarray of float64, shape (K,) or (K, n_rows), optional
         The raw prediction to start from, of all rows or of each.
-    log : TreeLog, optional
-        Keeps trees, should the fit have to be run again (:class:`dtrees.engine.coordinator.tree_by_tree.TreeLog`).
     sent_rows : int, optional
         Up to how many rows a node is grown by one shard; by default `tree.SENT_ROWS`.
 
@@ -100,11 +97,10 @@ class RowsFit(LastingRows, TreeByTree[RowsExecutor]):
         executor: RowsExecutor,
         plan: BoostingPlan,
         initial: NDArray[np.float64] | None = None,
-        log: TreeLog | None = None,
         sent_rows: int | None = None,
     ) -> None:
         LastingRows.__init__(self, executor, plan, rows_tree.SENT_ROWS if sent_rows is None else sent_rows)
-        TreeByTree.__init__(self, executor, plan, log)
+        TreeByTree.__init__(self, executor, plan.n_rounds * plan.loss.n_outputs)
         self._plan = plan
         self._given = initial
         self._begin()

@@ -29,7 +29,7 @@ from dtrees.engine.rows.searching.passes import by_column, by_rows, values_of_ro
 from dtrees.engine.rows.searching.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.searching.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.rows.sent_rows import grow_sent
-from dtrees.engine.shard.levels.row_division import divide_tasks
+from dtrees.engine.shard.row_division import divide_tasks
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node import partition

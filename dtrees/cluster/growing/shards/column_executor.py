@@ -27,8 +27,7 @@ from dtrees.cluster.growing.shards.joining.newcomers import Handover
 from dtrees.cluster.growing.shards.worker_shards import WorkerShards
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.transport.events import tell
-from dtrees.engine.protocol.executor import Executor
-from dtrees.engine.protocol.messages import Message, Reply
+from dtrees.engine.protocol.messages import Calls, Executor
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.table.columns import Columns
 
@@ -60,7 +59,7 @@ class ShardActor(ActorBase):
             else Shard(columns, column_ids, n_columns, target, weight, threads_of(get_worker()))
         )
 
-    def handle(self, message: Message) -> tuple[Reply, float] | Failed:
+    def handle(self, message: Calls) -> tuple[dict[int, Any], float] | Failed:
         """Carry out a message; see :meth:`dtrees.engine.shard.shard.Shard.handle`. With the reply come the seconds it took."""
         began = time.perf_counter()
         try:

@@ -31,7 +31,7 @@ from dtrees.cluster.growing.shards.worker_shards import WorkerShards
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.packing import pack_named
 from dtrees.cluster.transport.peers import PeerLost, Peers
-from dtrees.engine.protocol.messages import Message, Reply
+from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows.exchange import Arrays, Parcel, RowsExecutor, Step
 from dtrees.engine.rows.row_shard import RowShard
 
@@ -79,7 +79,7 @@ class RowShardActor(ActorBase):
         key, arrays = sent
         self._shard.mailbox.put(Parcel(*key, arrays))
 
-    def handle(self, message: Message) -> tuple[Reply, Account] | Failed:
+    def handle(self, message: Message) -> tuple[Any, Account] | Failed:
         """Carry out a message; with the reply comes an account of it."""
         began, before = time.perf_counter(), self.peers.sent
         sending = waiting = 0.0

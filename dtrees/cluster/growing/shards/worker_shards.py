@@ -27,8 +27,7 @@ from dtrees.cluster.growing.shards.joining.newcomers import Handover, Newcomers
 from dtrees.cluster.growing.timings import Timings
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.transport.events import Exchanges, tell
-from dtrees.engine.protocol.executor import ShardsLost
-from dtrees.engine.protocol.messages import Message, Reply
+from dtrees.engine.protocol.messages import Message, ShardsLost
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -62,7 +61,7 @@ class WorkerShards(ABC):
     Attributes
     ----------
     n_shards, n_rows, n_columns : int
-        See :class:`~dtrees.engine.protocol.executor.Executor`.
+        See :class:`~dtrees.engine.protocol.messages.Executor`.
     timings : Timings
     """
 
@@ -99,7 +98,7 @@ class WorkerShards(ABC):
         self._exchanges.tell()
         self._actors.close()
 
-    def send(self, messages: Mapping[int, Message]) -> dict[int, Reply]:
+    def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
         """Send messages to some shards and wait for all replies, while nothing else is under way."""
         self.post(messages)
         return self.collect()
@@ -115,7 +114,7 @@ class WorkerShards(ABC):
     def repair(self) -> None:
         """Put new shards in the place of those that are lost, or give workers that joined something.
 
-        See :meth:`dtrees.engine.protocol.executor.Executor.repair`.
+        See :meth:`dtrees.engine.protocol.messages.Executor.repair`.
 
         Raises
         ------
@@ -208,14 +207,14 @@ class WorkerShards(ABC):
         """Tell what each worker holds."""
 
     def post(self, messages: Mapping[int, Message]) -> None:
-        """Begin an exchange; see :meth:`dtrees.engine.protocol.executor.Executor.post`."""
+        """Begin an exchange; see :meth:`dtrees.engine.protocol.messages.Executor.post`."""
         before, began = self._actors.sent, time.perf_counter()
         with self._losses():
             self._actors.post("handle", {shard: (message,) for shard, message in messages.items()})
-        kind = type(next(iter(messages.values()))).__name__
+        kind = next(iter(messages.values())).kind
         self._posted.append(_Posted(kind, began, self._actors.sent - before))
 
-    def collect(self) -> dict[int, Reply]:
+    def collect(self) -> dict[int, Any]:
         """Wait for all replies of the exchange that began first of those under way.
 
         Raises

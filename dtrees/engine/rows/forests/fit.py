@@ -13,7 +13,7 @@ import math
 import time
 from typing import cast
 
-from dtrees.engine.coordinator.tree_by_tree import TreeLog
+from dtrees.engine.coordinator.lasting import TreeLog
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.protocol.messages import Scores
 from dtrees.engine.rows import messages as m
