@@ -5,7 +5,7 @@ Terms
 exchange
     a message to some shards, and their replies; what is known of it is in the events of :mod:`dtrees.cluster.transport.events`.
 level
-    a ``Start`` or ``Advance``, and the ``Scan`` or ``Evaluate`` that may follow it.
+    a ``Start`` or ``Advance``.
 overhead
     what an exchange takes beyond the slowest worker's own work.
 """
@@ -87,14 +87,8 @@ class News:
         return [self.exchanges[first:last] for first, last in pairwise(ends)]
 
     def levels(self) -> list[list[dict[str, Any]]]:
-        """Return the exchanges of each level of those trees: one or two."""
-        levels: list[list[dict[str, Any]]] = []
-        for one in [one for tree in self.trees() for one in tree]:
-            if one["message"] in ("Start", "Advance"):
-                levels.append([one])
-            elif one["message"] in ("Scan", "Evaluate"):
-                levels[-1].append(one)
-        return levels
+        """Return the exchange of each level of those trees."""
+        return [[one] for tree in self.trees() for one in tree if one["message"] in ("Start", "Advance")]
 
 
 def news(client: Client, fit: str | None = None) -> News:

@@ -115,8 +115,6 @@ def _over_shards(rows: bool, case: Case) -> Iterator[None]:
         patch.setattr(LocalBackend, "boost", boosted)
         patch.setattr("dtrees.engine.rows.tree.SENT_ROWS", case.n_rows // 10)
         patch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: n_rows // 10)
-        if case.seed % 2:  # levels take two exchanges
-            patch.setattr("dtrees.engine.coordinator.session.OFFER_ROWS", case.n_rows // 10)
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dtrees.engine.shard.subtrees import dense_runner
+from dtrees.engine.shard import dense_runner
 from tests.examples import THOROUGH
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from dtrees.engine.coordinator import session as sessions
 from dtrees.engine.coordinator import tree as over_shards
+from dtrees.engine.coordinator.session import Session
+from dtrees.engine.plan import search_plan
 from dtrees.engine.plan.node_limits import LimitsOfFit, SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.rows.fit import RowsSession
-from dtrees.engine.shard import tree_state
-from dtrees.engine.shard.subtrees import dense_runner
+from dtrees.engine.shard import dense_runner, tree_state
 from dtrees.split.criteria.parts import kinds_of
 from dtrees.split.node.limits import RandomThreshold, SplitLimits
 
@@ -64,7 +64,7 @@ def choose_subtree_kernels() -> None:
         return
     _chosen = _KINDS[os.environ[VARIABLE]]
     compiled_elsewhere, of_tree = dense_runner.compiled_elsewhere, LimitsOfFit.of_tree
-    rows_to_delegate, inherits_sums = over_shards.rows_to_delegate, sessions.inherits_sums
+    rows_to_delegate, inherits_sums = over_shards.rows_to_delegate, search_plan.inherits_sums
 
     def left_out_or_compiled_elsewhere(kernel: Any, *arguments: Any) -> bool:
         task = arguments[-1]
@@ -77,7 +77,7 @@ def choose_subtree_kernels() -> None:
         usual = of_tree(self, sums, exponents, slope, False, targets)
         return usual if not plain or not _is_chosen(usual[0]) else of_tree(self, sums, exponents, slope, plain, targets)
 
-    def rows_to_delegate_of_chosen(session: sessions.Session) -> int:
+    def rows_to_delegate_of_chosen(session: Session) -> int:
         return rows_to_delegate(session) if _is_chosen_for(session.plan) else 0
 
     def inherits_sums_of_chosen(plan: BoostingPlan | ForestPlan) -> bool:
@@ -86,7 +86,7 @@ def choose_subtree_kernels() -> None:
     dense_runner.compiled_elsewhere = left_out_or_compiled_elsewhere
     LimitsOfFit.of_tree = of_tree_by_usual_kernels  # type: ignore[method-assign]
     over_shards.rows_to_delegate = rows_to_delegate_of_chosen
-    sessions.inherits_sums = tree_state.inherits_sums = inherits_sums_of_chosen
+    search_plan.inherits_sums = tree_state.inherits_sums = inherits_sums_of_chosen
     RowsSession.sent_rows = property(lambda self: self._sent_rows, _set_sent_rows)  # type: ignore[assignment]
 
 

@@ -68,31 +68,26 @@ def _arrow(axis: Any, start: tuple[float, float], stop: tuple[float, float], col
 
 
 def level() -> Any:
-    """Draw the two exchanges of a level of a tree whose columns are spread over workers."""
-    figure, axis = plt.subplots(figsize=(8.4, 4.6))
-    axis.set(xlim=(0, 12), ylim=(0, 8.2))
+    """Draw the exchange of a level of a tree whose columns are spread over workers."""
+    figure, axis = plt.subplots(figsize=(8.4, 3.6))
+    axis.set(xlim=(0, 12), ylim=(1.8, 8.2))
     axis.axis("off")
     lanes = {"coordinator": 1.6, "worker 1\ncolumns a, b": 5.6, "worker 2\ncolumns c, d": 10.0}
     for name, x in lanes.items():
         axis.text(x, 7.7, name, ha="center", va="center", fontsize=10, fontweight="bold")
-        axis.plot([x, x], [0.2, 7.2], color=GREY, linewidth=0.8)
+        axis.plot([x, x], [1.9, 7.2], color=GREY, linewidth=0.8)
     first, second, third = lanes.values()
     _box(axis, second - 1.6, 6.3, 3.2, "search a, b in each node")
     _box(axis, third - 1.6, 6.3, 3.2, "search c, d in each node")
     _arrow(axis, (second, 6.2), (first, 5.6))
     _arrow(axis, (third, 6.2), (first, 5.5))
-    axis.text(2.7, 6.3, "best split of each node", ha="center", fontsize=8.5, color=BLUE)
+    axis.text(2.7, 6.3, "best splits,\na bit for each row", ha="center", fontsize=8.5, color=BLUE)
     _box(axis, first - 1.4, 4.6, 2.8, "choose: column c wins")
-    _arrow(axis, (first, 4.5), (third, 4.0), ORANGE)
-    axis.text(7.6, 4.35, "which rows go left?", ha="center", fontsize=8.5, color=ORANGE)
-    _box(axis, third - 1.6, 3.2, 3.2, "a bit for each row")
-    _arrow(axis, (third, 3.1), (first, 2.6))
-    axis.text(7.6, 3.1, "bits", ha="center", fontsize=8.5, color=BLUE)
-    _arrow(axis, (first, 2.4), (second, 1.6), ORANGE)
-    _arrow(axis, (first, 2.3), (third, 1.6), ORANGE)
-    axis.text(2.6, 1.35, "splits and bits", ha="center", fontsize=8.5, color=ORANGE)
-    _box(axis, second - 1.6, 0.75, 3.2, "divide rows, search again")
-    _box(axis, third - 1.6, 0.75, 3.2, "divide rows, search again")
+    _arrow(axis, (first, 4.5), (second, 3.4), ORANGE)
+    _arrow(axis, (first, 4.4), (third, 3.4), ORANGE)
+    axis.text(2.6, 3.15, "splits and bits", ha="center", fontsize=8.5, color=ORANGE)
+    _box(axis, second - 1.6, 2.5, 3.2, "divide rows, search again")
+    _box(axis, third - 1.6, 2.5, 3.2, "divide rows, search again")
     return figure
 
 

@@ -123,26 +123,36 @@ class Threads:
         helpers = self._helpers_for(min(len(items), most or len(items)))
         if not helpers:
             return [function(item) for item in items]
-        work = _Work(function, items)
-        for queue in helpers:
-            queue.put(work.help)
-        work.run()
-        n_left = len(helpers)
-        try:
-            if work.interrupted:
-                raise KeyboardInterrupt
-            while n_left:
-                _take(work.finished)
-                n_left -= 1
-        except BaseException:
-            work.errors.append(GivenUp())  # nobody begins with another item
+        numbered = enumerate(items)  # its next is atomic
+        results: list[Any] = [None] * len(items)
+        errors: list[BaseException] = []
+        finished: SimpleQueue[None] = SimpleQueue()
+
+        def work() -> None:
+            try:
+                for i, item in numbered:
+                    results[i] = function(item)
+                    if errors:
+                        break
+            except BaseException as error:
+                errors.append(error)
+
+        def help_out() -> None:
+            work()
+            finished.put(None)
+
+        def end() -> None:
+            errors.append(GivenUp())  # nobody begins with another item
             if give_up is not None:
                 give_up()
-            self._leave(work.finished, n_left)
-            raise
-        if work.errors:
-            raise work.errors[0]
-        return work.results
+
+        for queue in helpers:
+            queue.put(help_out)
+        work()
+        self._wait_for(finished, len(helpers), end, interrupted=any(isinstance(error, KeyboardInterrupt) for error in errors))
+        if errors:
+            raise errors[0]
+        return results
 
     def map_stretches(self, function: Callable[[slice], T], n_rows: int, least: int) -> list[T]:
         """Apply a function to stretches of ``least`` rows or more each, as many as there are threads at most; results come in order."""
@@ -190,17 +200,9 @@ class Threads:
             Called where a thread fails: nobody may wait any longer for what it has begun. Its error is raised in the end.
         """
         errors: list[BaseException] = []
-
-        def run(thread: int) -> None:
-            try:
-                function(thread)
-            except BaseException as error:
-                errors.append(error)
-                give_up()
-
         for thread, helper in enumerate(self._helpers_for(n_threads), 1):
-            helper.put(functools.partial(run, thread))
-        run(0)
+            helper.put(functools.partial(_run, function, thread, errors, give_up))
+        _run(function, 0, errors, give_up)
         wait()
         if errors:
             raise errors[0]
@@ -218,39 +220,30 @@ class Threads:
         """
         finished: SimpleQueue[None] = SimpleQueue()
         errors: list[BaseException] = []
-
-        def run(thread: int) -> None:
-            try:
-                function(thread)
-            except BaseException as error:
-                errors.append(error)
-                give_up()
-            finally:
-                finished.put(None)
-
         helpers = self._start(max(1, min(n_threads, self.n_threads)))
-        n_left = len(helpers)
         for thread, helper in enumerate(helpers):
-            helper.put(functools.partial(run, thread))
-        try:
-            while n_left:
-                _take(finished)
-                n_left -= 1
-        except BaseException:
-            give_up()
-            self._leave(finished, n_left)
-            raise
+            helper.put(functools.partial(_run, function, thread, errors, give_up, finished))
+        self._wait_for(finished, len(helpers), give_up)
         if errors:
             raise errors[0]
 
-    def _leave(self, finished: SimpleQueue[None], n_left: int) -> None:
-        """Wait a moment for helpers to end what they are at; those that take longer are not waited for any more, nor when this closes."""
-        deadline = time.monotonic() + _SECONDS_TO_END
+    def _wait_for(self, finished: SimpleQueue[None], n: int, give_up: Callable[[], None], interrupted: bool = False) -> None:
+        """Wait for so many helpers. On Ctrl-C, those that take long to give up are not waited for any more, nor when this closes."""
         try:
-            for _ in range(n_left):
-                finished.get(timeout=max(0.0, deadline - time.monotonic()))
-        except Empty:
-            self._left_behind = True
+            if interrupted:
+                raise KeyboardInterrupt
+            while n:
+                _take(finished)
+                n -= 1
+        except BaseException:
+            give_up()
+            deadline = time.monotonic() + _SECONDS_TO_END
+            try:
+                for _ in range(n):
+                    finished.get(timeout=max(0.0, deadline - time.monotonic()))
+            except Empty:
+                self._left_behind = True
+            raise
 
     def _helpers_for(self, n_threads: int) -> list[SimpleQueue[Callable[[], None] | None]]:
         """Return the queues of the helpers of so many threads, or of all there may be."""
@@ -279,35 +272,21 @@ class Threads:
         self.close()
 
 
-class _Work:
-    """Items that several threads apply one function to."""
-
-    def __init__(self, function: Callable[[Any], Any], items: list[Any]) -> None:
-        self._function = function
-        self._items = enumerate(items)  # its next is atomic
-        self.results: list[Any] = [None] * len(items)
-        self.errors: list[BaseException] = []
-        self.finished: SimpleQueue[None] = SimpleQueue()
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether there was a Ctrl-C."""
-        return any(isinstance(error, KeyboardInterrupt) for error in self.errors)
-
-    def run(self) -> None:
-        """Work until no item is left."""
-        try:
-            for i, item in self._items:
-                self.results[i] = self._function(item)
-                if self.errors:
-                    break
-        except BaseException as error:
-            self.errors.append(error)
-
-    def help(self) -> None:
-        """Work until no item is left, and say when that is."""
-        self.run()
-        self.finished.put(None)
+def _run(
+    function: Callable[[int], None],
+    thread: int,
+    errors: list[BaseException],
+    give_up: Callable[[], None],
+    finished: SimpleQueue[None] | None = None,
+) -> None:
+    """Do a thread's part; keep its error, and have the others give up then."""
+    try:
+        function(thread)
+    except BaseException as error:
+        errors.append(error)
+        give_up()
+    if finished is not None:
+        finished.put(None)
 
 
 def _take(queue: SimpleQueue[T]) -> T:

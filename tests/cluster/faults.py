@@ -11,7 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from distributed import Client, Worker, get_worker
 
 from dtrees.cluster.growing.executors import RowShardActor, ShardActor
 from dtrees.cluster.transport.direct_channel import Failed
+from dtrees.engine.protocol.messages import Calls
 from dtrees.engine.rows.exchange import Step
 
 #: What carries out messages, and sends parcels: a message, or a step with these, is the last argument.
@@ -103,7 +104,7 @@ def _take_place(fault: Fault) -> bool:
 class Cut:
     """What becomes of the worker of the shard that gets the ``at``-th message of a kind, or is to send the parcels of a step of that name.
 
-    A message may be one of those that travel in a :class:`~dtrees.engine.protocol.messages.Many`.
+    A message may be one of those that travel in a :class:`~dtrees.engine.protocol.messages.Calls`.
 
     It is "killed" before it carries the message out, or it does so "unheard": the connections that others have to it break before its
     reply, and it lives on. Never is it the coordinator's worker, whose thread could not be ended, and whose shard is called without a
@@ -168,7 +169,8 @@ def _kinds(message: Any) -> set[str]:
     """Return the name of a step and of those that it is made of, or of a message's type and of those that travel in it."""
     if isinstance(message, Step):
         return {message.name, *message.name.rpartition(": ")[2].split(", ")}
-    return {type(one).__name__ for one in (message, *getattr(message, "messages", ()))}
+    alone = [replace(message, calls=(call,)) for call in message.calls] if isinstance(message, Calls) else []
+    return {one.kind for one in (message, *alone)}
 
 
 def _break_connections(worker: Worker, how: str, broken: threading.Event) -> None:

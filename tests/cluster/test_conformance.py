@@ -18,7 +18,8 @@ import dask
 import pytest
 from distributed import Client
 
-from dtrees.engine.protocol import messages
+from dtrees.engine.protocol.messages import Calls
+from dtrees.engine.shard.tree_state import TreeState
 from tests.cluster.cases import CASES, N_ROWS, SLOW, fit, outcome
 from tests.cluster.faults import Cut, cut_off
 from tests.cluster.samples import assert_clean
@@ -117,11 +118,6 @@ def _kind(name: str) -> tuple[Any, ...]:
 FIRST_OF_KIND = {*{_kind(name): name for name in reversed(CASES)}.values()}
 
 
-def in_two_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have levels take two exchanges, as large ones do, but for the smallest."""
-    monkeypatch.setattr("dtrees.engine.coordinator.session.OFFER_ROWS", N_ROWS // 10)
-
-
 def _id(value: Any) -> str:
     return f"{value.n_workers} workers, {value.placement}" if isinstance(value, Place) else str(value)
 
@@ -159,9 +155,8 @@ def test_where_rows_stay(five_threads: Client, monkeypatch: pytest.MonkeyPatch, 
 
 #: Messages that shards are sent, and cases in which they are; where it takes a loss to come about, what is lost first.
 SENT = {
-    "boosting": ["Begin", "Start", "Evaluate", "Advance", "Finish"],
-    "boosting that stops early": ["Scan"],
-    "boosting that goes on": ["Search", "Route"],
+    "boosting": ["Begin", "Start", "Advance", "Finish"],
+    "boosting that goes on": ["Search", "Route", "Evaluate"],
     "boosting of classes": ["Renew", "Adopt"],
     "boosting of quantiles, best first": ["MeasureSteps"],
     "boosting by gradients alone": ["MeasureSteps"],
@@ -274,9 +269,7 @@ def _places() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("place", "name"), list(_places()), ids=_id)
-def test_on_a_cluster(client: Client, monkeypatch: pytest.MonkeyPatch, name: str, place: Place) -> None:
-    if place.n_workers == 5:  # of this process
-        in_two_exchanges(monkeypatch)
+def test_on_a_cluster(client: Client, name: str, place: Place) -> None:
     with dask.config.set({"dtrees.placement": place.placement}):
         check(fit(CASES[name], place.n_parts), name)
 
@@ -286,8 +279,6 @@ def test_a_worker_is_lost_at_every_message(
     five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str, kind: str, how: Literal["killed", "unheard"]
 ) -> None:
     monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
-    if kind in ("Scan", "Evaluate"):
-        in_two_exchanges(monkeypatch)
     first = FIRST.get((name, kind), [])
     cuts = [*first, Cut(kind, 1 if first or kind == "Begin" else AT.get(name, 7), how)]
     with cut_off(*cuts) as done, dask.config.set({"dtrees.placement": "sharded"}):
@@ -297,6 +288,6 @@ def test_a_worker_is_lost_at_every_message(
 
 
 def test_every_message_is_lost_somewhere() -> None:
-    only_to_whole_tables = {"BoostTree", "Grow"}
-    kinds = {kind.__name__ for kind in messages.Message.__subclasses__() if kind.__module__ == messages.__name__}
-    assert {kind for kinds in SENT.values() for kind in kinds} == kinds - only_to_whole_tables - SPARED
+    of_tree = {name for name in vars(TreeState) if not name.startswith("_")} - {"boost", "grow", "take_columns"}
+    kinds = {Calls("", 0, (0,), ((name,),)).kind for name in of_tree | {"begin", "renew", "fetch", "adopt"}}
+    assert {kind for kinds in SENT.values() for kind in kinds} == (kinds | {"Many"}) - SPARED

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dtrees.engine.coordinator.session import Session
-from dtrees.engine.coordinator.tree import grow_tree
+from dtrees.engine.coordinator.tree import grow_tree, starting
 from dtrees.engine.plan.plans import ForestPlan, Rules
-from dtrees.engine.protocol.executor import Executor, ShardsLost
-from dtrees.engine.protocol.messages import Message, Reply
+from dtrees.engine.protocol.messages import Calls, Executor, ShardsLost
 from dtrees.engine.run.forest_growth import grow_forest
-from dtrees.engine.run.local_executor import LocalExecutor
+from dtrees.engine.run.local_executor import LocalExecutor, LocalSession
 from dtrees.engine.shard.shard import Shard
 from dtrees.ensemble.objective.loss import BaseLoss
 from dtrees.split.table.columns import presort
@@ -42,7 +41,7 @@ class ShardedExecutor(Executor):
         weight: NDArray[np.float64] | None,
         spread: Sequence[Sequence[int]],
         n_threads: int = 1,
-        meddle: Callable[[int, Message, Reply], Reply] = lambda shard, message, reply: reply,
+        meddle: Callable[[int, Any], Any] = lambda shard, reply: reply,
     ) -> None:
         self.n_shards, self.n_rows, self.n_columns = len(spread), target.shape[0], len(table)
         self._make = [self._maker(table, mine, target, weight, n_threads) for mine in spread]
@@ -50,8 +49,8 @@ class ShardedExecutor(Executor):
         self._owner = np.empty(len(table), np.int64)
         for shard, mine in enumerate(spread):
             self._owner[list(mine)] = shard
-        self._posted: deque[Mapping[int, Message]] = deque()
-        self.log: list[tuple[int, Message]] = []
+        self._posted: deque[Mapping[int, Any]] = deque()
+        self.log: list[tuple[int, Calls]] = []
         self._meddle = meddle
 
     @staticmethod
@@ -70,15 +69,15 @@ class ShardedExecutor(Executor):
     def repair(self) -> None:
         pass
 
-    def _call(self, shard: int, message: Message) -> Reply:
+    def _call(self, shard: int, message: Calls) -> dict[int, Any]:
         self.log.append((shard, message))
         reply = self.shards[shard].handle(pickle.loads(pickle.dumps(message)))
-        return self._meddle(shard, message, pickle.loads(pickle.dumps(reply)))
+        return {slot: self._meddle(shard, one) for slot, one in pickle.loads(pickle.dumps(reply)).items()}
 
-    def post(self, messages: Mapping[int, Message]) -> None:
+    def post(self, messages: Mapping[int, Any]) -> None:
         self._posted.append(messages)
 
-    def collect(self) -> dict[int, Reply]:
+    def collect(self) -> dict[int, Any]:
         try:
             return {shard: self._call(shard, message) for shard, message in self._posted.popleft().items()}
         except ShardsLost:
@@ -88,6 +87,11 @@ class ShardedExecutor(Executor):
     def close(self) -> None:
         for shard in self.shards:
             shard.close()
+
+
+def called(executor: ShardedExecutor, method: str) -> list[tuple[int, list[Any]]]:
+    """With which arguments a method was called of which shards."""
+    return [(shard, arguments) for shard, message in executor.log for name, *arguments in message.calls if name == method]
 
 
 def rules(criterion: str, n_columns: int, **changes: Any) -> Rules:
@@ -106,9 +110,8 @@ def grow_sharded(
 ) -> tuple[list[Tree], ShardedExecutor]:
     """Grow trees level by level on several shards."""
     executor = ShardedExecutor(table, target, weight, spread, n_threads)
-    session = Session(executor, plan, fit="fit")
-    session.begin()
-    trees = [grow_tree(session, t)[0] for t in range(n_trees)]
+    session = opened(executor, plan)
+    trees = [grow_tree(session, starting(session, t))[0] for t in range(n_trees)]
     executor.close()
     return trees, executor
 
@@ -121,6 +124,13 @@ def grow_here(
 
 def local(table: Table, target: NDArray[Any], weight: NDArray[np.float64] | None = None, n_threads: int = 1) -> LocalExecutor:
     return LocalExecutor(presort(table), target, weight, n_threads)
+
+
+def opened(executor: Any, plan: Any, initial: Any = None) -> Session:
+    """An open fit."""
+    session = (LocalSession if isinstance(executor, LocalExecutor) else Session)(executor, plan, "fit")
+    session.begin(initial)
+    return session
 
 
 def all_equal(one: Sequence[Tree], other: Sequence[Tree]) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dtrees
-from dtrees.engine.shard.subtrees import dense_runner
+from dtrees.engine.shard import dense_runner
 from tests.cluster.samples import assert_same_model
 from tests.slow import slow_for
 

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import dtrees
-from dtrees.engine.shard.subtrees import sparse_runner
+from dtrees.engine.shard import sparse_runner
 from dtrees.tree import sparse_rows
 from tests.ensemble.samples import (
     BOOSTING,

@@ -34,8 +34,7 @@ from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.transport.direct_channel import ActorBase, pack_named
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.peers import PeerLost, Peers
-from dtrees.engine.protocol.executor import Executor
-from dtrees.engine.protocol.messages import Message, Reply
+from dtrees.engine.protocol.messages import Calls, Executor, Message
 from dtrees.engine.rows.exchange import Arrays, Parcel, RowsExecutor, Step
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.engine.shard.shard import Shard
@@ -57,7 +56,7 @@ class ShardActor(ActorBase):
         share_kernels()
         self._shard = Shard(columns, column_ids, n_columns, target, weight, threads_of(get_worker()))
 
-    def handle(self, message: Message) -> tuple[Reply, Account]:
+    def handle(self, message: Calls) -> tuple[dict[int, Any], Account]:
         """Carry out a message; see :meth:`dtrees.engine.shard.shard.Shard.handle`. With the reply comes an account of it."""
         began = time.perf_counter()
         return self._shard.handle(message), Account(time.perf_counter() - began)
@@ -141,7 +140,7 @@ class RowShardActor(ActorBase):
         key, arrays = sent
         self._shard.mailbox.put(Parcel(*key, arrays))
 
-    def handle(self, message: Message) -> tuple[Reply, Account]:
+    def handle(self, message: Message) -> tuple[Any, Account]:
         """Carry out a message; with the reply comes an account of it."""
         began, before = time.perf_counter(), self.peers.sent
         sending = waiting = 0.0

@@ -22,8 +22,7 @@ from dtrees.cluster.growing.lasting_actors import LastingActors
 from dtrees.cluster.growing.reporting import Account, Timings
 from dtrees.cluster.transport.direct_channel import ActorBase
 from dtrees.cluster.transport.events import Exchanges, tell
-from dtrees.engine.protocol.executor import ShardsLost
-from dtrees.engine.protocol.messages import Message, Reply
+from dtrees.engine.protocol.messages import Message, ShardsLost
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -53,7 +52,7 @@ class WorkerShards(LastingActors):
     Attributes
     ----------
     n_shards, n_rows, n_columns : int
-        See :class:`~dtrees.engine.protocol.executor.Executor`.
+        See :class:`~dtrees.engine.protocol.messages.Executor`.
     timings : Timings
     """
 
@@ -75,7 +74,7 @@ class WorkerShards(LastingActors):
         self._exchanges.tell()
         super().close()
 
-    def send(self, messages: Mapping[int, Message]) -> dict[int, Reply]:
+    def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
         """Send messages to some shards and wait for all replies, while nothing else is under way."""
         self.post(messages)
         return self.collect()
@@ -89,7 +88,7 @@ class WorkerShards(LastingActors):
         return bool(self._actors.lost) or self._to_move(workers) is not None
 
     def repair(self) -> None:
-        """Put new shards in the place of those that are lost, or move one; see :meth:`dtrees.engine.protocol.executor.Executor.repair`.
+        """Put new shards in the place of those that are lost, or move one; see :meth:`dtrees.engine.protocol.messages.Executor.repair`.
 
         Raises
         ------
@@ -106,14 +105,14 @@ class WorkerShards(LastingActors):
         self._tell_holding()
 
     def post(self, messages: Mapping[int, Message]) -> None:
-        """Begin an exchange; see :meth:`dtrees.engine.protocol.executor.Executor.post`."""
+        """Begin an exchange; see :meth:`dtrees.engine.protocol.messages.Executor.post`."""
         before, began = self._actors.sent, time.perf_counter()
         with self._losses():
             self._actors.post("handle", {shard: (message,) for shard, message in messages.items()})
-        kind = type(next(iter(messages.values()))).__name__
+        kind = next(iter(messages.values())).kind
         self._posted.append(_Posted(kind, began, self._actors.sent - before))
 
-    def collect(self) -> dict[int, Reply]:
+    def collect(self) -> dict[int, Any]:
         """Wait for all replies of the exchange that began first of those under way.
 
         Raises

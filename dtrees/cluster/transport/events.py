@@ -32,8 +32,8 @@ On ``dtrees``:
 On ``dtrees-exchange``:
 
 ``exchange``
-    a message went to shards and all replies came: ``message`` (``Start``, ``Evaluate``, ``Advance``, ...: see
-    :mod:`dtrees.engine.protocol.messages`; a level is a ``Start`` or an ``Advance``, and a ``Scan`` or an ``Evaluate`` that may follow;
+    a message went to shards and all replies came: ``message`` (``Start``, ``Advance``, ``Finish``, ...: see
+    :mod:`dtrees.engine.coordinator.tree`; a level is a ``Start`` or an ``Advance``;
     where workers keep rows, a tree of boosting is a ``GrowTree``: see :mod:`dtrees.engine.rows.messages`),
     ``n_shards``, ``seconds``, of them those of the ``slowest`` shard's own work; and the bytes ``sent`` to all shards together and
     ``received`` from them. These are told several at a time.

@@ -3,8 +3,8 @@
 However small a node is, to split it takes an exchange with all shards; a tree grown to its end has dozens of levels, most of them of small
 nodes. So when no node of a tree has more than some rows, each is given to a shard, and two exchanges do for all that is below::
 
-    ShareRows       every shard: its columns, in the rows of the nodes that other shards are to grow
-    GrowDelegated   every shard: grow nodes, in a table put together from what the others sent and its own columns
+    share_rows       every shard: its columns, in the rows of the nodes that other shards are to grow
+    grow_delegated   every shard: grow nodes, in a table put together from what the others sent and its own columns
 
 The nodes of a tree are shared out over the shards, whether trees grow side by side or not. Afterwards, only the shard that grew a delegated
 node knows where rows lie within it: that shard is asked about the leaves, and says at once which categories its splits send left. For rows
@@ -13,8 +13,7 @@ out of bag, all shards are told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,9 +89,10 @@ def _rows_at_once(session: Session) -> int:
 
 def grow_delegated(session: Session, number: int, grower: Grower) -> Steps[Delegation]:
     """Have all nodes that the grower has set aside grown, in the tree of a number."""
-    nodes, start, stop = grower.set_aside()
-    if not nodes.shape[0]:
+    if not grower.to_grow:
         return NO_DELEGATION
+    nodes = np.array(grower.to_grow, np.int64)
+    start, _, stop = grower.places(nodes)
     n_shards = session.executor.n_shards
     order = np.argsort(start - stop, kind="stable")  # the largest first
     shard = np.full(nodes.shape[0], number % n_shards)
@@ -107,18 +107,14 @@ def grow_delegated(session: Session, number: int, grower: Grower) -> Steps[Deleg
         shared: dict[int, list[m.SharedRows]] = {i: [] for i in groups}
         if n_shards > 1:
             asking = {sender: [i for i in groups if i != sender] for sender in range(n_shards)}
-            asked = {
-                sender: m.ShareRows(session.fit, session.epoch, tuple(groups[i] for i in others))
-                for sender, others in asking.items()
-                if others
-            }
+            asked = {sender: ("share_rows", [groups[i] for i in others]) for sender, others in asking.items() if others}
             replies = yield asked
             for sender in asked:
-                for i, rows in zip(asking[sender], cast(Sequence[m.SharedRows], replies[sender]), strict=True):
+                for i, rows in zip(asking[sender], replies[sender], strict=True):
                     shared[i].append(rows)
-        replies = yield {i: m.GrowDelegated(session.fit, session.epoch, groups[i], tuple(shared[i])) for i in groups}
+        replies = yield {i: ("grow_delegated", groups[i], shared[i]) for i in groups}
         for i, group in groups.items():
-            grown = cast(m.GrownDelegated, replies[i])
+            grown: m.GrownDelegated = replies[i]
             subtrees = [nodes.unpacked() for nodes in grown.subtrees]
             grower.attach(group.tolist(), subtrees)
             split_at.extend(place_of_split(nodes.records)[own.node] for nodes, own in zip(subtrees, grown.sets, strict=True))

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import Targets, limited_splits, make_limits
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.protocol.messages import Divided, Root, Subtrees
+from dtrees.engine.protocol.messages import Divided, Root
+from dtrees.engine.protocol.packed_nodes import join_subtrees
 from dtrees.engine.protocol.splits import Splits
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.constraints.words import divide_sums
-from dtrees.split.grow.best_first import ORIGIN, RANKED, are_first, in_preorder, origins, rank_splits
+from dtrees.split.grow.best_first import ORIGIN, RANKED, are_first, origins, rank_splits
 from dtrees.split.node.candidate import CONSTANT, SPLIT, Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import may_be_split, node_weight
 from dtrees.split.node.records import Nodes, empty_nodes
@@ -105,12 +106,6 @@ class Grower:
         return nodes[status == CONSTANT]
 
     @property
-    def rows_to_search(self) -> int:
-        """In-sample rows of the nodes to be searched."""
-        records = self._nodes.records[self.to_search]
-        return int((records["in_stop"] - records["start"]).sum())
-
-    @property
     def is_last(self) -> bool:
         """Whether the splits just chosen are the last ones: all nodes that they lead to are leaves."""
         return not (self.to_search.shape[0] or self.to_grow)
@@ -146,11 +141,6 @@ class Grower:
         self.to_search = self._sort_out(children)
         return splits
 
-    def budget(self) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
-        """Return the nodes to be grown by one shard, their origins, and the first splits known of the tree."""
-        nodes = np.array(self.to_grow, np.int64)
-        return nodes, self.origin_of(nodes), self.first_splits()
-
     def origin_of(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
         """Return the origins of nodes."""
         return self._origin[nodes]
@@ -177,38 +167,13 @@ class Grower:
             for name, value in zip(("start", "in_stop", "stop"), values, strict=True):
                 records[name][children] = value
 
-    def set_aside(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the nodes that are to be grown by one shard each, and where their rows lie."""
-        nodes = np.array(self.to_grow, np.int64)
-        records = self._nodes.records[nodes]
-        return nodes, records["start"].astype(np.int64), records["stop"].astype(np.int64)
-
-    def attach(self, nodes: list[int], subtrees: Subtrees) -> None:
+    def attach(self, nodes: list[int], subtrees: list[Nodes]) -> None:
         """Take subtrees grown elsewhere, each in place of a node."""
         self._subtrees.update(zip(nodes, subtrees, strict=True))
 
     def arrange(self) -> Nodes:
         """Return all nodes in preorder."""
-        if list(self._subtrees) == [0]:
-            return self._subtrees[0]
-        kept = min(part.sums.shape[1] for part in self._subtrees.values()) if self._subtrees else self._nodes.sums.shape[1]
-        parts = [Nodes(self._nodes.records[: self._n], self._nodes.sums[: self._n, :kept])]
-        root_of = np.arange(self._n)  # where each node of the upper part really is
-        offset = self._n
-        for node, part in self._subtrees.items():
-            records = part.records.copy()
-            inner = records["column"] >= 0
-            records["left"][inner] += offset
-            records["right"][inner] += offset
-            root_of[node] = offset
-            offset += records.shape[0]
-            parts.append(Nodes(records, part.sums))
-        upper = parts[0].records.copy()
-        split = upper["left"] >= 0
-        upper["left"][split], upper["right"][split] = root_of[upper["left"][split]], root_of[upper["right"][split]]
-        parts[0] = Nodes(upper, parts[0].sums)
-        joined = Nodes(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-        return in_preorder(joined)
+        return join_subtrees(Nodes(self._nodes.records[: self._n], self._nodes.sums[: self._n]), self._subtrees)
 
 
 def merge(candidates: list[Candidates], places: list[NDArray[np.int64]]) -> Candidates:

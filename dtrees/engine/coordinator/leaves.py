@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -16,6 +15,7 @@ from dtrees.engine.outcome.values import class_values, newton_values, penalties_
 from dtrees.engine.plan.node_limits import n_sums_of, scaled
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
+from dtrees.engine.protocol.splits import RouteBits, Splits
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.node.records import Nodes
@@ -47,7 +47,7 @@ def complete(
     nodes: Nodes,
     root: m.Root,
     learning_rate: float,
-    last: m.Advance | None = None,
+    last: tuple[Splits, RouteBits] | None = None,
     delegation: Delegation = NO_DELEGATION,
 ) -> Steps[Grown]:
     """Turn sums into values. One shard is asked for what they need: another for each tree, since all know it, but for delegated nodes."""
@@ -60,7 +60,7 @@ def complete(
     g_exponent, h_exponent = root.exponents
     if criterion.measured == "leaves":
         asked = delegation.ask(start, one)
-        replies = yield {i: m.MeasureLeaves(session.fit, session.epoch, start[mine], in_stop[mine]) for i, mine in asked.items()}
+        replies = yield {i: ("measure_leaves", start[mine], in_stop[mine]) for i, mine in asked.items()}
         mean, spread = np.empty((start.shape[0], _n_means(plan))), np.empty(start.shape[0])
         for i, mine in asked.items():
             found = cast(m.Measured, replies[i])
@@ -69,7 +69,7 @@ def complete(
         value, weight, impurity = values_by_leaves(plan, nodes, left, right, n_samples, h_exponent, gain, mean, spread)
     elif criterion.measured == "nodes":
         places = records["start"].astype(np.int64), records["in_stop"].astype(np.int64)
-        replies = yield {one: m.MeasureNodes(session.fit, session.epoch, left, right, *places)}
+        replies = yield {one: ("measure_nodes", left, right, *places)}
         quantile, spread = cast(m.Measured, replies[one])
         weight = _weights(nodes, n_samples)
         value, impurity = quantile.reshape(-1, _n_means(plan)), spread / weight
@@ -80,7 +80,7 @@ def complete(
             records, nodes.sums, g_exponent, h_exponent, criterion.gain_exponent(root.exponents), penalties_of(rules), learning_rate
         )
         if measures(plan):
-            replies = yield {one: m.MeasureSteps(session.fit, session.epoch, started.output, start, in_stop)}
+            replies = yield {one: ("measure_steps", started.output, start, in_stop)}
             value[leaf, 0] = learning_rate * cast(NDArray[np.float64], replies[one])
         if isinstance(plan, BoostingPlan):
             plan.loss.limit_steps(value, learning_rate)
@@ -103,9 +103,9 @@ def complete(
         # A forest adds up what leaves say of rows out of sample, boosting what they say of all rows.
         told = np.flatnonzero(stop > in_stop) if isinstance(plan, ForestPlan) else slice(None)
         start, in_stop, stop, value_of_leaf = start[told], in_stop[told], stop[told], value[said_by[told]]
-        closing = m.Finish(session.fit, session.epoch, started.output, start, in_stop, stop, value_of_leaf, last=last)
+        closing = m.Finish(started.output, start, in_stop, stop, value_of_leaf, last=last)
         if delegation.outside:
-            closing = replace(closing, delegated=delegation.shard_of(start, -1) >= 0, outside=np.concatenate(delegation.outside))
+            closing = closing._replace(delegated=delegation.shard_of(start, -1) >= 0, outside=np.concatenate(delegation.outside))
     return Grown(tree, closing)
 
 
@@ -140,9 +140,7 @@ def _find_sets(session: Session, records: NDArray[Any], delegation: Delegation) 
     known = np.flatnonzero(is_known)
     which, sets = [known], [delegation.sets.take(np.searchsorted(delegation.split_at, split_at[known]))]
     if asked:
-        replies = yield {
-            i: m.FindSets(session.fit, session.epoch, column[mine], number[mine], start[mine], stop[mine]) for i, mine in asked.items()
-        }
+        replies = yield {i: ("find_sets", column[mine], number[mine], start[mine], stop[mine]) for i, mine in asked.items()}
         which.extend(asked.values())
         sets.extend(cast(CategorySets, replies[i]) for i in asked)
     return CategorySets.joined(node, which, sets)

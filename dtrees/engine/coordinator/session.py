@@ -1,37 +1,34 @@
 """An open fit, and the exchanges with its shards that a tree is made of.
 
-Steps are generators that send nothing themselves: they yield the messages of an exchange with the shards, and are given their replies.
+Steps are generators that send nothing themselves: they yield calls to shards, an exchange, and are given the replies.
 :meth:`Session.run` carries out those of one tree, :mod:`dtrees.engine.run.lockstep` those of many trees at once.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TypeVar, cast
+from operator import itemgetter
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.grower import Grower, merge
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.plan.search_plan import inherits_sums, rows_to_grow
-from dtrees.engine.protocol import messages as m
-from dtrees.engine.protocol.executor import Executor
-from dtrees.engine.protocol.route_bits import RouteBitStore
-from dtrees.engine.protocol.splits import RouteBits, Splits
+from dtrees.engine.plan.search_plan import subtree_rows
+from dtrees.engine.protocol.messages import Begun, Call, Calls, Executor, Finish, Found
+from dtrees.engine.protocol.splits import RouteBits, RouteBitStore, Splits
 from dtrees.split.node.candidate import SPLIT, Candidates
-from dtrees.split.policy import OFFER_ROWS
-from dtrees.tree.category_sets import CategorySets
+from dtrees.tree.tree import Tree
 
 T = TypeVar("T")
 
-
-#: For some shards, the message to each.
-Requests = Mapping[int, m.Message]
+#: For some shards, what is called of each.
+Requests = Mapping[int, Call]
 #: What yields requests, is given the replies, and returns something in the end.
-Steps = Generator[Requests, Mapping[int, m.Reply], T]
+Steps = Generator[Requests, Mapping[int, Any], T]
 
 
 @dataclass(frozen=True)
@@ -53,100 +50,133 @@ class Session:
         """Whether no column is looked at any more when the nodes of the tree are grown."""
         return self.last_tree and not self.plan.rules.categorical
 
-    def opening(self, initial: NDArray[np.float64] | None) -> m.Begin:
-        """Return the message that opens the fit on a shard."""
-        return m.Begin(self.fit, self.epoch, self.plan, initial, self.n_slots)
+    @property
+    def subtree_rows(self) -> int:
+        """Up to how many rows a node is grown to its end by the one shard that there is."""
+        executor = self.executor
+        return subtree_rows(self.plan, executor.n_rows, executor.n_columns, executor.whole_threads)
 
-    def begin(self, initial: NDArray[np.float64] | None = None) -> m.Begun:
+    def opening(self, initial: NDArray[np.float64] | None) -> Call:
+        """Return the call that opens the fit on a shard."""
+        return "begin", self.plan, initial, self.n_slots
+
+    def begin(self, initial: NDArray[np.float64] | None = None) -> Begun:
         """Open the fit on every shard."""
-        return cast(m.Begun, self.executor.broadcast(self.opening(initial))[0])
+        return cast(Begun, self.ask(self.to_all(*self.opening(initial)))[0])
 
     def renewed(self) -> Session:
         """Return the session of the next epoch."""
         return replace(self, epoch=self.epoch + 1)
 
-    @cached_property
-    def boosts_at_once(self) -> bool:
-        """Whether the one shard that there is grows whole trees of a boosting by itself."""
-        executor = self.executor
-        return bool(executor.whole_threads) and isinstance(self.plan, BoostingPlan) and subtree_rows(executor, self.plan) >= executor.n_rows
+    def to_all(self, *call: Any) -> Requests:
+        """Return the requests to call the same of every shard."""
+        return dict.fromkeys(range(self.executor.n_shards), call)
 
-    def to_all(self, message: m.Message) -> Requests:
-        """Return the requests of one message to every shard."""
-        return dict.fromkeys(range(self.executor.n_shards), message)
+    def post(self, by_slot: Mapping[int, Requests]) -> None:
+        """Begin an exchange about the trees in some slots. Shards that are told the same are sent one message, which is pickled once."""
+        told: defaultdict[int, list[tuple[int, Call]]] = defaultdict(list)
+        for slot, requests in by_slot.items():
+            for shard, call in requests.items():
+                told[shard].append((slot, call))
+        same: dict[tuple[int, ...], Calls] = {}
+        messages = {}
+        for shard, mine in told.items():
+            key = tuple(id(call) for _, call in mine)
+            if key not in same:
+                same[key] = Calls(self.fit, self.epoch, *zip(*mine, strict=True))
+            messages[shard] = same[key]
+        self.executor.post(messages)
+
+    def collect(self) -> Mapping[int, Mapping[int, Any]]:
+        """Return the replies of the exchange that began first of those under way, by slot and shard, in the order of shards."""
+        by_slot: defaultdict[int, dict[int, Any]] = defaultdict(dict)
+        for shard, replies in sorted(self.executor.collect().items(), key=itemgetter(0)):
+            for slot, reply in replies.items():
+                by_slot[slot][shard] = reply
+        return by_slot
+
+    def ask(self, requests: Requests, following: Requests | None = None) -> Mapping[int, Any]:
+        """Call shards, or the one tree under way there; return their replies. What is ``following`` is sent right behind."""
+        self.post({0: requests})
+        if following is not None:
+            self.post({0: following})
+        return self.collect()[0]
 
     def run(self, steps: Steps[T], is_begun: bool = False) -> T:
         """Carry out steps, one exchange after the other; return what they do. ``is_begun``: the first exchange is under way already."""
         try:
             requests = next(steps)
+            if is_begun:
+                requests = steps.send(self.collect()[0])
             while True:
-                if not is_begun:
-                    self.executor.post(requests)
-                is_begun = False
-                requests = steps.send(self.executor.collect())
+                requests = steps.send(self.ask(requests))
         except StopIteration as end:
             return cast(T, end.value)
 
-    def search_mode(self, n_rows: int) -> m.SearchMode:
-        """Return how to search nodes of so many rows together."""
-        if self.executor.whole_threads:
-            return m.SearchMode.FIND
-        if n_rows < OFFER_ROWS or self.executor.n_shards == 1:
-            return m.SearchMode.OFFER
-        return m.SearchMode.BARS if not self.n_slots and inherits_sums(self.plan) else m.SearchMode.FIND
-
-    def advance(
-        self, splits: Splits, marks: RouteBits, search: NDArray[np.int64], mode: m.SearchMode = m.SearchMode.FIND
-    ) -> Steps[list[m.Divided]]:
-        """Apply splits on every shard, and search nodes."""
-        replies = yield self.to_all(m.Advance(self.fit, self.epoch, splits, marks, search, mode))
-        return [cast(m.Divided, replies[i]) for i in range(len(replies))]
-
-    def mark(self, splits: Splits, route_bits: RouteBitStore, sets: CategorySets | None = None) -> Steps[RouteBits]:
-        """Return the marks of splits, asking the owners of their columns for those that were not offered.
-
-        ``sets`` are those of splits of a tree that is known already, by their places in ``splits``.
-        """
-        lacking = ~route_bits.has(splits.node)
-        if lacking.any():
-            owner = np.where(lacking, self.executor.owner(splits.column), -1)
-            asked = {i: splits.take(owner == i) for i in np.unique(owner[lacking]).tolist()}
-            known = {i: None if sets is None else sets.take(np.flatnonzero(owner == i)) for i in asked}
-            replies = yield {i: m.Evaluate(self.fit, self.epoch, some, known[i]) for i, some in asked.items()}
-            for i, some in asked.items():
-                route_bits.note(some.node, cast(RouteBits, replies[i]), np.ones(some.node.shape[0], np.bool_))
-        return route_bits.take(splits.node)
-
-    def find(self, nodes: NDArray[np.int64], found: list[m.Found | m.Bars | None], route_bits: RouteBitStore) -> Steps[Candidates]:
-        """Return the best candidates of nodes that the shards have searched, or begun to, and keep the marks of these."""
-        if any(isinstance(one, m.Bars) for one in found):
-            bars = np.max([cast(m.Bars, one).bars for one in found], axis=0)
-            replies = yield self.to_all(m.Scan(self.fit, self.epoch, bars))
-            found = [cast(m.Found, replies[i]) for i in range(len(replies))]
-        best = merge_found(cast(list[m.Found], found))
+    def find(self, nodes: NDArray[np.int64], found: list[Found], route_bits: RouteBitStore) -> Candidates:
+        """Return the best candidates of nodes that the shards have searched, and keep the marks of these."""
+        best = merge([one.candidates for one in found], [one.place for one in found])
         split = best.records["status"] == SPLIT
         owner = np.full(nodes.shape[0], -1)
         owner[split] = self.executor.owner(best.records["column"][split])
-        for i, one in enumerate(cast(list[m.Found], found)):
-            if one.marks is not None:
-                route_bits.note(nodes, one.marks, owner == i)
+        for i, one in enumerate(found):
+            route_bits.note(nodes, one.marks, owner == i)
         return best
 
-    def search_rest(self, grower: Grower, nodes: NDArray[np.int64]) -> Steps[Candidates]:
-        """Search the columns of nodes that were not drawn at first, until one varies."""
-        replies = yield self.to_all(m.Search(self.fit, self.epoch, nodes, grower.n_drawn))
-        return merge_found([cast(m.Found, replies[i]) for i in range(len(replies))])
+    def accept(self, grower: Grower, found: list[Found], route_bits: RouteBitStore) -> Steps[None]:
+        """Have the grower take what was found; of nodes whose columns drawn are constant, further ones are searched, until one varies."""
+        nodes = grower.to_search
+        rest = grower.accept(nodes, self.find(nodes, found, route_bits))
+        if rest.shape[0]:
+            replies = yield self.to_all("search", rest, grower.n_drawn)
+            grower.accept(rest, self.find(rest, list(replies.values()), route_bits))
 
 
-def merge_found(found: list[m.Found]) -> Candidates:
-    """Return the best candidate of each node over all shards."""
-    return merge([f.candidates for f in found], [f.place for f in found])
+def replay_tree(session: Session, tree: Tree, output: int) -> None:
+    """Add the values of a finished tree, shrunk already, to the predictions of every row, as when it was grown.
+
+    This is how a fit goes on from trees it did not grow itself (a warm start), and how shards that lost everything catch up: the splits
+    are known, so that rows are only divided.
+    """
+    session.ask(session.to_all("route", output))
+    start = np.zeros(tree.node_count, np.int64)
+    stop = np.full(tree.node_count, session.executor.n_rows, np.int64)
+    number = np.zeros(tree.node_count, np.int64)  # of the tree's nodes, as the shards know them
+    n_known = 1
+    level = np.zeros(1, np.int64)
+    while level.size:
+        inner = level[tree.children_left[level] >= 0]
+        level = np.concatenate([tree.children_left[inner], tree.children_right[inner]])
+        start[level], stop[level] = np.tile(start[inner], 2), np.tile(stop[inner], 2)
+        inner = inner[start[inner] < stop[inner]]  # nodes without rows have nothing to divide
+        n = inner.shape[0]
+        if n == 0:
+            continue
+        left, right = tree.children_left[inner], tree.children_right[inner]
+        number[left] = n_known + 2 * np.arange(n)
+        number[right] = number[left] + 1
+        n_known += 2 * n
+        splits = Splits(
+            node=number[inner],
+            left=number[left],
+            column=tree.feature[inner],
+            threshold=tree.threshold[inner],
+            missing_left=tree.missing_go_to_left[inner],
+            n_left=np.zeros(n, np.int64),  # no row is in sample
+            left_sums=np.zeros((n, 2), np.int64),
+        )
+        divided = session.ask(session.to_all("advance", splits, _marks(session, splits, tree, inner), number[:0]))[0]
+        start[left], stop[left] = start[inner], divided.left_stop
+        start[right], stop[right] = divided.left_stop, stop[inner]
+    leaf = tree.children_left < 0
+    session.ask(session.to_all("finish", Finish(output, start[leaf], start[leaf], stop[leaf], tree.value[leaf])))
 
 
-def subtree_rows(executor: Executor, plan: ForestPlan | BoostingPlan) -> int:
-    """Return up to how many rows a node is grown to its end by the one shard that there is."""
-    if executor.whole_threads == 1:
-        return executor.n_rows
-    if inherits_sums(plan):
-        return rows_to_grow(executor.n_rows, executor.n_columns, executor.whole_threads)
-    return max(1024, executor.n_rows // (8 * executor.whole_threads))
+def _marks(session: Session, splits: Splits, tree: Tree, nodes: NDArray[np.int64]) -> RouteBits:
+    """Ask the owners of the columns which rows the splits of some nodes of a tree send left."""
+    owner, route_bits = session.executor.owner(splits.column), RouteBitStore()
+    asked = {i: owner == i for i in np.unique(owner).tolist()}
+    replies = session.ask({i: ("evaluate", splits.take(mine), tree.categories.take(nodes[mine])) for i, mine in asked.items()})
+    for i, mine in asked.items():
+        route_bits.note(splits.node[mine], replies[i], np.ones(np.count_nonzero(mine), np.bool_))
+    return route_bits.take(splits.node)

@@ -1,51 +1,40 @@
 """One tree: carries the grower's decisions to the shards and their answers back.
 
-:func:`tree_steps` is the whole protocol of a tree::
+:func:`tree_steps` is the whole protocol of a tree, by methods of :class:`~dtrees.engine.shard.tree_state.TreeState`::
 
-    Start -> Root, Found          every shard
+    start -> Root, Found          every shard
     while there are splits:
-        Advance  -> Divided       every shard; with it the best splits of the next level
-    Grow     -> subtrees          small nodes, where one shard has all columns
-    ShareRows, GrowDelegated -> subtrees      small nodes of a forest, where none has (:mod:`dtrees.engine.coordinator.delegation`)
-    Merge                         what best-first growth or pruning leaves out is taken away (:mod:`dtrees.split.grow.best_first`)
-    MeasureLeaves, MeasureNodes   means (squared error), medians (absolute error)
-    MeasureSteps                  values of a boosted tree's leaves, where they follow from the order of residuals
-    Finish                        leaf values, and the last splits
-
-A boosted tree that one shard grows all by itself is a single message instead, ``BoostTree``: on small tables the others would take longer
-than the tree.
+        advance  -> Divided       every shard; with it the best splits of the next level
+    grow     -> subtrees          small nodes, where one shard has all columns
+    share_rows, grow_delegated -> subtrees    small nodes of a forest, where none has (:mod:`dtrees.engine.coordinator.delegation`)
+    merge                         what best-first growth or pruning leaves out is taken away (:mod:`dtrees.split.grow.best_first`)
+    measure_leaves, measure_nodes means (squared error), medians (absolute error)
+    measure_steps                 values of a boosted tree's leaves, where they follow from the order of residuals
+    finish                        leaf values, and the last splits
 
 While another process compiles the kernels that grow subtrees, which takes far longer than all others, every tree is grown level by level,
 by *plain* searches (:class:`~dtrees.engine.protocol.messages.Start`).
 
-A level is an exchange or two (:class:`~dtrees.engine.protocol.messages.SearchMode`). Where its nodes have few rows, every shard says with
-the best splits it finds which rows these send left: some more bits, but one exchange. Where they have many, and zone sums tell early how
-good the best split of each column is at least, a shard that does not know what others know looks for splits that cannot be the best of all,
-for longer than a message takes: so the first exchange is about that, the second, ``Scan``, about the splits. Otherwise the second is
-``Evaluate``: the owners of the columns split on, and nobody else, say which rows go left.
+A level is one exchange: with the best splits of its columns, every shard says which rows these would send left. That is a bit for each row
+and shard more than where the owners of the chosen columns are asked afterwards, and less than a second exchange takes.
 
-The message that starts a boosted tree follows right behind the one that closes the tree before, so that shards need not wait for what is
+The call that starts a boosted tree follows right behind the one that closes the tree before, so that shards need not wait for what is
 done between trees.
 """
 
 from __future__ import annotations
-
-import math
-from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
 from dtrees.engine.coordinator.delegation import NO_DELEGATION, grow_delegated, rows_to_delegate
 from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.coordinator.leaves import Grown, closes, complete, measures
-from dtrees.engine.coordinator.session import Session, Steps, subtree_rows
+from dtrees.engine.coordinator.session import Session, Steps
 from dtrees.engine.outcome.scoring import scores_of, shares_of
 from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.protocol import messages as m
-from dtrees.engine.protocol.route_bits import RouteBitStore
-from dtrees.engine.protocol.splits import RouteBits, Splits
+from dtrees.engine.protocol.messages import NO_SCORES, Divided, NotCompiled, ReplicasDiffer, Root, Scores, Start
+from dtrees.engine.protocol.splits import RouteBits, RouteBitStore, Splits
 from dtrees.split.grow.best_first import origins
 from dtrees.split.node.partition import count_left
 from dtrees.split.node.records import Nodes
@@ -54,99 +43,93 @@ from dtrees.tree.tree import Tree
 
 def grow_tree(
     session: Session,
-    tree: int,
-    output: int = 0,
+    start: Start,
     learning_rate: float = 1.0,
     score: bool = False,
-    started: m.Start | None = None,
-    following: m.Start | None = None,
-) -> tuple[Tree, m.Scores]:
+    is_started: bool = False,
+    following: Start | None = None,
+) -> tuple[Tree, Scores]:
     """Grow one tree and add it to the predictions.
 
     Parameters
     ----------
     session : Session
         After ``begin``.
-    tree : int
-        Its identity for random draws.
-    output : int, default=0
-        The raw prediction it improves (boosting).
+    start : Start
+        How to begin (:func:`starting`).
     learning_rate : float, default=1.0
         Multiplies its values.
     score : bool, default=False
         Whether to compute the mean loss afterwards.
-    started : Start, optional
-        The message that starts the tree, if it is on its way already.
+    is_started : bool, default=False
+        Whether the call that starts it is on its way already.
     following : Start, optional
-        The message that starts the next tree (:func:`starting`), to be sent right behind the one that closes this.
+        The next tree, to be started right behind the call that closes this.
     """
-    executor = session.executor
     try:
-        if session.boosts_at_once:
-            message = m.BoostTree(session.fit, session.epoch, tree, output, learning_rate, score)
-            return cast(m.Boosted, executor.broadcast(message)[0])
-        start = started or starting(session, tree, output)
-        grown, closing = session.run(tree_steps(session, start, learning_rate), is_begun=started is not None)
-    except m.NotCompiled:
-        start = replace(starting(session, tree, output), search=True, plain=True)
-        grown, closing = session.run(tree_steps(session, start, learning_rate))
+        grown, closing = session.run(tree_steps(session, start, learning_rate), is_started)
+    except NotCompiled:
+        grown, closing = session.run(tree_steps(session, start._replace(search=True, plain=True), learning_rate))
     if closing is None:
-        return grown, m.Scores(math.nan, math.nan)
-    shares = dict(enumerate(shares_of(executor.n_rows, executor.n_shards) if score else []))
-    executor.post({i: replace(closing, scored=share) for i, share in shares.items()} or session.to_all(closing))
-    if following is not None:
-        executor.post(session.to_all(following))
-    replies = executor.collect()
-    return grown, scores_of([cast(m.Losses, replies[i]) for i in shares]) if shares else m.Scores(math.nan, math.nan)
+        return grown, NO_SCORES
+    shares = dict(enumerate(shares_of(session.executor.n_rows, session.executor.n_shards) if score else []))
+    finish = {i: ("finish", closing._replace(scored=share)) for i, share in shares.items()} or session.to_all("finish", closing)
+    losses = session.ask(finish, None if following is None else session.to_all("start", following))
+    return grown, scores_of([losses[i] for i in shares]) if shares else NO_SCORES
 
 
-def starting(session: Session, tree: int, output: int = 0) -> m.Start:
-    """Return the message that starts a tree."""
-    executor = session.executor
+def starting(session: Session, tree: int, output: int = 0) -> Start:
+    """Return how to begin a tree, of an identity for random draws, that improves one of the raw predictions."""
     # A shard that grows the whole tree by itself need not search the root first.
-    search, several = _rows_set_aside(session) < executor.n_rows, executor.n_shards > 1
-    return m.Start(session.fit, session.epoch, tree, output, search, several, session.search_mode(executor.n_rows))
+    search, several = _rows_set_aside(session) < session.executor.n_rows, session.executor.n_shards > 1
+    return Start(tree, output, search, several)
 
 
-def tree_steps(session: Session, start: m.Start, learning_rate: float = 1.0) -> Steps[Grown]:
-    """Grow the tree that a message starts (:func:`starting`), and leave it to the caller to close it; see :func:`grow_tree`."""
-    executor, plan = session.executor, session.plan
-    replies = yield session.to_all(start)
-    roots = [cast(m.Root, replies[i]) for i in range(len(replies))]
+def tree_steps(session: Session, start: Start, learning_rate: float = 1.0) -> Steps[Grown]:
+    """Grow a tree (:func:`starting`), and leave it to the caller to close it; see :func:`grow_tree`."""
+    plan = session.plan
+    replies = yield session.to_all("start", start)
+    roots: list[Root] = list(replies.values())
     root = roots[0]
     if any(r.checksum != root.checksum or r.exponents != root.exponents for r in roots):
-        raise m.ReplicasDiffer(f"shards do not agree about the rows and gradients of tree {start.tree}")
+        raise ReplicasDiffer(f"shards do not agree about the rows and gradients of tree {start.tree}")
     if not start.search:
-        all_rows = m.Grow(session.fit, session.epoch, np.zeros(1, np.int64), origins(1), last=session.gives_up_columns)
-        replies = yield {0: all_rows}
-        nodes = yield from _pruned(session, cast(m.Subtrees, replies[0])[0], root)
+        (nodes,) = yield from _grow_here(session, np.zeros(1, np.int64), origins(1))
+        nodes = yield from _pruned(session, nodes, root)
         return (yield from complete(session, start, nodes, root, learning_rate))
     n_classes, targets = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
     n_columns = plan.rules.columns_per_tree
     grower = Grower(plan.rules, n_classes, n_columns, root, 0 if start.plain else _rows_set_aside(session), targets)
     route_bits, last = RouteBitStore(), None
     if grower.to_search.shape[0]:
-        yield from _accept(session, grower, [r.found for r in roots], route_bits)
+        yield from session.accept(grower, [r.found for r in roots if r.found is not None], route_bits)
     while (splits := grower.choose()) is not None:
         if grower.is_last and not _needs_rows(plan):
             if closes(plan):
-                marks = yield from session.mark(splits, route_bits)
-                grower.divide(splits, _divided(grower, splits, marks))
-                last = m.Advance(session.fit, session.epoch, splits, marks, grower.to_search)
+                last = splits, route_bits.take(splits.node)
+                grower.divide(splits, _divided(grower, *last))
             break
-        marks = yield from session.mark(splits, route_bits)
-        divided = yield from session.advance(splits, marks, grower.to_search, session.search_mode(grower.rows_to_search))
-        grower.divide(splits, divided[0])
+        replies = yield session.to_all("advance", splits, route_bits.take(splits.node), grower.to_search)
+        grower.divide(splits, replies[0])
         if grower.to_search.shape[0]:
-            yield from _accept(session, grower, [d.found for d in divided], route_bits)
+            yield from session.accept(grower, [divided.found for divided in replies.values()], route_bits)
     delegation = NO_DELEGATION
-    if not executor.whole_threads:
+    if not session.executor.whole_threads:
         delegation = yield from grow_delegated(session, start.tree, grower)
     elif grower.to_grow:
-        replies = yield {0: m.Grow(session.fit, session.epoch, *grower.budget(), session.gives_up_columns)}
-        grower.attach(grower.to_grow, cast(m.Subtrees, replies[0]))
+        some = np.array(grower.to_grow, np.int64)
+        grower.attach(grower.to_grow, (yield from _grow_here(session, some, grower.origin_of(some), grower.first_splits())))
     nodes = yield from _pruned(session, grower.arrange(), root)
     return (yield from complete(session, start, nodes, root, learning_rate, last, delegation))
+
+
+def _grow_here(session: Session, *nodes_and_budget: np.ndarray) -> Steps[list[Nodes]]:
+    """Have the one shard that there is grow nodes to their ends."""
+    replies = yield {0: ("grow", *nodes_and_budget)}
+    if session.gives_up_columns:
+        yield {0: ("give_up_columns",)}
+    subtrees: list[Nodes] = replies[0]
+    return subtrees
 
 
 def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
@@ -157,31 +140,21 @@ def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
     return plan.rules.max_leaf_nodes is not None and isinstance(plan, ForestPlan) and closes(plan)
 
 
-def _pruned(session: Session, nodes: Nodes, root: m.Root) -> Steps[Nodes]:
+def _pruned(session: Session, nodes: Nodes, root: Root) -> Steps[Nodes]:
     """Return a tree without the nodes that are left out of it after growing."""
     nodes, merged = pruned(nodes, root.exponents, session.plan.rules)
     for leaves in merged if _needs_rows(session.plan) else ():
-        yield session.to_all(m.Merge(session.fit, session.epoch, leaves))
+        yield session.to_all("merge", leaves)
     return nodes
 
 
 def _rows_set_aside(session: Session) -> int:
     """Return up to how many rows a node is grown to its end by one shard."""
-    executor, plan = session.executor, session.plan
-    if not executor.whole_threads:
-        return rows_to_delegate(session)
-    return subtree_rows(executor, plan)
+    return session.subtree_rows if session.executor.whole_threads else rows_to_delegate(session)
 
 
-def _accept(session: Session, grower: Grower, found: list[m.Found | m.Bars | None], route_bits: RouteBitStore) -> Steps[None]:
-    nodes = grower.to_search
-    rest = grower.accept(nodes, (yield from session.find(nodes, found, route_bits)))
-    if rest.shape[0]:
-        grower.accept(rest, (yield from session.search_rest(grower, rest)))
-
-
-def _divided(grower: Grower, splits: Splits, marks: RouteBits) -> m.Divided:
+def _divided(grower: Grower, splits: Splits, marks: RouteBits) -> Divided:
     """Return where children will lie, as their marks tell."""
     start, in_stop, stop = grower.places(splits.node)
     counts = count_left(marks.bits, marks.offsets, start, in_stop, stop)
-    return m.Divided(start + counts[:, 0], start + counts[:, 1], None)
+    return Divided(start + counts[:, 0], start + counts[:, 1], None)

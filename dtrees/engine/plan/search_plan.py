@@ -16,8 +16,12 @@ def inherits_sums(plan: ForestPlan | BoostingPlan) -> bool:
     return two and criterion_named(rules.criterion).by_sums and not rules.random_splits and rules.max_features >= rules.columns_per_tree
 
 
-def rows_to_grow(n_rows: int, n_columns: int, n_threads: int) -> int:
+def subtree_rows(plan: ForestPlan | BoostingPlan, n_rows: int, n_columns: int, n_threads: int) -> int:
     """Return up to how many rows a node is grown to its end by one call of the shard that has all columns."""
+    if n_threads == 1:
+        return n_rows
+    if not inherits_sums(plan):
+        return max(1024, n_rows // (8 * n_threads))
     slot = n_columns * MAX_ZONES * 24
     room = max(SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW * n_rows)
     if 4 * n_threads * slot <= room:

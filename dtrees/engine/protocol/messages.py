@@ -1,30 +1,36 @@
-"""All that the coordinator and the shards say to each other.
+"""What the coordinator and the shards say to each other, and who carries it.
 
-Every message names the fit, the epoch (raised when lost workers are replaced) and where in the fit it belongs; a shard refuses one of
-another fit or epoch, so a worker that was given up and wakes up later can disturb nothing. Messages and replies are picklable,
-immutable, and hold numbers and arrays only; the one exception is the plan in :class:`Begin`.
+A message has methods of a shard, or of trees under way there, called by name. It names the fit and the epoch (raised when lost workers are
+replaced); a shard refuses one of another fit or epoch, so a worker that was given up and wakes up later can disturb nothing. Messages and
+replies are picklable, immutable, and hold numbers and arrays only; the one exception is the plan that a fit begins with.
 
-The only parts that grow with the number of rows are the bits of :class:`~dtrees.engine.protocol.splits.RouteBits`: one a row and level.
+The only arguments that grow with the number of rows are :class:`~dtrees.engine.protocol.splits.RouteBits`: a bit for each row and level.
+
+Terms
+-----
+exchange
+    messages to some shards, and their replies. One may begin while others are under way: each shard carries out its messages in the order
+    in which exchanges began, and replies are taken in that order too.
 """
 
 from __future__ import annotations
 
-import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.protocol.splits import RouteBits, Splits
-from dtrees.split.grow.best_first import MergedLeaves
 from dtrees.split.node.candidate import Candidates
-from dtrees.split.node.records import Nodes
 from dtrees.split.table.columns import Columns
 from dtrees.tree.category_sets import CategorySets
-from dtrees.tree.tree import Tree
+
+
+class ShardsLost(RuntimeError):
+    """Shards are gone, and so is the tree under way; :meth:`Executor.repair` replaces them."""
 
 
 class StaleMessage(RuntimeError):
@@ -39,20 +45,6 @@ class NotCompiled(RuntimeError):
     """The kernels that grow subtrees are being compiled by another process. Meanwhile, trees can be grown level by level."""
 
 
-class SearchMode(enum.IntEnum):
-    """How shards search the nodes of a level.
-
-    ``FIND``: each says the best splits of its columns; those chosen are to be evaluated (:class:`Evaluate`). ``OFFER``: each says at once
-    which rows its splits send left, which spares an exchange, and costs as many bits from every shard. ``BARS``: each first says how good
-    a split it knows of; then all look for splits at least as good as the best of these, and say which rows they send left
-    (:class:`Scan`).
-    """
-
-    FIND = 0
-    OFFER = 1
-    BARS = 2
-
-
 @dataclass(frozen=True)
 class Message:
     """What every message carries."""
@@ -60,54 +52,31 @@ class Message:
     fit: str
     epoch: int
 
+    @property
+    def kind(self) -> str:
+        """What it is about, as events tell."""
+        return type(self).__name__
 
-@dataclass(frozen=True)
-class Begin(Message):
-    """Open a fit. Reply: :class:`Begun`.
 
-    ``initial`` is the raw prediction to start from, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose
-    (boosting). ``n_slots`` are the trees that will
-    grow side by side, by messages in :class:`Many`; 0 for one at a time.
-    """
-
-    plan: ForestPlan | BoostingPlan
-    initial: NDArray[np.float64] | None = None
-    n_slots: int = 0
+#: The name of a method, and its arguments.
+Call = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Many(Message):
-    """Messages about trees that grow side by side: ``messages[i]`` is for the one in slot ``slots[i]``. Reply: list of replies."""
+class Calls(Message):
+    """Methods to be called of the trees in some slots of a shard, or one of the shard itself. The reply has theirs, by slot."""
 
     slots: tuple[int, ...]
-    messages: tuple[Message, ...]
+    calls: tuple[Call, ...]
+
+    @property
+    def kind(self) -> str:
+        """The method called, ``Many`` where there are several."""
+        return str(self.calls[0][0]).title().replace("_", "") if len(self.calls) == 1 else "Many"
 
 
-@dataclass(frozen=True)
-class Renew(Message):
-    """Go on in a new epoch, between two trees: one under way is forgotten. Reply: :class:`Standing`."""
-
-
-@dataclass(frozen=True)
-class Fetch(Message):
-    """Ask for what the finished trees left behind, of the rows ``first`` to ``last - 1``. Reply: :class:`RowState`."""
-
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
-class Adopt(Message):
-    """Take over the state of rows from ``first`` on, from a shard that has finished ``n_finished`` trees. Reply: None."""
-
-    first: int
-    state: RowState
-    n_finished: int
-
-
-@dataclass(frozen=True)
-class Start(Message):
-    """Open a tree: draw rows, compute gradients. Reply: :class:`Root`.
+class Start(NamedTuple):
+    """A tree to be begun: rows are drawn, gradients computed. The reply is a :class:`Root`.
 
     ``tree`` is the tree's identity for random draws, ``output`` the raw prediction it is to improve. ``search`` asks for the root's
     best split, ``check`` for a checksum of what the tree is grown on. ``plain``: all nodes of the tree are searched by themselves, with the
@@ -118,161 +87,15 @@ class Start(Message):
     output: int
     search: bool
     check: bool
-    mode: SearchMode = SearchMode.FIND
     plain: bool = False
 
 
-@dataclass(frozen=True)
-class BoostTree(Message):
-    """Grow a tree and add its values to the predictions, all at once; only to a shard that has all columns. Reply: :class:`Boosted`.
-
-    ``tree`` and ``output`` are as of :class:`Start`; ``score`` asks for scores afterwards.
-    """
-
-    tree: int
-    output: int
-    learning_rate: float
-    score: bool
-
-
-@dataclass(frozen=True)
-class Route(Message):
-    """Open a tree that is known already: all rows, none in sample. Reply: None.
-
-    ``output`` is the raw prediction it improves; 0 begins a round.
-    """
-
-    output: int
-
-
-@dataclass(frozen=True)
-class Search(Message):
-    """Search nodes, in the columns from the ``skip``-th drawn on, up to the first that varies. Reply: :class:`Found`."""
-
-    nodes: NDArray[np.int64]
-    skip: int
-
-
-@dataclass(frozen=True)
-class Scan(Message):
-    """Search the nodes of the message before, of which the best splits known score ``bars``, shape (n,). Reply: :class:`Found`."""
-
-    bars: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Evaluate(Message):
-    """Say which rows splits of columns that the shard owns send left. Reply: :class:`~dtrees.engine.protocol.splits.RouteBits`.
-
-    ``sets`` are the categories that go left, where the splits are those of a tree that is known already; their nodes are places in
-    ``splits``.
-    """
-
-    splits: Splits
-    sets: CategorySets | None = None
-
-
-@dataclass(frozen=True)
-class FindSets(Message):
-    """Ask for the categories that go left in splits of columns that the shard owns, when the tree is grown.
-
-    ``start[i]:stop[i]`` are the places of the rows of the left child of split i, ``number[i]`` is what stands in place of its threshold.
-    Reply: :class:`CategorySets`, whose nodes are the places of the splits here.
-    """
-
-    column: NDArray[np.int32]
-    number: NDArray[np.float64]
-    start: NDArray[np.int64]
-    stop: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Advance(Message):
-    """Divide nodes, then search some of their children. Reply: :class:`Divided`."""
-
-    splits: Splits
-    marks: RouteBits
-    search: NDArray[np.int64]
-    mode: SearchMode = SearchMode.FIND
-
-
-@dataclass(frozen=True)
-class Grow(Message):
-    """Grow nodes to their ends; only to a shard that has all columns. Reply: list of :class:`~dtrees.split.node.records.Nodes`.
-
-    Where the number of leaves is limited, ``origin``, shape (n,), says whose children the nodes are, and ``first`` which of the tree's
-    splits known are the first (:mod:`dtrees.split.grow.best_first`). ``last``: no node is searched after these, of any tree, and the shard
-    gives up its columns.
-    """
-
-    nodes: NDArray[np.int64]
-    origin: NDArray[Any]
-    first: NDArray[Any] | None = None
-    last: bool = False
-
-
-@dataclass(frozen=True)
-class Merge(Message):
-    """Put the rows of leaves in order that were split when the tree was grown, but are leaves of the finished tree. Reply: None."""
-
-    leaves: MergedLeaves
-
-
-@dataclass(frozen=True)
-class ShareRows(Message):
-    """Ask for the shard's columns in the rows of some nodes, for each shard that is to grow some. Reply: list of :class:`SharedRows`."""
-
-    nodes: tuple[NDArray[np.int64], ...]
-
-
-@dataclass(frozen=True)
-class GrowDelegated(Message):
-    """Grow nodes to their ends with columns that all other shards have sent. Reply: :class:`GrownDelegated`."""
-
-    nodes: NDArray[np.int64]
-    shared: tuple[SharedRows, ...]
-
-
-@dataclass(frozen=True)
-class MeasureLeaves(Message):
-    """Ask for the mean target of leaves and the spread about it. Reply: :class:`Measured`."""
-
-    start: NDArray[np.int64]
-    in_stop: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class MeasureNodes(Message):
-    """Ask for the median target of all nodes of a tree in preorder, and the spread about it. Reply: :class:`Measured`.
-
-    ``left`` and ``right`` are the numbers of the children, -1 for leaves; only leaves need ``start`` and ``in_stop``.
-    """
-
-    left: NDArray[np.int32]
-    right: NDArray[np.int32]
-    start: NDArray[np.int64]
-    in_stop: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class MeasureSteps(Message):
-    """Ask for the best steps of the leaves of a boosted tree, whose rows in sample are at the places ``start[i]:in_stop[i]``.
-
-    Reply: ndarray of float64, shape (n_leaves,), before shrinkage.
-    """
-
-    output: int
-    start: NDArray[np.int64]
-    in_stop: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Finish(Message):
-    """Close a tree: add the leaf values to the predictions. Reply: :class:`Losses` of the rows from ``scored[0]`` to ``scored[1] - 1``.
+class Finish(NamedTuple):
+    """The leaves of a tree, to be added to the predictions. The reply are the :class:`Losses` of ``scored[0]`` to ``scored[1] - 1``.
 
     Leaf i owns the places ``start[i]:stop[i]`` of the row partition, those up to ``in_stop[i]`` in sample; ``value`` has shape
-    (n_leaves, n_values). ``last`` are splits still to be applied, the children of which are leaves. Where some shards do not know the rows
-    out of sample of all leaves, ``outside`` holds those of the leaves that ``delegated`` marks, one leaf after the other.
+    (n_leaves, n_values). ``last`` are splits still to be applied, the children of which are leaves, and which rows go left. Where some
+    shards do not know the rows out of sample of all leaves, ``outside`` holds those of the leaves that ``delegated`` marks.
     """
 
     output: int
@@ -281,7 +104,7 @@ class Finish(Message):
     stop: NDArray[np.int64]
     value: NDArray[np.float64]
     scored: tuple[int, int] | None = None
-    last: Advance | None = None
+    last: tuple[Splits, RouteBits] | None = None
     delegated: NDArray[np.bool_] | None = None
     outside: NDArray[np.uint32] | None = None
 
@@ -293,30 +116,12 @@ class Begun(NamedTuple):
     exponent: int = 0
 
 
-class Standing(NamedTuple):
-    """How many trees of the fit a shard has finished; -1 if it knows nothing of the fit."""
-
-    n_finished: int
-
-
-class RowState(NamedTuple):
-    """What the finished trees left behind for some rows: arrays with the rows as their last axis."""
-
-    arrays: list[NDArray[Any]]
-
-
 class Found(NamedTuple):
-    """The best candidate for each node searched, its place among the columns drawn for the node, and its marks, if they were asked for."""
+    """The best candidate for each node searched, its place among the columns drawn for the node, and which rows it would send left."""
 
     candidates: Candidates
     place: NDArray[np.int64]
-    marks: RouteBits | None = None
-
-
-class Bars(NamedTuple):
-    """The scores of real splits of the nodes to be searched, -1.0 where none is known; shape (n,)."""
-
-    bars: NDArray[np.float64]
+    marks: RouteBits
 
 
 class Root(NamedTuple):
@@ -330,7 +135,7 @@ class Root(NamedTuple):
     sums: NDArray[np.int64]
     exponents: tuple[int, int]
     checksum: int
-    found: Found | Bars | None
+    found: Found | None
 
 
 class Divided(NamedTuple):
@@ -338,7 +143,7 @@ class Divided(NamedTuple):
 
     left_in_stop: NDArray[np.int64]
     left_stop: NDArray[np.int64]
-    found: Found | Bars | None
+    found: Found | None
 
 
 class SharedRows(NamedTuple):
@@ -375,6 +180,9 @@ class Scores(NamedTuple):
     before: float = 0.0
 
 
+NO_SCORES = Scores(np.nan, np.nan)
+
+
 class Losses(NamedTuple):
     """Sums of weighted losses over blocks of rows, shape (n_blocks, n_parts), and the weight of all such rows, for each part of the scores.
 
@@ -386,31 +194,50 @@ class Losses(NamedTuple):
     score: float | None = None
 
 
-class Boosted(NamedTuple):
-    """A tree whose values have been added to the predictions, and the scores then; these are NaN if they were not asked for."""
+class Executor(Protocol):
+    """What carries messages to shards of columns, and knows nothing of what they say.
 
-    tree: Tree
-    scores: Scores
+    Attributes
+    ----------
+    n_shards : int
+    n_rows, n_columns : int
+        Of the whole table.
+    whole_threads : int
+        Threads of the one shard that has all columns; 0 where columns are spread.
+    places_rows : bool
+        False: shards have columns of the table, not rows of it (:class:`dtrees.engine.rows.exchange.RowsExecutor`).
+    """
 
+    places_rows: Literal[False] = False
 
-Subtrees = list[Nodes]
-#: That of :class:`Many` is a list of replies, which the type cannot say of itself.
-Reply = (
-    None
-    | Begun
-    | Standing
-    | RowState
-    | Root
-    | Found
-    | Bars
-    | RouteBits
-    | CategorySets
-    | Divided
-    | GrownDelegated
-    | Measured
-    | Losses
-    | Boosted
-    | Subtrees
-    | NDArray[np.float64]
-    | list[Any]
-)
+    n_shards: int
+    n_rows: int
+    n_columns: int
+    whole_threads: int
+
+    def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the shard that has each of some columns."""
+
+    def post(self, messages: Mapping[int, Message]) -> None:
+        """Begin an exchange: send messages to some shards.
+
+        Raises
+        ------
+        ShardsLost
+            If some cannot be reached any more. Then no exchange is under way.
+        """
+
+    def collect(self) -> dict[int, Any]:
+        """Wait for all replies of the exchange that began first of those under way; raises as :meth:`post` does."""
+
+    def wants_repair(self) -> bool:
+        """Tell whether shards are to be replaced before the next tree."""
+
+    def repair(self) -> None:
+        """Replace shards that are gone by new ones with the same columns, which know nothing of the fit yet.
+
+        Raises
+        ------
+        ShardsLost
+            If further ones went meanwhile.
+        """

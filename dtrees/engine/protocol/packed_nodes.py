@@ -1,4 +1,4 @@
-"""Subtrees packed for the way: two fifths of the bytes, since most of what is known of a node follows from its leaves.
+"""Subtrees: joined to trees, and packed for the way: two fifths of the bytes, since most of a node follows from its leaves.
 
 Nodes are in preorder: a left child follows its parent, a right child follows the last node below its sibling. The rows and sums of an inner
 node are those of its leaves together.
@@ -6,13 +6,36 @@ node are those of its leaves together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import kernel
+from dtrees.split.grow.best_first import in_preorder
 from dtrees.split.node.records import Nodes, empty_nodes
+
+
+def join_subtrees(upper: Nodes, subtrees: Mapping[int, Nodes]) -> Nodes:
+    """Return nodes, and the subtrees that take the places of some of them, as one tree in preorder."""
+    if list(subtrees) == [0]:
+        return subtrees[0]
+    kept = min((part.sums.shape[1] for part in subtrees.values()), default=upper.sums.shape[1])
+    records = upper.records.copy()
+    offset = records.shape[0]
+    root_of, parts = np.arange(offset), [Nodes(records, upper.sums[:, :kept])]
+    for node, part in subtrees.items():
+        below = part.records.copy()
+        for side in ("left", "right"):
+            below[side][below["column"] >= 0] += offset
+        root_of[node] = offset
+        offset += below.shape[0]
+        parts.append(Nodes(below, part.sums))
+    split = records["left"] >= 0
+    for side in ("left", "right"):
+        records[side][split] = root_of[records[side][split]]
+    return in_preorder(Nodes(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True))))
 
 
 class PackedNodes(NamedTuple):

@@ -125,7 +125,7 @@ class Mailbox:
 
 
 class RowsExecutor(Protocol):
-    """What the engine needs of an executor of shards of rows: :class:`~dtrees.engine.protocol.executor.Executor` without owners of columns.
+    """What the engine needs of an executor of shards of rows: :class:`~dtrees.engine.protocol.messages.Executor` without owners of columns.
 
     Attributes
     ----------

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.lasting import Lasting
-from dtrees.engine.coordinator.tree_by_tree import TreeByTree, TreeLog
+from dtrees.engine.coordinator.lasting import Lasting, TreeByTree, TreeLog
 from dtrees.engine.plan.plans import BoostingPlan, Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.protocol.messages import Message, Scores
 from dtrees.engine.rows import messages as m
@@ -122,7 +121,7 @@ class RowsSession(Lasting):
         return grown
 
 
-class RowsFit(RowsSession, TreeByTree[RowsExecutor]):
+class RowsFit(RowsSession, TreeByTree):
     """Grows trees of boosting one after the other over shards of rows, whatever becomes of these.
 
     Parameters
@@ -131,8 +130,6 @@ class RowsFit(RowsSession, TreeByTree[RowsExecutor]):
     plan : BoostingPlan
     initial : ndarray of float64, shape (K,) or (K, n_rows), optional
         The raw prediction to start from, of all rows or of each.
-    log : TreeLog, optional
-        Keeps trees, should the fit have to be run again (:class:`dtrees.engine.coordinator.tree_by_tree.TreeLog`).
 
     Attributes
     ----------
@@ -144,10 +141,9 @@ class RowsFit(RowsSession, TreeByTree[RowsExecutor]):
         executor: RowsExecutor,
         plan: BoostingPlan,
         initial: NDArray[np.float64] | None = None,
-        log: TreeLog | None = None,
     ) -> None:
         RowsSession.__init__(self, executor, plan)
-        TreeByTree.__init__(self, executor, plan, log)
+        TreeByTree.__init__(self, executor)
         self._given = initial
         self._begin()
         assert self._given is not None

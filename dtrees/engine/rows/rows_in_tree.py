@@ -27,7 +27,7 @@ from dtrees.engine.rows.passes import by_rows, share_by_column, values_of_rows
 from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
-from dtrees.engine.shard.levels.row_division import divide_tasks
+from dtrees.engine.shard.row_division import divide_tasks
 from dtrees.engine.shard.sample_sums import many_sums
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget, LeafAdder
 from dtrees.engine.shard.targets.forest_target import ForestTarget

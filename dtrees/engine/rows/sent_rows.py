@@ -12,9 +12,9 @@ from dtrees.engine.plan.node_limits import SumsKept, limited_splits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.searcher import NumbersKept
 from dtrees.engine.rows.steps import GrowSent
-from dtrees.engine.shard.category_splits import find_sets
-from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner
-from dtrees.engine.shard.subtrees.runner import Assignment, TreeContext
+from dtrees.engine.shard.dense_runner import SubtreeRunner
+from dtrees.engine.shard.row_division import find_sets
+from dtrees.engine.shard.runner import Assignment, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.grow.best_first import in_preorder, make_budget
 from dtrees.split.grow.block import block_rows
@@ -23,6 +23,7 @@ from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS
+from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import Columns, make_bench, number_values, sort_float64
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 
@@ -94,7 +95,8 @@ def grow_sent(
     places = list(zip(start.tolist(), stop.tolist(), stop.tolist(), message.depth.tolist(), strict=True))
     n_threads = min(threads.n_threads, n_nodes, 1 + n_rows * pool.shape[0] // GROW_CELLS)
     most_rows = int((stop - start).max())
-    runner.scratch_for(n_threads - 1, most_rows, kept.n_numbers, _NO_LEVELS, bool(rules.categorical), kept.n_sums)
+    sizes = kept.n_numbers, _NO_LEVELS, bool(rules.categorical), kept.n_sums
+    runner.scratch_for(n_threads - 1, most_rows, bool(rules.categorical), lambda n, n_distinct: make_scratch(n, n_distinct, *sizes))
     in_block = 0  # where sets are drawn
     if not (rules.random_splits and rules.categorical):
         in_block = block_rows(rules.random_splits, stops.max_features, pool.shape[0])

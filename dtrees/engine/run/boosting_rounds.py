@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.tree_by_tree import TreeByTree, TreeLog
+from dtrees.engine.coordinator.lasting import TreeLog
 from dtrees.engine.plan.early_stopping import has_stalled
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress
-from dtrees.engine.protocol.executor import Executor
-from dtrees.engine.protocol.messages import Scores
+from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores
 from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.fit import RowsFit
+from dtrees.engine.run.local_executor import LocalExecutor, LocalFit
 from dtrees.engine.run.recovery import LastingFit
 from dtrees.engine.run.saving import Saver, without_checkpoint
 from dtrees.tree.tree import Tree
@@ -44,8 +44,20 @@ class Evaluation(Protocol):
         """Return the metrics after each of the rounds from ``first`` on, shape (n_rounds - first, n_sets, n_metrics)."""
 
 
+class Fit(Protocol):
+    """What grows trees one after the other, wherever the table is."""
+
+    initial: NDArray[np.float64]
+
+    def replay_tree(self, tree: Tree, output: int) -> None:
+        """Take over a tree grown earlier: add its values to the predictions of every row."""
+
+    def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
+        """Grow a tree, and add its values to the predictions."""
+
+
 def boost(
-    executor: Executor | RowsExecutor,
+    executor: LocalExecutor | Executor | RowsExecutor,
     plan: BoostingPlan,
     previous: Rounds = (),
     initial: NDArray[np.float64] | None = None,
@@ -57,7 +69,7 @@ def boost(
 
     Parameters
     ----------
-    executor : Executor
+    executor : LocalExecutor, Executor or RowsExecutor
         Closing it is left to the caller.
     plan : BoostingPlan
     previous : sequence of sequence of Tree, optional
@@ -85,24 +97,21 @@ def boost(
     found: BoostingResult | None = saver.found
     by_row = initial is not None and initial.ndim == 2
     start = initial if found is None or by_row else found.initial
-    fit = (
-        RowsFit(executor, without_checkpoint(plan), start, log)
-        if executor.places_rows
-        else LastingFit(executor, without_checkpoint(plan), start, log)
-    )
+    fit = _open(executor, without_checkpoint(plan), start)
+    recalled = [] if log is None else log.recall()[::-1]
     initial = fit.initial
     rounds = [list(trees) for trees in previous]
     for trees in rounds:
         _replay(fit, trees)
     n_known = 0 if found is None else len(found.rounds)
-    train: list[float] = []
-    validation: list[float] = []
-    out_of_bag: list[tuple[float, float]] = []
+    scores: list[Scores] = []  # of the new rounds
+    decides = plan.n_iter_no_change is not None
     evaluated = np.empty((0, 0, 0)) if evaluation is None else evaluation.score(rounds, initial, 0)
 
     def result() -> BoostingResult:
-        outside = np.array(out_of_bag).reshape(-1, 2)
-        return BoostingResult(rounds, initial, np.array(train), np.array(validation), outside, evaluated)
+        train, validation, *outside = np.array(scores, np.float64).reshape(-1, 4).T
+        out_of_bag = np.stack(outside, axis=1)[: None if plan.subsample < 1.0 else 0]
+        return BoostingResult(rounds, initial, train.copy(), validation[: None if decides else 0].copy(), out_of_bag, evaluated)
 
     if found is None:
         saver.offer(result)
@@ -114,17 +123,12 @@ def boost(
             if found is not None and number < n_known:
                 rounds.append(found.rounds[number])
                 _replay(fit, rounds[-1])
-                held_out = found.validation_score[len(train)] if plan.n_iter_no_change is not None else np.nan
-                outside = found.out_of_bag[len(train)].tolist() if plan.subsample < 1.0 else []
-                scores = Scores(float(found.train_score[len(train)]), float(held_out), *outside)
+                scores.append(_scores_found(found, len(scores)))
             else:
-                scores = _grow(fit, plan, number, rounds)
-                _check_converges([*train[:1], scores.train], plan, initial, (len(previous) + 1, number + 1))
-            train.append(scores.train)
-            if plan.n_iter_no_change is not None:
-                validation.append(scores.validation if plan.holds_out or plan.scoring is not None else scores.train)
-            if plan.subsample < 1.0:
-                out_of_bag.append((scores.out_of_bag, scores.before))
+                scores.append(_grow_round(fit, plan, number, rounds, log, recalled))
+                _check_converges([one.train for one in (scores[0], scores[-1])], plan, initial, (len(previous) + 1, number + 1))
+            if decides and not plan.holds_out and plan.scoring is None:
+                scores[-1] = scores[-1]._replace(validation=scores[-1].train)
             if evaluation is not None:
                 evaluated = np.concatenate([evaluated, evaluation.score(rounds, initial, number)])
             n_complete = len(rounds)
@@ -136,21 +140,20 @@ def boost(
                     done=len(rounds),
                     total=plan.n_rounds,
                     seconds=now - began,
-                    train_score=None if plan.loss.takes_all_rows else scores.train,
-                    validation_score=validation[-1] if validation else None,
+                    train_score=None if plan.loss.takes_all_rows else scores[-1].train,
+                    validation_score=scores[-1].validation if decides else None,
                     evaluation={} if evaluation is None else _by_name(evaluation, evaluated[-1]),
                     tree_seconds=now - round_began,
                     by_scorer=plan.scoring is not None,
                 )
                 if callback(progress):
                     break
-            if plan.n_iter_no_change is not None and _has_stalled(validation, plan):
+            if plan.n_iter_no_change is not None and has_stalled(_losses(scores, plan), plan.n_iter_no_change, plan.tol):
                 break
             if plan.stopping is not None and plan.stopping.ends(evaluated[:, plan.stopping.set, plan.stopping.metric].tolist()):
                 break
     except KeyboardInterrupt as error:
-        del rounds[n_complete:], train[n_complete - len(previous) :], validation[n_complete - len(previous) :]
-        del out_of_bag[n_complete - len(previous) :]
+        del rounds[n_complete:], scores[n_complete - len(previous) :]
         evaluated = evaluated[:n_complete]
         raise FitInterrupted(result()) from error
     saver.offer(result, last=True)
@@ -175,25 +178,44 @@ def _check_converges(losses: Sequence[float], plan: BoostingPlan, initial: NDArr
         )
 
 
-def _has_stalled(validation: Sequence[float], plan: BoostingPlan) -> bool:
-    assert plan.n_iter_no_change is not None
-    scores = [*plan.scores_before, *validation]
-    losses = scores if plan.scoring is None else [-score for score in scores]
-    return has_stalled(losses, plan.n_iter_no_change, plan.tol)
+def _losses(scores: Sequence[Scores], plan: BoostingPlan) -> list[float]:
+    """Return what decides about stopping, those of earlier fits included: less is better."""
+    found = [*plan.scores_before, *(one.validation for one in scores)]
+    return found if plan.scoring is None else [-score for score in found]
 
 
-def _replay(fit: TreeByTree[Any], trees: Sequence[Tree]) -> None:
+def _scores_found(found: BoostingResult, number: int) -> Scores:
+    """Return the scores of a round that a checkpoint brings back."""
+    validation = found.validation_score[number] if found.validation_score.shape[0] else math.nan
+    outside = found.out_of_bag[number].tolist() if found.out_of_bag.shape[0] else []
+    return Scores(float(found.train_score[number]), float(validation), *outside)
+
+
+def _open(executor: LocalExecutor | Executor | RowsExecutor, plan: BoostingPlan, initial: NDArray[np.float64] | None) -> Fit:
+    if isinstance(executor, LocalExecutor):
+        return LocalFit(executor, plan, initial)
+    return RowsFit(executor, plan, initial) if executor.places_rows else LastingFit(executor, plan, initial)
+
+
+def _replay(fit: Fit, trees: Sequence[Tree]) -> None:
     for output, tree in enumerate(trees):
         fit.replay_tree(tree, output)
 
 
-def _grow(fit: TreeByTree[Any], plan: BoostingPlan, number: int, rounds: list[list[Tree]]) -> Scores:
-    """Add a round; return its scores."""
+def _grow_round(
+    fit: Fit, plan: BoostingPlan, number: int, rounds: list[list[Tree]], log: TreeLog | None, recalled: list[tuple[Tree, Scores]]
+) -> Scores:
+    """Add a round; return its scores. Trees that the log had kept, ``recalled`` from last to first, are not grown again but replayed."""
     n_outputs = plan.loss.n_outputs
-    grown = []
+    grown, scores = [], NO_SCORES
     for output in range(n_outputs):
-        last = output == n_outputs - 1
-        tree, scores = fit.grow_tree(number * n_outputs + output, output, plan.learning_rate, score=last)
+        if recalled:
+            tree, scores = recalled.pop()
+            fit.replay_tree(tree, output)
+        else:
+            tree, scores = fit.grow_tree(number * n_outputs + output, output, plan.learning_rate, output == n_outputs - 1)
+            if log is not None:
+                log.keep(tree, scores)
         grown.append(tree)
     rounds.append(grown)
     return scores

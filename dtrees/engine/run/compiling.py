@@ -6,10 +6,9 @@ import logging
 
 import numpy as np
 
-from dtrees.engine.coordinator.replay import replay_tree
-from dtrees.engine.coordinator.session import Session
+from dtrees.engine.coordinator.session import replay_tree
 from dtrees.engine.plan.plans import ForestPlan, Rules
-from dtrees.engine.run.local_executor import LocalExecutor
+from dtrees.engine.run.local_executor import LocalExecutor, LocalSession
 from dtrees.split.compile.cache import KERNEL_SUFFIX, PATCHES_NUMBA, cache_folder, is_cached
 from dtrees.split.compile.helper import allow_helper, compile_elsewhere, helper_runs, owner
 from dtrees.split.grow.parallel_subtree import grow_together
@@ -54,6 +53,6 @@ def n_compiled() -> int:
 def compile_division() -> None:
     """Compile what divides rows level by level."""
     with LocalExecutor(presort([np.arange(2.0)]), np.arange(2.0), None, 1) as executor:
-        session = Session(executor, ForestPlan(Rules("squared_error", 1, 1), 0), "")
+        session = LocalSession(executor, ForestPlan(Rules("squared_error", 1, 1), 0), "")
         session.begin()
         replay_tree(session, stump(), 0)

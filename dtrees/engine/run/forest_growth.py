@@ -12,11 +12,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.session import Session
-from dtrees.engine.coordinator.tree import grow_tree
+from dtrees.engine.coordinator.tree import grow_tree, starting
 from dtrees.engine.plan.plans import Callback, FitInterrupted, ForestPlan, ForestResult, Progress
-from dtrees.engine.run.local_executor import LocalExecutor
-from dtrees.engine.shard.shard_columns import SharedZoneMap
+from dtrees.engine.run.local_executor import LocalExecutor, LocalSession
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split.policy import SERIAL_FOREST_CELLS
@@ -63,10 +61,9 @@ def grow_forest(
     if columns.n_rows * columns.n_columns <= SERIAL_FOREST_CELLS:
         n_threads = 1
     side_by_side = max(1, min(n_threads, n_trees))
-    zones = SharedZoneMap(columns)
-    executors = [LocalExecutor(columns, target, weight, max(1, n_threads // side_by_side), zones) for _ in range(side_by_side)]
-    del columns, zones
-    sessions = [Session(executor, plan, fit=uuid.uuid4().hex, last_tree=last_tree) for executor in executors]
+    executor = LocalExecutor(columns, target, weight, max(1, n_threads), side_by_side)
+    del columns
+    free = [LocalSession(executor, plan, fit=uuid.uuid4().hex, last_tree=last_tree, slot=slot) for slot in range(side_by_side)]
     began = time.perf_counter()
     stopped = threading.Event()
     finished: dict[int, Tree] = {}
@@ -75,44 +72,31 @@ def grow_forest(
     def grow(number: int) -> Tree | None:
         if stopped.is_set():
             return None
-        session = sessions.pop()
+        session = free.pop()  # list.pop and append are atomic
         try:
-            tree, _ = grow_tree(session, number)
+            tree, _ = grow_tree(session, starting(session, number))
         except BaseException:
             stopped.set()
             raise
         finally:
-            sessions.append(session)
+            free.append(session)
         with lock:
             finished[number] = tree
             if callback is not None and callback(Progress(len(finished), n_trees, time.perf_counter() - began)):
                 stopped.set()
         return tree
 
-    def give_up() -> None:
-        for executor in executors:
-            executor.shard.give_up()
-
     try:
-        for session in sessions:
-            session.begin()
+        free[0].begin()
         with Threads(side_by_side) as threads:
-            grown = threads.map(grow, range(first, last), give_up=give_up)
-        bags = [executor.shard.target.out_of_bag for executor in executors if isinstance(executor.shard.target, ForestTarget)]
+            grown = threads.map(grow, range(first, last), give_up=executor.shard.give_up)
     except KeyboardInterrupt as error:
         with lock:
             done = list(takewhile(lambda tree: tree is not None, map(finished.get, range(first, last))))
         raise FitInterrupted(ForestResult(cast(list[Tree], done))) from error
     finally:
-        for executor in executors:
-            executor.close()
+        executor.shard.close()
     # A fit that was stopped keeps the trees up to the first that was left out.
     trees = cast(list[Tree], list(takewhile(lambda tree: tree is not None, grown)))
-    if not plan.out_of_bag or not bags or bags[0] is None:
-        return ForestResult(trees)
-    return ForestResult(
-        trees,
-        oob_sum=sum((bag.sum for bag in bags[1:] if bag is not None), start=bags[0].sum),
-        oob_count=sum((bag.count for bag in bags[1:] if bag is not None), start=bags[0].count),
-        oob_exponent=bags[0].exponent,
-    )
+    bag = executor.shard.target.out_of_bag if isinstance(executor.shard.target, ForestTarget) else None
+    return ForestResult(trees) if bag is None else ForestResult(trees, bag.sum, bag.count, bag.exponent)

@@ -1,78 +1,108 @@
-"""The executor for a table in this process: one shard, which has all columns."""
+"""A table in this process: one shard, which has all columns, and whose methods are called without messages."""
 
 from __future__ import annotations
 
-from collections import deque
+import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.executor import Executor
-from dtrees.engine.protocol.messages import Message, Reply
+from dtrees.engine.coordinator.session import Requests, Session, replay_tree
+from dtrees.engine.coordinator.tree import grow_tree, starting
+from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.protocol.messages import Begun, NotCompiled, Scores
 from dtrees.engine.shard.shard import Shard
-from dtrees.engine.shard.shard_columns import SharedZoneMap
 from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
+from dtrees.tree.tree import Tree
 
 
-class LocalExecutor(Executor):
-    """One shard with all columns, in this process. It carries out a message when its reply is asked for.
+class LocalExecutor:
+    """One shard with all columns, in this process.
 
     Parameters
     ----------
     columns, target, weight
         See :class:`~dtrees.engine.shard.shard.Shard`.
     n_threads : int
-    zones : SharedZoneMap, optional
-        Of the columns, where several executors share it.
+    n_trees : int, default=1
+        Trees that grow side by side, and share the threads.
     """
 
     n_shards = 1
 
     def __init__(
-        self,
-        columns: AnyColumns,
-        target: NDArray[Any],
-        weight: NDArray[np.float64] | None,
-        n_threads: int,
-        zones: SharedZoneMap | None = None,
+        self, columns: AnyColumns, target: NDArray[Any], weight: NDArray[np.float64] | None, n_threads: int, n_trees: int = 1
     ) -> None:
+        self.n_trees = n_trees
         self.n_rows, self.n_columns = columns.n_rows, columns.n_columns
-        self.shard = Shard(columns, np.arange(self.n_columns, dtype=np.int32), self.n_columns, target, weight, n_threads, zones)
+        self.shard = Shard(columns, np.arange(self.n_columns, dtype=np.int32), self.n_columns, target, weight, n_threads)
         # A tree of a sparse table is grown whole, by one thread.
-        self.whole_threads = 1 if isinstance(columns, SparseColumns) else self.shard.n_threads
-        self._posted: deque[Mapping[int, Message]] = deque()
+        self.whole_threads = 1 if isinstance(columns, SparseColumns) else max(1, n_threads // n_trees)
 
     def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the one shard for every column."""
         return np.zeros(columns.shape[0], np.int64)
 
-    def post(self, messages: Mapping[int, Message]) -> None:
-        """Note a message to the shard."""
-        self._posted.append(messages)
-
-    def collect(self) -> dict[int, Reply]:
-        """Have the shard carry out a message."""
-        return {shard: self.shard.handle(message) for shard, message in self._posted.popleft().items()}
-
-    def broadcast(self, message: Message) -> list[Reply]:
-        """Have the shard carry out a message at once: nothing else is under way."""
-        return [self.shard.handle(message)]
-
-    def wants_repair(self) -> bool:
-        """Return False: the shard is here, for as long as this process is."""
-        return False
-
-    def repair(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """End the shard's threads."""
-        self.shard.close()
-
     def __enter__(self) -> LocalExecutor:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
+        self.shard.close()
+
+
+@dataclass(frozen=True)
+class LocalSession(Session):
+    """A fit on a table in this process. Threads that grow trees side by side have a slot each, in a session of their own."""
+
+    executor: LocalExecutor  # type: ignore[assignment]  # no messages are sent
+    slot: int = 0
+
+    def begin(self, initial: NDArray[np.float64] | None = None) -> Begun:
+        """Open the fit."""
+        return self.executor.shard.begin(self.fit, self.epoch, self.plan, initial, n_whole=self.executor.n_trees)
+
+    def ask(self, requests: Requests, following: Requests | None = None) -> Mapping[int, Any]:
+        """Call the tree under way, or the shard."""
+        method, *arguments = requests[0]
+        shard = self.executor.shard
+        return {0: getattr(shard if method in shard.OWN else shard.trees[self.slot], method)(*arguments)}
+
+
+class LocalFit:
+    """Boosts on a table in this process: the shard grows each tree, and adds it to the predictions, in one call.
+
+    Very wide tables are grown by levels, by several calls, and so are all while the kernels that grow whole trees are being compiled.
+
+    Parameters
+    ----------
+    executor : LocalExecutor
+    plan : BoostingPlan
+    initial : ndarray of float64, shape (K,) or (K, n_rows), optional
+        The raw prediction to start from, of all rows or of each.
+
+    Attributes
+    ----------
+    initial : ndarray of float64, shape (K,)
+    """
+
+    def __init__(self, executor: LocalExecutor, plan: BoostingPlan, initial: NDArray[np.float64] | None = None) -> None:
+        self._session = LocalSession(executor, plan, fit=uuid.uuid4().hex)
+        self.initial = self._session.begin(initial).initial
+        self._at_once = self._session.subtree_rows >= executor.n_rows
+        (self._tree,) = executor.shard.trees
+
+    def replay_tree(self, tree: Tree, output: int) -> None:
+        """Take over a tree grown earlier: add its values to the predictions of every row."""
+        replay_tree(self._session, tree, output)
+
+    def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
+        """Grow a tree; see :func:`dtrees.engine.coordinator.tree.grow_tree`."""
+        if self._at_once:
+            try:
+                return self._tree.boost(tree, output, learning_rate, score)
+            except NotCompiled:
+                pass
+        return grow_tree(self._session, starting(self._session, tree, output), learning_rate, score)

@@ -1,7 +1,7 @@
 """A forest over shards that each have some of the columns: many trees grow side by side, and their messages travel together.
 
 To split one node takes messages to the shards and back, however few rows it has, and a tree has many levels. So the
-messages of many trees travel together (:class:`~dtrees.engine.protocol.messages.Many`): an exchange takes each tree one step further,
+calls of many trees travel together (:class:`~dtrees.engine.protocol.messages.Calls`): an exchange takes each tree one step further,
 whatever that step is, and when the first tree is finished, a further one starts. A tree is grown by the very steps that a tree alone is
 grown by, and does not know of the others.
 
@@ -21,23 +21,21 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Mapping
 from itertools import takewhile
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from dtrees.engine.coordinator.lasting import Lasting
+from dtrees.engine.coordinator.lasting import Lasting, TreeLog
 from dtrees.engine.coordinator.leaves import Grown
 from dtrees.engine.coordinator.session import Requests, Session, Steps
 from dtrees.engine.coordinator.tree import starting, tree_steps
-from dtrees.engine.coordinator.tree_by_tree import TreeLog
 from dtrees.engine.plan.node_limits import constraints_of, n_sums_of
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
-from dtrees.engine.protocol import messages as m
-from dtrees.engine.protocol.executor import Executor
-from dtrees.engine.run.recovery import align, pieces_of_state
+from dtrees.engine.protocol.messages import NO_SCORES, Executor
+from dtrees.engine.run.recovery import align, state_of
 from dtrees.split.policy import FOREST_BYTES_PER_ROW, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE
 from dtrees.tree.tree import Tree
 
@@ -118,22 +116,10 @@ def grow_forest_on_shards(
 
 
 class _TreeUnderWay:
-    """A tree under way: its steps, and the requests that it waits for the replies of; none when it is finished.
+    """A tree under way: its steps, and the requests that it waits for the replies of; none when it is finished, and ``grown``."""
 
-    Parameters
-    ----------
-    number, slot : int
-    steps : generator
-        Returns what has been grown.
-
-    Attributes
-    ----------
-    requests : mapping from int to Message
-    grown : Grown or None
-    """
-
-    def __init__(self, number: int, slot: int, steps: Steps[Grown]) -> None:
-        self.number, self.slot, self._steps = number, slot, steps
+    def __init__(self, number: int, steps: Steps[Grown]) -> None:
+        self.number, self._steps = number, steps
         self.requests: Requests = next(steps)
         self.grown: Grown | None = None
 
@@ -142,12 +128,11 @@ class _TreeUnderWay:
         try:
             self.requests = self._steps.send(replies)
         except StopIteration as end:
-            self.requests = {}
-            self.grown = end.value
+            self.requests, self.grown = {}, end.value
 
 
 class _Forest(Lasting):
-    """The trees of a forest over shards of columns.
+    """The trees of a forest over shards of columns; parameters are those of :func:`grow_forest_on_shards`.
 
     When shards are lost, the executor replaces them, and out-of-bag sums are copied from a shard that is left. Trees do not depend on one
     another, so nothing is replayed; only if all shards are lost together with the sums, trees are grown again to add them up.
@@ -163,31 +148,31 @@ class _Forest(Lasting):
         callback: Callback | None,
         log: TreeLog | None,
     ) -> None:
-        self._executor = executor
+        self._executor, self._out_of_bag = executor, plan.out_of_bag
         self._first, self._last, self._n_trees = first, last, last - first
-        self._n_slots, self._out_of_bag = max(1, min(n_side_by_side, last - first)), plan.out_of_bag
+        self._n_slots = max(1, min(n_side_by_side, last - first))
         self._callback, self._log = callback, log
         self._began = time.perf_counter()
         self._window: deque[_TreeUnderWay] = deque()
         self._told: list[Tree] = []
         self._n_closed = 0  # these have left the window; without rows out of bag, there is nothing to close
         self._is_repair_due = False
-        self._n_values = plan.n_values
         self._session = Session(executor, plan, uuid.uuid4().hex, n_slots=self._n_slots)
         self._exponent: int | None = None
+        for tree, _ in [] if log is None else log.recall():
+            if first + len(self._told) < self._last:
+                self._tell_of(tree)
+                self._n_closed += not self._out_of_bag
 
     def run(self) -> ForestResult:
         """Grow all trees."""
-        for tree, _ in [] if self._log is None else self._log.recall():
-            if self._first + len(self._told) < self._last:
-                self._tell_of(tree)
-                self._n_closed += not self._out_of_bag
         return self._lasting(self._grow)
 
     def _grow(self) -> ForestResult:
         """Grow the trees that are not finished."""
         while self._n_closed < self._last - self._first:
-            self._begin()
+            if self._exponent is None:
+                self._exponent = self._session.begin().exponent
             self._step()
             self._tell()
         return self._result()
@@ -201,38 +186,20 @@ class _Forest(Lasting):
             following = self._first + self._n_closed + len(self._window)
             room = self._n_slots - len(self._window)
             for number in range(following, min(following + room, self._last)):
-                steps = tree_steps(self._session, starting(self._session, number))
-                self._window.append(_TreeUnderWay(number, number % self._n_slots, steps))
+                self._window.append(_TreeUnderWay(number, tree_steps(self._session, starting(self._session, number))))
         # After all shards were lost, trees that were told of are under way once more, and a later one may be grown sooner.
         closing = list(takewhile(self._is_told, self._window))
         for tree in closing:
             assert tree.grown is not None
-            assert tree.grown.closing is not None
-            tree.requests = self._session.to_all(tree.grown.closing)
-        asking = [tree for tree in self._window if tree.requests]
-        by_slot = self._exchange(asking)
+            tree.requests = self._session.to_all("finish", tree.grown.closing)
+        asking = {tree.number % self._n_slots: tree for tree in self._window if tree.requests}
+        self._session.post({slot: tree.requests for slot, tree in asking.items()})
+        replies = self._session.collect()
         for _ in closing:
             self._leave()
-        for tree in asking:
+        for slot, tree in asking.items():
             if tree.grown is None:
-                tree.take(by_slot[tree.slot])
-
-    def _exchange(self, asking: Iterable[_TreeUnderWay]) -> Mapping[int, Mapping[int, Any]]:
-        """Send the requests of trees in one exchange; return the replies by slot, and shard."""
-        messages: defaultdict[int, list[tuple[int, m.Message]]] = defaultdict(list)
-        for tree in asking:
-            for shard, message in tree.requests.items():
-                messages[shard].append((tree.slot, message))
-        fit, epoch = self._session.fit, self._session.epoch
-        # Shards that are told the same are sent the same message, which is pickled once.
-        same = {shard: tuple(id(message) for _, message in pairs) for shard, pairs in messages.items()}
-        many = {same[shard]: m.Many(fit, epoch, *zip(*pairs, strict=True)) for shard, pairs in messages.items()}
-        replies = self._executor.send({shard: many[same[shard]] for shard in messages})
-        by_slot: defaultdict[int, dict[int, Any]] = defaultdict(dict)
-        for shard, pairs in messages.items():
-            for (slot, _), reply in zip(pairs, cast(list[Any], replies[shard]), strict=True):
-                by_slot[slot][shard] = reply
-        return by_slot
+                tree.take(replies[slot])
 
     def _is_told(self, tree: _TreeUnderWay) -> bool:
         """Whether a tree is finished, and the callback has heard of it."""
@@ -249,7 +216,7 @@ class _Forest(Lasting):
                 break
             if not self._is_told(tree):
                 if self._log is not None:
-                    self._log.keep(tree.grown.tree, m.Scores(math.nan, math.nan))
+                    self._log.keep(tree.grown.tree, NO_SCORES)
                 self._tell_of(tree.grown.tree)
             if not self._out_of_bag:
                 self._leave()
@@ -262,22 +229,13 @@ class _Forest(Lasting):
         if self._callback is not None and self._callback(progress):
             self._last = self._first + len(self._told)
 
-    def _begin(self) -> None:
-        if self._exponent is None:
-            self._exponent = self._session.begin().exponent
-
     def _result(self) -> ForestResult:
         if not self._out_of_bag:
             return ForestResult(self._told)
         assert self._exponent is not None
-        session, n_rows = self._session, self._executor.n_rows
-        total = np.empty((n_rows, self._n_values), np.int64)
-        count = np.empty(n_rows, np.int64)
-        for first, last in pieces_of_state(session):
-            replies = self._executor.send({0: m.Fetch(session.fit, session.epoch, first, last)})
-            sums, count[first:last] = cast(m.RowState, replies[0]).arrays
-            total[first:last] = sums.T
-        return ForestResult(self._told, total, count, self._exponent)
+        pieces = [state for _, _, state in state_of(self._session, 0)]
+        sums, count = (np.concatenate(arrays, axis=-1) for arrays in zip(*pieces, strict=True))
+        return ForestResult(self._told, np.ascontiguousarray(sums.T), count, self._exponent)
 
     def _restore(self) -> None:
         """Replace shards that are lost, or misplaced, and forget the trees under way."""

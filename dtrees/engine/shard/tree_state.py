@@ -1,12 +1,13 @@
 """A tree under way on a shard: where its rows lie, and its nodes.
 
-It answers the messages that are about a tree; what a shard has for longer than that is with :mod:`dtrees.engine.shard.shard`.
+The coordinator calls its methods by name (:mod:`dtrees.engine.coordinator.tree`); what a shard has for longer than a tree is with
+:mod:`dtrees.engine.shard.shard`.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,56 +31,39 @@ from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.protocol.splits import RouteBits, Splits
-from dtrees.engine.shard.category_splits import find_sets
-from dtrees.engine.shard.levels.marking import mark_by_known_sets, mark_by_number, mark_by_threshold
-from dtrees.engine.shard.levels.node_search import NodeSearch
-from dtrees.engine.shard.levels.node_table import NodeTable
-from dtrees.engine.shard.levels.row_division import divide_tasks
-from dtrees.engine.shard.levels.zone_planner import Sizes
+from dtrees.engine.shard.dense_runner import SubtreeRunner
+from dtrees.engine.shard.node_search import NodeSearch, NodeTable
+from dtrees.engine.shard.row_division import divide_tasks, find_sets, mark_by_number, mark_by_threshold
+from dtrees.engine.shard.runner import Assignment, TreeContext, Workspace
 from dtrees.engine.shard.sample_sums import add_up_sample, many_sums
-from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
-from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner
-from dtrees.engine.shard.subtrees.runner import Assignment, TreeContext
+from dtrees.engine.shard.shard_columns import ShardColumns
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
-from dtrees.engine.shard.workspace import Workspace
+from dtrees.engine.shard.zone_planner import Sizes
 from dtrees.split.criteria.constraints.words import divide_sums, root_words
-from dtrees.split.grow.best_first import LeafBudget, make_budget, merge_rows, origins
+from dtrees.split.grow.best_first import LeafBudget, MergedLeaves, make_budget, merge_rows, origins
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition
-from dtrees.split.node.candidate import SPLIT
+from dtrees.split.node.candidate import SPLIT, Candidates
 from dtrees.split.node.marking import SplitsOfRows
 from dtrees.split.node.records import Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, SHARE_ROWS, THREAD_ROWS
+from dtrees.split.search.categories.marking import mark_by_sets
 from dtrees.split.table.columns import Assembly, Columns
 from dtrees.split.table.take_rows import take_rows
 from dtrees.tree.category_sets import NO_SETS, CategorySets
+from dtrees.tree.tree import Tree
 
 _NOTHING = np.empty(0, np.int64)
 _ROOT_ORIGIN = origins(1)
-_NO_BUDGET, _NO_SCORES = make_budget(0), m.Scores(np.nan, np.nan)
-
-
-class _Manner(NamedTuple):
-    """How nodes are grown to their ends, as far as it follows from where they lie: the same for one tree after the other.
-
-    Attributes
-    ----------
-    n_threads : int
-    block_rows, share_rows : int
-        See :class:`~dtrees.engine.shard.subtrees.runner.Assignment`.
-    """
-
-    n_threads: int
-    block_rows: int
-    share_rows: int
+_NO_BUDGET = make_budget(0)
 
 
 class TreeState:
-    """A tree under way: its rows, its nodes, and how it answers messages. One tree takes the place of another.
+    """A tree under way: its rows, its nodes, and what is called of it. One tree takes the place of another.
 
     Parameters
     ----------
@@ -89,9 +73,16 @@ class TreeState:
         What the trees of the fit are split on.
     labels : ndarray, shape (n_rows,)
         The target of the table.
-    search : NodeSearch
-        In the same columns; to be used by this tree alone.
+    sums_zones : bool
+        Whether there is room for zone sums.
+
+    Attributes
+    ----------
+    workspace : Workspace
+        What it is grown with; trees that grow side by side take turns.
     """
+
+    workspace: Workspace
 
     def __init__(
         self,
@@ -99,13 +90,12 @@ class TreeState:
         plan: ForestPlan | BoostingPlan,
         target: ForestTarget | BoostingTarget,
         labels: NDArray[Any],
-        search: NodeSearch,
+        sums_zones: bool,
     ) -> None:
-        self._shard_columns = shard_columns
         self._plan = plan
         self._target = target
         self._labels = labels
-        self._search = search
+        self.take_columns(shard_columns, sums_zones)
         self._n_classes, self._classes = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
         self._kept = SumsKept.of(plan)
         self._targets: NDArray[np.int64] | None = None
@@ -120,64 +110,32 @@ class TreeState:
         self._nodes = NodeTable(n_sums_of(plan) + self._words.shape[0])
         self._grows = False
         self._manner_for: tuple[Any, ...] = ()
-        self._manner: _Manner
+        self._manner: tuple[int, int, int]  # how nodes that lie there are grown: the same for one tree after the other
 
-    def carry_out(self, message: m.Message, workspace: Workspace) -> m.Reply:
-        """Carry out a message and return the reply."""
-        match message:
-            case m.BoostTree():
-                return self._boost(message, workspace)
-            case m.Start():
-                return self._start(message, workspace)
-            case m.Route():
-                self._route(message.output)
-                return None
-            case m.Search():
-                return self._search.search_rest(message.nodes, message.skip, workspace, self._context(workspace))
-            case m.Scan():
-                return self._offer(self._search.scan(message.bars, workspace, self._context(workspace)), workspace)
-            case m.Evaluate():
-                splits = message.splits
-                return self._mark(workspace, splits.node, splits.column, splits.threshold, splits.missing_left, message.sets)
-            case m.FindSets():
-                which = np.arange(message.column.shape[0])
-                return self._find_sets(CategorySplits(which, message.column, message.number, message.start, message.stop))
-            case m.Advance():
-                return self._advance(message, workspace)
-            case m.Grow():
-                return self._grow(message, workspace)
-            case m.Merge():
-                merge_rows(self._rows, *message.leaves)
-                return None
-            case m.ShareRows():
-                return [self._share_rows(self._rows.rows[self._places_of(nodes)]) for nodes in message.nodes]
-            case m.GrowDelegated():
-                return self._grow_delegated(message, workspace)
-            case m.MeasureLeaves():
-                return measure_leaves(self._rows, self._labels, criterion_of(self._plan.rules), message, workspace.threads)
-            case m.MeasureNodes():
-                return measure_nodes(self._rows, self._labels, self._targets, criterion_of(self._plan.rules), message)
-            case m.MeasureSteps():
-                return self._measure_steps(message.output, message.start, message.in_stop)
-            case m.Finish():
-                return self._finish(message, workspace)
-        raise TypeError(f"a shard does not know messages of type {type(message).__name__}")
+    def take_columns(self, shard_columns: ShardColumns, sums_zones: bool) -> None:
+        """Search these columns from now on."""
+        self._shard_columns, self._search = shard_columns, NodeSearch(shard_columns, sums_zones)
 
-    def give_up_columns(self, shard_columns: ShardColumns, search: NodeSearch) -> None:
-        """Have a shard_columns without columns: no more nodes are to be searched."""
-        self._shard_columns, self._search = shard_columns, search
-
-    def _start(self, message: m.Start, workspace: Workspace) -> m.Root:
-        n_in, n, sums, exponents = self._open(message.tree, message.output, workspace, by_levels=message.search, plain=message.plain)
-        found = self._search_nodes(np.zeros(1, np.int64), _NOTHING, _NOTHING, message.mode, workspace) if message.search else None
-        checksum = int(partition.checksum(self._rows)) if message.check else 0
-        if message.check and self._targets is not None:  # rows carry no more than their numbers
+    def start(self, tree: m.Start) -> m.Root:
+        """Begin a tree."""
+        n_in, n, sums, exponents = self._open(tree.tree, tree.output, by_levels=tree.search, plain=tree.plain)
+        found = self._search_nodes(np.zeros(1, np.int64), _NOTHING, _NOTHING) if tree.search else None
+        checksum = int(partition.checksum(self._rows)) if tree.check else 0
+        if tree.check and self._targets is not None:  # rows carry no more than their numbers
             checksum ^= int(partition.checksum(self._rows._replace(g=self._targets.ravel())))
         return m.Root(n_in, n, sums, exponents, checksum, found)
 
-    def _open(
-        self, tree: int, output: int, workspace: Workspace, by_levels: bool, plain: bool = False
-    ) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
+    def route(self, output: int) -> None:
+        """Begin a tree that is known already: all rows, none in sample. That of output 0 begins a round."""
+        if isinstance(self._target, BoostingTarget) and output == 0:
+            self._target.open_round()
+        n_rows = self._labels.shape[0]
+        self._lay_out(n_rows, None, _NOTHING)
+        partition.number(self._rows.rows)
+        self._grows = False
+        self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
+
+    def _open(self, tree: int, output: int, by_levels: bool, plain: bool = False) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
         """Begin a tree; return how many rows are in sample and in all, the root's sums, and the exponents of these.
 
         Unless levels are to be searched, the tree is grown at once. ``plain`` is as of :class:`~dtrees.engine.protocol.messages.Start`.
@@ -195,15 +153,15 @@ class TreeState:
             if n > n_in:
                 self._rows.rows[n_in:] = np.flatnonzero(~in_sample)
         if not in_order or totals is None:
-            totals = add_up_sample(workspace.threads, self._rows, n_in, a, b, in_order)
+            totals = add_up_sample(self.workspace.threads, self._rows, n_in, a, b, in_order)
         total_a, total_b, size, slope = totals
         if spent and not in_order:
-            workspace.divide_in(a, b)
+            self.workspace.divide_in(a, b)
         del a, b, inside  # their memory may be needed
         if n_in < n:  # not what an earlier tree left there: shards that saw other trees must agree
             self._rows.g[n_in:] = self._rows.h[n_in:] = 0
         if self._levels.shape[0]:
-            workspace.runner.forget()  # it holds the levels, which weights drawn anew change
+            self.workspace.runner.forget()  # it holds the levels, which weights drawn anew change
         rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
         many = None if self._levels.shape[0] else many_sums(self._kept, self._rows, n_in, self._targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
@@ -225,38 +183,62 @@ class TreeState:
         if inherit and total_b > 0 and criterion_of(rules).row_statistic == "amount":  # none is below zero: their mean is a better centre
             centre = total_a // total_b
             sizes = Sizes(size + centre * total_b, centre, max(float(centre), slope))
-        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, sizes, inherit, self._plan.rules.categorical)
+        self._search.open(self.workspace, self._pool, self._nodes, self._levels, self._rows, sizes, inherit, self._plan.rules.categorical)
         return n_in, n, sums, exponents
 
-    def _boost(self, message: m.BoostTree, workspace: Workspace) -> m.Boosted:
-        """Grow a tree, and add its values to the predictions."""
+    def boost(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, m.Scores]:
+        """Grow a tree, and add its values to the predictions; only where this shard has all columns."""
         target = self._target
         assert isinstance(target, BoostingTarget)
-        n_in, n, _, exponents = self._open(message.tree, message.output, workspace, by_levels=False)
+        n_in, n, _, exponents = self._open(tree, output, by_levels=False)
         roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_ORIGIN)
-        nodes = self._grow_roots(roots, workspace, keep=False)[0]
+        nodes = self._grow_roots(roots, keep=False)[0]
         rules, measures = self._plan.rules, target.measures_leaves
         nodes, merged = pruned(nodes, exponents, rules)
         for leaves in merged if measures else ():
             merge_rows(self._rows, *leaves)
-        tree = boosted_tree(nodes, exponents, self._penalties, message.learning_rate)
+        grown = boosted_tree(nodes, exponents, self._penalties, learning_rate)
         if measures:
             leaf = nodes.records["column"] < 0
             start, in_stop = (nodes.records[name][leaf].astype(np.int64) for name in ("start", "in_stop"))
-            tree.value[leaf, 0] = message.learning_rate * self._measure_steps(message.output, start, in_stop)
-        target.plan.loss.limit_steps(tree.value, message.learning_rate)
+            grown.value[leaf, 0] = learning_rate * self.measure_steps(output, start, in_stop)
+        target.plan.loss.limit_steps(grown.value, learning_rate)
         if rules.monotonic:
-            put_in_order(tree, rules.monotonic, measured=measures)
+            put_in_order(grown, rules.monotonic, measured=measures)
         if rules.categorical:
-            tree = tree.with_categories(self._find_sets(splits_of_categories(nodes.records, rules)))
-        target.add_tree(message.output, self._rows.rows, nodes.records, tree.value)
-        return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else _NO_SCORES)
+            grown = grown.with_categories(self._find_sets(splits_of_categories(nodes.records, rules)))
+        target.add_tree(output, self._rows.rows, nodes.records, grown.value)
+        return grown, scores_of([target.losses(0, n)]) if score else m.NO_SCORES
+
+    def find_sets(
+        self, column: NDArray[np.int32], number: NDArray[np.float64], start: NDArray[np.int64], stop: NDArray[np.int64]
+    ) -> CategorySets:
+        """Return the categories that go left in splits of columns that the shard has, when the tree is grown.
+
+        ``start[i]:stop[i]`` are the places of the rows of the left child of split i, ``number[i]`` stands in place of its threshold.
+        """
+        return self._find_sets(CategorySplits(np.arange(column.shape[0]), column, number, start, stop))
 
     def _find_sets(self, splits: CategorySplits) -> CategorySets:
-        """Return the categories that go left in splits of this shard's columns, once the rows lie where they belong."""
         return find_sets(self._shard_columns.columns, self._shard_columns.place_of[splits.column], self._rows.rows, splits)
 
-    def _measure_steps(self, output: int, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> NDArray[np.float64]:
+    def merge(self, leaves: MergedLeaves) -> None:
+        """Put the rows of leaves in order that were split when the tree was grown, but are leaves of the finished tree."""
+        merge_rows(self._rows, *leaves)
+
+    def measure_leaves(self, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> m.Measured:
+        """Return the mean target of leaves and the spread about it."""
+        return measure_leaves(self._rows, self._labels, criterion_of(self._plan.rules), start, in_stop, self.workspace.threads)
+
+    def measure_nodes(
+        self, left: NDArray[np.int32], right: NDArray[np.int32], start: NDArray[np.int64], in_stop: NDArray[np.int64]
+    ) -> m.Measured:
+        """Return the median target of all nodes of a tree in preorder, and the spread about it; see :func:`measure_nodes`."""
+        criterion = criterion_of(self._plan.rules)
+        return measure_nodes(self._rows, self._labels, self._targets, criterion, left, right, start, in_stop)
+
+    def measure_steps(self, output: int, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the best steps of the leaves of a boosted tree before shrinkage."""
         assert isinstance(self._target, BoostingTarget)
         return self._target.measure_leaves(output, self._rows.rows, start, in_stop)
 
@@ -271,34 +253,28 @@ class TreeState:
             self._rows = rows = partition.no_rows()
             self._rows = partition.RowPartition(np.empty(n, np.uint32), np.zeros(n, np.int64), np.zeros(n if b.shape[0] else 0, np.int64))
 
-    def _route(self, output: int) -> None:
-        if isinstance(self._target, BoostingTarget) and output == 0:
-            self._target.open_round()
-        n_rows = self._labels.shape[0]
-        self._lay_out(n_rows, None, _NOTHING)
-        partition.number(self._rows.rows)
-        self._grows = False
-        self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
+    def search(self, nodes: NDArray[np.int64], skip: int) -> m.Found:
+        """Search nodes in the columns from the ``skip``-th drawn on, up to the first that varies."""
+        return self._offer(nodes, *self._search.search_rest(nodes, skip, self.workspace, self._context()))
 
-    def _search_nodes(
-        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], mode: m.SearchMode, workspace: Workspace
-    ) -> m.Found | m.Bars:
-        """Search nodes, children of ``parents``, the way a message says."""
-        context = self._context(workspace)
-        found = self._search.find(nodes, parents, left, workspace, context, bars_only=mode == m.SearchMode.BARS)
-        return self._offer(found, workspace) if mode == m.SearchMode.OFFER and isinstance(found, m.Found) else found
+    def _search_nodes(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> m.Found:
+        """Search nodes, children of ``parents``."""
+        best = self._search.find(nodes, parents, left, self.workspace, self._context())
+        return self._offer(nodes, best, np.zeros(nodes.shape[0], np.int64))
 
-    def _offer(self, found: m.Found, workspace: Workspace) -> m.Found:
+    def _offer(self, nodes: NDArray[np.int64], found: Candidates, place: NDArray[np.int64]) -> m.Found:
         """Mark the rows that the splits found would send left."""
-        records = found.candidates.records
-        split = records["status"] == SPLIT
-        some = records[split]
-        marks = self._mark(workspace, self._search.searched[split], some["column"], some["threshold"], some["missing_left"])
-        return found._replace(marks=marks.spread(split))
+        split = found.records["status"] == SPLIT
+        some = found.records[split]
+        marks = self._mark(nodes[split], some["column"], some["threshold"], some["missing_left"])
+        return m.Found(found, place, marks.spread(split))
+
+    def evaluate(self, splits: Splits, sets: CategorySets) -> RouteBits:
+        """Return which rows splits of columns that the shard has send left, of a tree that is known, with its sets of categories."""
+        return self._mark(splits.node, splits.column, splits.threshold, splits.missing_left, sets)
 
     def _mark(
         self,
-        workspace: Workspace,
         nodes: NDArray[np.int64],
         columns: NDArray[np.int32],
         thresholds: NDArray[np.float64],
@@ -307,43 +283,36 @@ class TreeState:
     ) -> RouteBits:
         """Mark the rows that splits send left; ``sets`` are those of a tree that is known already."""
         columns_here, places, table = self._shard_columns.columns, self._shard_columns.place_of[columns], self._nodes
-        thresholds, missing_left = np.ascontiguousarray(thresholds), np.ascontiguousarray(missing_left)
-        splits, by_set = SplitsOfRows(table.start[nodes], table.stop[nodes], places, thresholds, missing_left), self._by_set(columns, sets)
-        marks = mark_by_threshold(workspace.threads, columns_here, self._rows.rows, splits, by_set)
-        if by_set.shape[0]:
-            if sets is not None:
-                mark_by_known_sets(columns_here, self._rows.rows, splits, sets, marks)
-            else:
-                scratch = [self._search.scratch_for(thread, workspace, self._limits) for thread in range(workspace.threads.n_threads)]
-                known = table.by_category(nodes, by_set, columns)
-                mark_by_number(workspace.threads, columns_here, self._rows, splits, known, self._limits, self._keys[1], scratch, marks)
+        thresholds, missing_left, threads = np.ascontiguousarray(thresholds), np.ascontiguousarray(missing_left), self.workspace.threads
+        splits, categorical = (
+            SplitsOfRows(table.start[nodes], table.stop[nodes], places, thresholds, missing_left),
+            self._plan.rules.categorical,
+        )
+        by_set = np.flatnonzero(np.isin(columns, categorical)) if categorical and sets is None else _NOTHING
+        marks = mark_by_threshold(threads, columns_here, self._rows.rows, splits, by_set if sets is None else sets.node)
+        if sets is not None and sets.node.shape[0]:
+            side = np.empty(int(np.diff(columns_here.offsets).max(initial=0)) + 1, np.uint8)
+            mark_by_sets(sets, splits, columns_here, self._rows.rows, side, marks)
+        elif by_set.shape[0]:
+            scratch = [self._search.scratch_for(thread, self.workspace, self._limits) for thread in range(threads.n_threads)]
+            known = table.by_category(nodes, by_set, columns)
+            mark_by_number(threads, columns_here, self._rows, splits, known, self._limits, self._keys[1], scratch, marks)
         return marks
 
-    def _by_set(self, columns: NDArray[np.int32], sets: CategorySets | None) -> NDArray[np.int64]:
-        """Return which of some splits have a set of categories; see :meth:`_mark`."""
-        if sets is not None:
-            return sets.node.astype(np.int64)
-        categorical = self._plan.rules.categorical
-        return np.flatnonzero(np.isin(columns, categorical)) if categorical else _NOTHING
-
-    def _advance(self, message: m.Advance, workspace: Workspace) -> m.Divided:
-        splits = message.splits
-        left_in_stop, left_stop = self._divide(splits, message.marks, workspace)
-        found = None
-        if message.search.shape[0]:
-            found = self._search_nodes(message.search, splits.node, splits.left, message.mode, workspace)
+    def advance(self, splits: Splits, marks: RouteBits, search: NDArray[np.int64]) -> m.Divided:
+        """Divide nodes, then search some of their children."""
+        left_in_stop, left_stop = self._divide(splits, marks)
+        found = self._search_nodes(search, splits.node, splits.left) if search.shape[0] else None
         return m.Divided(left_in_stop, left_stop, found)
 
-    def _divide(
-        self, splits: Splits, marks: RouteBits, workspace: Workspace, rows_only: bool = False
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _divide(self, splits: Splits, marks: RouteBits, rows_only: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Apply splits; return where the left children end, in sample and in all. The sums of rows stay behind, if they are not needed."""
         bits, offsets = marks
-        table = self._nodes
+        table, threads = self._nodes, self.workspace.threads
         start, in_stop, stop = table.start[splits.node], table.in_stop[splits.node], table.stop[splits.node]
-        left_in_stop, left_stop, tasks = divide_tasks(start, in_stop, stop, bits, offsets, workspace.threads.n_threads)
-        summed, spare = start if rows_only else in_stop, workspace.spare_for(self._rows)
-        workspace.threads.share(
+        left_in_stop, left_stop, tasks = divide_tasks(start, in_stop, stop, bits, offsets, threads.n_threads)
+        summed, spare = start if rows_only else in_stop, self.workspace.spare_for(self._rows)
+        threads.share(
             tasks.shape[0],
             lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, self._rows, start, summed, stop, spare),
             most=1 + int((stop - start).sum()) // THREAD_ROWS,
@@ -356,37 +325,42 @@ class TreeState:
             table.sums[splits.left], table.sums[splits.left + 1] = sums
         return left_in_stop, left_stop
 
-    def _grow(self, message: m.Grow, workspace: Workspace) -> m.Subtrees:
-        table, nodes = self._nodes, message.nodes
+    def grow(self, nodes: NDArray[np.int64], origin: NDArray[Any], first: NDArray[Any] | None = None) -> list[Nodes]:
+        """Grow nodes to their ends; only where this shard has all columns.
+
+        Where the number of leaves is limited, ``origin``, shape (n,), says whose children the nodes are, and ``first`` which of the tree's
+        splits known are the first (:mod:`dtrees.split.grow.best_first`).
+        """
+        table = self._nodes
         places = list(zip(*(array[nodes].tolist() for array in (table.start, table.in_stop, table.stop, table.depth)), strict=True))
         # A tree is finished before the next one is grown where this would lie, unless trees take turns.
-        roots = Roots(places, table.path[nodes], table.sums[nodes], message.origin)
-        return self._grow_roots(roots, workspace, keep=workspace.by_turns, known=message.first)
+        return self._grow_roots(Roots(places, table.path[nodes], table.sums[nodes], origin), self.workspace.by_turns, first)
 
-    def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool, known: NDArray[Any] | None = None) -> list[Nodes]:
-        """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.subtrees.runner.Runner.grow`."""
+    def _grow_roots(self, roots: Roots, keep: bool, known: NDArray[Any] | None = None) -> list[Nodes]:
+        """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.runner.Runner.grow`."""
+        workspace = self.workspace
         wanted = roots.places, self._pool.shape[0], self._search.by_sums, workspace.threads.n_threads
         if wanted != self._manner_for:
             self._manner_for, self._manner = wanted, self._manner_of(*wanted)
         n_threads, block_rows, share_rows = self._manner
         self._search.scratch_for(n_threads - 1, workspace, self._limits)  # and for those before
-        context = self._context(workspace)
+        context = self._context()
         most_splits = limited_splits(self._plan.rules, int(self._nodes.in_stop[0]))
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, known))
         sum_slots = self._search.sum_slots(n_threads)
         return workspace.runner.grow(workspace.threads, n_threads, Assignment(context, roots, block_rows, share_rows, sum_slots, keep))
 
-    def _manner_of(self, places: list[tuple[int, int, int, int]], n_columns: int, by_sums: bool, most_threads: int) -> _Manner:
-        """Return how to grow nodes that lie in these places (see :class:`~dtrees.split.grow.work_pool.Roots`)."""
+    def _manner_of(self, places: list[tuple[int, int, int, int]], n_columns: int, by_sums: bool, most_threads: int) -> tuple[int, int, int]:
+        """Return the threads to grow nodes in these places, up to how many rows in blocks, and of how many rows they are shared."""
         rules, most_rows = self._plan.rules, max(in_stop - start for start, in_stop, _, _ in places)
         n_cells = sum(stop - start for start, _, stop, _ in places) * n_columns
         if by_sums:
             n_threads = min(most_threads, 1 + n_cells // GROW_CELLS_BY_SUMS)
             share_rows = most_rows if n_threads == 1 else max(SHARE_ROWS, most_rows // (NODES_PER_THREAD * n_threads))
-            return _Manner(n_threads, rows_in_block(rules, most_rows, n_columns), share_rows)
+            return n_threads, rows_in_block(rules, most_rows, n_columns), share_rows
         in_block = block_rows(rules.random_splits, rules.max_features, n_columns) if self._fits_blocks() else 0
-        return _Manner(min(most_threads, len(places), 1 + n_cells // GROW_CELLS), in_block, most_rows)
+        return min(most_threads, len(places), 1 + n_cells // GROW_CELLS), in_block, most_rows
 
     def _fits_blocks(self) -> bool:
         """Tell whether small nodes are grown in blocks: no sets are drawn there, and ranks are those of one target."""
@@ -395,9 +369,9 @@ class TreeState:
             return not by_ranks and not self._plan.rules.categorical
         return not by_ranks or self._targets is None
 
-    def _context(self, workspace: Workspace) -> TreeContext:
+    def _context(self) -> TreeContext:
         """Return what all nodes of the tree have in common."""
-        spare = workspace.spare_for(self._rows)
+        spare = self.workspace.spare_for(self._rows)
         first, control, waiting = _NO_BUDGET
         budget = LeafBudget(first, control.copy(), waiting)  # a tree that is given up is no other's business
         return TreeContext(self._rows, spare, self._pure_by, self._limits, self._stops, self._keys, budget, self._pool)
@@ -407,62 +381,71 @@ class TreeState:
         start = self._nodes.start[nodes]
         return places_of(start, self._nodes.stop[nodes] - start)
 
+    def share_rows(self, nodes: list[NDArray[np.int64]]) -> list[m.SharedRows]:
+        """Return the shard's columns in the rows of some nodes, for each shard that is to grow some."""
+        return [self._share_rows(self._rows.rows[self._places_of(some)]) for some in nodes]
+
     def _share_rows(self, rows: NDArray[np.uint32]) -> m.SharedRows:
         """Return this shard's columns of the tree in some rows."""
         places, columns = self._search.places, self._shard_columns.columns
         assert isinstance(columns, Columns), "shards of one table are dense"
         return m.SharedRows(self._shard_columns.ids[places], take_rows(columns, places, rows))
 
-    def _grow_delegated(self, message: m.GrowDelegated, workspace: Workspace) -> m.GrownDelegated:
-        """Grow nodes in a table of their rows alone, and leave the rows where they belong then."""
-        places = self._places_of(message.nodes)
+    def grow_delegated(self, nodes: NDArray[np.int64], shared: list[m.SharedRows]) -> m.GrownDelegated:
+        """Grow nodes to their ends in a table of their rows alone, with columns that all other shards have sent.
+
+        The rows are left where they belong then.
+        """
+        places = self._places_of(nodes)
         rows = self._rows.rows[places]
-        n_columns = self._shard_columns.n_columns_total
-        assembly = Assembly(rows.shape[0], n_columns)
-        for ids, columns in (self._share_rows(rows), *message.shared):
-            assembly.take(ids.tolist(), columns)
-        one = copy.copy(self)
-        assembled = assembly.finished()
-        one._shard_columns = make_shard_columns(assembled, self._shard_columns.everything, n_columns)
-        if self._limits.categories.some:  # of this shard's columns
-            categories = categories_of(self._plan.rules, self._shard_columns.everything, self._limits.categories.smooth)
-            one._limits = self._limits._replace(categories=categories)
-        numbers = np.arange(rows.shape[0], dtype=np.uint32)
-        one._rows = partition.RowPartition(numbers, self._rows.g[places], self._rows.h[places if self._rows.h.shape[0] else places[:0]])
-        one._pure_by = self._pure_by[rows if self._pure_by.shape[0] else rows[:0]]
-        one._nodes, moved = self._nodes.apart(message.nodes)
-        apart = Workspace(workspace.threads, SubtreeRunner(assembled))
-        one._search = NodeSearch(one._shard_columns, sums_zones=False)
-        one._search.open(apart, one._pool, one._nodes, one._levels, one._rows, Sizes(0), inherit=False)
-        n = message.nodes.shape[0]
-        grown = one._grow(m.Grow(message.fit, message.epoch, np.arange(1, n + 1), origins(n)), apart)
+        one, moved = self._apart(nodes, places, shared)
+        grown = one.grow(np.arange(1, nodes.shape[0] + 1), origins(nodes.shape[0]))
         self._rows.rows[places], self._rows.g[places] = rows[one._rows.rows], one._rows.g
         if self._rows.h.shape[0]:
             self._rows.h[places] = one._rows.h
-        outside, sets = [], []
-        for nodes, by in zip(grown, moved.tolist(), strict=True):
+        outside, sets = [rows[:0]] * len(grown), [NO_SETS] * len(grown)
+        for i, (subtree, by) in enumerate(zip(grown, moved.tolist(), strict=True)):
+            records = subtree.records
             if self._plan.rules.categorical:
-                sets.append(one._find_sets(splits_of_categories(nodes.records, self._plan.rules)))
-            else:
-                sets.append(NO_SETS)
+                sets[i] = one._find_sets(splits_of_categories(records, self._plan.rules))
             for name in ("start", "in_stop", "stop"):
-                nodes.records[name] = nodes.records[name].astype(np.int64) - by
+                records[name] = records[name].astype(np.int64) - by
             if self._target.keeps_out_of_sample:
-                leaves = nodes.records[nodes.records["column"] < 0]
-                outside.append(
-                    self._rows.rows[places_of(leaves["in_stop"].astype(np.int64), (leaves["stop"] - leaves["in_stop"]).astype(np.int64))]
-                )
-            else:
-                outside.append(rows[:0])
-        return m.GrownDelegated([PackedNodes.of(nodes) for nodes in grown], outside, sets)
+                in_stop, stop = (records[name][records["column"] < 0].astype(np.int64) for name in ("in_stop", "stop"))
+                outside[i] = self._rows.rows[places_of(in_stop, stop - in_stop)]
+        return m.GrownDelegated([PackedNodes.of(subtree) for subtree in grown], outside, sets)
 
-    def _finish(self, message: m.Finish, workspace: Workspace) -> m.Losses | None:
-        if message.last is not None:
-            self._divide(message.last.splits, message.last.marks, workspace, rows_only=True)
-        if message.delegated is not None and message.outside is not None:
-            in_stop, stop = message.in_stop[message.delegated], message.stop[message.delegated]
-            self._rows.rows[places_of(in_stop, stop - in_stop)] = message.outside
-        self._target.finish(message.output, self._rows.rows, message)
-        if message.scored is None or not isinstance(self._target, BoostingTarget):
+    def _apart(
+        self, nodes: NDArray[np.int64], places: NDArray[np.int64], shared: list[m.SharedRows]
+    ) -> tuple[TreeState, NDArray[np.int64]]:
+        """Return a tree of the rows of some nodes alone, in all columns, and by how much each node's places grow there."""
+        rows = self._rows.rows[places]
+        n, n_columns, everything = rows.shape[0], self._shard_columns.n_columns_total, self._shard_columns.everything
+        assembly = Assembly(n, n_columns)
+        for ids, columns in (self._share_rows(rows), *shared):
+            assembly.take(ids.tolist(), columns)
+        assembled = assembly.finished()
+        one = copy.copy(self)
+        one.take_columns(ShardColumns(assembled, everything, n_columns), sums_zones=False)
+        if self._limits.categories.some:  # of this shard's columns
+            categories = categories_of(self._plan.rules, everything, self._limits.categories.smooth)
+            one._limits = self._limits._replace(categories=categories)
+        h = self._rows.h[places if self._rows.h.shape[0] else places[:0]]
+        one._rows = partition.RowPartition(np.arange(n, dtype=np.uint32), self._rows.g[places], h)
+        one._pure_by = self._pure_by[rows if self._pure_by.shape[0] else rows[:0]]
+        one._nodes, moved = self._nodes.apart(nodes)
+        one.workspace = Workspace(self.workspace.threads, SubtreeRunner(assembled))
+        one._search.open(one.workspace, one._pool, one._nodes, one._levels, one._rows, Sizes(0), inherit=False)
+        return one, moved
+
+    def finish(self, leaves: m.Finish) -> m.Losses | None:
+        """Close a tree: add the leaf values to the predictions."""
+        if leaves.last is not None:
+            self._divide(*leaves.last, rows_only=True)
+        if leaves.delegated is not None and leaves.outside is not None:
+            in_stop, stop = leaves.in_stop[leaves.delegated], leaves.stop[leaves.delegated]
+            self._rows.rows[places_of(in_stop, stop - in_stop)] = leaves.outside
+        self._target.finish(leaves.output, self._rows.rows, leaves)
+        if leaves.scored is None or not isinstance(self._target, BoostingTarget):
             return None
-        return self._target.losses(*message.scored)
+        return self._target.losses(*leaves.scored)

@@ -10,11 +10,10 @@ import pytest
 
 from dtrees.engine.coordinator import delegation as delegating
 from dtrees.engine.plan.plans import ForestPlan, ForestResult
-from dtrees.engine.protocol import messages as m
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.lockstep import grow_forest_on_shards
 from dtrees.split.table.columns import presort
-from tests.engine.shards import ShardedExecutor, all_equal, rules, wild_table, wild_target
+from tests.engine.shards import ShardedExecutor, all_equal, called, rules, wild_table, wild_target
 from tests.slow import slow_for
 
 N = 500
@@ -40,36 +39,32 @@ def grown(plan: ForestPlan, spread: list[Any] = SPREAD, table: list[Any] = TABLE
     return found, executor
 
 
-def sent(executor: ShardedExecutor, kind: type) -> list[tuple[int, Any]]:
-    return [(shard, one) for shard, many in executor.log if isinstance(many, m.Many) for one in many.messages if isinstance(one, kind)]
-
-
 def test_small_nodes_are_shared_out() -> None:
     found, executor = grown(plan_of())
-    borrowed = sent(executor, m.GrowDelegated)
+    borrowed = called(executor, "grow_delegated")
     assert {shard for shard, _ in borrowed} == {0, 1, 2}
-    n_nodes = [sum(message.nodes.shape[0] for shard, message in borrowed if shard == i) for i in range(3)]
+    n_nodes = [sum(nodes.shape[0] for shard, (nodes, _) in borrowed if shard == i) for i in range(3)]
     assert max(n_nodes) - min(n_nodes) <= 4  # each tree's are dealt out, from another shard on
-    assert all(len(message.shared) == 2 for _, message in borrowed)
+    assert all(len(shared) == 2 for _, (_, shared) in borrowed)
     assert all(tree.n_node_samples.min() < 4 for tree in found.trees)
     depth = max(int(np.log2(tree.node_count)) for tree in found.trees)
-    assert len(sent(executor, m.Advance)) < 4 * 3 * 2 * depth
+    assert len(called(executor, "advance")) < 4 * 3 * 2 * depth
 
 
 @pytest.mark.parametrize("cells", [1, 2 * P * 30, 2 * P * 100])
 def test_batches_leave_no_trace(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegating, "SHARED_CELLS", cells)
     _, executor = grown(plan_of(min_samples_leaf=2))
-    shared = [sum(group.shape[0] for group in message.nodes) for _, message in sent(executor, m.ShareRows)]
+    shared = [sum(group.shape[0] for group in nodes) for _, (nodes,) in called(executor, "share_rows")]
     assert not shared if cells == 1 else len(shared) > 8
 
 
 @pytest.mark.slow  # kernels of their own
 def test_medians_are_measured_by_one_shard() -> None:
     _, executor = grown(plan_of("absolute_error"))
-    by_tree = [shard for shard, _ in sent(executor, m.MeasureNodes)]
+    by_tree = [shard for shard, _ in called(executor, "measure_nodes")]
     assert sorted(by_tree) == [0, 0, 1, 2]
-    assert {shard for shard, _ in sent(executor, m.GrowDelegated)} == {0, 1, 2}
+    assert {shard for shard, _ in called(executor, "grow_delegated")} == {0, 1, 2}
 
 
 @pytest.mark.parametrize("changes", [{}, pytest.param({"random_splits": True, "max_features": 2}, marks=pytest.mark.thorough)])
@@ -80,8 +75,8 @@ def test_sets_of_categories(changes: dict[str, Any]) -> None:
     limits = {"categorical": (3, 4, 5, 6), "cat_smooth": 1.0, "min_samples_category": (1, 1, 2, 2), "max_cat_threshold": (9,) * 4}
     found, executor = grown(plan_of(**limits, **changes), table=[*TABLE[:3], *categories])
     assert all(tree.categories.node.shape[0] > 20 for tree in found.trees)
-    assert sent(executor, m.GrowDelegated)
-    told = sum(message.column.shape[0] for _, message in sent(executor, m.FindSets))
+    assert called(executor, "grow_delegated")
+    told = sum(column.shape[0] for _, (column, *_) in called(executor, "find_sets"))
     assert 0 < told < sum(tree.categories.node.shape[0] for tree in found.trees) // 2
 
 
@@ -89,7 +84,7 @@ def test_sets_of_categories(changes: dict[str, Any]) -> None:
 def test_columns_of_many_kinds_of_trees(criterion: str, n_classes: int) -> None:
     for changes in ({"columns_per_tree": 3, "max_features": 2}, {"random_splits": True, "max_features": 2}, {"max_depth": 7}):
         _, executor = grown(plan_of(criterion, n_classes, **changes))
-        delegation = [loan for _, message in sent(executor, m.GrowDelegated) for loan in message.shared]
+        delegation = [loan for _, (_, shared) in called(executor, "grow_delegated") for loan in shared]
         assert delegation
         if "columns_per_tree" in changes:
             assert max(loan.ids.shape[0] for loan in delegation) <= 3
@@ -97,14 +92,14 @@ def test_columns_of_many_kinds_of_trees(criterion: str, n_classes: int) -> None:
 
 def test_one_shard_borrows_from_nobody() -> None:
     _, executor = grown(plan_of(), [range(P)])
-    assert not sent(executor, m.ShareRows)
-    assert sent(executor, m.GrowDelegated)
+    assert not called(executor, "share_rows")
+    assert called(executor, "grow_delegated")
 
 
 def test_too_many_columns_are_not_lent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegating, "DELEGATED_COLUMNS", 2)
-    assert not sent(grown(plan_of())[1], m.GrowDelegated)
-    assert not sent(grown(dataclasses.replace(plan_of(max_leaf_nodes=30)))[1], m.GrowDelegated)
+    assert not called(grown(plan_of())[1], "grow_delegated")
+    assert not called(grown(dataclasses.replace(plan_of(max_leaf_nodes=30)))[1], "grow_delegated")
 
 
 def test_who_knows_the_rows_of_a_leaf() -> None:

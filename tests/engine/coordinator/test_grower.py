@@ -104,7 +104,8 @@ def test_best_first_goes_on_below_nodes_that_are_grown_elsewhere() -> None:
     grower, starts = make(max_leaf_nodes=3, subtree_rows=500), {0: (0, 900, 1000)}
     grower.accept(grower.to_search, found((0, 5.0, 400, 900)))
     divided(grower, grower.choose(), starts)
-    nodes, origin, first = grower.budget()
+    nodes, first = np.array(grower.to_grow), grower.first_splits()
+    origin = grower.origin_of(nodes)
     assert (nodes.tolist(), origin.tolist(), first.tolist()) == ([1, 2], [(0, 0, 0.0), (0, 1, 0.0)], [(0, 5.0, -1, 0, 0.0, -np.inf)])
 
 

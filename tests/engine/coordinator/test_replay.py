@@ -7,14 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtrees.engine.coordinator.replay import replay_tree
-from dtrees.engine.coordinator.session import Session
+from dtrees.engine.coordinator.session import replay_tree
 from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.engine.protocol import messages as m
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import apply, sum_values
-from tests.engine.shards import Logistic, ShardedExecutor, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
+from tests.engine.shards import (
+    Logistic,
+    ShardedExecutor,
+    Softmax,
+    Squared,
+    all_equal,
+    local,
+    opened,
+    rules,
+    wild_table,
+    wild_target,
+    wild_weight,
+)
 from tests.slow import one_of_each
 
 N = 500
@@ -66,8 +76,7 @@ def test_every_row_gets_the_value_that_prediction_gives_it() -> None:
         foreign = boost(executor, plan(Squared(), 0, 3)).rounds
     some = plan(Squared(), 0, 3)
     for executor in (local(TABLE, y), ShardedExecutor(TABLE, y, None, SPREAD)):
-        session = Session(executor, some, "fit")
-        session.begin(np.zeros(1))
+        session = opened(executor, some, np.zeros(1))
         for (tree,) in foreign:
             replay_tree(session, tree, 0)
         shards = executor.shards if isinstance(executor, ShardedExecutor) else [executor.shard]
@@ -87,8 +96,7 @@ def test_nodes_without_rows() -> None:
     for few in ([shallow], [1, 7], [3, 4, 5, 6, 7]):
         table = [column[few] for column in TABLE]
         for other in (local(table, y[few]), ShardedExecutor(table, y[few], None, SPREAD)):
-            session = Session(other, plan(Squared(), 0, 4), "fit")
-            session.begin(np.zeros(1))
+            session = opened(other, plan(Squared(), 0, 4), np.zeros(1))
             for (tree,) in trees:
                 replay_tree(session, tree, 0)
             shard = other.shards[0] if isinstance(other, ShardedExecutor) else other.shard
@@ -101,8 +109,7 @@ def test_a_single_leaf_needs_no_splits() -> None:
     with local(TABLE, np.ones(N)) as other:
         leaf = boost(other, plan(Squared(), 0, 1)).rounds[0][0]
     leaf.value[0, 0] = 1.25
-    session = Session(executor, plan(Squared(), 0, 1), "fit")
-    session.begin(np.zeros(1))
+    session = opened(executor, plan(Squared(), 0, 1), np.zeros(1))
     replay_tree(session, leaf, 0)
     assert executor.shards[1].target.raw.tolist() == [[1.25] * N]
-    assert {type(message) for _, message in executor.log} == {m.Begin, m.Route, m.Finish}
+    assert {message.kind for _, message in executor.log} == {"Begin", "Route", "Finish"}

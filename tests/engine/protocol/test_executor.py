@@ -8,17 +8,26 @@ import numpy as np
 import pytest
 
 from dtrees.engine.coordinator import delegation as delegating
-from dtrees.engine.coordinator import session as sessions
-from dtrees.engine.coordinator.session import Session
-from dtrees.engine.coordinator.tree import grow_tree
+from dtrees.engine.coordinator.tree import grow_tree, starting
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.protocol import messages as m
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.split.table.columns import presort
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
-from tests.engine.shards import ShardedExecutor, all_equal, grow_here, grow_sharded, local, rules, wild_table, wild_target, wild_weight
+from tests.engine.shards import (
+    ShardedExecutor,
+    all_equal,
+    called,
+    grow_here,
+    grow_sharded,
+    local,
+    opened,
+    rules,
+    wild_table,
+    wild_target,
+    wild_weight,
+)
 from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, slow_for
 
 N = 900
@@ -50,7 +59,7 @@ TARGETS = slow_for(KERNELS_OF_THEIR_OWN, [("squared_error", 0), ("gini", 2), ("g
 
 
 @pytest.mark.parametrize(("case", "criterion", "n_classes"), one_of_each(list(CASES), TARGETS, others=pytest.mark.thorough))
-def test_shards_and_threads_grow_the_same_trees(case: str, criterion: str, n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_and_threads_grow_the_same_trees(case: str, criterion: str, n_classes: int) -> None:
     rule_changes, plan_changes, weighted = CASES[case]
     plan = ForestPlan(rules(criterion, P, **rule_changes), seed=11, n_classes=n_classes, **plan_changes)
     target = wild_target(TABLE, n_classes, 1)
@@ -62,14 +71,7 @@ def test_shards_and_threads_grow_the_same_trees(case: str, criterion: str, n_cla
     assert all_equal(grow_here(TABLE, target, weight, plan, n_trees=3, n_threads=4), here)
     assert all_equal(grow_here(TABLE, target, weight, plan, n_trees=1, n_threads=4), here[:1])
     bags = []
-    # Levels in one exchange, in two, or in two while they are large.
-    for spread, n_threads, offer_rows in (
-        (SPREADS["two"], 1, N + 1),
-        (SPREADS["two"], 1, 0),
-        (SPREADS["three"], 3, N // 3),
-        ([tuple(range(P))], 1, 0),
-    ):
-        monkeypatch.setattr(sessions, "OFFER_ROWS", offer_rows)
+    for spread, n_threads in ((SPREADS["two"], 1), (SPREADS["three"], 3), ([tuple(range(P))], 1)):
         trees, executor = grow_sharded(TABLE, target, weight, plan, 3, spread, n_threads)
         assert all_equal(trees, here)
         bags += [shard.target.out_of_bag for shard in executor.shards if plan.out_of_bag]
@@ -91,13 +93,13 @@ def test_drawing_goes_on_over_the_shards_while_columns_are_constant(spread: Any)
     here = grow_here(table, target, None, plan, n_trees=2)
     trees, executor = grow_sharded(table, target, None, plan, 2, spread)
     assert all_equal(trees, here)
-    assert any(isinstance(message, m.Search) and message.skip == 2 for _, message in executor.log)
+    assert any(skip == 2 for _, (_, skip) in called(executor, "search"))
     assert {1, 4} <= set(here[0].feature.tolist())
 
 
 @pytest.mark.parametrize(("max_features", "n_trees"), [(P, 1), (1, 8)])
 @pytest.mark.parametrize(("criterion", "n_classes"), TARGETS)
-def test_large_nodes(criterion: str, n_classes: int, max_features: int, n_trees: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_nodes(criterion: str, n_classes: int, max_features: int, n_trees: int) -> None:
     """Level by level, threads sharing the nodes, subtrees, blocks within subtrees: all the same, for rows out of bag as well."""
     n = 12_000
     table = wild_table(n, 2)
@@ -106,10 +108,8 @@ def test_large_nodes(criterion: str, n_classes: int, max_features: int, n_trees:
     plan = ForestPlan(some, seed=0, n_classes=n_classes, out_of_bag=True, n_draws=n)
     one, four = (grow_forest(presort(table), target, None, plan, 0, n_trees, n_threads) for n_threads in (1, 4))
     assert all_equal(four.trees, one.trees)
-    for offer_rows in (n, 0):
-        monkeypatch.setattr(sessions, "OFFER_ROWS", offer_rows)
-        trees, executor = grow_sharded(table, target, None, plan, n_trees, SPREADS["two"], n_threads=2)
-        assert all_equal(trees, one.trees)
+    trees, executor = grow_sharded(table, target, None, plan, n_trees, SPREADS["two"], n_threads=2)
+    assert all_equal(trees, one.trees)
     X = np.stack([column.astype(np.float64) for column in table], axis=1)
     expected = np.zeros_like(one.oob_sum)
     for number, tree in enumerate(trees):
@@ -120,44 +120,27 @@ def test_large_nodes(criterion: str, n_classes: int, max_features: int, n_trees:
         assert np.array_equal(oob_sum, expected)
 
 
-def messages_of_a_tree(max_features: int, offer_rows: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, m.Message]]:
+@pytest.mark.parametrize("max_features", [P, P - 1])
+def test_a_level_takes_one_exchange(max_features: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the shards are sent while a tree of depth 4 grows."""
-    monkeypatch.setattr(sessions, "OFFER_ROWS", offer_rows)
     monkeypatch.setattr(delegating, "SHARED_CELLS", 0)
     plan = ForestPlan(rules("squared_error", P, max_depth=4, max_features=max_features), seed=0)
-    return grow_sharded(TABLE, wild_target(TABLE, 0, 1), None, plan, 1, SPREADS["two"])[1].log
-
-
-def test_only_owners_are_asked_to_evaluate(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = messages_of_a_tree(P - 1, 0, monkeypatch)
-    asked = [(shard, message.splits.column) for shard, message in log if isinstance(message, m.Evaluate)]
-    assert asked
-    for shard, columns in asked:
-        assert set(columns.tolist()) <= set(SPREADS["two"][shard])
-    assert [type(message) for shard, message in log if shard == 0].count(m.Advance) == 4
-
-
-@pytest.mark.parametrize("max_features", [P, P - 1])
-def test_a_level_of_few_rows_takes_one_exchange(max_features: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = messages_of_a_tree(max_features, N + 1, monkeypatch)
+    log = grow_sharded(TABLE, wild_target(TABLE, 0, 1), None, plan, 1, SPREADS["two"])[1].log
     for shard in (0, 1):
-        sent = [type(message) for to, message in log if to == shard]
-        assert sent[:6] == [m.Begin, m.Start] + 4 * [m.Advance]
-        assert sent[6:] == ([m.MeasureLeaves] if shard == 0 else [])
+        sent = [message.kind for to, message in log if to == shard]
+        assert sent[:6] == ["Begin", "Start"] + 4 * ["Advance"]
+        assert sent[6:] == (["MeasureLeaves"] if shard == 0 else [])
 
 
-def test_local_executor() -> None:
+def test_a_table_in_this_process() -> None:
     target = wild_target(TABLE, 0, 1)
     with local(TABLE, target) as executor:
         assert (executor.n_shards, executor.n_rows, executor.n_columns) == (1, N, P)
         assert executor.owner(np.array([3, 0], np.int32)).tolist() == [0, 0]
-        session = Session(executor, ForestPlan(rules("squared_error", P), seed=0), "fit")
-        session.begin()
-        tree, scores = grow_tree(session, 0)
+        session = opened(executor, ForestPlan(rules("squared_error", P), seed=0))
+        tree, scores = grow_tree(session, starting(session, 0))
         assert tree.n_node_samples[0] == N
         assert np.isnan(scores.train)
-        with pytest.raises(m.StaleMessage):
-            executor.broadcast(m.Start("other", 0, 0, 0, True, False))
 
 
 def test_columns_in_any_number_of_shards_keep_their_numbers() -> None:
@@ -176,10 +159,9 @@ def test_messages_can_be_pickled_and_replies_share_no_memory() -> None:
     target = wild_target(TABLE, 0, 1)
     plan = ForestPlan(rules("squared_error", P, max_depth=3), seed=0)
     executor = ShardedExecutor(TABLE, target, None, SPREADS["two"])
-    session = Session(executor, plan, "fit")
-    session.begin()
-    first = grow_tree(session, 0)[0]
+    session = opened(executor, plan)
+    first = grow_tree(session, starting(session, 0))[0]
     kept = {name: getattr(first, name).copy() for name in first.ARRAYS}
-    grow_tree(session, 1)
+    grow_tree(session, starting(session, 1))
     for name, array in kept.items():
         assert np.array_equal(getattr(first, name), array)

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import BLOCK_ROWS
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan
-from dtrees.engine.protocol.executor import ShardsLost
-from dtrees.engine.protocol.messages import Message, StaleMessage
+from dtrees.engine.protocol.messages import Message, ShardsLost, StaleMessage
 from dtrees.engine.rows import exchange, flagged_rows, levels, rows_in_tree, searcher, zone_edges
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import steps as s

@@ -14,10 +14,9 @@ from dtrees.engine.plan import search_plan
 from dtrees.engine.plan.early_stopping import has_stalled
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Progress
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.shard import sample_sums
+from dtrees.engine.shard import row_division, sample_sums
 from dtrees.engine.shard import tree_state as one_tree
-from dtrees.engine.shard.levels import marking
-from dtrees.engine.shard.levels import zone_planner as sums
+from dtrees.engine.shard import zone_planner as sums
 from dtrees.engine.shard.targets import boosting_target as boosting
 from dtrees.split.table import zone_map
 from dtrees.tree.packing import pack
@@ -82,7 +81,7 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: py
     # As a large table is: by zone sums, large nodes by all threads; then with no slots to spare; then by levels, as a very wide one is.
     monkeypatch.setattr(search_plan, "WHOLE_BLOCK_CELLS", 0)
     for module, name in (
-        (search_plan, "BOUNDED_ROWS"), (sums, "LEVEL_THREAD_CELLS"), (one_tree, "THREAD_ROWS"), (marking, "THREAD_ROWS"),
+        (search_plan, "BOUNDED_ROWS"), (sums, "LEVEL_THREAD_CELLS"), (one_tree, "THREAD_ROWS"), (row_division, "THREAD_ROWS"),
         (one_tree, "GROW_CELLS"), (one_tree, "GROW_CELLS_BY_SUMS"), (one_tree, "SHARE_ROWS"), (sample_sums, "GATHERED_ROWS"),
         (boosting, "ADDITION_ROWS"), (boosting, "LOGARITHM_ROWS"),
     ):  # fmt: skip
@@ -95,7 +94,7 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: py
         assert same(fit_here(plan, y, weight, n_threads=3), here)
     monkeypatch.setattr(zone_map, "LIST_ROWS", 0)
     assert same(fit_here(plan, y, weight, n_threads=3), here)
-    monkeypatch.setattr(sessions, "rows_to_grow", lambda n_rows, n_columns, n_threads: 50)
+    monkeypatch.setattr(sessions, "subtree_rows", lambda *about: 50)
     assert same(fit_here(plan, y, weight, n_threads=3), here)
 
 

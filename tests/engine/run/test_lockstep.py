@@ -18,11 +18,11 @@ from dtrees.engine.protocol import messages as m
 from dtrees.engine.run import recovery
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.lockstep import grow_forest_on_shards, trees_side_by_side
-from dtrees.engine.shard.levels import node_search
+from dtrees.engine.shard import node_search
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.table.columns import presort
 from tests.engine.run.test_recovery import LossyExecutor
-from tests.engine.shards import ShardedExecutor, Table, all_equal, rules, wild_table, wild_target, wild_weight
+from tests.engine.shards import ShardedExecutor, Table, all_equal, called, rules, wild_table, wild_target, wild_weight
 from tests.engine.test_naive_trees import plans, problems
 from tests.examples import THOROUGH, examples
 from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, one_quick, slow_for
@@ -139,7 +139,7 @@ def test_a_shard_is_lost_at_any_message(name: str, after: bool, at_all: bool) ->
     found, executor = disturbed(name, {})
     assert_same(found, wanted)
     log = executor.log
-    kinds = [(shard == 0, type(message), frozenset(map(type, getattr(message, "messages", ())))) for shard, message in log]
+    kinds = [(shard == 0, frozenset(call[0] for call in message.calls)) for shard, message in log]
     for k, (shard, _) in enumerate(log):
         if not at_all and kinds[k] in kinds[k + 1 :]:
             continue
@@ -154,8 +154,7 @@ def test_a_shard_is_lost_at_any_message(name: str, after: bool, at_all: bool) ->
 
 def starts(executor: ShardedExecutor) -> list[int]:
     """The trees that were started on shard 0, in order."""
-    sent = [message for shard, message in executor.log if shard == 0 and isinstance(message, m.Many)]
-    return [one.tree for message in sent for one in message.messages if isinstance(one, m.Start)]
+    return [start.tree for shard, (start,) in called(executor, "start") if shard == 0]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +182,7 @@ def test_another_is_lost_while_sums_are_brought_to_the_first(lost: tuple[int, ..
     _, executor = disturbed("out of bag", {})
     k = 2 * len(executor.log) // 3
     _, executor = disturbed("out of bag", {k: (0,)})
-    recovering = [i for i, (_, message) in enumerate(executor.log) if isinstance(message, m.Renew | m.Begin | m.Fetch | m.Adopt) and i > k]
+    recovering = [i for i, (_, message) in enumerate(executor.log) if message.kind in {"Renew", "Begin", "Fetch", "Adopt"} and i > k]
     assert len(recovering) > 6
     for second in recovering:
         found, executor = disturbed("out of bag", {k: (0,), second: lost})
@@ -247,11 +246,8 @@ def test_messages_of_many_trees_travel_together() -> None:
 def test_an_error_in_one_tree_ends_the_forest() -> None:
     table, y, weight, plan = forest_case("trees only")
 
-    def meddle(shard: int, message: m.Message, reply: Any) -> Any:
-        roots = [i for i, one in enumerate(reply or []) if isinstance(one, m.Root)] if isinstance(message, m.Many) else []
-        for i in roots if shard == 1 else []:
-            reply[i] = reply[i]._replace(checksum=reply[i].checksum + 1)
-        return reply
+    def meddle(shard: int, reply: Any) -> Any:
+        return reply._replace(checksum=reply.checksum + 1) if shard == 1 and isinstance(reply, m.Root) else reply
 
     executor = ShardedExecutor(table, y, weight, SPREADS[3], meddle=meddle)
     with pytest.raises(m.ReplicasDiffer, match="tree 0"):
@@ -267,9 +263,9 @@ def test_the_trees_under_way_are_limited_by_memory(changes: dict[str, Any]) -> N
     table = [np.random.default_rng(0).random(n)]
     plan = ForestPlan(rules("squared_error", 1, max_depth=5), seed=0, **changes)
     shard = Shard(presort(table), np.zeros(1, np.int32), 1, table[0], None)
-    shard.handle(m.Begin("fit", 0, plan, n_slots=1))
-    shard.handle(m.Many("fit", 0, (0,), (m.Start("fit", 0, 0, 0, True, True),)))
-    used = times * sum(array.nbytes for array in shard._slots._trees[0]._rows)
+    shard.begin("fit", 0, plan, None, n_slots=1)
+    shard.handle(m.Calls("fit", 0, (0,), (("start", m.Start(0, 0, True, True)),)))
+    used = times * sum(array.nbytes for array in shard.trees[0]._rows)
     shard.close()
     larger = dataclasses.replace(plan, n_draws=plan.n_draws and times * plan.n_draws)
     n_trees = trees_side_by_side(larger, times * n, weighted=False)
@@ -287,10 +283,9 @@ def test_trees_under_way_share_nothing_that_a_draw_of_columns_changes(monkeypatc
     monkeypatch.setattr(node_search, "search_on", lambda *first, **_: pools.append(first[3]) or search_on(*first))
     shard = Shard(presort(TABLE), np.arange(P, dtype=np.int32), P, TABLE[0], None)
     plan = ForestPlan(rules("squared_error", P, max_features=1), seed=0)
-    shard.handle(m.Begin("fit", 0, plan, n_slots=2))
-    root = np.zeros(1, np.int64)
-    shard.handle(m.Many("fit", 0, (0, 1), tuple(m.Start("fit", 0, tree, 0, True, True) for tree in (0, 1))))
-    shard.handle(m.Many("fit", 0, (0, 1), tuple(m.Search("fit", 0, root, 1) for _ in (0, 1))))
+    shard.begin("fit", 0, plan, None, n_slots=2)
+    shard.handle(m.Calls("fit", 0, (0, 1), tuple(("start", m.Start(tree, 0, True, True)) for tree in (0, 1))))
+    shard.handle(m.Calls("fit", 0, (0, 1), 2 * (("search", np.zeros(1, np.int64), 1),)))
     assert len(pools) == 4
     assert not any(np.shares_memory(one, other) for i, one in enumerate(pools) for other in pools[:i])
 

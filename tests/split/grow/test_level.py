@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.shard.levels.zone_planner import Sizes, ZoneSums
+from dtrees.engine.shard.zone_planner import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
 from dtrees.split.grow import level
 from dtrees.split.grow.level import search_level

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtrees.engine.shard.levels import zone_planner as engine_sums
-from dtrees.engine.shard.levels.zone_planner import Sizes, ZoneSums
+from dtrees.engine.shard import zone_planner as engine_sums
+from dtrees.engine.shard.zone_planner import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.grow.level import BAR, SCAN, SUM, SummedLevel, search_level

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dtrees.engine.outcome.values import CategorySplits
-from dtrees.engine.shard.category_splits import find_sets
+from dtrees.engine.shard.row_division import find_sets
 from dtrees.split.table.columns import presort
 from dtrees.tree.category_sets import CategorySets
 

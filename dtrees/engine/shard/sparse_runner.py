@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner
-from dtrees.engine.shard.subtrees.runner import Assignment, Runner, TreeContext
+from dtrees.engine.protocol.packed_nodes import join_subtrees
+from dtrees.engine.shard.dense_runner import SubtreeRunner
+from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
 from dtrees.split.criteria.constraints.words import divide_sums
-from dtrees.split.grow.best_first import ORIGIN, LeafBudget, in_preorder, origins
+from dtrees.split.grow.best_first import ORIGIN, LeafBudget, origins
 from dtrees.split.grow.sparse_subtree import search_some
 from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task, divide_shared, grow_sparse
@@ -40,7 +40,7 @@ _ROOT_ORIGIN = origins(1)[0]
 
 @dataclass
 class _Node:
-    """A node to be grown: its places and depth, and where it hangs (parent -1: nowhere)."""
+    """A node to be grown: its places and depth, and what is known of it."""
 
     start: int
     in_stop: int
@@ -49,8 +49,6 @@ class _Node:
     path: np.uint64
     sums: NDArray[np.int64]
     origin: Any = _ROOT_ORIGIN
-    parent: int = -1
-    side: str = "left"
 
     @property
     def n_rows(self) -> int:
@@ -75,20 +73,12 @@ class SparseRunner(Runner):
         """Give up all room."""
         super().forget()
         self._rooms: list[CellRoom] = []
-        self._scratch_size: tuple[Any, ...] = ()
-
-    def scratch_for(
-        self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64], categories: bool, n_sums: int = 0, several: bool = False
-    ) -> Any:
-        """Return the scratch space of a thread; see :meth:`Runner.scratch_for`."""
-        self._scratch_size = n_rows, n_classes, levels, categories, n_sums, several
-        return super().scratch_for(thread, *self._scratch_size)
 
     def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
         """Grow nodes to their ends, one after the other, each by as many threads as it is worth; see :meth:`Runner.grow`."""
         context, roots = assignment.context, assignment.roots
         wanted = _threads_for(self._table, threads, context)
-        self.scratch_for(wanted - 1, *self._scratch_size)
+        self._scratch_up_to(wanted - 1, 0)
         rooms = self._rooms_for(wanted, context)
         tasks = [self._task(context, roots, thread, room) for thread, room in enumerate(rooms)]
         apart = assignment.is_interruptible
@@ -192,20 +182,27 @@ class _Growth:
         task = self._tasks[0]
         assert task.room is not None
         note_places(task.room.place_of, task.partition.rows, root.start, root.stop)
-        large: list[tuple[_Node, Any]] = []
-        small: list[_Node] = []
-        waiting = [root]
+        nodes, waiting, small = [root], [0], []
+        splits: dict[int, tuple[int, Any]] = {}
         while waiting:
-            node = waiting.pop()
-            if node.n_rows <= share_rows:
-                small.append(node)
-                continue
-            split = self._search(node)
-            if split is not None:
-                waiting += self._divide(node, split, len(large))
-            large.append((node, split))
-        small.sort(key=attrgetter("n_rows"), reverse=True)
-        return _joined(large, small, self._threads.map(self._grow_small, small, len(self._tasks), self._give_up))
+            i = waiting.pop()
+            if nodes[i].n_rows <= share_rows:
+                small.append(i)
+            elif (split := self._search(nodes[i])) is not None:
+                splits[i] = len(nodes), split
+                waiting += (len(nodes), len(nodes) + 1)
+                nodes += self._divide(nodes[i], split)
+        small.sort(key=lambda i: nodes[i].n_rows, reverse=True)
+        grown = self._threads.map(self._grow_small, [nodes[i] for i in small], len(self._tasks), self._give_up)
+        upper = empty_nodes(len(nodes), root.sums.shape[0])
+        for i, node in enumerate(nodes):
+            upper.records[i] = (0.0, 0.0, -1, -1, -1, node.start, node.in_stop, node.stop, False)
+            upper.sums[i] = node.sums
+        for i, (left, split) in splits.items():
+            upper.records["left"][i], upper.records["right"][i] = left, left + 1
+            for name in ("column", "threshold", "missing_left", "gain"):
+                upper.records[name][i] = split.records[name][0]
+        return join_subtrees(upper, dict(zip(small, grown, strict=True)))
 
     def _search(self, node: _Node) -> Any:
         """Return the split of a node, threads searching some columns each; None if there is none."""
@@ -229,8 +226,8 @@ class _Growth:
                 best_by_node(best._replace(records=records, left=left), np.zeros(1, np.int64), best)
         return best if best.records["status"][0] == SPLIT else None
 
-    def _divide(self, node: _Node, split: Any, number: int) -> list[_Node]:
-        """Apply a split to the rows of a node, which is the ``number``-th large one; return its children."""
+    def _divide(self, node: _Node, split: Any) -> list[_Node]:
+        """Apply a split to the rows of a node; return its children."""
         task = self._tasks[0]._replace(best=split)
         arguments = self._columns, task, node.start, node.in_stop, node.stop, node.depth
         inside, outside = bind(divide_shared, *arguments)(*arguments)
@@ -239,8 +236,8 @@ class _Growth:
         paths = child_path(np.uint64(node.path), LEFT), child_path(np.uint64(node.path), task.stops.right_side)
         sums = divide_sums(task.limits.criterion, split.records["column"], node.sums[np.newaxis], split.left)
         return [
-            _Node(node.start, node.start + inside, middle, depth, paths[0], sums[0][0].copy(), parent=number),
-            _Node(middle, right_in_stop, node.stop, depth, paths[1], sums[1][0], parent=number, side="right"),
+            _Node(node.start, node.start + inside, middle, depth, paths[0], sums[0][0].copy()),
+            _Node(middle, right_in_stop, node.stop, depth, paths[1], sums[1][0]),
         ]
 
     def _grow_small(self, node: _Node) -> Nodes:
@@ -248,29 +245,6 @@ class _Growth:
         grown = grow_alone(self._columns, task, node)
         self._free.append(task)
         return grown
-
-
-def _joined(large: list[tuple[_Node, Any]], small: list[_Node], grown: list[Nodes]) -> Nodes:
-    """Return the large nodes and the subtrees of small ones as one subtree, in preorder."""
-    n_large = len(large)
-    top = empty_nodes(n_large, (large[0][0] if large else small[0]).sums.shape[0])
-    for i, (node, split) in enumerate(large):
-        top.records[i] = (0.0, 0.0, -1, -1, -1, node.start, node.in_stop, node.stop, False)
-        top.sums[i] = node.sums
-        if node.parent >= 0:
-            top.records[node.side][node.parent] = i
-        for name in ("column", "threshold", "missing_left", "gain") if split is not None else ():
-            top.records[name][i] = split.records[name][0]
-    parts, first = [top], n_large
-    for node, nodes in zip(small, grown, strict=True):
-        for side in ("left", "right"):
-            nodes.records[side][nodes.records["column"] >= 0] += first
-        if node.parent >= 0:
-            top.records[node.side][node.parent] = first
-        parts.append(nodes)
-        first += nodes.records.shape[0]
-    records, sums = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return in_preorder(Nodes(records, sums))
 
 
 def make_runner(columns: AnyColumns) -> Runner:

@@ -13,12 +13,13 @@ import pytest
 from scipy.sparse import csr_array
 
 from dtrees import DecisionTreeRegressor, GradientBoostingRegressor, RandomForestRegressor
-from dtrees.engine.shard.subtrees import dense_runner as runner
-from dtrees.engine.shard.subtrees import runner as runner_module
+from dtrees.engine.shard import dense_runner as runner
+from dtrees.engine.shard import runner as runner_module
 from dtrees.split.compile.kernels import bind, kernel
 from dtrees.split.grow import work_pool as work_pool_module
 from dtrees.split.grow.best_first import was_given_up
 from dtrees.split.grow.work_pool import DONE, OPEN, add_pieces, claim_work, give_up, make_work_pool, opening, wait_for_work_pool
+from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import presort
 
 
@@ -127,14 +128,14 @@ def test_ctrl_c_gives_up_the_trees_under_way(monkeypatch: pytest.MonkeyPatch, n_
 
 def test_scratch_space_of_threads_that_come_later() -> None:
     """Where the space of the first thread is large enough for a tree, so is that of others, whichever trees they came with."""
-    columns, no_levels = presort([np.arange(200.0)]), np.empty(0, np.int64)
-    threads = runner.SubtreeRunner(columns)
-    assert threads.scratch_at_hand(0, 100, False) is None
-    first = threads.scratch_for(0, 100, 0, no_levels, False)
-    threads.scratch_for(1, 50, 0, no_levels, False)
-    assert threads.scratch_for(0, 100, 0, no_levels, False) is first
-    second = threads.scratch_at_hand(1, 100, False)
-    assert second is not None
-    assert second.keys.shape[0] >= first.keys.shape[0]
-    assert threads.scratch_at_hand(0, 101, False) is None
-    assert threads.scratch_at_hand(0, 100, True) is None
+    threads = runner.SubtreeRunner(presort([np.arange(200.0)]))
+
+    def scratch(thread: int, n_rows: int, categories: bool = False) -> Scratch:
+        make = lambda n, n_distinct: make_scratch(n, n_distinct, 0, np.empty(0, np.int64), categories)  # noqa: E731
+        return threads.scratch_for(thread, n_rows, categories, make)
+
+    first = scratch(0, 100)
+    assert scratch(1, 50).keys.shape[0] >= first.keys.shape[0]
+    assert scratch(0, 100) is first
+    assert scratch(0, 101) is not first
+    assert scratch(0, 100, True).groups is not None

@@ -1,8 +1,10 @@
-"""What grows subtrees on a shard, whatever the kind of table."""
+"""What grows subtrees on a shard, whatever the kind of table, and what else a tree is grown with."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +14,9 @@ from dtrees.engine.threads import INTERRUPTIBLE_CELLS, GivenUp, Threads, in_main
 from dtrees.split.grow.best_first import LeafBudget, give_up_tree, was_given_up
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.limits import NodeLimits, SplitLimits
-from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.partition import RowPartition, no_rows
 from dtrees.split.node.records import Nodes
-from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.search.scratch import Scratch
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.split.zones.sum_slots import SumSlots
 
@@ -102,30 +104,23 @@ class Runner(ABC):
             if scratch.line_up is not None:
                 scratch.line_up.node[:] = -1
 
-    def _has_scratch(self, n_rows: int, categories: bool) -> bool:
-        return bool(self._scratch) and self._scratch[0].keys.shape[0] > n_rows and (self._scratch[0].groups.code.shape[0] > 2) == categories
+    def scratch_for(self, thread: int, n_rows: int, categories: bool, make: Callable[[int, int], Scratch]) -> Scratch:
+        """Return the scratch space of a thread for nodes of up to so many rows; the threads before it have some then, too.
 
-    def scratch_at_hand(self, thread: int, n_rows: int, categories: bool) -> Scratch | None:
-        """Return the scratch space of a thread for nodes of up to so many rows, None if there is none that is large enough.
-
-        What else it is made for is the same for all trees of a fit, unless it was forgotten meanwhile.
+        ``make`` makes it, for so many rows and distinct values of a column, where that of an earlier tree is not large enough. What else it
+        is made for is the same for all trees of a fit, unless it was forgotten meanwhile.
         """
-        return self._scratch[thread] if thread < len(self._scratch) and self._has_scratch(n_rows, categories) else None
-
-    def scratch_for(
-        self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64], categories: bool, n_sums: int = 0, several: bool = False
-    ) -> Scratch:
-        """Return the scratch space of a thread for nodes of up to so many rows; see :func:`~dtrees.split.search.scratch.make_scratch`.
-
-        The threads before it have some then, too.
-        """
-        if not self._has_scratch(n_rows, categories):
+        first = self._scratch[0] if self._scratch else None
+        if first is not None and (first.keys.shape[0] <= n_rows or (first.groups.code.shape[0] > 2) != categories):
             self._forget_scratch()
-        if self._scratch:  # none is smaller than the first, which tells whether they are large enough
-            n_rows = self._scratch[0].keys.shape[0] - 1
-        while len(self._scratch) <= thread:
-            self._scratch.append(make_scratch(n_rows, self._max_distinct, n_classes, levels, categories, n_sums, several))
+        self._make = make
+        self._scratch_up_to(thread, n_rows)
         return self._scratch[thread]
+
+    def _scratch_up_to(self, thread: int, n_rows: int) -> None:
+        """Make scratch space that threads lack: no less than the first has, which tells whether they are large enough."""
+        while len(self._scratch) <= thread:
+            self._scratch.append(self._make(self._scratch[0].keys.shape[0] - 1 if self._scratch else n_rows, self._max_distinct))
 
     @abstractmethod
     def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
@@ -136,3 +131,34 @@ class Runner(ABC):
         NotCompiled
             If another process is compiling the kernels that this takes.
         """
+
+
+@dataclass
+class Workspace:
+    """Threads, what they search with and grow subtrees with, and room to divide rows.
+
+    Attributes
+    ----------
+    threads : Threads
+    runner : Runner
+    by_turns : bool
+        Whether messages about other trees are carried out with it before a tree is finished.
+    """
+
+    threads: Threads
+    runner: Runner
+    by_turns: bool = False
+    _spare: RowPartition = field(default_factory=no_rows)
+
+    def spare_for(self, rows: RowPartition) -> RowPartition:
+        """Return room to divide a tree's rows in."""
+        n = rows.rows.shape[0]
+        if self._spare.rows.shape[0] < n or self._spare.h.shape[0] < rows.h.shape[0]:
+            self._spare = rows.spare(n)
+        return self._spare
+
+    def divide_in(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> None:
+        """Take arrays by row number, which nobody else needs any more, for room to divide rows in."""
+        rows = self._spare.rows
+        self._spare = no_rows()
+        self._spare = RowPartition(rows if rows.shape[0] == a.shape[0] else np.empty(a.shape[0], np.uint32), a, b)

@@ -315,20 +315,15 @@ class Level:
     operations : ndarray of int64, shape (n, 4)
     tasks : ndarray of int64, shape (n_tasks, 3)
         See there too.
-    first_scan : int
-        The task that the last phase begins with; the bars are known before.
     """
 
     def __init__(self, sums: Sums, nodes: NDArray[np.int64], phases: list[list[list[Operation]]], n_threads: int) -> None:
-        self.sums = sums
-        self.nodes = nodes
-        self.n_threads = n_threads
+        self.sums, self.nodes, self.n_threads = sums, nodes, n_threads
         operations: list[Operation] = []
         tasks: list[tuple[int, int, int]] = []
         for phase in phases:
-            self.first_scan = before = len(tasks)
+            before = len(tasks)
             for task in phase:
                 tasks.append((len(operations), len(operations) + len(task), before))
                 operations.extend(task)
-        self.operations = np.array(operations, np.int64)
-        self.tasks = np.array(tasks, np.int64)
+        self.operations, self.tasks = np.array(operations, np.int64), np.array(tasks, np.int64)

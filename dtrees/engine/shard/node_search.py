@@ -1,18 +1,13 @@
-"""The search for the best splits of the nodes of a tree under way, in a shard's columns."""
+"""The nodes of a tree under way on a shard, and the search for their best splits in its columns."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol import messages as m
-from dtrees.engine.shard.levels.node_table import NodeTable
-from dtrees.engine.shard.levels.zone_planner import Level, Sizes, ZoneSums
+from dtrees.engine.shard.runner import TreeContext, Workspace
 from dtrees.engine.shard.shard_columns import ShardColumns
-from dtrees.engine.shard.subtrees.runner import TreeContext
-from dtrees.engine.shard.workspace import Workspace
+from dtrees.engine.shard.zone_planner import Level, Sizes, ZoneSums
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, without_words
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.level import SCAN, SummedLevel, search_level
@@ -20,20 +15,78 @@ from dtrees.split.node.candidate import NO_SPLIT, Candidates, best_by_node, empt
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NodesOfTree
+from dtrees.split.numbers.hashing import child_paths
 from dtrees.split.policy import SEARCH_TASK_ROWS
+from dtrees.split.search.categories.marking import NodesByCategory
 from dtrees.split.search.column import find_pure, pair_drawn, search_many, search_on
-from dtrees.split.search.scratch import Scratch
+from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.zones.sum_slots import SumSlots
 
 
-class _Searched(NamedTuple):
-    """Nodes that are searched, the best of each so far, which of them are not pure, and those's level and bars."""
+class NodeTable:
+    """Where the nodes of the tree under way lie, and what is known of them. Grows as nodes are added."""
 
-    nodes: NDArray[np.int64]
-    best: Candidates
-    impure: NDArray[np.int64]
-    level: Level | None
-    bars: NDArray[np.float64]
+    def __init__(self, n_sums: int) -> None:
+        self.start = np.zeros(64, np.int64)
+        self.in_stop = np.zeros(64, np.int64)
+        self.stop = np.zeros(64, np.int64)
+        self.depth = np.zeros(64, np.int64)
+        self.path = np.zeros(64, np.uint64)
+        self.sums = np.zeros((64, n_sums), np.int64)
+
+    def open(self, n_in: int, n_rows: int, path: np.uint64, sums: NDArray[np.int64]) -> None:
+        """Begin another tree, whose root has all rows."""
+        self.start[0], self.in_stop[0], self.stop[0], self.depth[0] = 0, n_in, n_rows, 0
+        self.path[0], self.sums[0] = path, sums
+
+    def divide(
+        self,
+        nodes: NDArray[np.int64],
+        left: NDArray[np.int64],
+        left_in_stop: NDArray[np.int64],
+        left_stop: NDArray[np.int64],
+        by_level: bool,
+    ) -> None:
+        """Add the children of nodes, but for their sums: ``left``, which end at these places, and right ones that come next to them.
+
+        ``by_level`` is as of :class:`~dtrees.engine.plan.plans.Rules`.
+        """
+        right, n = left + 1, nodes.shape[0]
+        self.reserve(int(right.max(initial=0)) + 1)
+        start, in_stop, stop, path = self.start[nodes], self.in_stop[nodes], self.stop[nodes], self.path[nodes]
+        self.start[left], self.in_stop[left], self.stop[left] = start, left_in_stop, left_stop
+        self.start[right], self.in_stop[right], self.stop[right] = left_stop, left_stop + (in_stop - left_in_stop), stop
+        self.depth[left] = self.depth[right] = self.depth[nodes] + 1
+        self.path[left] = child_paths(path, np.zeros(n, np.int64))
+        self.path[right] = child_paths(path, np.full(n, not by_level, np.int64))
+
+    def apart(self, nodes: NDArray[np.int64]) -> tuple[NodeTable, NDArray[np.int64]]:
+        """Return a table of some nodes alone, whose rows lie one node after the other there, and by how much each node's places grow.
+
+        Node 0 of that table are all rows, whichever nodes they are of; the nodes come after it.
+        """
+        one, mine = NodeTable(self.sums.shape[1]), slice(1, nodes.shape[0] + 1)
+        one.reserve(nodes.shape[0] + 1)
+        stop = np.cumsum(self.stop[nodes] - self.start[nodes])
+        moved = stop - self.stop[nodes]
+        one.in_stop[0] = one.stop[0] = (self.stop[nodes] - self.start[nodes]).sum()
+        one.start[mine], one.in_stop[mine], one.stop[mine] = self.start[nodes] + moved, self.in_stop[nodes] + moved, stop
+        for name in ("depth", "path", "sums"):
+            getattr(one, name)[mine] = getattr(self, name)[nodes]
+        return one, moved
+
+    def by_category(self, nodes: NDArray[np.int64], which: NDArray[np.int64], columns: NDArray[np.int32]) -> NodesByCategory:
+        """Return what is to be known of nodes that are split by columns, some of them by categories."""
+        return NodesByCategory(which, np.ascontiguousarray(columns), self.in_stop[nodes], self.sums[nodes], self.path[nodes])
+
+    def reserve(self, n: int) -> None:
+        """Make room for ``n`` nodes."""
+        size = self.start.shape[0]
+        if n > size:
+            for name, array in vars(self).items():
+                larger = np.zeros((max(n, 2 * size), *array.shape[1:]), array.dtype)
+                larger[:size] = array
+                setattr(self, name, larger)
 
 
 class NodeSearch:
@@ -89,19 +142,13 @@ class NodeSearch:
         if self._by_sums:
             if self._zone_sums is None or categorical != self._categorical:
                 self._categorical = categorical
-                zone_map = shard_columns.zones.get(workspace.threads, shard_columns.places_of(categorical))
-                self._zone_sums = ZoneSums(zone_map, workspace.threads)
+                self._zone_sums = ZoneSums(shard_columns.zone_map(workspace.threads, categorical), workspace.threads)
             self._zone_sums.start(self._places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
 
     @property
     def by_sums(self) -> bool:
         """Whether threads that grow subtrees of the tree find splits by zone sums."""
         return self._by_sums and self._zone_sums is not None and self._zone_sums.is_usable
-
-    @property
-    def searched(self) -> NDArray[np.int64]:
-        """The nodes searched last."""
-        return self._searched.nodes
 
     @property
     def places(self) -> NDArray[np.int64]:
@@ -116,93 +163,59 @@ class NodeSearch:
 
     def scratch_for(self, thread: int, workspace: Workspace, limits: SplitLimits) -> Scratch:
         """Return the scratch space of a thread for any node of the tree."""
-        n_rows, categories = int(self._nodes.in_stop[0]), limits.categories.some
-        at_hand = workspace.runner.scratch_at_hand(thread, n_rows, categories)
-        if at_hand is not None:  # from the tree before: what it is made for need not be found out again
-            return at_hand
-        return workspace.runner.scratch_for(
-            thread,
-            n_rows,
-            n_class_sums(limits.criterion, self._nodes.sums.shape[1]),
-            self._levels,
-            categories,
-            without_words(limits.criterion, self._nodes.sums.shape[1]),
-            SeveralDeviations in kinds_of(limits.criterion),
-        )
+        n_sums, levels, categories = self._nodes.sums.shape[1], self._levels, limits.categories.some
+
+        def make(n_rows: int, n_distinct: int) -> Scratch:
+            sizes = n_class_sums(limits.criterion, n_sums), levels, categories, without_words(limits.criterion, n_sums)
+            return make_scratch(n_rows, n_distinct, *sizes, SeveralDeviations in kinds_of(limits.criterion))
+
+        return workspace.runner.scratch_for(thread, int(self._nodes.in_stop[0]), categories, make)
 
     def find(
-        self,
-        nodes: NDArray[np.int64],
-        parents: NDArray[np.int64],
-        left: NDArray[np.int64],
-        workspace: Workspace,
-        context: TreeContext,
-        bars_only: bool,
-    ) -> m.Found | m.Bars:
-        """Search nodes, children of ``parents``, in those of this shard's columns that are drawn for them, or only begin to."""
+        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], workspace: Workspace, context: TreeContext
+    ) -> Candidates:
+        """Return the best splits of nodes, children of ``parents``, in those of this shard's columns that are drawn for them."""
         table = self._nodes
         best = empty_candidates(nodes.shape[0], table.sums.shape[1])
-        pure = self._mark_pure(nodes, best, context)
-        impure = np.flatnonzero(~pure)
+        impure = np.flatnonzero(~self._mark_pure(nodes, best, context))
         level = None
         if self._by_sums and self._zone_sums is not None:
             level = self._zone_sums.plan(parents, left, nodes[impure], table.start, table.in_stop)
-        self._searched = _Searched(nodes, best, impure, level, np.full(impure.shape[0], -1.0))
-        if bars_only:
-            bars = np.full(nodes.shape[0], -1.0)
-            if level is not None and impure.shape[0]:
-                self._search_level(self._searched, 0, level.first_scan, workspace, context)
-                bars[impure] = self._searched.bars
-            return m.Bars(bars)
-        return self._find(self._searched, 0, workspace, context)
+        if impure.shape[0]:
+            if level is not None:
+                which, found = self._search_level(nodes[impure], level, workspace, context)
+            else:
+                which, found = self._search_each(nodes[impure], workspace, context)
+            best_by_node(found, impure[which], best)
+        return best
 
-    def scan(self, bars: NDArray[np.float64], workspace: Workspace, context: TreeContext) -> m.Found:
-        """Finish the search that a message began, knowing the best scores that any shard knows of."""
-        self._searched.bars[:] = bars[self._searched.impure]
-        level = self._searched.level
-        return self._find(self._searched, 0 if level is None else level.first_scan, workspace, context)
-
-    def search_rest(self, nodes: NDArray[np.int64], skip: int, workspace: Workspace, context: TreeContext) -> m.Found:
-        """Search nodes column by column, from the ``skip``-th drawn on, until one of this shard's varies."""
-        table, shard_columns = self._nodes, self._shard_columns
-        found = empty_candidates(nodes.shape[0], table.sums.shape[1])
+    def search_rest(
+        self, nodes: NDArray[np.int64], skip: int, workspace: Workspace, context: TreeContext
+    ) -> tuple[Candidates, NDArray[np.int64]]:
+        """Search nodes column by column, from the ``skip``-th drawn on, until one of this shard's varies; return its place, too."""
+        shard_columns = self._shard_columns
+        found = empty_candidates(nodes.shape[0], self._nodes.sums.shape[1])
         place, limits = np.empty(nodes.shape[0], np.int64), limits_for_thread(context.limits)
         search_on(
             shard_columns.columns, shard_columns.ids, context.keys[0], context.pool.copy(), skip, shard_columns.place_of,
             self._of_tree(nodes, context), limits, self.scratch_for(0, workspace, context.limits), found, place,
         )  # fmt: skip
-        return m.Found(found, place)
-
-    def _find(self, searched: _Searched, first: int, workspace: Workspace, context: TreeContext) -> m.Found:
-        """Find the best splits of nodes; the first tasks of their level have been done already."""
-        nodes, best, impure, level, _ = searched
-        if impure.shape[0]:
-            if level is not None:
-                which, found = self._search_level(searched, first, level.tasks.shape[0], workspace, context)
-            else:
-                which, found = self._search_each(nodes[impure], workspace, context)
-            best_by_node(found, impure[which], best)
-        return m.Found(best, np.zeros(nodes.shape[0], np.int64))
+        return found, place
 
     def _search_level(
-        self, searched: _Searched, first: int, last: int, workspace: Workspace, context: TreeContext
+        self, nodes: NDArray[np.int64], level: Level, workspace: Workspace, context: TreeContext
     ) -> tuple[NDArray[np.int64], Candidates]:
-        """Do some of the tasks of a level; return the candidates found, and the index of the node that each belongs to."""
-        level = searched.level
+        """Search nodes by zone sums; return the candidates found, and the index of the node that each belongs to."""
         assert self._zone_sums is not None
-        assert level is not None
-        node_sums = self._nodes.sums[searched.nodes[searched.impure]]
-        zone_map, operations = self._zone_sums.zone_map, level.operations
-        found = empty_candidates(operations.shape[0], node_sums.shape[1])
-        tasks = level.tasks[first:last] - np.array([0, 0, first])
-
-        n_tasks, shard_columns = tasks.shape[0], self._shard_columns
-        summed = SummedLevel(zone_map, shard_columns.ids, level.sums, context.partition, level.nodes, node_sums, searched.bars)
+        node_sums, operations, shard_columns = self._nodes.sums[nodes], level.operations, self._shard_columns
+        found, n_tasks = empty_candidates(operations.shape[0], node_sums.shape[1]), level.tasks.shape[0]
+        bars = np.full(nodes.shape[0], -1.0)
+        summed = SummedLevel(self._zone_sums.zone_map, shard_columns.ids, level.sums, context.partition, level.nodes, node_sums, bars)
         scratch = [self.scratch_for(thread, workspace, context.limits) for thread in range(max(1, min(level.n_threads, n_tasks)))]
         workspace.threads.share(
             n_tasks,
             lambda queue, thread: search_level(
-                queue, tasks, operations, shard_columns.columns, summed, limits_for_thread(context.limits), scratch[thread], found
+                queue, level.tasks, operations, shard_columns.columns, summed, limits_for_thread(context.limits), scratch[thread], found
             ),
             level.n_threads,
         )

@@ -1,0 +1,129 @@
+"""Which rows the splits of a level send left, and how the rows of its nodes are divided, in tasks for many threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.outcome.values import CategorySplits
+from dtrees.engine.protocol.splits import RouteBits
+from dtrees.engine.shard.targets.places import bounds_of
+from dtrees.engine.threads import Threads
+from dtrees.split.compile.kernels import bind
+from dtrees.split.node.limits import SplitLimits
+from dtrees.split.node.marking import SplitsOfRows, mark_many
+from dtrees.split.node.partition import COPY, DIVIDE, SPREAD, RowPartition, count_left
+from dtrees.split.policy import ROUTE_BYTES, SPREAD_ROWS, THREAD_ROWS
+from dtrees.split.search.categories.marking import NodesByCategory, find_subsets, mark_by_category, write_sets
+from dtrees.split.search.categories.subsets import ORDER
+from dtrees.split.search.scratch import Scratch
+from dtrees.split.table.sparse_columns import AnyColumns
+from dtrees.tree.category_sets import CategorySets
+
+
+def mark_by_threshold(
+    threads: Threads, columns: AnyColumns, rows: NDArray[np.uint32], splits: SplitsOfRows, by_set: NDArray[Any]
+) -> RouteBits:
+    """Mark the rows, by place, that splits send left; the bits of those splits that have a set of categories are not written."""
+    n_bytes = (splits.stop - splits.start + 7) // 8
+    offsets = bounds_of(n_bytes)
+    bits = np.empty(offsets[-1], np.uint8)
+    step = max(ROUTE_BYTES, int(offsets[-1]) // (2 * threads.n_threads) + 1)
+    n_bytes[by_set] = 0
+    pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
+    tasks = np.array(pieces, np.int64).reshape(-1, 3)
+    marks = RouteBits(bits, offsets)
+    threads.share(
+        tasks.shape[0],
+        lambda queue, _: mark_many(queue, tasks, columns, splits, rows, marks),
+        most=1 + bits.shape[0] * 8 // THREAD_ROWS,
+    )
+    return marks
+
+
+def mark_by_number(
+    threads: Threads,
+    columns: AnyColumns,
+    rows: RowPartition,
+    splits: SplitsOfRows,
+    nodes: NodesByCategory,
+    limits: SplitLimits,
+    key: np.uint64,
+    scratch: Sequence[Scratch],
+    marks: RouteBits,
+) -> None:
+    """Write to ``marks`` which rows splits of categories send left, which are numbers while a tree grows.
+
+    ``key`` is that of the tree's stream of random thresholds; each thread has scratch space.
+    """
+    n = nodes.which.shape[0]
+    threads.share(
+        n,
+        lambda queue, thread: mark_by_category(queue, nodes, splits, columns, rows, limits, key, scratch[thread], marks),
+        most=min(n, 1 + int((splits.stop - splits.start)[nodes.which].sum()) // THREAD_ROWS),
+    )
+
+
+def divide_tasks(
+    start: NDArray[np.int64],
+    in_stop: NDArray[np.int64],
+    stop: NDArray[np.int64],
+    bits: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    n_threads: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Say where the children of nodes will lie, and what is to be done.
+
+    Parameters
+    ----------
+    start, in_stop, stop : ndarray of int64, shape (n,)
+        Places of the nodes.
+    bits, offsets : ndarray
+        Bit k of node i, counted from byte ``offsets[i]`` on, tells whether the row at its place k goes left.
+    n_threads : int
+
+    Returns
+    -------
+    left_in_stop, left_stop : ndarray of int64, shape (n,)
+        Where the left children end, in sample and in all.
+    tasks : ndarray of int64, shape (n_tasks, 6)
+        See :func:`~dtrees.split.node.partition.divide_many`.
+    """
+    counts = count_left(bits, offsets, start, in_stop, stop)
+    left_in_stop, left_stop = start + counts[:, 0], start + counts[:, 1]
+    large = (stop - start >= SPREAD_ROWS) & (n_threads > 1)
+    spread: list[NDArray[np.int64]] = []
+    for i in np.flatnonzero(large).tolist():
+        goes_left = np.unpackbits(bits[offsets[i] : offsets[i + 1]], bitorder="little")
+        bounds = np.unique(np.append(np.linspace(start[i], stop[i], n_threads + 1).astype(np.int64), in_stop[i]))
+        first, last = bounds[:-1], bounds[1:]
+        n_left = np.add.reduceat(goes_left, first - start[i], dtype=np.int64)
+        left = start[i] + np.cumsum(n_left) - n_left
+        # In the right child, too, rows in sample come first, and rows keep their order.
+        right = left_stop[i] + (first - left)
+        spread.append(np.stack([np.full_like(first, SPREAD), np.full_like(first, i), first, last, left, right], axis=1))
+    copy = [np.where(np.arange(6) == 0, COPY, tasks) for tasks in spread]
+    whole = np.flatnonzero(~large)
+    divide = np.zeros((whole.shape[0], 6), np.int64)
+    divide[:, 0], divide[:, 1] = DIVIDE, whole[np.argsort((start - stop)[whole], kind="stable")]
+    return left_in_stop, left_stop, np.concatenate([*spread, divide, *copy])
+
+
+def find_sets(columns: AnyColumns, places: NDArray[np.int64], rows: NDArray[np.uint32], splits: CategorySplits) -> CategorySets:
+    """Return the categories that go left in some splits, found from the rows, by place, that these have sent there.
+
+    ``places`` are those of the columns that are split, among ``columns``.
+    """
+    node, _, number, start, stop = splits
+    n = node.shape[0]
+    n_codes = columns.offsets[places + 1] - columns.offsets[places] + 1
+    side = np.zeros(int(n_codes.max(initial=0)), np.uint8)
+    found, counts, offset = np.empty(int(np.fmod(np.abs(number), ORDER).sum()), np.int64), np.empty(n, np.int64), np.empty(n + 1, np.int64)
+    find = bind(find_subsets, columns, places, rows, start, stop, number, side, found, counts, offset)
+    find(columns, places, rows, start, stop, number, side, found, counts, offset)
+    words = np.zeros(int(offset[-1]), np.uint32)
+    bind(write_sets, found, counts, offset, words)(found, counts, offset, words)
+    return CategorySets(node.astype(np.int32), offset, words)
