@@ -9,7 +9,7 @@ Read in this order:
     gradients, hessians and weights as 64-bit integers, so that sums are the same in any order; random draws as functions of the identity of
     what is drawn.
 ``criteria``
-    what a split is to improve: one file a criterion.
+    what a split is to improve: a file for each kind of criterion.
 ``node``
     the rows of a tree by node, and how a split divides them; candidates, limits, the nodes of a tree.
 ``search``

@@ -1,4 +1,4 @@
-"""What a split is worth: scores, gains and leaf values, one file for each criterion.
+"""What a split is worth: scores, gains and leaf values, a file for each kind of criterion.
 
 ``criterion``
     what a criterion is, and the registry.
