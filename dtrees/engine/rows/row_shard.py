@@ -123,7 +123,7 @@ class RowShard:
                     self._slots[0].add_votes(number, tree)
                 return None
             case f.CountVotes():
-                return self._slots[0].count_votes()
+                return f.Votes(self._slots[0].out_of_bag.sum, self._slots[0].out_of_bag.count)
         raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
 
     def _check_fresh(self, message: Message) -> None:

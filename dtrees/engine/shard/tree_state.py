@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.ending import draft_tree, finish_tree
 from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
-from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.scoring import scores_of
-from dtrees.engine.outcome.values import CategorySplits, boosted_tree, penalties_of, pruned, splits_of_categories
+from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import (
     LimitsOfFit,
     SumsKept,
@@ -114,7 +114,6 @@ class TreeState:
         self._keys = (np.uint64(0), np.uint64(0))
         self._rows = partition.no_rows()
         self._limits_of_fit = LimitsOfFit(plan.rules, self._n_classes, shard_columns.ids)
-        self._penalties = penalties_of(plan.rules)
         constraints = constraints_of(plan.rules)
         self._words = _NOTHING if constraints is None else root_words(constraints)
         self._nodes = NodeTable(n_sums_of(plan) + self._words.shape[0])
@@ -154,11 +153,13 @@ class TreeState:
             case m.GrowDelegated():
                 return self._grow_delegated(message, workspace)
             case m.MeasureLeaves():
-                return measure_leaves(self._rows, self._labels, criterion_of(self._plan.rules), message, workspace.threads)
+                return measure_leaves(
+                    self._rows, self._labels, criterion_of(self._plan.rules), message.start, message.in_stop, workspace.threads
+                )
             case m.MeasureNodes():
                 return measure_nodes(self._rows, self._labels, self._targets, criterion_of(self._plan.rules), message)
             case m.MeasureSteps():
-                return self._measure_steps(message.output, message.start, message.in_stop)
+                return self._boosting.measure_leaves(message.output, self._rows.rows, message.start, message.in_stop)
             case m.Finish():
                 return self._finish(message, workspace)
         raise TypeError(f"a shard does not know messages of type {type(message).__name__}")
@@ -230,24 +231,20 @@ class TreeState:
 
     def _boost(self, message: m.BoostTree, workspace: Workspace) -> m.Boosted:
         """Grow a tree, and add its values to the predictions."""
-        target = self._target
-        assert isinstance(target, BoostingTarget)
+        target = self._boosting
         n_in, n, _, exponents = self._open(message.tree, message.output, workspace, by_levels=False)
         roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_ORIGIN)
         nodes = self._grow_roots(roots, workspace, keep=False)[0]
-        rules, measures = self._plan.rules, target.measures_leaves
-        nodes, merged = pruned(nodes, exponents, rules)
-        for leaves in merged if measures else ():
+        nodes, merged = pruned(nodes, exponents, self._plan.rules)
+        for leaves in merged if target.measures_leaves else ():
             merge_rows(self._rows, *leaves)
-        tree = boosted_tree(nodes, exponents, self._penalties, message.learning_rate)
-        if measures:
-            leaf = nodes.records["column"] < 0
-            start, in_stop = (nodes.records[name][leaf].astype(np.int64) for name in ("start", "in_stop"))
-            tree.value[leaf, 0] = message.learning_rate * self._measure_steps(message.output, start, in_stop)
-        if rules.monotonic:
-            put_in_order(tree, rules.monotonic, measured=measures)
-        if rules.categorical:
-            tree = tree.with_categories(self._find_sets(splits_of_categories(nodes.records, rules)))
+        tree = draft_tree(self._plan, nodes, exponents, message.learning_rate)
+        if self._plan.rules.categorical:
+            tree = tree.with_categories(self._find_sets(splits_of_categories(nodes.records, self._plan.rules)))
+        steps = None
+        if target.measures_leaves:
+            steps = target.measure_leaves(message.output, self._rows.rows, *places_of_leaves(nodes.records)[1:3])
+        tree, _ = finish_tree(self._plan, nodes, exponents, tree, steps, message.learning_rate)
         target.add_tree(message.output, self._rows.rows, nodes.records, tree.value)
         return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else _NO_SCORES)
 
@@ -255,9 +252,10 @@ class TreeState:
         """Return the categories that go left in splits of this shard's columns, once the rows lie where they belong."""
         return find_sets(self._shard_columns.columns, self._shard_columns.place_of[splits.column], self._rows.rows, splits)
 
-    def _measure_steps(self, output: int, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> NDArray[np.float64]:
+    @property
+    def _boosting(self) -> BoostingTarget:
         assert isinstance(self._target, BoostingTarget)
-        return self._target.measure_leaves(output, self._rows.rows, start, in_stop)
+        return self._target
 
     def _lay_out(self, n: int, a: NDArray[np.int64] | None, b: NDArray[np.int64]) -> None:
         """Make the row partition of a new tree of ``n`` rows, which are still to be written to it; ``a`` and ``b`` in order are not."""

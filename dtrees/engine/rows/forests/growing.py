@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.protocol.messages import Measured
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.between.shards import Steps
+from dtrees.engine.rows.by_order.leaves import measure_means, share_leaves
 from dtrees.engine.rows.exchange import Arrays, Turn
-from dtrees.engine.rows.forests.leaf_rows import LeafMeans, measure_means, share_leaves
 from dtrees.engine.rows.forests.random_search import joined_ends
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
 from dtrees.engine.rows.growing import TreeOfShards
@@ -47,7 +48,7 @@ class TreeOfForest(TreeOfShards[RowsInForest]):
         scanned, _ = yield from self._search_at_random(next(self.shards.serials), drawn)
         return (yield from self.shards.gather("further columns", s.Levelling(None, scanned, 0)))
 
-    def measure_means(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Steps[LeafMeans]:
+    def measure_means(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Steps[Measured]:
         """Return the means of the targets of the leaves of a tree, and their spreads: each shard measures some.
 
         ``known`` are nodes as shards know them, and the leaves of the tree that they are.
@@ -57,8 +58,8 @@ class TreeOfForest(TreeOfShards[RowsInForest]):
         yield Turn(int(tree.n_node_samples[0]) * (_CELLS_MEASURED + self.plan.n_values))
         own = self.rows.rows_of_leaves(tree, known, begins)
         sent = yield shards.step("leaves", next(shards.serials), own, shards.everyone)
-        found = yield from shards.gather("means", measure_means(self.plan.rules, sent))
-        return LeafMeans(np.concatenate([one.mean for one in found]), np.concatenate([one.spread for one in found]))
+        found = yield from shards.gather("means", measure_means(self.plan.rules, sent, self.rows.threads))
+        return Measured(*(np.concatenate(some) for some in zip(*found, strict=True)))
 
     def _search(self, serial: int, search: s.FindBars, sent: list[Arrays]) -> Steps[s.Levelling]:
         """Find the best splits of nodes that all shards have sent sums of, if sums are wanted."""

@@ -7,12 +7,10 @@ where a tree weighs the classes of its own rows; and that the means of leaves, o
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.leaves import values_by_leaves
-from dtrees.engine.outcome.monotonic import put_in_order
-from dtrees.engine.outcome.values import class_values, pruned, take_apart
-from dtrees.engine.plan.node_limits import SumsKept, scaled
+from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
+from dtrees.engine.outcome.values import pruned
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.between.shards import Steps
@@ -21,10 +19,7 @@ from dtrees.engine.rows.tree import grow_nodes, leaves_known
 from dtrees.engine.rows.whole_sums import exponent_of
 from dtrees.engine.shard.targets.forest_target import factors_of_targets
 from dtrees.engine.shard.targets.prepared import Derived
-from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.policy import DELEGATED_PARTS, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE, SHARED_CELLS
-from dtrees.tree.pruning import cost, kept_nodes
-from dtrees.tree.pruning import pruned as without_links
 from dtrees.tree.tree import Tree
 
 #: Bytes that a tree under way keeps on a shard: for each row (measured, 57: the order of rows takes 25, their draws 9 and their leaves 23);
@@ -69,31 +64,16 @@ def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, room: float) ->
 
 def forest_tree_steps(growing: TreeOfForest, number: int) -> Steps[Tree]:
     """Grow the tree of a number."""
-    plan, scales = growing.plan, growing.scales
-    rules, criterion = plan.rules, criterion_named(plan.rules.criterion)
+    plan, drawing = growing.plan, growing.scales.drawing
     derived, exponents = yield from _drawn(growing, number)
-    rounded = 0 if scales.drawing is None else scales.drawing.n_draws * scales.drawing.points.shape[0]
+    rounded = 0 if drawing is None else drawing.n_draws * drawing.points.shape[0]
     nodes, known, sets = yield from grow_nodes(growing, number, derived, exponents, rounded)
-    nodes, _ = pruned(nodes, exponents, rules)
-    records = nodes.records
-    left, right, feature, threshold, missing_left, n_samples = take_apart(records)
-    gain = scaled(records["gain"], -criterion.gain_exponent(exponents))
-    sets_of_tree, none = sets.of_tree(records, rules), np.zeros(n_samples.shape[0])
-
-    def tree_of(value: NDArray[np.float64], weight: NDArray[np.float64], impurity: NDArray[np.float64]) -> Tree:
-        tree = Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
-        if rules.monotonic:
-            put_in_order(tree, rules.monotonic, measured=False)
-        return tree.with_categories(sets_of_tree) if rules.categorical else tree
-
-    if criterion.measured:
-        mean, spread = yield from growing.measure_means(tree_of(none[:, None], none, none), leaves_known(records, known))
-        grown = tree_of(*values_by_leaves(plan, nodes, left, right, n_samples, exponents[1], gain, mean, spread))
-    else:
-        grown = tree_of(*class_values(nodes, criterion, exponents[1], plan.n_classes, plan.targets))
-    if rules.ccp_alpha > 0:
-        grown = without_links(grown, kept_nodes(left, right, cost(grown), rules.ccp_alpha))
-    return grown
+    nodes, _ = pruned(nodes, exponents, plan.rules)
+    tree = draft_tree(plan, nodes, exponents)
+    if plan.rules.categorical:
+        tree = tree.with_categories(sets.of_tree(nodes.records, plan.rules))
+    measured = (yield from growing.measure_means(tree, leaves_known(nodes.records, known))) if measures(plan) else None
+    return finish_tree(plan, nodes, exponents, tree, measured)[0]
 
 
 def _drawn(growing: TreeOfForest, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
