@@ -28,8 +28,9 @@ import numpy as np
 
 from dtrees.engine.coordinator.delegation import NO_DELEGATION, grow_delegated, rows_to_delegate
 from dtrees.engine.coordinator.grower import Grower
-from dtrees.engine.coordinator.leaves import Grown, closes, complete, measures
+from dtrees.engine.coordinator.leaves import Grown, closes, complete
 from dtrees.engine.coordinator.session import Session, Steps
+from dtrees.engine.outcome.ending import measures
 from dtrees.engine.outcome.scoring import scores_of, shares_of
 from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan

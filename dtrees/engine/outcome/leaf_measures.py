@@ -16,23 +16,21 @@ from dtrees.split.search.order_statistics.deviations import node_quantiles
 
 
 def measure_leaves(
-    rows: RowPartition,
-    labels: NDArray[Any],
-    criterion: Criterion,
-    start: NDArray[np.int64],
-    in_stop: NDArray[np.int64],
-    threads: Threads,
+    rows: RowPartition, labels: NDArray[Any], criterion: Criterion, start: NDArray[np.int64], stop: NDArray[np.int64], threads: Threads
 ) -> Measured:
-    """Return the mean targets of leaves, and their impurities by the criterion, times their weights: means over several targets."""
+    """Return the mean targets of leaves, and their impurities by the criterion, times their weights: means over several targets.
+
+    Of ``rows``, g is not looked at; leaf i has those at the places ``start[i]:stop[i]``.
+    """
     if labels.ndim == 2:
-        return _together([measure_leaves(rows, labels[:, t], criterion, start, in_stop, threads) for t in range(labels.shape[1])])
+        return _together([measure_leaves(rows, labels[:, t], criterion, start, stop, threads) for t in range(labels.shape[1])])
     n, value = start.shape[0], criterion.for_kernels(0, 0.0)
     mean, spread = np.empty(n), np.empty(n)
     bounds = np.linspace(0, n, min(n, 4 * threads.n_threads) + 1).astype(np.int64)
 
     def measure(i: int) -> None:
         s = slice(bounds[i], bounds[i + 1])
-        leaf_means(value, rows.rows, rows.h, labels, start[s], in_stop[s], mean[s], spread[s])
+        leaf_means(value, rows.rows, rows.h, labels, start[s], stop[s], mean[s], spread[s])
 
     threads.map(measure, range(bounds.shape[0] - 1))
     return Measured(mean, spread)

@@ -24,19 +24,7 @@ from dtrees.tree.tree import Tree
 _NEWTON, _I4, _I8, _BOOL = criterion_named("newton"), np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
 
 
-class Penalties(NamedTuple):
-    """What leaf values are penalised by: their squares (``reg_lambda``) and their sizes (``reg_alpha``)."""
-
-    l2: float
-    l1: float = 0.0
-
-
-def penalties_of(rules: Rules) -> Penalties:
-    """Return the penalties of some rules."""
-    return Penalties(rules.reg_lambda, rules.reg_alpha)
-
-
-def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalties: Penalties, learning_rate: float) -> Tree:
+def boosted_tree(nodes: Nodes, exponents: tuple[int, int], rules: Rules, learning_rate: float) -> Tree:
     """Return the tree that consists of some nodes.
 
     Parameters
@@ -45,7 +33,8 @@ def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalties: Penalties,
         In preorder.
     exponents : tuple of int
         The powers of two that their two sums were multiplied by.
-    penalties : Penalties
+    rules : Rules
+        Of which the penalties on squares and sizes of values count.
     learning_rate : float
         Multiplies the values.
     """
@@ -53,7 +42,7 @@ def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalties: Penalties,
     n = records.shape[0]
     left, right, feature, threshold, missing_left, n_samples = apart = _room_for_nodes(n)
     value, weight, impurity, gain = values = _room_for_values(n)
-    _finish()(records, sums, *exponents, _NEWTON.gain_exponent(exponents), *penalties, learning_rate, apart, values)
+    _finish()(records, sums, *exponents, _NEWTON.gain_exponent(exponents), rules.reg_lambda, rules.reg_alpha, learning_rate, apart, values)
     return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
 
 
@@ -153,12 +142,12 @@ def newton_values(
     g_exponent: int,
     h_exponent: int,
     gain_exponent: int,
-    penalties: Penalties,
+    rules: Rules,
     learning_rate: float,
 ) -> tuple[NDArray[np.float64], ...]:
     """Return the values, weights, impurities and gains of the nodes of a boosted tree."""
     values = _room_for_values(records.shape[0])
-    _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, *penalties, learning_rate, values)
+    _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, rules.reg_lambda, rules.reg_alpha, learning_rate, values)
     return values
 
 
@@ -187,7 +176,7 @@ def pruned(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> tuple[Node
         merged.append(leaves)
     if rules.ccp_alpha > 0 and criterion_named(rules.criterion).task == "boosting":
         gain_exponent = _NEWTON.gain_exponent(exponents)
-        _, weight, impurity, _ = newton_values(nodes.records, nodes.sums, *exponents, gain_exponent, penalties_of(rules), 1.0)
+        _, weight, impurity, _ = newton_values(nodes.records, nodes.sums, *exponents, gain_exponent, rules, 1.0)
         left, right = (np.ascontiguousarray(nodes.records[side], _I4) for side in ("left", "right"))
         # The impurity of a node is what its value takes from the loss.
         nodes, leaves = cut(nodes, kept_nodes(left, right, -(weight * impurity / weight[0]), rules.ccp_alpha))

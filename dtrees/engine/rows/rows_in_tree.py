@@ -18,7 +18,6 @@ from dtrees.engine.protocol.splits import RouteBits, Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.all_rows import Torn, in_blocks
 from dtrees.engine.rows.by_order.leaves import LeafRows
-from dtrees.engine.rows.by_order.quantiles import Grouped
 from dtrees.engine.rows.categories import CategoryRows, CategorySearch
 from dtrees.engine.rows.exchange import Arrays
 from dtrees.engine.rows.flagged_rows import FlaggedRows
@@ -28,7 +27,7 @@ from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.shard.row_division import divide_tasks
-from dtrees.engine.shard.sample_sums import many_sums
+from dtrees.engine.shard.sample_sums import add_up_sample, many_sums
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget, LeafAdder
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
@@ -37,8 +36,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
 from dtrees.split.node.marking import SplitsOfRows, mark_many
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import add_up
-from dtrees.split.policy import ADDITION_ROWS, MAPPED_BYTES, THREAD_ROWS, flagged_bytes
+from dtrees.split.policy import MAPPED_BYTES, THREAD_ROWS, flagged_bytes
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.mmap_arrays import is_on_disk
 from dtrees.split.table.zone_map import ZoneMap
@@ -169,7 +167,8 @@ class RowsInTree:
         n_categories = edges_of_all.n_categories[pool[places]]
         self._category_search = CategorySearch(pool[places], places, n_categories, self.threads, self._kept)
 
-    def _rows_of(self, stretch: int) -> slice:
+    def slice_of(self, stretch: int) -> slice:
+        """Return where the rows of a stretch lie among the shard's."""
         sizes = self._stretches[:, 1] - self._stretches[:, 0]
         at = int(sizes[:stretch].sum())
         return slice(at, at + int(sizes[stretch]))
@@ -181,7 +180,7 @@ class RowsInTree:
         The first of the stretch's is number ``first`` of ``total``.
         """
         lanes = lanes.copy()
-        values = self._any_target.amounts(what, self._rows_of(stretch))
+        values = self._any_target.amounts(what, self.slice_of(stretch))
         with np.errstate(over="ignore"):
             add_in_order(values, first, total, lanes)
         return lanes
@@ -206,12 +205,11 @@ class RowsInTree:
         if self._spare.rows.shape[0] < n or self._spare.h.shape[0] < self._rows.h.shape[0]:
             self._spare = self._rows.spare(n)
         own = self._rows
-        found = self.threads.map_stretches(lambda some: add_up(own.g[some], own.h[some]), n, ADDITION_ROWS)
-        g, h, _, slope = zip(*found, strict=True)
+        g, h, _, slope = add_up_sample(self.threads, own, n, own.g, own.h, in_order=True)
         self._start[0], self._stop[0] = 0, n
         many = many_sums(self._kept, own, n, self._any_target.added)
-        sums = np.array([sum(g), sum(h)], np.int64) if many is None else many
-        return sums, float(max(slope)), self._sum(summed, shift)
+        sums = np.array([g, h], np.int64) if many is None else many
+        return sums, float(slope), self._sum(summed, shift)
 
     def _sum(self, summed: s.Levelled, shift: int) -> _Sent:
         """Sum nodes, and return what is of each searcher's columns."""
@@ -366,33 +364,11 @@ class RowsInTree:
             return None
         return in_blocks(self.boosting.losses_by_part(slice(0, self._columns.n_rows)), self._stretches, self._n_rows_total)
 
-    def residuals(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int) -> Grouped:
-        """Return the residuals of the leaves of a tree; ``known`` is as :meth:`finish` has it."""
-        self._find_leaves(tree, known)
-        return self._leaves.grouped(self.boosting.residuals(output), self.boosting.weights)
-
-    def weights_of_leaves(self) -> NDArray[np.int64]:
-        """Return what the rows of each of the leaves measured last weigh."""
-        return self._leaves.weights(self.boosting.weights)
-
-    def add_deviations(
-        self, output: int, stretch: int, center: NDArray[np.float64], cut: float, totals: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Go on with the sums of leaves, by a stretch; see :meth:`LeafRows.add_deviations`."""
-        target = self.boosting
-        residuals = target.residuals(output)
-        return self._leaves.add_deviations(self._rows_of(stretch), target.in_sample, residuals, target.weights, center, cut, totals)
-
-    def sum_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], exponents: tuple[int, int]) -> NDArray[np.int64]:
-        """Return the sums of gradients and of hessians of Newton steps of the leaves of a tree, shape (n_leaves, 2)."""
-        self._find_leaves(tree, known)
-        return self._leaves.sums(self.boosting.fix_steps(*exponents))
-
-    def _find_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
-        """Find the leaf of each row in sample of a tree."""
+    def find_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> LeafRows:
+        """Find the leaf of each row in sample of a tree; ``known`` is as :meth:`finish` has it."""
         node_of = np.zeros(self._columns.n_rows)
         self._add_values(tree, known, np.arange(tree.node_count, dtype=np.float64), node_of, outside=False)
-        self._leaves = LeafRows(node_of, np.flatnonzero(tree.children_left < 0), self._rows)
+        return LeafRows(node_of, np.flatnonzero(tree.children_left < 0), self._rows)
 
     def _add_values(
         self,

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.monotonic import put_in_order
-from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned, splits_of_categories
+from dtrees.engine.outcome.ending import draft_tree, finish_tree
+from dtrees.engine.outcome.values import pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import SumsKept, constraints_of
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.messages import Root
@@ -60,23 +60,17 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
     derived = yield from shards.gather("derived", rows.derive(tree, output, cuts))
     plan, exponents = shards.boosting, (yield from exponents_of(shards, rows, derived))
     nodes, known, sets = yield from grow_nodes(Levels(shards, rows), tree, derived, exponents)
-    rules = plan.rules
-    nodes, _ = pruned(nodes, exponents, rules)
-    grown = boosted_tree(nodes, exponents, penalties_of(rules), learning_rate)
-    records = nodes.records
-    if rules.categorical:
-        grown = grown.with_categories(sets.of_tree(records, rules))
-    leaf = np.flatnonzero(records["column"] < 0)
-    known_leaves = leaves_known(records, known)
+    nodes, _ = pruned(nodes, exponents, plan.rules)
+    leaves = leaves_known(nodes.records, known)
+    grown, steps = draft_tree(plan, nodes, exponents, learning_rate), None
+    if plan.rules.categorical:
+        grown = grown.with_categories(sets.of_tree(nodes.records, plan.rules))
     if plan.loss.measures_leaves:
-        grown.value[leaf, 0] = learning_rate * (yield from leaf_quantiles(shards, rows, grown, output, known_leaves, cuts))
+        steps = yield from leaf_quantiles(shards, rows, grown, output, leaves, cuts)
     elif plan.steps_apart:
         of_steps = exponents[0], (yield from exponent_of(shards, rows, derived, 2))
-        grown.value[leaf, 0] = learning_rate * (yield from leaf_steps(shards, rows, grown, known_leaves, of_steps, rules))
-    plan.loss.limit_steps(grown.value, learning_rate)
-    if rules.monotonic:
-        put_in_order(grown, rules.monotonic, measured=plan.measures_leaves)
-    return grown, known_leaves
+        steps = yield from leaf_steps(shards, rows, grown, leaves, of_steps, plan.rules)
+    return finish_tree(plan, nodes, exponents, grown, steps, learning_rate)[0], leaves
 
 
 def checksum(trees: Sequence[Tree]) -> int:

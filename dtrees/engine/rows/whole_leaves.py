@@ -39,14 +39,17 @@ def leaf_quantiles(
     """
     quantile = shards.boosting.loss.residual_quantile
     assert quantile is not None
-    values = yield from _quantiles(shards, rows, rows.residuals(tree, known, output), quantile, int(tree.n_node_samples[0]))
+    leaves, target, residuals = rows.find_leaves(tree, known), rows.boosting, rows.boosting.residuals(output)
+    own = leaves.grouped(residuals, target.weights)
+    values = yield from _quantiles(shards, rows, own, quantile, int(tree.n_node_samples[0]))
     if cuts is None:
         return values
-    weights = yield from shards.gather("weights of leaves", rows.weights_of_leaves())
+    weights = yield from shards.gather("weights of leaves", leaves.weights(target.weights))
     totals = np.zeros(values.shape[0])
+    add = partial(leaves.add_deviations, target.in_sample, residuals, target.weights, values, cuts[output])
     for shard, i in shards.by_stretches:  # a sum of floats depends on its order
-        add = partial(rows.add_deviations, output, i, values, cuts[output], totals)
-        totals = yield from shards.of_one("deviations", shard, add)
+        own_rows = rows.slice_of(i) if shard == shards.shard else slice(0)
+        totals = yield from shards.of_one("deviations", shard, partial(add, totals, own_rows))
     return values + totals / np.sum(weights, axis=0)
 
 
@@ -74,5 +77,6 @@ def leaf_steps(
     rules: Rules,
 ) -> Steps[NDArray[np.float64]]:
     """Return the Newton steps of leaves whose splits were found by gradients alone; ``exponents`` are of gradients and hessians."""
-    sums = np.sum((yield from shards.gather("sums of leaves", rows.sum_leaves(tree, known, exponents))), axis=0)
+    own = rows.find_leaves(tree, known).sums(rows.boosting.fix_steps(*exponents))
+    sums = np.sum((yield from shards.gather("sums of leaves", own)), axis=0)
     return newton_steps(sums, exponents, rules)

@@ -126,7 +126,7 @@ class NodeSearch:
         nodes : NodeTable
             Of the tree, with the root in it.
         levels : ndarray of int64
-            See :class:`~dtrees.engine.shard.targets.forest_target.Prepared`.
+            See :class:`~dtrees.engine.shard.targets.prepared.Prepared`.
         rows : RowPartition
         sizes : Sizes
             Of their rows.

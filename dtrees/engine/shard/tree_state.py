@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.ending import draft_tree, finish_tree
 from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
-from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.scoring import scores_of
-from dtrees.engine.outcome.values import CategorySplits, boosted_tree, penalties_of, pruned, splits_of_categories
+from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import (
     LimitsOfFit,
     SumsKept,
@@ -104,7 +104,6 @@ class TreeState:
         self._keys = (np.uint64(0), np.uint64(0))
         self._rows = partition.no_rows()
         self._limits_of_fit = LimitsOfFit(plan.rules, self._n_classes, shard_columns.ids)
-        self._penalties = penalties_of(plan.rules)
         constraints = constraints_of(plan.rules)
         self._words = _NOTHING if constraints is None else root_words(constraints)
         self._nodes = NodeTable(n_sums_of(plan) + self._words.shape[0])
@@ -188,25 +187,19 @@ class TreeState:
 
     def boost(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, m.Scores]:
         """Grow a tree, and add its values to the predictions; only where this shard has all columns."""
-        target = self._target
-        assert isinstance(target, BoostingTarget)
+        target = self._boosting
         n_in, n, _, exponents = self._open(tree, output, by_levels=False)
         roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_ORIGIN)
         nodes = self._grow_roots(roots, keep=False)[0]
-        rules, measures = self._plan.rules, target.measures_leaves
-        nodes, merged = pruned(nodes, exponents, rules)
-        for leaves in merged if measures else ():
+        nodes, merged = pruned(nodes, exponents, self._plan.rules)
+        for leaves in merged if target.measures_leaves else ():
             merge_rows(self._rows, *leaves)
-        grown = boosted_tree(nodes, exponents, self._penalties, learning_rate)
-        if measures:
-            leaf = nodes.records["column"] < 0
-            start, in_stop = (nodes.records[name][leaf].astype(np.int64) for name in ("start", "in_stop"))
-            grown.value[leaf, 0] = learning_rate * self.measure_steps(output, start, in_stop)
-        target.plan.loss.limit_steps(grown.value, learning_rate)
-        if rules.monotonic:
-            put_in_order(grown, rules.monotonic, measured=measures)
-        if rules.categorical:
-            grown = grown.with_categories(self._find_sets(splits_of_categories(nodes.records, rules)))
+        grown, steps = draft_tree(self._plan, nodes, exponents, learning_rate), None
+        if self._plan.rules.categorical:
+            grown = grown.with_categories(self._find_sets(splits_of_categories(nodes.records, self._plan.rules)))
+        if target.measures_leaves:
+            steps = self.measure_steps(output, *places_of_leaves(nodes.records)[1:3])
+        grown, _ = finish_tree(self._plan, nodes, exponents, grown, steps, learning_rate)
         target.add_tree(output, self._rows.rows, nodes.records, grown.value)
         return grown, scores_of([target.losses(0, n)]) if score else m.NO_SCORES
 
@@ -239,8 +232,12 @@ class TreeState:
 
     def measure_steps(self, output: int, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the best steps of the leaves of a boosted tree before shrinkage."""
+        return self._boosting.measure_leaves(output, self._rows.rows, start, in_stop)
+
+    @property
+    def _boosting(self) -> BoostingTarget:
         assert isinstance(self._target, BoostingTarget)
-        return self._target.measure_leaves(output, self._rows.rows, start, in_stop)
+        return self._target
 
     def _lay_out(self, n: int, a: NDArray[np.int64] | None, b: NDArray[np.int64]) -> None:
         """Make the row partition of a new tree of ``n`` rows, which are still to be written to it; ``a`` and ``b`` in order are not."""

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.values import Penalties, boosted_tree, newton_values, places_of_leaves, take_apart
+from dtrees.engine.outcome.values import boosted_tree, newton_values, places_of_leaves, take_apart
 from dtrees.split.node.records import NODE, Nodes
 from dtrees.tree.tree import Tree
+from tests.engine.shards import rules
 from tests.examples import examples
 
 
@@ -109,7 +110,7 @@ def test_newton_steps(
     gradients = data.draw(st.lists(st.integers(-(2**61), 2**61), min_size=len(nodes), max_size=len(nodes)))
     hessians = data.draw(st.lists(st.integers(0, 2**61) | st.just(0), min_size=len(nodes), max_size=len(nodes)))
     sums = np.array([gradients, hessians], np.int64).T.copy()
-    penalties = Penalties(penalty, l1)
+    penalties = rules("newton", 1, reg_lambda=penalty, reg_alpha=l1)
     value, weight, impurity, gain = newton_values(as_records(nodes), sums, g_exponent, h_exponent, gain_exponent, penalties, learning_rate)
     assert value.shape == (len(nodes), 1)
     for i, node in enumerate(nodes):
@@ -128,9 +129,11 @@ def test_boosted_trees(
     """The arrays are those that nodes are taken apart into, with Newton steps as values."""
     sums = np.array(data.draw(st.lists(st.tuples(st.integers(-99, 99), st.integers(0, 99)), min_size=len(nodes), max_size=len(nodes))))
     records = as_records(nodes)
-    tree = boosted_tree(Nodes(records, sums), (g_exponent, h_exponent), Penalties(penalty), learning_rate)
+    tree = boosted_tree(Nodes(records, sums), (g_exponent, h_exponent), rules("newton", 1, reg_lambda=penalty), learning_rate)
     left, right, feature, threshold, missing_left, n_samples = take_apart(records)
-    steps = newton_values(records, sums, g_exponent, h_exponent, 2 * g_exponent - h_exponent, Penalties(penalty), learning_rate)
+    steps = newton_values(
+        records, sums, g_exponent, h_exponent, 2 * g_exponent - h_exponent, rules("newton", 1, reg_lambda=penalty), learning_rate
+    )
     value, weight, impurity, gain = steps
     assert tree.equals(Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value))
     assert all(getattr(tree, name).dtype == dtype for name, dtype in Tree.ARRAYS.items())

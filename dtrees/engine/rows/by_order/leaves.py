@@ -1,12 +1,27 @@
-"""What leaves hold that are measured on their rows: a shard's share of it."""
+"""What leaves hold that are measured on their rows: a shard's share of it.
+
+Means are floats, which are added up in the order of rows, so that each leaf's are put together in one place: a shard measures some of the
+leaves, and all others send it their rows in these.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.leaf_measures import measure_leaves
+from dtrees.engine.plan.node_limits import criterion_of
+from dtrees.engine.plan.plans import Rules
+from dtrees.engine.protocol.messages import Measured
 from dtrees.engine.rows.by_order.quantiles import Grouped
+from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
+
+#: Of each leaf how many rows, then of the rows, leaf by leaf: their numbers in the table, targets, and weights, if not all are 1.
+RowsOfLeaves = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float64], NDArray[np.int64]]
 
 
 class LeafRows:
@@ -35,9 +50,7 @@ class LeafRows:
         rows = self._partition.rows[self._order]
         return Grouped(residuals[rows], weights[rows] if weights.shape[0] else weights, self._bounds)
 
-    def rows_of(
-        self, first: int, last: int, numbers: NDArray[np.uint32], target: NDArray[np.float64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float64], NDArray[np.int64]]:
+    def rows_of(self, first: int, last: int, numbers: NDArray[np.uint32], target: NDArray[np.float64]) -> RowsOfLeaves:
         """Return how many rows some leaves have, and of these their numbers in the table, their targets, and their h.
 
         ``numbers`` and ``target`` are of all rows of the shard.
@@ -48,26 +61,26 @@ class LeafRows:
 
     def weights(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return what the rows of each leaf weigh."""
-        if not weights.shape[0]:
-            return np.diff(self._bounds)
-        total = np.append(0, np.cumsum(weights[self._partition.rows[self._order]]))
-        return total[self._bounds[1:]] - total[self._bounds[:-1]]
+        return self._add_up(weights[self._partition.rows[self._order]]) if weights.shape[0] else np.diff(self._bounds)
 
     def sums(self, hessian: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sums of g and of a hessian, in fixed point, of the rows of each leaf, shape (n_leaves, 2)."""
-        g, h = self._partition.g[self._order], hessian[self._partition.rows[self._order]]
-        total = np.concatenate([np.zeros((1, 2), np.int64), np.cumsum(np.stack([g, h], axis=1), axis=0)])
+        return np.stack([self._add_up(self._partition.g[self._order]), self._add_up(hessian[self._partition.rows[self._order]])], axis=1)
+
+    def _add_up(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sums of values by leaf, of rows in the order of their leaves."""
+        total = np.append(0, np.cumsum(values))
         return total[self._bounds[1:]] - total[self._bounds[:-1]]
 
     def add_deviations(
         self,
-        rows: slice,
         in_sample: NDArray[np.bool_] | None,
         residuals: NDArray[np.float64],
         weights: NDArray[np.int64],
         center: NDArray[np.float64],
         cut: float,
         totals: NDArray[np.float64],
+        rows: slice,
     ) -> NDArray[np.float64]:
         """Add to the totals of leaves how far residuals are from their centers, cut off, row by row in their order.
 
@@ -80,3 +93,28 @@ class LeafRows:
             deviations *= weights[rows][some]
         np.add.at(totals, leaf, deviations)
         return totals
+
+
+def share_leaves(n_samples: NDArray[np.int64], n_shards: int) -> NDArray[np.int64]:
+    """Return which leaves each shard measures, so that each has about as many rows: where the leaves of each begin, and the last ones end.
+
+    Examples
+    --------
+    >>> share_leaves(np.array([3, 1, 1, 1, 4]), 2).tolist()
+    [0, 3, 5]
+    """
+    ends = np.cumsum(n_samples)
+    wanted = ends[-1] * np.arange(1, n_shards) // n_shards
+    return np.concatenate([[0], np.searchsorted(ends - n_samples // 2, wanted, side="right"), [n_samples.shape[0]]]).astype(np.int64)
+
+
+def measure_means(rules: Rules, sent: Sequence[tuple[NDArray[Any], ...]], threads: Threads) -> Measured:
+    """Return the means of leaves, and their spreads, given the rows that each shard has in them."""
+    counts = np.stack([one[0] for one in sent])
+    numbers, target, weight = (np.concatenate([one[i] for one in sent]) for i in range(1, 4))
+    leaf = np.concatenate([np.repeat(np.arange(counts.shape[1]), own) for own in counts])
+    order = np.lexsort((numbers, leaf))
+    stop = np.cumsum(counts.sum(axis=0))
+    h = weight[order] if weight.shape[0] else weight
+    rows = RowPartition(np.arange(order.shape[0], dtype=np.uint32), h, h)
+    return measure_leaves(rows, np.asfortranarray(target[order]), criterion_of(rules), stop - counts.sum(axis=0), stop, threads)

@@ -19,13 +19,12 @@ from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.all_rows import rows_of
+from dtrees.engine.rows.by_order.leaves import RowsOfLeaves
 from dtrees.engine.rows.exchange import Arrays
-from dtrees.engine.rows.forests.leaf_rows import RowsOfLeaves
-from dtrees.engine.rows.forests.messages import Votes
 from dtrees.engine.rows.packed import add_up
 from dtrees.engine.rows.passes import share_by_column
 from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.shard.targets.forest_target import ForestTarget
+from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.prepared import Derived
 from dtrees.engine.threads import Threads
@@ -316,10 +315,9 @@ class RowsInForest(RowsInTree):
         self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], begins: NDArray[np.int64]
     ) -> dict[int, RowsOfLeaves]:
         """Return for each shard the rows here of the leaves that it measures: shard i those from ``begins[i]`` to ``begins[i + 1]``."""
-        self._find_leaves(tree, known)
-        numbers = rows_of(self._stretches).astype(np.uint32)
+        leaves, numbers = self.find_leaves(tree, known), rows_of(self._stretches).astype(np.uint32)
         return {
-            shard: self._leaves.rows_of(first, last, numbers, self._forest.by_target)
+            shard: leaves.rows_of(first, last, numbers, self._forest.by_target)
             for shard, (first, last) in enumerate(pairwise(begins.tolist()))
         }
 
@@ -331,12 +329,10 @@ class RowsInForest(RowsInTree):
         rows = np.flatnonzero(~in_sample).astype(np.uint32)
         leaf = np.zeros(self._columns.n_rows)
         self._walk(tree, np.arange(tree.node_count, dtype=np.float64), leaf, rows)
-        bag = self._forest.out_of_bag
-        assert bag is not None
-        bag.add(rows, leaf[rows].astype(np.int64), tree.value)
+        self.out_of_bag.add(rows, leaf[rows].astype(np.int64), tree.value)
 
-    def count_votes(self) -> Votes:
-        """Return these sums."""
-        bag = self._forest.out_of_bag
-        assert bag is not None
-        return Votes(bag.sum, bag.count)
+    @property
+    def out_of_bag(self) -> OutOfBag:
+        """These sums."""
+        assert self._forest.out_of_bag is not None
+        return self._forest.out_of_bag

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.leaves import values_by_leaves
-from dtrees.engine.outcome.monotonic import put_in_order
-from dtrees.engine.outcome.values import class_values, pruned, take_apart
-from dtrees.engine.plan.node_limits import SumsKept, scaled
+from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
+from dtrees.engine.outcome.values import pruned
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.protocol.messages import Measured
 from dtrees.engine.protocol.splits import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows.by_order.leaves import measure_means, share_leaves
 from dtrees.engine.rows.exchange import Arrays, Shards, Steps, Turn
-from dtrees.engine.rows.forests.leaf_rows import LeafMeans, measure_means, share_leaves
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest, joined_ends
 from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
 from dtrees.engine.rows.tree import grow_nodes, leaves_known
@@ -31,10 +31,7 @@ from dtrees.engine.rows.whole_sums import exponent_of
 from dtrees.engine.shard.targets.forest_scales import ForestScales
 from dtrees.engine.shard.targets.forest_target import factors_of_targets
 from dtrees.engine.shard.targets.prepared import Derived
-from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.policy import DELEGATED_PARTS, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE, SHARED_CELLS
-from dtrees.tree.pruning import cost, kept_nodes
-from dtrees.tree.pruning import pruned as without_links
 from dtrees.tree.tree import Tree
 
 _NONE = np.empty(0, np.int64)
@@ -98,7 +95,7 @@ class TreeOfForest:
     plan: ForestPlan
     scales: ForestScales
 
-    def measure_means(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Steps[LeafMeans]:
+    def measure_means(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Steps[Measured]:
         """Return the means of the targets of the leaves of a tree, and their spreads: each shard measures some.
 
         ``known`` are nodes as shards know them, and the leaves of the tree that they are.
@@ -108,8 +105,8 @@ class TreeOfForest:
         yield Turn(int(tree.n_node_samples[0]) * (_CELLS_MEASURED + self.plan.n_values))
         own = self.rows.rows_of_leaves(tree, known, begins)
         sent = yield shards.step("leaves", next(shards.serials), own, shards.everyone)
-        found = yield from shards.gather("means", measure_means(self.plan.rules, sent))
-        return LeafMeans(np.concatenate([one.mean for one in found]), np.concatenate([one.spread for one in found]))
+        found = yield from shards.gather("means", measure_means(self.plan.rules, sent, self.rows.threads))
+        return Measured(*(np.concatenate(some) for some in zip(*found, strict=True)))
 
 
 class ForestLevels(Levels):
@@ -178,32 +175,17 @@ def pure_in_all(pure: list[NDArray[np.bool_]], first: list[NDArray[np.float64]])
 
 def forest_tree_steps(growing: TreeOfForest, number: int) -> Steps[Tree]:
     """Grow the tree of a number."""
-    plan, scales = growing.plan, growing.scales
-    rules, criterion = plan.rules, criterion_named(plan.rules.criterion)
+    plan, drawing = growing.plan, growing.scales.drawing
     derived, exponents = yield from _drawn(growing, number)
-    rounded = 0 if scales.drawing is None else scales.drawing.n_draws * scales.drawing.points.shape[0]
-    levels = (RandomLevels if rules.random_splits else ForestLevels)(growing.shards, growing.rows)
+    rounded = 0 if drawing is None else drawing.n_draws * drawing.points.shape[0]
+    levels = (RandomLevels if plan.rules.random_splits else ForestLevels)(growing.shards, growing.rows)
     nodes, known, sets = yield from grow_nodes(levels, number, derived, exponents, rounded)
-    nodes, _ = pruned(nodes, exponents, rules)
-    records = nodes.records
-    left, right, feature, threshold, missing_left, n_samples = take_apart(records)
-    gain = scaled(records["gain"], -criterion.gain_exponent(exponents))
-    sets_of_tree, none = sets.of_tree(records, rules), np.zeros(n_samples.shape[0])
-
-    def tree_of(value: NDArray[np.float64], weight: NDArray[np.float64], impurity: NDArray[np.float64]) -> Tree:
-        tree = Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
-        if rules.monotonic:
-            put_in_order(tree, rules.monotonic, measured=False)
-        return tree.with_categories(sets_of_tree) if rules.categorical else tree
-
-    if criterion.measured:
-        mean, spread = yield from growing.measure_means(tree_of(none[:, None], none, none), leaves_known(records, known))
-        grown = tree_of(*values_by_leaves(plan, nodes, left, right, n_samples, exponents[1], gain, mean, spread))
-    else:
-        grown = tree_of(*class_values(nodes, criterion, exponents[1], plan.n_classes, plan.targets))
-    if rules.ccp_alpha > 0:
-        grown = without_links(grown, kept_nodes(left, right, cost(grown), rules.ccp_alpha))
-    return grown
+    nodes, _ = pruned(nodes, exponents, plan.rules)
+    tree = draft_tree(plan, nodes, exponents)
+    if plan.rules.categorical:
+        tree = tree.with_categories(sets.of_tree(nodes.records, plan.rules))
+    measured = (yield from growing.measure_means(tree, leaves_known(nodes.records, known))) if measures(plan) else None
+    return finish_tree(plan, nodes, exponents, tree, measured)[0]
 
 
 def _drawn(growing: TreeOfForest, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:

@@ -137,7 +137,8 @@ def _levels_of(
 
     Return the powers of two that targets and weights are multiplied by, the values, and the numbers of those of all rows.
     """
-    factor = deviations_of(plan).largest
+    criterion = criterion_of(plan.rules)
+    factor = cast(Deviations, criterion.for_targets() if plan.targets else criterion.for_kernels(0, 0.0)).largest
     presorted = [presort_column(np.ascontiguousarray(one, np.float64)) for one in by_target.T]
     first = np.cumsum([0, *(distinct.shape[0] for _, distinct in presorted)])
     codes = np.stack([codes + first[t] for t, (codes, _) in enumerate(presorted)], axis=1).astype(np.int64)
@@ -152,12 +153,6 @@ def _levels_of(
         )
     levels, level_exponent = levels_of_several([distinct for _, distinct in presorted], total_weight * factor)
     return (level_exponent, exponent), levels, codes
-
-
-def deviations_of(plan: ForestPlan) -> Deviations:
-    """Return the deviations that a criterion by order adds up."""
-    criterion = criterion_of(plan.rules)
-    return cast(Deviations, criterion.for_targets() if plan.targets else criterion.for_kernels(0, 0.0))
 
 
 def weight_exponent(weight: NDArray[np.float64]) -> int:

@@ -15,8 +15,8 @@ from dtrees.engine.plan.plans import ForestPlan, ForestResult, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows import whole_sums, zone_edges
+from dtrees.engine.rows.by_order.leaves import share_leaves
 from dtrees.engine.rows.fit import grow_forest_on_rows
-from dtrees.engine.rows.forests.leaf_rows import share_leaves
 from dtrees.engine.rows.forests.tree import rows_to_send
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.searcher import Searcher
@@ -351,7 +351,11 @@ def test_shards_draw_the_rows_that_one_process_draws(weighted: bool, balanced: b
     cuts = [np.array([[0, 1], [2, 90], [300, 499]]), np.empty((0, 2), np.int64), np.array([[1, 2], [90, 300], [499, 500]])]
     wanted = RowDraws.of_table(plan, y, weight).counts(3)
     assert wanted.sum() > 0
-    if not balanced:
+    if balanced:  # as many rows of each class as the smallest one has
+        there = np.ones(n, bool) if weight is None else weight > 0
+        assert np.bincount(y, wanted)[[0, 2, 3]].tolist() == [np.bincount(y[there])[[0, 2, 3]].min()] * 3
+        assert not wanted[~there].any()
+    else:
         expected, cumulative = np.zeros(n, np.int64), np.cumsum([] if weight is None else to_fixed(weight)[0]).astype(np.int64)
         hashing.bootstrap_counts(hashing.as_seed(5), 3, n, cumulative, expected)
         np.testing.assert_array_equal(wanted, expected)
