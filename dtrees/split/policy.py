@@ -238,8 +238,6 @@ SERIAL_FOREST_CELLS = 2048
 
 # Exchanges with shards -------------------------------------------------------------------------------------------------------------------
 
-#: Levels of fewer rows take one exchange: to search them, and to mark their rows on every shard, takes less time than a second one.
-OFFER_ROWS = 65_536
 #: Cells that shards share in an exchange, for all trees under way together: what a message may weigh.
 SHARED_CELLS = 2**20
 #: Parts of the rows, for each shard, that a node has to fit in to be grown by one of them: enough that all have work.

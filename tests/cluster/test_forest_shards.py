@@ -68,7 +68,7 @@ def client(mortal_client: Client) -> Client:
 def test_the_same_forest(client: Client, name: str) -> None:
     task, make = MODELS[name]
     assert_same_model(fit(name), fitted_here(name))
-    assert {"Many"} <= {event["message"] for event in events(client, "exchange")}
+    assert {"Many", "Advance"} & {event["message"] for event in events(client, "exchange")}
     with dask.config.set({"dtrees.placement": "auto"}):
         assert_same_model(fit(name), fitted_here(name))
     weighted = make().fit(*training_set(task), in_partitions(WEIGHTS, LENGTHS[3]))
