@@ -258,7 +258,7 @@ def _mend(where: str) -> None:
         ("dtrees.engine.run.forest_growth:grow_forest", forest, "replicated"),
         ("dtrees.engine.shard.targets.forest_target:ForestTarget.start", forest, "sharded"),
         pytest.param("dtrees.engine.shard.tree_state:TreeState._share_rows", forest, "sharded", marks=pytest.mark.slow),
-        ("dtrees.engine.shard.tree_state:TreeState._grow_delegated", forest, "sharded"),
+        ("dtrees.engine.shard.tree_state:TreeState.grow_delegated", forest, "sharded"),
         pytest.param("dtrees.engine.shard.tree_state:measure_leaves", forest, "sharded", marks=pytest.mark.slow),
         ("dtrees.split.table.columns:Assembly.finished", boosting, "sharded"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from dtrees.engine.plan.plans import BoostingPlan, Callback, Checkpoint, FitInterrupted, ForestPlan, ForestResult, Progress
@@ -72,9 +73,17 @@ def grow_in_batches(
     """
     if plan.checkpoint is None:
         return grow(first, last, callback)
-    saver = Saver(plan.checkpoint)
-    progress = _ForestProgress(callback, last - first)
+    saver, forest_began, stopped = Saver(plan.checkpoint), time.perf_counter(), False
     result = ForestResult([]) if saver.found is None else saver.found
+
+    def progress(of_batch: Progress, before: int = 0) -> bool:
+        """Pass on a batch's progress as that of the forest."""
+        nonlocal stopped
+        seconds = time.perf_counter() - forest_began
+        told = replace(of_batch, done=before + of_batch.done, total=last - first, seconds=seconds)
+        stopped = callback is not None and bool(callback(told))
+        return stopped
+
     n_wanted = next((i + 1 for i in range(len(result.trees)) if progress(Progress(i + 1, last - first, 0.0))), last - first)
     if n_wanted < len(result.trees):
         # What the left-out trees said of rows out of bag cannot be told apart.
@@ -82,12 +91,11 @@ def grow_in_batches(
     if saver.found is None:
         saver.offer(lambda: result)
     size = FIRST_BATCH_TREES if plan.checkpoint.interval > 0 else 1
-    while len(result.trees) < last - first and not progress.stopped:
+    while len(result.trees) < last - first and not stopped:
         begin = first + len(result.trees)
         began = time.perf_counter()
-        progress.before = len(result.trees)
         try:
-            result = _together(result, grow(begin, min(begin + size, last), progress))
+            result = _together(result, grow(begin, min(begin + size, last), partial(progress, before=len(result.trees))))
         except FitInterrupted as interrupted:
             raise FitInterrupted(_together(result, interrupted.result)) from interrupted
         saver.offer(lambda grown=result: grown)  # type: ignore[misc]
@@ -95,22 +103,6 @@ def grow_in_batches(
         size = max(1, min(int(size * plan.checkpoint.interval / seconds), BATCH_GROWTH * size))
     saver.offer(lambda: result, last=True)
     return result
-
-
-class _ForestProgress:
-    """Passes on a batch's progress as that of the forest."""
-
-    def __init__(self, callback: Callback | None, total: int) -> None:
-        self._callback = callback
-        self._total = total
-        self._began = time.perf_counter()
-        self.before = 0
-        self.stopped = False
-
-    def __call__(self, progress: Progress) -> bool:
-        told = replace(progress, done=self.before + progress.done, total=self._total, seconds=time.perf_counter() - self._began)
-        self.stopped = self._callback is not None and bool(self._callback(told))
-        return self.stopped
 
 
 def _together(one: ForestResult, other: ForestResult) -> ForestResult:

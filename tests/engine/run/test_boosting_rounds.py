@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from dtrees.engine.plan import search_plan
 from dtrees.engine.plan.early_stopping import has_stalled
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Progress
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.shard import row_division, sample_sums
+from dtrees.engine.shard import dense_runner, row_division, sample_sums
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard import zone_planner as sums
 from dtrees.engine.shard.targets import boosting_target as boosting
@@ -197,6 +198,20 @@ def test_leaf_values_are_newton_steps() -> None:
     score = tree.impurity * tree.weighted_n_node_samples
     inner = np.flatnonzero(tree.children_left >= 0)
     assert tree.gain[inner] == pytest.approx(score[tree.children_left[inner]] + score[tree.children_right[inner]] - score[inner])
+
+
+def test_few_frames_lie_between_the_loop_over_rounds_and_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On small tables each costs as much as a node."""
+    frames: list[str] = []
+    grow = dense_runner.SubtreeRunner.grow
+
+    def noted(*arguments: Any) -> Any:
+        frames[:] = [frame.name for frame in traceback.extract_stack()]
+        return grow(*arguments)
+
+    monkeypatch.setattr(dense_runner.SubtreeRunner, "grow", noted)
+    fit_here(make_plan(Squared(), 0, n_rounds=1), wild_target(TABLE, 0, 4))
+    assert frames[frames.index("boost") + 1 :] == ["_grow_round", "grow_tree", "boost", "_grow_roots", "noted"]
 
 
 def test_callbacks() -> None:

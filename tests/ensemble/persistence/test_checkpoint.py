@@ -81,13 +81,10 @@ def test_going_on_is_the_unbroken_run(kind, n_done, tmp_path):
 @every_ensemble
 def test_no_new_tree_is_grown_twice(kind, tmp_path, monkeypatch):
     """The second run grows only what the first did not."""
-    import dtrees.engine.run.forest_growth as forest
-    import dtrees.engine.run.recovery as boosting
+    from dtrees.engine.shard.tree_state import TreeState
 
     grown = []
-    for module in (boosting, forest):
-        grow_tree = module.grow_tree
-        monkeypatch.setattr(module, "grow_tree", lambda *a, grow=grow_tree, **k: grown.append(a[1]) or grow(*a, **k))
+    monkeypatch.setattr(TreeState, "_open", lambda self, tree, *a, old=TreeState._open, **k: grown.append(tree) or old(self, tree, *a, **k))
     data, sets = arguments(kind)
     with pytest.raises(Killed):
         make(kind).fit(*data, **sets, checkpoint=tmp_path / "c", checkpoint_interval=0, callbacks=[kill_after(5)])
