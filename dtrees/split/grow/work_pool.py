@@ -187,7 +187,7 @@ def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, 
     n_threads : int
     """
     n = roots.paths.shape[0]
-    work_pool.places[:] = opening.places
+    work_pool.places.view(np.int64)[:] = opening.places.view(np.int64)  # many times as fast as to copy records field by field
     work_pool.pieces[:n] = opening.pieces
     work_pool.paths[:n] = roots.paths
     work_pool.origins[:n] = roots.origins
