@@ -2,7 +2,7 @@
 
 Half of a cold start is not spent in LLVM but in Numba's own Python code. Some of that is work that leads to nothing here: passes for
 closures, generators and other things that no kernel has, a second look at every function after each pass, and comparisons of compiler flags
-option by option. Without these patches Numba takes twice as long for the same kernels; each is here because it alone spares 5 % or more.
+option by option. Without these patches Numba takes twice as long for the same kernels.
 
 Parts of kernels are compiled within whoever calls them, and not by themselves. Numba optimizes a function together with all that it calls,
 and translates it to machine code; and so it does again with the function's callers, and with theirs. Most of that goes to waste for a
@@ -11,6 +11,7 @@ function that is only called from others. The code of a part is kept as it is be
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import threading
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from numba.core import base, event, transforms, typed_passes, types, untyped_pas
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, PassManager
 from numba.core.compiler_machinery import FunctionPass, _pass_registry, register_pass
+from numba.core.funcdesc import default_mangler
+from numba.core.registry import cpu_target
 from numba.core.targetconfig import TargetConfig
 from numba.core.typing import context as typing_context
 from numba.core.typing.npydecl import NumpyRulesArrayOperator
@@ -154,6 +157,12 @@ def _hash_options(options: Any) -> int:
 _defaults: dict[type, dict[str, Any]] = {}
 
 
+def _short_name(name: str, argument_types: Any, *, abi_tags: Any = (), uid: int | None = None) -> str:
+    """Return the name of a compiled function, with a digest of its argument types, which may be a hundred arrays, in place of them all."""
+    digest = hashlib.sha256(repr((argument_types, abi_tags)).encode()).hexdigest()[:16]
+    return default_mangler(name, (), abi_tags=(digest,), uid=uid)
+
+
 def _raise_mismatch(source_shape: Any, shape: Any) -> None:
     """Raise an error where an array does not fit what it is assigned to; Numba's own composes text, which takes seconds to compile."""
 
@@ -260,12 +269,14 @@ _usual: dict[tuple[Any, str], Any] = {}
 
 @contextmanager
 def quickly() -> Iterator[None]:
-    """Replace parts of Numba (``_REPLACED``) while its compiler lock is held."""
+    """Replace parts of Numba (``_REPLACED``), and give functions short names, while its compiler lock is held."""
     global _depth
+    context = cpu_target.target_context
     if _depth == 0:
         _usual.update({(owner, name): vars(owner)[name] for owner, name, _ in _REPLACED})
         for owner, name, ours in _REPLACED:
             setattr(owner, name, ours)
+        context.mangler = _short_name
     _depth += 1
     try:
         yield
@@ -276,3 +287,4 @@ def quickly() -> Iterator[None]:
                 setattr(owner, name, theirs)
             _sorted.cache_clear()
             _has_location.cache_clear()
+            del context.mangler

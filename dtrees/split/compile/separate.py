@@ -13,6 +13,7 @@ import inspect
 import logging
 import pickle
 import threading
+import zlib
 from _thread import interrupt_main
 from collections.abc import Callable
 from importlib import import_module
@@ -55,7 +56,7 @@ def called_apart(dispatcher: Any, returns: Any = None) -> Any:
 
 def _generate(dispatcher: Any, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Call a kernel at its address, which is asked for if it is not known yet."""
-    text = dumps((dispatcher.__module__, dispatcher.__qualname__, tuple(signature.args)))
+    text = zlib.compress(dumps((dispatcher.__module__, dispatcher.__qualname__, tuple(signature.args))))
     _known[text] = dispatcher, tuple(signature.args)
     place = cgutils.add_global_variable(builder.module, ir.IntType(64), builder.module.get_unique_name("place"))
     place.linkage, place.initializer = "internal", ir.IntType(64)(0)
@@ -100,7 +101,7 @@ def _find(text: int, size: int) -> int:
 
 def _address(held: bytes) -> int:
     if held not in _known:
-        module, qualified_name, kinds = pickle.loads(held)
+        module, qualified_name, kinds = pickle.loads(zlib.decompress(held))
         found = functools.reduce(getattr, qualified_name.split("."), import_module(module))
         _known[held] = found.kernel, kinds
     dispatcher, kinds = _known[held]
