@@ -18,8 +18,7 @@ from dtrees.split.search.order_statistics.deviations import levels_of, weights_i
 from dtrees.split.table.columns import presort
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
-from tests.engine.shards import all_equal, grow_here, grow_sharded, rules, wild_table, wild_target, wild_weight
-from tests.slow import one_of_each
+from tests.engine.shards import grow_here, rules, wild_table, wild_target
 
 N = 3000
 SPREAD = [(0, 2, 4), (1, 3, 5, 6)]
@@ -31,37 +30,6 @@ def plan_of(table: Any, n_draws: int | None = None, **changes: Any) -> ForestPla
 
 #: Trees are grown by kernels that no quick test needs.
 of_their_own = pytest.mark.slow
-CHANGES: list[Any] = [
-    {},
-    {"max_depth": 5, "n_draws": N},
-    {"max_leaf_nodes": 20},
-    {"max_features": 2, "min_samples_leaf": 10},
-    {"random_splits": True, "n_draws": N // 2},
-    {"min_weight_fraction_leaf": 0.02, "min_impurity_decrease": 1e-3},
-]
-
-
-@of_their_own
-@pytest.mark.parametrize(
-    ("changes", "target", "weighted"),
-    one_of_each(CHANGES, ["continuous", "ties", "heavy"], [False, True], others=pytest.mark.thorough),
-    ids=str,
-)
-def test_threads_and_shards(changes: dict[str, Any], target: str, weighted: bool) -> None:
-    table = wild_table(N, 1)
-    y = wild_target(table, 0, 1)
-    if target == "ties":
-        y = np.rint(y)
-    elif target == "heavy":
-        y = np.exp(6 * y)
-    weight = wild_weight(N, 1) if weighted else None
-    plan = plan_of(table, **changes)
-    trees = grow_here(table, y, weight, plan, n_trees=2)
-    assert trees[0].node_count > 10
-    assert all_equal(grow_here(table, y, weight, plan, n_trees=2, n_threads=2), trees)
-    assert all_equal(grow_here(table, y, weight, plan, n_trees=1, n_threads=4), trees[:1])
-    for n_threads in (1, 3):
-        assert all_equal(grow_sharded(table, y, weight, plan, 2, SPREAD, n_threads)[0], trees)
 
 
 @of_their_own
