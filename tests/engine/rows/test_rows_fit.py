@@ -104,7 +104,7 @@ def test_parcels_that_nobody_sends_are_named() -> None:
     with pytest.raises(ParcelsMissing):
         executor.send({0: m.Open("fit", 0, *about)})
     shard.mailbox.put(step.parcels[0])
-    assert executor.send({0: m.Open("fit", 0, *about)})[0].shape == (1,)
+    assert executor.send({0: m.Open("fit", 0, *about)})[0].initial.shape == (1,)
     executor.close()
 
 
