@@ -167,17 +167,6 @@ def _inherit(sum_slots, task, n):
         inherit(sum_slots, n, task.partition, todo, left, right, task.budget.first.shape[0] == 0)
 
 
-@lean_kernel
-def _mark(columns, task, split, n, place, bits):
-    """Set the bits of the rows of the n-th node of the stack that its split sends left; ``place`` is its start, in_stop and stop."""
-    column = split.column
-    if is_categorical(task.limits.categories, column):
-        _choose_sides(task.sum_slots, columns, task, split, n)
-        mark_left(columns.codes[column], Sides(task.scratch.groups.side), task.partition.rows, place[0], place[2], bits)
-    else:
-        _mark_by_threshold(task.room, columns, task, split, place, bits)
-
-
 @specialised
 def _choose_sides(sum_slots, columns, task, split, n):
     """Write which rows the split of categories of the n-th node of the stack sends left, by code, to the scratch space."""
@@ -202,18 +191,23 @@ def _(sum_slots, columns, task, split, n):
 
 
 @specialised
-def _mark_by_threshold(room, columns, task, split, place, bits):
-    """Set the bits of the rows of a node that a split on a number sends left."""
+def _mark(room, columns, task, split, n, place, bits):
+    """Set the bits of the rows of the n-th node of the stack that its split sends left; ``place`` is its start, in_stop and stop."""
 
 
-@_mark_by_threshold.otherwise
-def _(room, columns, task, split, place, bits):
+@_mark.otherwise
+def _(room, columns, task, split, n, place, bits):
     start, in_stop, stop = place
-    mark_left(columns.codes[split.column], cut_of(columns, split, stop > in_stop), task.partition.rows, start, stop, bits)
+    codes = columns.codes[split.column]
+    if is_categorical(task.limits.categories, split.column):
+        _choose_sides(task.sum_slots, columns, task, split, n)
+        mark_left(codes, Sides(task.scratch.groups.side), task.partition.rows, start, stop, bits)
+    else:
+        mark_left(codes, cut_of(columns, split, stop > in_stop), task.partition.rows, start, stop, bits)
 
 
-@_mark_by_threshold.of(CellRoom)
-def _(room, columns, task, split, place, bits):
+@_mark.of(CellRoom)
+def _(room, columns, task, split, n, place, bits):
     start, in_stop, stop = place
     rule = cut_of(columns, split, stop > in_stop)
     mark_left_sparse(columns, np.int64(split.column), rule, task.partition.rows, room.place_of, start, stop, bits)
@@ -230,7 +224,7 @@ def _divide(columns, task, n, start, in_stop, stop, depth):
     """Apply the split found to the rows of the n-th node of the stack; return how many go left, in sample and out of sample."""
     partition, split, place = task.partition, task.best.records[0], (start, in_stop, stop)
     used = task.bits[: (stop - start + 7) // 8]
-    _mark(columns, task, split, n, place, used)
+    _mark(task.room, columns, task, split, n, place, used)
     if depth + 1 < task.stops.max_depth or task.stops.keeps_rows:
         inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
     else:  # nobody wants the sums of these rows any more: they may be divided as those out of sample are
