@@ -96,10 +96,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         compile_kernels()
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Count a test that is marked as thorough, for its parameters, not among the slow ones, as its function may be."""
-    if item.get_closest_marker("thorough"):
-        item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave thorough tests out of the slow ones, also where their parameters alone are thorough and their function or module is slow."""
+    if config.option.markexpr == "slow":
+        thorough = [item for item in items if item.get_closest_marker("thorough")]
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=thorough)
 
 
 def pytest_collection_finish() -> None:

@@ -467,7 +467,11 @@ def full_scan(x: NDArray[Any], column: int, a: NDArray[np.int64], b: NDArray[np.
         left_h, right_h = h[allowed].astype(np.float64) + limits.penalty, (h_all - h[allowed]).astype(np.float64) + limits.penalty
         d = g[allowed].astype(np.float64) * right_h - (g_all - g[allowed]).astype(np.float64) * left_h
         scores[allowed] = d * d / (left_h * right_h)
+    if limits.constraints is not None:
+        _constrain(scores, g, h, column, (g_all, h_all), limits)
     cut, side = np.unravel_index(np.argmax(scores), scores.shape)  # the first of equals
+    if scores[cut, side] < 0.0:
+        return NO_SPLIT, None
     gain = float_gain(float(scores[cut, side]), (g_all, h_all), limits)
     if gain < limits.min_gain or (limits.criterion in (NEWTON, NEWTON_L1) and gain <= 0.0):
         return NO_SPLIT, None
@@ -476,6 +480,24 @@ def full_scan(x: NDArray[Any], column: int, a: NDArray[np.int64], b: NDArray[np.
     missing_left = bool(side == 0) if n_missing else 2 * n_left > n
     left = int(g[cut, side]), int(h[cut, side])
     return SPLIT, Split(column, low, threshold, missing_left, n_left, left, float(scores[cut, side]), gain)
+
+
+def _constrain(scores: NDArray[Any], g: Any, h: Any, column: int, total: tuple[int, int], limits: SplitLimits) -> None:
+    """Score cuts by what constraints leave of them; those that they do not allow, by -1."""
+    around = limits.constraints
+    assert around is not None
+    for place in zip(*np.nonzero(scores >= 0.0), strict=True):
+        left = int(g[place]), int(h[place])
+        sides = left, subtract(total, left)
+        may = around.may_use(column) and around.allows(column, *sides, limits.penalty)
+        scores[place] = around.score(float(scores[place]), *sides, limits.penalty) if may else -1.0
+
+
+def below(around: Constraints, split: Split, rows: tuple[NDArray[Any], NDArray[Any]], limits: SplitLimits, is_left: bool) -> Constraints:
+    """What constraints say of a child of a node with these numbers of rows."""
+    total = int(rows[0].sum()), int(rows[1].sum())
+    one, other = (around.value(sums, limits.penalty) for sums in (split.left, subtract(total, split.left)))
+    return around.child(split.column, one, other, is_left)
 
 
 # --- a whole tree ---

@@ -180,23 +180,7 @@ def test_the_targets_of_rows_hold_in_the_model() -> None:
     assert many <= 8.0
 
 
-def test_the_drawing_has_all_that_is_predicted() -> None:
-    points = list(rows_model.points())
-    assert {point.series for point in points if "by rows" in point.series} == {
-        f"dtrees, {model.short(n)} rows, by rows" for n in model.ROWS
-    }
-    assert [point.y for point in points if "LightGBM" in point.series] == list(rows_model.LIGHTGBM.values())
-    assert len(rows_model.table().splitlines()) == 2 + 3 * len(model.ROWS)
-
-
 @pytest.mark.parametrize("module", [model, rows_model, placing])
 def test_examples(module: ModuleType) -> None:
     n_failed, n_tried = doctest.testmod(module)
     assert (n_failed, n_tried > 0) == (0, True)
-
-
-def test_the_table_has_a_line_for_each_size() -> None:
-    lines = model.table(MEASURED).splitlines()
-    assert len(lines) == 2 + len(model.ROWS) * len(model.WORKERS)
-    assert len({line.count("|") for line in lines}) == 1
-    assert "does not fit" in lines[-1]

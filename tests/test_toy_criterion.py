@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -15,17 +14,16 @@ from numpy.typing import NDArray
 
 import dtrees
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.split.criteria import criterion as registry
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import Criterion, criterion_named, register
-from tests import naive, toy_criterion
+from tests import toy_criterion
+from tests.engine.by_the_book import check_forest, forests
 from tests.engine.shards import all_equal, grow_here, grow_sharded, rules, wild_table, wild_target
-from tests.engine.test_naive_trees import assert_same, plans, problems, sample_of
 from tests.examples import THOROUGH, examples
 from tests.slow import thorough_for
 from tests.split.nodes import best_of, expected, same, search_of
-from tests.split.strategies import Task, as_lists, criteria_by_sums, tasks
+from tests.split.strategies import Task, criteria_by_sums, tasks
 
 RANDOM = [dtrees.ExtraTreeRegressor, dtrees.ExtraTreesRegressor]
 NAME = toy_criterion.MeanDifference.name
@@ -56,16 +54,7 @@ def test_one_node(random: bool, data: st.DataObject) -> None:
 @given(data=st.data())
 @examples(60)
 def test_trees_here_and_over_shards(data: st.DataObject) -> None:
-    table, target, weight = data.draw(problems(0))
-    plan = data.draw(plans(NAME, 0, target.shape[0], len(table)))
-    if not THOROUGH:  # few kernels
-        plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=False))
-    sample = sample_of(ForestTarget.of_table(plan, target, weight).start(3, 0))
-    root = naive.grow(as_lists(table), sample, plan.rules, 0, plan.seed, 3)
-    trees = grow_here(table, target, weight, plan, n_trees=4)
-    assert_same(trees[3], root, plan, sample, target)
-    spread = [range(0, len(table), 2), range(1, len(table), 2)] if len(table) > 1 else [range(1)]
-    assert all_equal(grow_sharded(table, target, weight, plan, 4, spread)[0], trees)
+    check_forest(*data.draw(forests(NAME, (1,), random=THOROUGH)))  # few kernels
 
 
 @pytest.mark.thorough

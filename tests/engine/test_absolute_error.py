@@ -1,8 +1,6 @@
-"""Trees by absolute error: the same ones on any threads and shards; leaf values; targets and weights in fixed point."""
+"""Targets and weights of trees by absolute error, in fixed point."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,85 +16,7 @@ from dtrees.split.search.order_statistics.deviations import levels_of, weights_i
 from dtrees.split.table.columns import presort
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
-from tests.engine.shards import all_equal, grow_here, grow_sharded, rules, wild_table, wild_target, wild_weight
-from tests.slow import one_of_each
-
-N = 3000
-SPREAD = [(0, 2, 4), (1, 3, 5, 6)]
-
-
-def plan_of(table: Any, n_draws: int | None = None, **changes: Any) -> ForestPlan:
-    return ForestPlan(rules("absolute_error", len(table), **changes), seed=3, n_draws=n_draws, out_of_bag=n_draws is not None)
-
-
-#: Trees are grown by kernels that no quick test needs.
-of_their_own = pytest.mark.slow
-CHANGES: list[Any] = [
-    {},
-    {"max_depth": 5, "n_draws": N},
-    {"max_leaf_nodes": 20},
-    {"max_features": 2, "min_samples_leaf": 10},
-    {"random_splits": True, "n_draws": N // 2},
-    {"min_weight_fraction_leaf": 0.02, "min_impurity_decrease": 1e-3},
-]
-
-
-@of_their_own
-@pytest.mark.parametrize(
-    ("changes", "target", "weighted"),
-    one_of_each(CHANGES, ["continuous", "ties", "heavy"], [False, True], others=pytest.mark.thorough),
-    ids=str,
-)
-def test_threads_and_shards(changes: dict[str, Any], target: str, weighted: bool) -> None:
-    table = wild_table(N, 1)
-    y = wild_target(table, 0, 1)
-    if target == "ties":
-        y = np.rint(y)
-    elif target == "heavy":
-        y = np.exp(6 * y)
-    weight = wild_weight(N, 1) if weighted else None
-    plan = plan_of(table, **changes)
-    trees = grow_here(table, y, weight, plan, n_trees=2)
-    assert trees[0].node_count > 10
-    assert all_equal(grow_here(table, y, weight, plan, n_trees=2, n_threads=2), trees)
-    assert all_equal(grow_here(table, y, weight, plan, n_trees=1, n_threads=4), trees[:1])
-    for n_threads in (1, 3):
-        assert all_equal(grow_sharded(table, y, weight, plan, 2, SPREAD, n_threads)[0], trees)
-
-
-@of_their_own
-def test_leaves_predict_medians() -> None:
-    table = wild_table(N, 2)
-    y = wild_target(table, 0, 2)
-    tree = grow_here(table, y, None, plan_of(table, max_depth=4))[0]
-    predicted = sum_values(pack([tree]), np.stack([column.astype(np.float64) for column in table], axis=1))[:, 0]
-    for value in np.unique(predicted):
-        rows = predicted == value
-        assert np.median(y[rows]) == value
-    leaf = tree.children_left < 0
-    spread = (tree.impurity * tree.weighted_n_node_samples)[leaf].sum()
-    assert spread == pytest.approx(np.abs(y - predicted).sum())
-    # What each split gains is what the impurity loses by it.
-    total = tree.impurity * tree.weighted_n_node_samples
-    lost = total - np.where(leaf, total, total[tree.children_left] + total[tree.children_right])
-    assert_allclose(tree.gain, lost, atol=1e-9 * total[0])
-    assert (np.sort(y)[N // 2 - 1 : N // 2 + 1].mean(), np.abs(y - np.median(y)).mean()) == pytest.approx(
-        (tree.value[0, 0], tree.impurity[0])
-    )
-
-
-@of_their_own
-def test_a_weight_is_a_repetition() -> None:
-    rng = np.random.default_rng(4)
-    table, times = wild_table(400, 4), rng.integers(0, 4, 400)
-    y = wild_target(table, 0, 4)
-    plan = plan_of(table, max_depth=6)
-    weighted = grow_here(table, y, times.astype(float), plan)[0]
-    repeated = grow_here([np.repeat(column, times) for column in table], np.repeat(y, times), None, plan)[0]
-    for name in ("feature", "threshold", "value", "weighted_n_node_samples"):
-        assert_array_equal(getattr(weighted, name), getattr(repeated, name), err_msg=name)
-    assert_allclose(weighted.impurity, repeated.impurity, rtol=1e-12)
-
+from tests.engine.shards import grow_here, rules
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -131,11 +51,11 @@ def test_whole_weights_are_kept(weight: NDArray[np.int64]) -> None:
     assert (b.tolist(), exponent) == (weight.tolist(), 0)
 
 
-@of_their_own
+@pytest.mark.slow  # trees are grown by kernels that no quick test needs
 def test_targets_at_the_limits_of_float64() -> None:
-    table = [np.arange(6.0)]
+    table, plan = [np.arange(6.0)], ForestPlan(rules("absolute_error", 1), seed=3)
     y = np.array([-1.7e308, -1.7e308, 0.0, 5e-324, 1.7e308, 1.7e308])
-    tree = grow_here(table, y, None, plan_of(table))[0]
+    tree = grow_here(table, y, None, plan)[0]
     assert sum_values(pack([tree]), table[0][:, None])[:, 0].tolist() == y.tolist()
-    levels = ForestTarget.of_table(plan_of(table), y, None).start(0, 0).levels
+    levels = ForestTarget.of_table(plan, y, None).start(0, 0).levels
     assert levels.shape == presort([y]).distinct(0).shape

@@ -153,12 +153,6 @@ def test_models_travel(tmp_path):
             np.testing.assert_array_equal(other.predict(FRAME), model.predict(FRAME))
 
 
-def test_going_on_from_a_model():
-    whole = regressor(n_estimators=8, subsample=0.7, random_state=0).fit(FRAME, Y)
-    half = regressor(n_estimators=4, subsample=0.7, random_state=0, warm_start=True).fit(FRAME, Y)
-    assert_same_trees(half.set_params(n_estimators=8).fit(FRAME, Y), whole)
-
-
 def test_text_is_no_number():
     frame = FRAME.assign(day=LEVEL % 7, colour=pd.Categorical(NAMES[LEVEL % 3]))
     with pytest.raises(
@@ -175,15 +169,6 @@ def test_text_is_no_number():
         assert model.is_categorical_.tolist() == [False, True, True, True]
     with pytest.raises(ValueError, match="names a column twice"):
         DecisionTreeRegressor(categorical_features=["from_dtype", "day", "day"]).fit(frame, Y)
-
-
-def test_from_dtype_and_others_travels(tmp_path):
-    frame = FRAME.assign(day=LEVEL % 7)
-    model = DecisionTreeRegressor(categorical_features=["from_dtype", "day"], **SMALL).fit(frame, Y)
-    dtrees.save(model, tmp_path / "model")
-    loaded = dtrees.load(tmp_path / "model")
-    assert loaded.is_categorical_.tolist() == [False, True, True]
-    assert loaded.categorical_features == ["from_dtype", "day"]
 
 
 SIZES = ["small", "medium", "large", "huge"]

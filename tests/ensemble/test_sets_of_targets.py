@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ import dtrees
 from dtrees.export.node_text import Drawn, NodeOptions, NodeTexts
 from dtrees.export.text import Branches
 from tests.ensemble.estimators.test_explaining import explained
-from tests.ensemble.samples import assert_same_trees, is_classifier, trees
+from tests.ensemble.samples import is_classifier, trees
 from tests.export.test_graphviz import graph
 from tests.export.test_text import goes, people
 from tests.plots.test_plots import texts_of
@@ -121,13 +119,3 @@ def test_pictures_and_graphs_show_the_texts(model: Any) -> None:
     nodes, edges = graph(dtrees.export_graphviz(model, max_categories=3))
     assert nodes == {node.number: list(node.lines) for node in drawn}
     assert edges == {(node.parent, node.number): node.edge for node in drawn if node.parent >= 0}
-
-
-def test_copies_are_the_same(model: Any, tmp_path: Path) -> None:
-    dtrees.save(model, tmp_path / "model.dtrees")
-    for copy in (dtrees.load(tmp_path / "model.dtrees"), pickle.loads(pickle.dumps(model))):
-        assert_same_trees(copy, model)
-        assert_array_equal(copy.apply(ROWS), model.apply(ROWS))
-        assert_array_equal(_side_by_side(copy, ROWS), _side_by_side(model, ROWS))
-        assert_array_equal(copy.shap_values(ROWS), model.shap_values(ROWS))
-        assert dtrees.export_text(copy) == dtrees.export_text(model)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
 from dtrees import to_jax, to_numbers
-from tests.interop.cases import BAGS, BOOSTING, FULL, PEOPLE, SIGNAL, TREES, Case, X, fit_sets, predictions
+from tests.interop.cases import FULL, PEOPLE, SIGNAL, X, fit_sets, predictions
+from tests.interop.test_predictions import x64
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jax")]
 
@@ -24,55 +22,7 @@ def jax() -> Any:
     return pytest.importorskip("jax")
 
 
-@pytest.fixture
-def x64(jax: Any) -> Iterator[None]:
-    """Have JAX compute in float64."""
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
-
-
-def check(model: Any, table: Any) -> None:
-    """Compare with the model's own predictions, in float64."""
-    found = np.asarray(to_jax(model)(to_numbers(model, table)))
-    assert found.dtype == np.float64
-    assert_allclose(found, predictions(model, table), rtol=1e-13, atol=1e-15)
-
-
-#: To JAX, trees are arrays whatever grew them, and of losses the link is all that counts.
-ALIKE = {"friedman_mse", "absolute_error", "quantile", "huber", "gamma", "tweedie"}
-
-
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(
-    "case",
-    [
-        *(case for case in TREES + BOOSTING if not case.name.startswith("Extra") and not ALIKE & {*map(str, case.parameters.values())}),
-        *BAGS,
-    ],
-    ids=lambda case: case.id,
-)
-def test_predictions_are_equal(case: Case) -> None:
-    check(case.fit(), X)
-
-
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(
-    ("kind", "task"),
-    [("ExtraTrees", "Regressor"), ("RandomForest", "Classifier"), ("DecisionTree", "several"), ("GradientBoosting", "Regressor")],
-)
-def test_sets_of_categories(kind: str, task: str) -> None:
-    model = fit_sets(kind, task)
-    check(model, PEOPLE)
-    missing = PEOPLE.assign(job="none such")
-    check(model, missing)
-    foreign = to_numbers(model, missing)
-    foreign[:, 0] = 1e6
-    assert_allclose(to_jax(model)(foreign), predictions(model, missing), rtol=1e-13)
-
-
-@pytest.mark.usefixtures("x64")
+@x64()
 @pytest.mark.parametrize(("n_rows", "max_depth"), [(0, 2), (1, None), (1024, None), (5000, 6)])
 def test_any_number_of_rows_compiled_and_mapped(jax: Any, n_rows: int, max_depth: int | None) -> None:
     model = dtrees.RandomForestRegressor(3, random_state=0, max_depth=max_depth).fit(X, SIGNAL)
@@ -102,11 +52,19 @@ def test_float32_where_that_is_all_that_jax_has(jax: Any) -> None:
     assert_array_equal(to_jax(tree, X=near)(near), tree.predict(near))
 
 
-@pytest.mark.usefixtures("x64")
+@x64()
 def test_float32_rows_are_decided_as_they_are() -> None:
     model = dtrees.RandomForestRegressor(5, random_state=0).fit(np.nextafter(X, 1), SIGNAL)
     rows = X.astype(np.float32)
     assert_allclose(to_jax(model)(rows), model.predict(rows), rtol=1e-13)
+
+
+@x64()
+def test_categories_that_there_are_not() -> None:
+    model, missing = fit_sets("RandomForest", "Regressor"), PEOPLE.assign(job="none such")
+    foreign = to_numbers(model, missing)
+    foreign[:, 0] = 1e6
+    assert_allclose(to_jax(model)(foreign), predictions(model, missing), rtol=1e-13)
 
 
 def test_errors() -> None:
@@ -115,19 +73,7 @@ def test_errors() -> None:
         function(np.zeros((3, 4)))
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.timeout(600)  # compiles kernels for large tables of categories, and JAX its own
-def test_real_data(california_housing: Path, adult_train: Path) -> None:
-    frame = pd.read_csv(california_housing)
-    X, y = frame.drop(columns="median_house_value"), frame["median_house_value"]
-    check(dtrees.RandomForestRegressor(3, random_state=0, n_jobs=2).fit(X, y), X[::4])
-    check(dtrees.GradientBoostingRegressor(n_estimators=20, n_jobs=2).fit(X, y), X[::4])
-    frame = pd.read_csv(adult_train)
-    X, y = frame.drop(columns="income"), frame["income"]
-    check(dtrees.GradientBoostingClassifier(n_estimators=20, n_jobs=2).fit(X, y), X[::4])
-
-
-@pytest.mark.usefixtures("x64")
+@x64()
 def test_deep_trees(jax: Any) -> None:
     """Few rows go far deeper than all others, which walk on by themselves."""
     X = np.arange(300.0)[:, np.newaxis]

@@ -14,7 +14,6 @@ from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.lockstep import grow_forest_on_shards
 from dtrees.split.table.columns import presort
 from tests.engine.shards import ShardedExecutor, all_equal, called, rules, wild_table, wild_target
-from tests.slow import slow_for
 
 N = 500
 TABLE = wild_table(N, 4)
@@ -80,16 +79,6 @@ def test_sets_of_categories(changes: dict[str, Any]) -> None:
     assert 0 < told < sum(tree.categories.node.shape[0] for tree in found.trees) // 2
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), slow_for({"gini"}, [("squared_error", 0), ("gini", 3), ("entropy", 3)], {"entropy"}))
-def test_columns_of_many_kinds_of_trees(criterion: str, n_classes: int) -> None:
-    for changes in ({"columns_per_tree": 3, "max_features": 2}, {"random_splits": True, "max_features": 2}, {"max_depth": 7}):
-        _, executor = grown(plan_of(criterion, n_classes, **changes))
-        delegation = [loan for _, (_, shared) in called(executor, "grow_delegated") for loan in shared]
-        assert delegation
-        if "columns_per_tree" in changes:
-            assert max(loan.ids.shape[0] for loan in delegation) <= 3
-
-
 def test_one_shard_borrows_from_nobody() -> None:
     _, executor = grown(plan_of(), [range(P)])
     assert not called(executor, "share_rows")
@@ -100,13 +89,3 @@ def test_too_many_columns_are_not_lent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegating, "DELEGATED_COLUMNS", 2)
     assert not called(grown(plan_of())[1], "grow_delegated")
     assert not called(grown(dataclasses.replace(plan_of(max_leaf_nodes=30)))[1], "grow_delegated")
-
-
-def test_who_knows_the_rows_of_a_leaf() -> None:
-    nowhere = delegating.NO_DELEGATION
-    delegation = nowhere._replace(start=np.array([10, 40]), stop=np.array([20, 50]), shard=np.array([2, 0]))
-    assert delegation.shard_of(np.array([0, 10, 19, 20, 39, 40, 49, 50]), 7).tolist() == [7, 2, 2, 7, 7, 0, 0, 7]
-    assert delegating.NO_DELEGATION.shard_of(np.array([3, 4]), 1).tolist() == [1, 1]
-    asked = delegation.ask(np.array([0, 10, 40, 60]), 2)
-    assert {shard: np.arange(4)[leaves].tolist() for shard, leaves in asked.items()} == {0: [2], 2: [0, 1, 3]}
-    assert delegating.NO_DELEGATION.ask(np.array([3, 4]), 1) == {1: slice(None)}

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from dtrees.engine.plan.node_limits import LimitsOfFit, make_limits
 from dtrees.split.criteria.criterion import criterion_named
-from dtrees.split.criteria.parts import n_class_sums
 from tests.engine.shards import rules
 
 
@@ -58,25 +57,6 @@ def test_gains_of_any_size(scale: float) -> None:
     exponent = 61 - math.frexp(scale)[1]
     limits, _ = make_limits(rules("squared_error", 1), 0, np.array([2**60, 100]), (min(exponent, 1000), 0))
     assert limits.min_gain <= 0.0
-
-
-def test_penalty_is_in_units_of_the_hessian() -> None:
-    assert make_limits(rules("newton", 1, reg_lambda=1.5), 0, np.array([0, 9]), (0, 20))[0].criterion.penalty == 1.5 * 2**20
-
-
-@pytest.mark.parametrize(("split", "leaf", "expected"), [(2, 1, 2), (5, 1, 5), (5, 4, 8), (1, 1, 2)])
-def test_smallest_node_to_be_split(split: int, leaf: int, expected: int) -> None:
-    some = rules("gini", 3, min_samples_split=split, min_samples_leaf=leaf, max_depth=4)
-    limits, stops = make_limits(some, 2, np.array([3, 9]), (0, 0))
-    assert (stops.min_samples, limits.min_samples, stops.max_depth, stops.max_features) == (expected, leaf, 4, 3)
-    assert make_limits(rules("gini", 3), 2, np.array([3, 9]), (0, 0))[1].max_depth > 10**9
-
-
-@pytest.mark.parametrize(("n_classes", "layout"), [(0, 0), (2, 0), (3, 3)])
-def test_two_classes_are_moments(n_classes: int, layout: int) -> None:
-    sums = np.arange(1, max(n_classes, 2) + 1)
-    limits, _ = make_limits(rules("gini", 1), n_classes, sums, (0, 0))
-    assert n_class_sums(limits.criterion, len(sums)) == layout
 
 
 def test_limits_of_one_tree_after_another() -> None:

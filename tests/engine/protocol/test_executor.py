@@ -1,4 +1,4 @@
-"""One result: however many threads and shards, the trees are the same to the last byte."""
+"""What shards of columns are sent, and that large nodes are the same on them."""
 
 from __future__ import annotations
 
@@ -21,63 +21,19 @@ from tests.engine.shards import (
     called,
     grow_here,
     grow_sharded,
-    local,
     opened,
     rules,
     wild_table,
     wild_target,
-    wild_weight,
 )
-from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 
 N = 900
 TABLE = wild_table(N, 1)
 P = len(TABLE)
 SPREADS = {"two": [(0, 2, 4), (1, 3, 5, 6)], "three": [(6,), (1, 4), (0, 2, 3, 5)], "reversed": [(5, 6), (3, 4), (0, 1, 2)]}
 
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
-    # name: (rules, plan, weighted)
-    "plain": ({}, {}, False),
-    "weighted": ({}, {}, True),
-    "bootstrap": ({}, {"n_draws": N, "out_of_bag": True}, False),
-    "weighted bootstrap": ({"min_samples_leaf": 3}, {"n_draws": N // 2, "out_of_bag": True}, True),
-    "columns by node": ({"max_features": 2}, {}, True),
-    # Of the two columns drawn both may be constant: then drawing goes on, over all shards.
-    "one column by node": ({"max_features": 1}, {"n_draws": N}, False),
-    "columns by tree": ({"columns_per_tree": 4, "max_features": 2}, {}, False),
-    "best first": ({"max_leaf_nodes": 17}, {}, True),
-    "best first by node": ({"max_leaf_nodes": 40, "max_features": 1}, {"n_draws": N, "out_of_bag": True}, False),
-    "random thresholds": ({"random_splits": True}, {}, True),
-    "random by node": ({"random_splits": True, "max_features": 1, "max_depth": 9}, {"n_draws": N}, False),
-    "stopped": (
-        {"max_depth": 6, "min_samples_split": 12, "min_weight_fraction_leaf": 0.01, "min_impurity_decrease": 1e-3},
-        {"out_of_bag": True},
-        True,
-    ),
-}
 TARGETS = slow_for(KERNELS_OF_THEIR_OWN, [("squared_error", 0), ("gini", 2), ("gini", 3), ("entropy", 3)])
-
-
-@pytest.mark.parametrize(("case", "criterion", "n_classes"), one_of_each(list(CASES), TARGETS, others=pytest.mark.thorough))
-def test_shards_and_threads_grow_the_same_trees(case: str, criterion: str, n_classes: int) -> None:
-    rule_changes, plan_changes, weighted = CASES[case]
-    plan = ForestPlan(rules(criterion, P, **rule_changes), seed=11, n_classes=n_classes, **plan_changes)
-    target = wild_target(TABLE, n_classes, 1)
-    weight = wild_weight(N, 1) if weighted else None
-    here = grow_here(TABLE, target, weight, plan, n_trees=3)
-    assert here[0].node_count > 10
-    for tree in here:
-        tree.validate(P)
-    assert all_equal(grow_here(TABLE, target, weight, plan, n_trees=3, n_threads=4), here)
-    assert all_equal(grow_here(TABLE, target, weight, plan, n_trees=1, n_threads=4), here[:1])
-    bags = []
-    for spread, n_threads in ((SPREADS["two"], 1), (SPREADS["three"], 3), ([tuple(range(P))], 1)):
-        trees, executor = grow_sharded(TABLE, target, weight, plan, 3, spread, n_threads)
-        assert all_equal(trees, here)
-        bags += [shard.target.out_of_bag for shard in executor.shards if plan.out_of_bag]
-    for bag in bags:
-        assert np.array_equal(bag.sum, bags[0].sum)
-        assert np.array_equal(bag.count, bags[0].count)
 
 
 @pytest.mark.parametrize("spread", SPREADS.values(), ids=SPREADS)
@@ -130,17 +86,6 @@ def test_a_level_takes_one_exchange(max_features: int, monkeypatch: pytest.Monke
         sent = [message.kind for to, message in log if to == shard]
         assert sent[:6] == ["Begin", "Start"] + 4 * ["Advance"]
         assert sent[6:] == (["MeasureLeaves"] if shard == 0 else [])
-
-
-def test_a_table_in_this_process() -> None:
-    target = wild_target(TABLE, 0, 1)
-    with local(TABLE, target) as executor:
-        assert (executor.n_shards, executor.n_rows, executor.n_columns) == (1, N, P)
-        assert executor.owner(np.array([3, 0], np.int32)).tolist() == [0, 0]
-        session = opened(executor, ForestPlan(rules("squared_error", P), seed=0))
-        tree, scores = grow_tree(session, starting(session, 0))
-        assert tree.n_node_samples[0] == N
-        assert np.isnan(scores.train)
 
 
 def test_columns_in_any_number_of_shards_keep_their_numbers() -> None:

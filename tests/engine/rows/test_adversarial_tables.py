@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import BoostingResult
-from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows import zone_edges
-from dtrees.engine.rows.local import LocalRowsExecutor
-from dtrees.engine.run.boosting_rounds import boost
-from tests.engine.rows.test_rows_fit import assert_same, fit_here, make_plan
+from tests.engine.problems import Case, Problem, assert_same, boosting, forest, send_rows, trees_of
+from tests.engine.shards import wild_table
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -49,50 +46,49 @@ def table_of(names: Sequence[str], dtype: Any) -> list[NDArray[Any]]:
     return [COLUMNS[name](np.random.default_rng(i)).astype(dtype) for i, name in enumerate(names)]
 
 
-def fit_on(table: list[NDArray[Any]], y: NDArray[Any], weight: Any, cuts: Any, plan: Any) -> BoostingResult:
-    executor = LocalRowsExecutor.of(table, y, weight, cuts)
-    try:
-        return boost(executor, plan)
-    finally:
-        executor.close()
-
-
 def target_of(table: list[NDArray[Any]]) -> NDArray[np.float64]:
     rng = np.random.default_rng(99)
     ranks = [np.unique(column, return_inverse=True)[1] for column in table]
     return rng.normal(size=N) + sum(np.sin(7.0 * rank / (1 + rank.max())) for rank in ranks)
 
 
+def problem_of(case: Case, table: list[NDArray[Any]], y: NDArray[Any], weight: Any = None, **changes: Any) -> Problem:
+    return Problem(table, y, weight, case.on(table, wild_table(len(y), 0), None, **changes).plan)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("sent_rows", [20, 400])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_column_alone(name: str, sent_rows: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_tree, "SENT_ROWS", sent_rows)
+    send_rows(monkeypatch, sent_rows)
     monkeypatch.setattr(zone_edges, "SKETCH_ROWS", 64)
     table = table_of([name], dtype)
     if dtype == np.float64:
         table.append(np.random.default_rng(1).normal(size=N))  # which float32 does not hold
-    y = target_of(table)
-    plan = make_plan("squared", len(table), n_rounds=2)
-    assert_same(fit_here(table, plan, y, None), fit_on(table, y, None, THIRDS, plan))
+    problem = problem_of(boosting(n_rounds=2), table, target_of(table))
+    assert_same(problem.grow(), problem.grow_on(problem.rows(THIRDS)))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_all_of_them_together(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_tree, "SENT_ROWS", 50)
+@pytest.mark.parametrize(("max_features", "case"), [(13, boosting()), (13, forest(random_splits=True)), (1, forest(random_splits=True))])
+def test_all_of_them_together(case: Case, max_features: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one of infinite values, which are the largest numbers in tables that estimators hand on."""
+    send_rows(monkeypatch, 50 if case.is_boosting else 10)
     table = table_of(list(COLUMNS), dtype)
     y, weight = target_of(table), np.random.default_rng(2).integers(0, 3, N).astype(float)
-    plan = make_plan("squared", len(table))
-    wanted = fit_here(table, plan, y, weight)
-    assert all(tree.node_count > 3 for trees in wanted.rounds for tree in trees)
+    infinite = table[3].copy()
+    infinite[::7], infinite[1::9] = np.inf, -np.inf
+    problem = problem_of(case, [*table, np.nan_to_num(infinite, nan=np.nan)], y, weight, max_features=max_features)
+    wanted = problem.grow()
+    assert all(tree.node_count > 3 for tree in trees_of(wanted))
     for cuts in (THIRDS, [[(0, 1)], [(1, 2)], [(2, N)], []], [[(first, first + 1) for first in range(i, N, 7)] for i in range(7)]):
-        assert_same(wanted, fit_on(table, y, weight, cuts, plan))
+        assert_same(wanted, problem.grow_on(problem.rows(cuts)))
 
 
-def test_a_row_a_shard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_tree, "SENT_ROWS", 4)
+@pytest.mark.parametrize("case", [boosting(max_depth=3), forest(random_splits=True)])
+def test_a_row_a_shard(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    send_rows(monkeypatch, 4)
     rng = np.random.default_rng(5)
     table = [rng.normal(size=24).astype(np.float32), rng.integers(0, 3, 24).astype(np.float32), np.full(24, np.nan, np.float32)]
-    y = table[0] * 2.0 + table[1]
-    plan = make_plan("squared", 3, rule_changes={"max_depth": 3})
-    assert_same(fit_here(table, plan, y, None), fit_on(table, y, None, [[(row, row + 1)] for row in range(24)], plan))
+    problem = problem_of(case, table, table[0].astype(float) * 2.0 + table[1])
+    assert_same(problem.grow(), problem.grow_on(problem.rows([[(row, row + 1)] for row in range(24)])))

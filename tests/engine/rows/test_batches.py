@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
@@ -12,18 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.rows import flagged_rows, rows_in_tree
 from dtrees.engine.rows.exchange import Step
-from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.searcher import Searcher, in_batches
-from dtrees.engine.run.boosting_rounds import boost
 from dtrees.split.policy import flagged_bytes
 from dtrees.split.zones.over_shards.records import ALL_PARTS
-from tests.engine.rows.forests import test_forests_by_rows as forests
-from tests.engine.rows.test_rows_fit import assert_same, fit_here, make_plan, spread
-from tests.engine.shards import rules
+from tests.engine.problems import Case, Problem, assert_same, boosting, forest, send_rows, spread
 
 _FLAGGED = np.dtype([("part", np.int64), ("n", np.int64)])
 
@@ -92,9 +86,11 @@ class Weighing(LocalRowsExecutor):
             self.most, self.n_batches = max(self.most, held), self.n_batches + 1
 
 
-def noise(n: int, n_columns: int, seed: int = 0) -> tuple[list[Any], np.random.Generator]:
-    rng = np.random.default_rng(seed)
-    return [np.where(rng.random(n) < 0.05, np.nan, rng.normal(size=n)).astype(np.float32) for _ in range(n_columns)], rng
+def noise(case: Case, n: int, n_columns: int) -> Problem:
+    """Columns and targets that have nothing to say of one another."""
+    rng = np.random.default_rng(0)
+    table = [np.where(rng.random(n) < 0.05, np.nan, rng.normal(size=n)).astype(np.float32) for _ in range(n_columns)]
+    return case.on(table, [rng.normal(size=n) for _ in range(7)], None)
 
 
 def few_bytes(patch: pytest.MonkeyPatch, n_bytes: int) -> None:
@@ -103,15 +99,13 @@ def few_bytes(patch: pytest.MonkeyPatch, n_bytes: int) -> None:
 
 def test_boosted_trees_are_the_same_however_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     n = 12_000
-    table, rng = noise(n, 4)
-    table[1], y = np.round(table[1], 1), rng.normal(size=n)
-    plan = make_plan("squared", 4, rule_changes={"max_depth": 3})
-    one = fit_here(table, plan, y, None)
-    steps = []
+    problem = noise(boosting(max_depth=3), n, 4)
+    problem.table[1] = np.round(problem.table[1], 1)  # type: ignore[index]
+    one, steps = problem.grow(), []
     for n_bytes in (2**23, 50_000, 5_000):
         few_bytes(monkeypatch, n_bytes)
-        executor = Weighing.of(table, y, None, spread(n, 2, [n // 3], range(2)))
-        assert_same(one, boost(executor, plan))
+        executor = problem.rows(spread(n, 2, [n // 3]), kind=Weighing)
+        assert_same(one, problem.grow_on(executor))
         steps.append(executor.n_batches)
         assert executor.most < n_bytes + 12_000 * 20 / 100  # a part more
     assert steps == sorted(set(steps))
@@ -123,8 +117,8 @@ def test_a_small_table_takes_one_batch() -> None:
     assert flagged_bytes(n_rows // 2, n_columns) >= row_bytes * n_rows * n_columns // 4
 
 
-@pytest.mark.parametrize("kind", ["boosting", "forest"])
-def test_rows_that_are_looked_up_in_lists(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", [boosting(max_depth=3), forest(max_depth=3, n_draws=9000)])
+def test_rows_that_are_looked_up_in_lists(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their places are noted anew once they have moved, or those of another tree were noted in between."""
     monkeypatch.setattr(flagged_rows, "CODES_FOR_LISTS", 0)
     monkeypatch.setattr(flagged_rows, "LARGE_NODE_SHARE", 2**20)
@@ -138,17 +132,10 @@ def test_rows_that_are_looked_up_in_lists(kind: str, monkeypatch: pytest.MonkeyP
         return found
 
     monkeypatch.setattr(flagged_rows._Listed, "lists", look_up)
-    n = 12_000
-    table, rng = noise(n, 4)
-    y, cuts = rng.normal(size=n), spread(n, 2, [n // 3], range(2))
-    executor = LocalRowsExecutor.of(table, y, None, cuts)
-    if kind == "boosting":
-        plan = make_plan("squared", 4, rule_changes={"max_depth": 3})
-        assert_same(fit_here(table, plan, y, None), boost(executor, plan))
-    else:
-        monkeypatch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: 1000)
-        trees = ForestPlan(rules("squared_error", 4, max_depth=3), seed=1, n_draws=9000)
-        forests.assert_same(forests.grow_here(table, trees, y, None, 4), grow_forest_on_rows(executor, trees, 0, 4, n_side_by_side=2))
+    if not case.is_boosting:
+        send_rows(monkeypatch, 1000)
+    problem = noise(case, 12_000, 4)
+    assert_same(problem.grow(4), problem.grow_on(problem.rows(spread(12_000, 2, [4_000])), 4))
     assert noted
     assert any(looked_up)
 
@@ -160,23 +147,19 @@ def test_memory_of_rows_sent_of_noise_is_bounded(kind: str, monkeypatch: pytest.
     find_bars = Searcher.find_bars
     monkeypatch.setattr(Searcher, "find_bars", lambda *given: np.full_like(find_bars(*given), -1.0))
     n, n_columns, n_bytes = 60_000, 8, 2**18
-    table, rng = noise(n, n_columns)
-    some = {"n_classes": 3} if kind == "classes" else {"targets": (1, 1, 1)}
-    y = rng.integers(0, 3, n) if kind == "classes" else np.asfortranarray(rng.normal(size=(n, 3)))
-    plan = ForestPlan(rules("gini" if kind == "classes" else "squared_error", n_columns, max_depth=1), seed=1, **some)
-    cuts = spread(n, 2, [n // 2], range(2))
-    one = forests.grow_here(table, plan, y, None, 1)
+    case = forest("gini", 3, max_depth=1) if kind == "classes" else forest("squared_error", 1, 1, 1, max_depth=1)
+    problem, cuts = noise(case, n, n_columns), spread(n, 2, [n // 2])
+    one = problem.grow(1)
     few_bytes(monkeypatch, n_bytes)
     # The first time compiles: it would take many times as long where each piece of memory is noted.
-    with closing(LocalRowsExecutor.of(table, y, None, cuts)) as executor:
-        forests.assert_same(one, grow_forest_on_rows(executor, plan, 0, 1))
-    with closing(Weighing.of(table, y, None, cuts)) as executor:
-        tracemalloc.start()
-        try:
-            forests.assert_same(one, grow_forest_on_rows(executor, plan, 0, 1))
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+    assert_same(one, problem.grow_on(problem.rows(cuts, kind=LocalRowsExecutor), 1, 1))
+    executor = problem.rows(cuts, kind=Weighing)
+    tracemalloc.start()
+    try:
+        assert_same(one, problem.grow_on(executor, 1, 1))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     row_bytes = 8 * (4 if kind == "classes" else 6)
     assert executor.n_batches * n_bytes > 0.9 * row_bytes * n * n_columns  # those that are not missing
     assert executor.most < 2 * n_bytes + row_bytes * n / 100

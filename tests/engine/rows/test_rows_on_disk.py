@@ -1,9 +1,8 @@
-"""Shards whose cells are on disk: the same models, and cells are read in order."""
+"""Shards whose cells are on disk: they are read in order."""
 
 from __future__ import annotations
 
 import itertools
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,59 +10,10 @@ import numpy as np
 import pytest
 
 from dtrees.engine.rows import passes
-from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.passes import by_column, by_rows, take_tasks
-from dtrees.engine.run.boosting_rounds import boost
-from dtrees.split.table import keyed_columns, zone_map
-from dtrees.split.table.mmap_arrays import is_on_disk, on_disk
-from tests.engine.rows.test_rows_fit import CASES, assert_same, cut_finely, fit_spread, make_plan, spread
-from tests.engine.shards import wild_table, wild_target, wild_weight
-from tests.slow import one_of_each
-
-
-def read_little_at_a_time(patch: pytest.MonkeyPatch, n_bytes: int = 4096) -> None:
-    for module in (passes, keyed_columns, zone_map):
-        patch.setattr(module, "DISK_BYTES", n_bytes)
-
-
-def check(case: str, keyed: bool, folder: Path) -> None:
-    loss, rule_changes, changes, weighted = CASES[case]
-    n = 700
-    table = [column.astype(np.float32) if keyed else column for column in wild_table(n, 4)]
-    plan = make_plan(loss, len(table), rule_changes=rule_changes, **changes)
-    y, weight = wild_target(wild_table(n, 4), plan.n_classes, 4), wild_weight(n, 4) if weighted else None
-    cuts = spread(n, 3, [100, 101, 400], [0, 1, 2, 0])
-    executor = LocalRowsExecutor.of(table, y, weight, cuts, 2, partial(on_disk, str(folder)))
-    try:
-        found = boost(executor, plan)
-        for shard in executor.shards:
-            assert is_on_disk(shard._columns.codes)
-            assert is_on_disk(shard._tree._zone_map.part)
-            assert shard._columns.is_keyed == keyed
-    finally:
-        executor.close()
-    assert_same(fit_spread(table, plan, y, weight, cuts), found)
-
-
-def test_a_model_of_cells_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_tree, "SENT_ROWS", 60)
-    read_little_at_a_time(monkeypatch)
-    cut_finely(monkeypatch)
-    check("rows and columns drawn", True, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("case", "keyed", "sent_rows"),
-    one_of_each([*CASES], [(True, 60), (False, 60), (False, 0), (True, 0)], others=pytest.mark.thorough),
-)
-def test_models_of_cells_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, keyed: bool, sent_rows: int) -> None:
-    monkeypatch.setattr(rows_tree, "SENT_ROWS", sent_rows)
-    if sent_rows:
-        read_little_at_a_time(monkeypatch)
-        cut_finely(monkeypatch)
-    check(case, keyed, tmp_path)
+from dtrees.split.table import keyed_columns
+from dtrees.split.table.mmap_arrays import on_disk
+from tests.engine.problems import read_little_at_a_time
 
 
 @pytest.fixture

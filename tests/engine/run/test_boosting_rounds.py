@@ -10,20 +10,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator import session as sessions
 from dtrees.engine.plan import search_plan
 from dtrees.engine.plan.early_stopping import has_stalled
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Progress
 from dtrees.engine.run.boosting_rounds import boost
+<<<<<<< HEAD
 from dtrees.engine.shard import dense_runner, row_division, sample_sums
+=======
+>>>>>>> w-tests2
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard import zone_planner as sums
-from dtrees.engine.shard.targets import boosting_target as boosting
-from dtrees.split.table import zone_map
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import apply, sum_values
-from tests.engine.shards import Logistic, ShardedExecutor, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
-from tests.slow import one_of_each
+from tests.engine.shards import Logistic, ShardedExecutor, Softmax, Squared, all_equal, local, rules, wild_table, wild_target
 
 N = 700
 TABLE = wild_table(N, 4)
@@ -51,52 +50,6 @@ def same(one: BoostingResult, other: BoostingResult) -> bool:
 def fit_here(plan: BoostingPlan, y: NDArray[Any], weight: Any = None, n_threads: int = 1, **more: Any) -> BoostingResult:
     with local(TABLE, y, weight, n_threads) as executor:
         return boost(executor, plan, **more)
-
-
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
-    # name: (rules, plan, weighted)
-    "plain": ({}, {}, False),
-    "weighted": ({"min_child_weight": 2.0}, {}, True),
-    "rows and columns drawn": ({"max_features": 2, "columns_per_tree": 5}, {"subsample": 0.6}, False),
-    "one column by node": ({"max_features": 1}, {"subsample": 0.5}, True),
-    "best first": ({"max_depth": None, "max_leaf_nodes": 9}, {}, True),
-    "held out": ({}, {"n_iter_no_change": 50, "validation_fraction": 0.25, "subsample": 0.8}, True),
-    "no penalty": ({"reg_lambda": 0.0, "max_depth": None, "min_samples_leaf": 5}, {}, False),
-}
-
-
-@pytest.mark.parametrize(("case", "loss"), one_of_each(list(CASES), list(LOSSES), others=pytest.mark.thorough))
-def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rule_changes, changes, weighted = CASES[case]
-    plan = make_plan(*LOSSES[loss], rule_changes=rule_changes, **changes)
-    y = wild_target(TABLE, plan.n_classes, 4)
-    weight = wild_weight(N, 4) if weighted else None
-    here = fit_here(plan, y, weight)
-    assert len(here.rounds) == 4
-    assert {len(trees) for trees in here.rounds} == {plan.loss.n_outputs}
-    assert max(tree.node_count for trees in here.rounds for tree in trees) > 7
-    assert here.train_score[-1] < here.train_score[0]
-    assert same(fit_here(plan, y, weight, n_threads=4), here)
-    for spread in SPREADS:
-        assert same(boost(ShardedExecutor(TABLE, y, weight, spread, n_threads=2), plan), here)
-    # As a large table is: by zone sums, large nodes by all threads; then with no slots to spare; then by levels, as a very wide one is.
-    monkeypatch.setattr(search_plan, "WHOLE_BLOCK_CELLS", 0)
-    for module, name in (
-        (search_plan, "BOUNDED_ROWS"), (sums, "LEVEL_THREAD_CELLS"), (one_tree, "THREAD_ROWS"), (row_division, "THREAD_ROWS"),
-        (one_tree, "GROW_CELLS"), (one_tree, "GROW_CELLS_BY_SUMS"), (one_tree, "SHARE_ROWS"), (sample_sums, "GATHERED_ROWS"),
-        (boosting, "ADDITION_ROWS"), (boosting, "LOGARITHM_ROWS"),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, 1)
-    assert same(fit_here(plan, y, weight, n_threads=1), here)
-    assert same(fit_here(plan, y, weight, n_threads=3), here)
-    for sum_slots in (1, 2):
-        monkeypatch.setattr(sums, "SLOTS_PER_THREAD", sum_slots)
-        monkeypatch.setattr(sums, "FINE_SLOTS_PER_THREAD", sum_slots)
-        assert same(fit_here(plan, y, weight, n_threads=3), here)
-    monkeypatch.setattr(zone_map, "LIST_ROWS", 0)
-    assert same(fit_here(plan, y, weight, n_threads=3), here)
-    monkeypatch.setattr(sessions, "subtree_rows", lambda *about: 50)
-    assert same(fit_here(plan, y, weight, n_threads=3), here)
 
 
 def test_best_first_growth_takes_no_exchange_for_each_node() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.splits import Splits
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.shard.node_search import NodeTable
 from dtrees.engine.shard.shard import Shard
-from dtrees.split.numbers import hashing
 from dtrees.split.table.columns import presort
 from dtrees.tree.category_sets import NO_SETS
 from tests.engine.shards import ShardedExecutor, Squared, rules, wild_table, wild_target
@@ -123,22 +120,3 @@ def test_replicas_whose_predictions_have_drifted_stop_the_fit(drift: float) -> N
 
     with pytest.raises(m.ReplicasDiffer, match="tree 2"):
         boost(executor, plan, callback=disturb)
-
-
-def test_the_table_of_nodes_grows() -> None:
-    table = NodeTable(2)
-    table.sums[63] = 5, 6
-    table.path[63] = hashing.ROOT
-    for n in (64, 65, 1000):
-        table.reserve(n)
-        assert {array.shape[0] for array in vars(table).values()} == {max(n, 64) if n != 65 else 128}
-        assert table.sums[63].tolist() == [5, 6]
-        assert table.path[63] == hashing.ROOT
-        assert not table.start[64:].any()
-
-
-def test_plans_are_values() -> None:
-    """They travel to workers and are compared there."""
-    assert dataclasses.replace(PLAN) == PLAN
-    assert hash(dataclasses.replace(PLAN)) == hash(PLAN)
-    assert dataclasses.replace(PLAN, seed=2) != PLAN

@@ -133,13 +133,6 @@ def test_a_loss_with_a_link_is_explained_before_it():
     np.testing.assert_allclose(np.exp(model.shap_values(X).sum(axis=1) + model.shap_expected_value()), model.predict(X))
 
 
-def test_a_model_that_went_through_a_file_is_explained_alike(tmp_path):
-    model = make(dtrees.RandomForestClassifier).fit(FRAME, LABELS)
-    values = model.shap_values(ROWS)
-    dtrees.save(model, tmp_path / "model")
-    assert np.array_equal(dtrees.load(tmp_path / "model").shap_values(ROWS), values)
-
-
 @pytest.mark.parametrize(
     ("background", "message"),
     [

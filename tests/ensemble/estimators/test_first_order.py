@@ -11,14 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import train_test_split
 
 import dtrees
-from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.engine.run.boosting_rounds import boost
 from dtrees.ensemble.objective.registry import loss_for
-from tests.engine.shards import ShardedExecutor, rules
 from tests.ensemble.objective.samples import derivatives
-from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, assert_same_trees, make, trees
+from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees
 from tests.plain import PLAIN
-from tests.slow import one_of_each
 
 Regressor, Classifier = dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier
 AS_SKLEARN = {**PLAIN, "criterion": "squared_error", "reg_lambda": 0.0, "min_child_weight": 0.0}
@@ -119,33 +115,6 @@ def test_as_good_as_scikit_learn_on_later_rows(load):
         ours, theirs = Classifier(**{**AS_SKLEARN, **settings}), sklearn.ensemble.GradientBoostingClassifier(**settings, random_state=0)
         row[:] = [sklearn.metrics.log_loss(y_later, model.fit(train, y_train).predict_proba(later)) for model in (ours, theirs)]
     assert reached[:, 0].mean() < 1.05 * reached[:, 1].mean(), reached
-
-
-@pytest.mark.parametrize(("kind", "max_leaf_nodes", "weighted"), one_of_each([Classifier, Regressor], [None, 6], [True, False]))
-def test_every_way_gives_the_same(kind, max_leaf_nodes, weighted):
-    loss, y = ("log_loss", LABELS) if kind is Classifier else ("poisson", AMOUNTS)
-    weight = WEIGHT if weighted else None
-    limits = {"max_depth": 4, "min_child_weight": 1.0, "reg_lambda": 2.0, "max_leaf_nodes": max_leaf_nodes}
-    model = make(kind, loss=loss, criterion="squared_error", **limits, max_features=None, subsample=0.7).fit(X, y, weight)
-    settings = {**limits, "max_features": None, "subsample": 0.7, "criterion": "squared_error", "loss": loss}
-    assert_same_trees(make(kind, **settings, n_jobs=4).fit(X, y, weight), model)
-    n_classes = getattr(model, "n_classes_", 0)
-    target = np.searchsorted(model.classes_, y).astype(np.int32) if n_classes else y
-    plan = BoostingPlan(
-        rules("newton", 5, **limits),
-        model._seed,
-        loss_for(loss, n_classes),
-        8,
-        n_classes,
-        learning_rate=0.15,
-        subsample=0.7,
-        first_order=True,
-    )
-    executor = ShardedExecutor(list(X.T), target, weight, [[3, 0], [1], [4, 2]])
-    grown = boost(executor, plan)
-    executor.close()
-    found = [tree for group in zip(*grown.rounds, strict=True) for tree in group]
-    assert all(tree.equals(other) for tree, other in zip(trees(model), found, strict=True))
 
 
 @pytest.mark.slow

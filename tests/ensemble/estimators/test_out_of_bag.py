@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sklearn.ensemble
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 import dtrees
-from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.engine.run.boosting_rounds import boost
 from dtrees.ensemble.objective.registry import loss_for
 from dtrees.split.numbers import hashing
-from tests.engine.shards import ShardedExecutor, rules
 from tests.ensemble.objective.samples import pointwise
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, N, X, make
 
@@ -69,14 +66,3 @@ def test_more_rounds_files_and_checkpoints(tmp_path):
     stopped.fit(X, SIGNAL, eval_set=[(X[:50], SIGNAL[::-1][:50])])
     assert len(stopped.oob_scores_) == len(stopped.oob_improvement_) == stopped.n_estimators_
     assert stopped.oob_score_ == stopped.oob_scores_[-1]
-
-
-def test_over_shards():
-    model = make(Regressor, subsample=0.7, max_features=None, n_iter_no_change=20).fit(X, SIGNAL, WEIGHT)
-    some = rules("newton", 5, max_depth=6, min_child_weight=1.0, reg_lambda=5.0)
-    plan = BoostingPlan(some, model._seed, loss_for("squared_error", 0), 8, learning_rate=0.15, subsample=0.7, n_iter_no_change=20)
-    executor = ShardedExecutor(list(X.T), SIGNAL, WEIGHT, [[3, 0], [1], [4, 2]])
-    result = boost(executor, plan)
-    executor.close()
-    assert_array_equal(result.out_of_bag[:, 0], model.oob_scores_)
-    assert_array_equal(result.out_of_bag[0, 1] - result.out_of_bag[0, 0], model.oob_improvement_[0])

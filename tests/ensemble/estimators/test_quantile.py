@@ -105,17 +105,6 @@ def test_pruned_best_first_and_in_order():
         assert np.all(sign * np.diff(rising.predict(moved.reshape(-1, 5)).reshape(40, 50), axis=1) >= 0)
 
 
-@of_their_own
-def test_text():
-    tree = dtrees.DecisionTreeRegressor(criterion="quantile", alpha=0.75, max_depth=1).fit([[0.0], [0.0], [1.0], [1.0]], [1, 2, 5, 9])
-    assert dtrees.export_text(tree, feature_names=["size"], decimals=1).splitlines() == [
-        "|--- size <= 0.5",
-        "|   |--- value: [2.0]",
-        "|--- size >  0.5",
-        "|   |--- value: [9.0]",
-    ]
-
-
 @every_kind
 def test_alpha_that_cannot_be_or_has_no_effect(kind):
     for alpha in (0.0, 1.0, 2.0):

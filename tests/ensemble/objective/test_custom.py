@@ -11,11 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
 
 import dtrees
-from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.engine.run.boosting_rounds import boost
-from dtrees.ensemble.objective.custom import CustomObjective
-from tests.engine.shards import ShardedExecutor, rules
-from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, N, X, assert_same_trees, make, trees
+from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, N, X, assert_same_trees, make
 
 Regressor, Classifier = dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier
 BINARY = (SIGNAL > 1).astype(int)
@@ -84,20 +80,6 @@ def test_arrays_are_whole_and_in_order():
         return result
 
     assert_same_trees(make(Regressor, loss=spoil).fit(X, SIGNAL), make(Regressor, loss=squared).fit(X, SIGNAL))
-
-
-@every_case
-def test_over_shards(kind, y, objective, loss):
-    model = make(kind, loss=objective, subsample=0.7, max_features=None).fit(X, y, WEIGHT)
-    n_classes = getattr(model, "n_classes_", 0)
-    target = y if kind is Regressor else np.searchsorted(model.classes_, y).astype(np.int32)
-    some = rules("newton", 5, max_depth=6, min_child_weight=1.0, reg_lambda=5.0)
-    plan = BoostingPlan(some, model._seed, CustomObjective(n_classes, objective), 8, n_classes, learning_rate=0.15, subsample=0.7)
-    executor = ShardedExecutor(list(X.T), target, WEIGHT, [[3, 0], [1], [4, 2]])
-    grown = boost(executor, plan)
-    executor.close()
-    found = [tree for group in zip(*grown.rounds, strict=True) for tree in group]
-    assert all(tree.equals(other) for tree, other in zip(trees(model), found, strict=True))
 
 
 def test_predictions_are_by_the_loss_that_was_fitted(tmp_path):

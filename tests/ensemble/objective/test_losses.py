@@ -11,12 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn._loss.loss import ExponentialLoss, HalfGammaLoss, HalfPoissonLoss, HalfTweedieLoss
 
 import dtrees
-from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.engine.run.boosting_rounds import boost
 from dtrees.ensemble.objective.arithmetic.residual_kernels import leaf_quantiles, residual_quantile
 from dtrees.ensemble.objective.registry import loss_for
 from dtrees.ensemble.objective.regression import Huber
-from tests.engine.shards import ShardedExecutor, rules
 from tests.ensemble.objective.samples import derivatives, pointwise, sample
 from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees
 
@@ -111,23 +108,6 @@ def test_every_way_gives_the_same(loss, parameters, tmp_path):
     assert_same_trees(
         loaded.set_params(warm_start=True, n_estimators=9).fit(X, AMOUNTS), repeated.set_params(n_estimators=9).fit(X, AMOUNTS)
     )
-
-
-@pytest.mark.parametrize("max_leaf_nodes", [None, 6])
-@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
-@pytest.mark.parametrize(("loss", "parameters"), [MEASURED[1], MEASURED[3], SMOOTH[0]], ids=str)
-def test_over_shards(loss, parameters, weight, max_leaf_nodes):
-    settings = {"max_depth": 4, "min_child_weight": 1.0, "reg_lambda": 5.0, "max_leaf_nodes": max_leaf_nodes}
-    model = make(dtrees.GradientBoostingRegressor, loss=loss, **parameters, **settings, subsample=0.7, max_features=None)
-    model.fit(X, AMOUNTS, weight)
-    own = loss_for(loss, 0, parameters)
-    plan = BoostingPlan(rules("newton", 5, **settings), seed=model._seed, loss=own, n_rounds=8, learning_rate=0.15, subsample=0.7)
-    for spread in ([[0, 1, 2, 3, 4]], [[3, 0], [1], [4, 2]]):
-        executor = ShardedExecutor(list(X.T), AMOUNTS, weight, spread)
-        result = boost(executor, plan)
-        executor.close()
-        assert all(tree.equals(grown[0]) for tree, grown in zip(trees(model), result.rounds, strict=True))
-        assert_array_equal(result.train_score, model.train_score_)
 
 
 @pytest.mark.parametrize(

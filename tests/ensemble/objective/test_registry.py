@@ -13,13 +13,10 @@ from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
-from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.engine.run.boosting_rounds import boost
 from dtrees.ensemble.objective.loss import PARTS, LinkedLoss, OneOutput
 from dtrees.ensemble.objective.registry import loss_for, register_loss, registered_losses, unregister_loss
-from tests.engine.shards import ShardedExecutor, rules
 from tests.ensemble.objective.samples import derivatives, pointwise, sample
-from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees
+from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make
 
 
 @dataclass(frozen=True)
@@ -140,17 +137,6 @@ def test_a_loss_of_ones_own(poisson, tmp_path):
     assert_array_equal(dtrees.load(tmp_path / "model").predict(X), predicted)
     going_on = make(dtrees.GradientBoostingRegressor, **settings).fit(X, COUNTS, WEIGHT, checkpoint=tmp_path / "checkpoint")
     assert_same_trees(going_on, model)
-
-
-def test_a_loss_of_ones_own_over_shards(poisson):
-    model = make(dtrees.GradientBoostingRegressor, loss="own", max_features=None, max_depth=4).fit(X, COUNTS)
-    own_rules = rules("newton", 5, max_depth=4, min_child_weight=1.0, reg_lambda=5.0)
-    plan = BoostingPlan(own_rules, seed=model._seed, loss=poisson, n_rounds=8, learning_rate=0.15)
-    for spread in ([[0, 1, 2, 3, 4]], [[3, 0], [1], [4, 2]]):
-        executor = ShardedExecutor(list(X.T), COUNTS, None, spread)
-        result = boost(executor, plan)
-        executor.close()
-        assert all(tree.equals(grown[0]) for tree, grown in zip(trees(model), result.rounds, strict=True))
 
 
 def test_a_loss_of_ones_own_on_a_cluster(poisson):

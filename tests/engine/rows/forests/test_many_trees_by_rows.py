@@ -7,15 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtrees.engine.plan.plans import Progress
-from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import Parcel, Program, Step, Turn, side_by_side
-from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
 from dtrees.engine.rows.forests.tree import trees_at_once
-from tests.engine.rows.forests.test_forests_by_rows import Log, assert_same, forest_plan, grow_here, grow_spread
-from tests.engine.rows.test_rows_fit import Pickling, spread
-from tests.engine.shards import wild_table, wild_target, wild_weight
+from tests.engine.problems import Pickling, assert_same, forest, send_rows, spread
 
 
 class Counting(Pickling):
@@ -36,30 +31,20 @@ class Counting(Pickling):
 
 def test_any_number_of_trees_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums of finer parts are wanted of some trees only."""
-    monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
-    n = 300
-    table = wild_table(n, 4)
-    plan, y, weight = (
-        forest_plan("squared_error", len(table), {"max_features": 4}, n_draws=n, out_of_bag=True),
-        wild_target(table, 0, 4),
-        None,
-    )
-    one = grow_here(table, plan, y, weight, 5)
-    for n_shards, cuts, trees in ((1, [], 3), (2, [100], 2), (3, [20, 150], 4), (5, [1, 2, 150, 299], 99)):
-        assert_same(one, grow_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(5)), 5, side_by_side=trees))
+    send_rows(monkeypatch, 40)
+    problem = forest(max_features=4, n_draws=300, out_of_bag=True).problem(300)
+    one = problem.grow(5)
+    for n_shards, cuts, at_once in ((1, [], 3), (2, [100], 2), (3, [20, 150], 4), (5, [1, 2, 150, 299], 99)):
+        assert_same(one, problem.grow_on(problem.rows(spread(300, n_shards, cuts)), 5, at_once))
 
 
 def test_trees_share_exchanges_and_parcels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
-    n = 400
-    table = wild_table(n, 4)
-    plan, y, cuts = forest_plan("squared_error", len(table), n_draws=n), wild_target(table, 0, 4), spread(n, 3, [10, 200], range(3))
+    send_rows(monkeypatch, 40)
+    problem = forest(n_draws=400).problem(400)
 
-    def grown(trees: int) -> Counting:
-        executor = Counting.of(table, y, None, cuts)
-        assert isinstance(executor, Counting)
-        grow_forest_on_rows(executor, plan, 0, 8, n_side_by_side=trees)
-        executor.close()
+    def grown(at_once: int) -> Counting:
+        executor = problem.rows(spread(400, 3, [10, 200]), kind=Counting)
+        problem.grow_on(executor, 8, at_once)
         return executor
 
     alone, together = grown(1), grown(8)
@@ -70,17 +55,13 @@ def test_trees_share_exchanges_and_parcels(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_no_more_rows_are_sent_at_once_than_of_one_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees whose small nodes, or leaves, would be too many together wait for one another; others go on."""
-    monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
+    send_rows(monkeypatch, 40)
     monkeypatch.setattr("dtrees.engine.rows.row_shard.SHARED_CELLS", 0)
-    n = 400
-    table = wild_table(n, 4)
-    plan, y, cuts = forest_plan("squared_error", len(table), n_draws=n), wild_target(table, 0, 4), spread(n, 3, [10, 200], range(3))
-    executor, one = Counting.of(table, y, None, cuts), grow_here(table, plan, y, None, 5)
-    assert isinstance(executor, Counting)
+    problem = forest(n_draws=400).problem(400)
+    executor = problem.rows(spread(400, 3, [10, 200]), kind=Counting)
     for name in ("send_rows", "rows_of_leaves"):
         monkeypatch.setattr(RowsInForest, name, _noting(executor, getattr(RowsInForest, name)))
-    assert_same(one, grow_forest_on_rows(executor, plan, 0, 5, n_side_by_side=5))
-    executor.close()
+    assert_same(problem.grow(5), problem.grow_on(executor, 5, 5))
     assert max(executor.n_sending) == 1
     assert sum(executor.n_sending) >= 10
     assert max(executor.n_trees) == 5
@@ -94,63 +75,19 @@ def _noting(executor: Counting, original: Any) -> Any:
     return send
 
 
-@pytest.mark.parametrize("out_of_bag", [False, True])
-@pytest.mark.parametrize("trees", [1, 2, 6])
-def test_a_callback_hears_of_trees_in_their_order_and_ends_the_forest(trees: int, out_of_bag: bool) -> None:
-    """Nothing of the trees after the last one is in the sums, though they may be grown already."""
-    n = 200
-    table = wild_table(n, 4)
-    plan = forest_plan("squared_error", len(table), n_draws=n, out_of_bag=out_of_bag)
-    y, cuts, heard, log = wild_target(table, 0, 4), spread(n, 2, [90], range(2)), list[Progress](), Log()
-
-    def three(progress: Progress) -> bool:
-        heard.append(progress)
-        return progress.done == 3
-
-    executor = Pickling.of(table, y, None, cuts)
-    found = grow_forest_on_rows(executor, plan, 0, 6, three, log, n_side_by_side=trees)
-    executor.close()
-    assert_same(grow_here(table, plan, y, None, 3), found)
-    assert [(progress.done, progress.total) for progress in heard] == [(1, 6), (2, 6), (3, 6)]
-    assert len(log.kept) == 3
-
-
-@pytest.mark.parametrize(("place", "nth"), [("sums", 4), ("GrowTrees", 2), ("AddVotes", 2), ("CountVotes", 1)])
-def test_trees_under_way_are_grown_anew_when_a_shard_is_lost(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the callback hears of each once."""
-    monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
-    n = 300
-    table = wild_table(n, 4)
-    plan, y, weight = forest_plan("squared_error", len(table), n_draws=n, out_of_bag=True), wild_target(table, 0, 4), wild_weight(n, 4)
-    cuts, heard = spread(n, 3, [10, 200], range(3)), list[int]()
-    executor = Pickling.of(table, y, weight, cuts)
-    executor.lose, executor.nth, executor.make = place, nth, lambda: Pickling.of(table, y, weight, cuts)
-    got = grow_forest_on_rows(executor, plan, 0, 5, lambda progress: heard.append(progress.done), n_side_by_side=3)
-    executor.close()
-    assert_same(grow_here(table, plan, y, weight, 5), got)
-    assert executor.n_lost == 1
-    assert heard == [1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize(
-    ("n_rows", "n_columns", "criterion", "n_classes"),
-    [(4000, 6, "squared_error", 0), pytest.param(3000, 12, "gini", 5, marks=pytest.mark.slow)],  # sums of classes have kernels of their own
-)
-def test_a_tree_under_way_takes_no_more_than_is_reckoned_with(n_rows: int, n_columns: int, criterion: str, n_classes: int) -> None:
-    rng = np.random.default_rng(0)
-    table = [rng.normal(size=n_rows) for _ in range(n_columns)]
-    y = np.digitize(table[0], np.linspace(-1, 1, n_classes - 1)).astype(np.int64) if n_classes else table[0] + rng.normal(size=n_rows)
-    plan = forest_plan(criterion, n_columns, n_draws=n_rows, n_classes=n_classes)
-    executor = Pickling.of(table, y, None, spread(n_rows, 2, [n_rows // 2], range(2)))
-    grow_forest_on_rows(executor, plan, 0, 2, n_side_by_side=2)
+@pytest.mark.parametrize("n_classes", [0, pytest.param(5, marks=pytest.mark.slow)])  # sums of classes have kernels of their own
+def test_a_tree_under_way_takes_no_more_than_is_reckoned_with(n_classes: int) -> None:
+    n_rows = 4000
+    problem = (forest("gini", n_classes, n_draws=n_rows) if n_classes else forest(n_draws=n_rows)).problem(n_rows)
+    executor = problem.rows(spread(n_rows, 2, [n_rows // 2]))
+    problem.grow_on(executor, 2, 2)
     first, other = executor.shards[0]._slots
     own = {id(array): array.nbytes for array in _arrays(other, 4)}
     shared = {id(array) for array in _arrays(first, 4)}
     n_bytes = sum(size for which, size in own.items() if which not in shared)
-    executor.close()
     assert n_bytes > 30 * n_rows / 2
-    assert trees_at_once(plan, n_rows // 2, 1, n_bytes) == 1
-    assert trees_at_once(plan, n_rows // 2, 1, 20 * n_bytes) > 1
+    assert trees_at_once(problem.plan, n_rows // 2, 1, n_bytes) == 1
+    assert trees_at_once(problem.plan, n_rows // 2, 1, 20 * n_bytes) > 1
 
 
 def _arrays(thing: Any, depth: int) -> list[np.ndarray[Any, Any]]:

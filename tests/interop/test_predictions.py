@@ -1,0 +1,134 @@
+"""The models that other tools take predict what ours do: of ONNX Runtime, Treelite, XGBoost and JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import dtrees
+from dtrees import to_jax, to_numbers, to_onnx, to_treelite, to_xgboost
+from tests.interop.cases import BAGS, BOOSTING, PEOPLE, SIGNAL, TREES, Case, X, fit_sets, predictions
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def x64() -> Iterator[None]:
+    """Have JAX, if it is there, compute in float64."""
+    jax = pytest.importorskip("jax")
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", before)
+
+
+def run_onnx(model: Any, table: Any) -> list[np.ndarray]:
+    """Return what ONNX Runtime gives for a table."""
+    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    made = to_onnx(model)
+    onnx.checker.check_model(made)
+    found: list[np.ndarray] = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"X": to_numbers(model, table)})
+    return found
+
+
+def check_onnx(model: Any, table: Any) -> None:
+    found = run_onnx(model, table)
+    assert_allclose(found[-1], predictions(model, table), rtol=1e-12, atol=1e-15)
+    if len(found) == 2:
+        assert_array_equal(found[0], model.predict(table))
+
+
+def check_treelite(model: Any, table: Any, folder: Path | None = None) -> None:
+    treelite = pytest.importorskip("treelite")
+    made = to_treelite(model)
+    if folder is not None:
+        made.serialize(folder / "model")
+        made = treelite.Model.deserialize(folder / "model")
+    wanted = predictions(model, table).reshape(len(table), -1)
+    found = treelite.gtil.predict(made, to_numbers(model, table)).reshape(len(table), -1)
+    if found.shape[1] < wanted.shape[1]:
+        wanted = wanted[:, 1:]
+    softmax = hasattr(model, "loss") and wanted.shape[1] > 2  # which Treelite computes in float32
+    assert_allclose(found, wanted, rtol=1e-6 if softmax else 1e-12, atol=1e-15)
+
+
+def run_xgboost(model: Any, table: Any, booster: Any = None, **more: Any) -> np.ndarray:
+    """Return what XGBoost predicts."""
+    xgboost = pytest.importorskip("xgboost")
+    booster = to_xgboost(model, X=table) if booster is None else booster
+    names, kinds = booster.feature_names, booster.feature_types
+    rows = xgboost.DMatrix(to_numbers(model, table), feature_names=names, feature_types=kinds, enable_categorical=True, **more)
+    found: np.ndarray = booster.predict(rows)
+    return found
+
+
+def check_xgboost(model: Any, table: Any) -> None:
+    found, wanted = run_xgboost(model, table), predictions(model, table)
+    if hasattr(model, "classes_") and wanted.shape[1] == 2:
+        wanted = wanted[:, 1]
+    scale = np.abs(wanted).max()
+    assert_allclose(found / scale, wanted / scale, rtol=5e-6, atol=2e-6)
+
+
+def check_jax(model: Any, table: Any) -> None:
+    with x64():
+        found = np.asarray(to_jax(model)(to_numbers(model, table)))
+    assert found.dtype == np.float64
+    assert_allclose(found, predictions(model, table), rtol=1e-13, atol=1e-15)
+
+
+CHECKS = {"onnx": check_onnx, "treelite": check_treelite, "xgboost": check_xgboost, "jax": check_jax}
+every_tool = pytest.mark.parametrize("tool", CHECKS)
+#: To JAX, trees are arrays whatever grew them, and of losses the link is all that counts.
+ALIKE = {"friedman_mse", "absolute_error", "quantile", "huber", "gamma", "tweedie"}
+
+
+@every_tool
+@pytest.mark.parametrize("case", TREES + BOOSTING + BAGS, ids=lambda case: case.id)
+def test_predictions_are_equal(case: Case, tool: str) -> None:
+    if tool == "jax" and case not in BAGS and (case.name.startswith("Extra") or ALIKE & {*map(str, case.parameters.values())}):
+        pytest.skip("as others are")
+    CHECKS[tool](case.fit(), X)
+
+
+@every_tool
+@pytest.mark.parametrize("kind", ["DecisionTree", "RandomForest", "ExtraTrees", "GradientBoosting"])
+@pytest.mark.parametrize("task", ["Regressor", "Classifier", "several"])
+def test_sets_of_categories(kind: str, task: str, tool: str, tmp_path: Path) -> None:
+    model = fit_sets(kind, task)
+    CHECKS[tool](model, PEOPLE)
+    CHECKS[tool](model, PEOPLE.assign(job="none such"), *([tmp_path] if tool == "treelite" else []))
+
+
+@every_tool
+@pytest.mark.filterwarnings("ignore:no tree found a split")
+def test_splits_by_whether_a_value_is_missing_one_class_and_no_splits(tool: str) -> None:
+    one = np.where(np.isnan(X[:, :1]), np.nan, 1.0)
+    CHECKS[tool](dtrees.DecisionTreeRegressor().fit(one, SIGNAL), one)
+    CHECKS[tool](dtrees.DecisionTreeRegressor(max_depth=1, min_samples_leaf=150).fit(X[:200], SIGNAL[:200]), X)
+    if tool == "treelite":
+        check_treelite(dtrees.RandomForestClassifier(3).fit(X, np.zeros(len(X), int)), X)
+
+
+@every_tool
+@pytest.mark.timeout(600)  # compiles kernels for large tables of categories
+def test_real_data(tool: str, california_housing: Path, adult_train: Path) -> None:
+    frame = pd.read_csv(california_housing)
+    X, y = frame.drop(columns="median_house_value"), frame["median_house_value"]
+    CHECKS[tool](dtrees.RandomForestRegressor(5, random_state=0, n_jobs=2).fit(X, y), X[::4])
+    if tool != "treelite":
+        CHECKS[tool](dtrees.GradientBoostingRegressor(n_estimators=20, n_jobs=2).fit(X, y), X[::4])
+    frame = pd.read_csv(adult_train)
+    X, y = frame.drop(columns="income"), frame["income"]
+    CHECKS[tool](dtrees.GradientBoostingClassifier(n_estimators=20, n_jobs=2).fit(X, y), X[::4])
+    if tool != "jax":
+        CHECKS[tool](dtrees.ExtraTreesClassifier(5, max_depth=10, random_state=0, n_jobs=2).fit(X, y), X[::4])
