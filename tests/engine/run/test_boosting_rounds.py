@@ -14,10 +14,7 @@ from dtrees.engine.plan import search_plan
 from dtrees.engine.plan.early_stopping import has_stalled
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Progress
 from dtrees.engine.run.boosting_rounds import boost
-<<<<<<< HEAD
-from dtrees.engine.shard import dense_runner, row_division, sample_sums
-=======
->>>>>>> w-tests2
+from dtrees.engine.shard import dense_runner
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard import zone_planner as sums
 from dtrees.tree.packing import pack
