@@ -378,13 +378,13 @@ def test_a_worker_without_memory(client: Client, cluster_of_1: LocalCluster, n_w
 def test_nodes_are_grown_though_a_helper_compiles(five_threads: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that are threads of the client's process share its helper, and a node set aside has no other way to grow meanwhile."""
     model = dtrees.RandomForestRegressor(3, categorical_features=None, random_state=1)
-    grown, delegated = [], TreeState._grow_delegated
+    grown, delegated = [], TreeState.grow_delegated
 
     def grow(*given: Any) -> Any:
         grown.append(given)
         return delegated(*given)
 
-    monkeypatch.setattr(TreeState, "_grow_delegated", grow)
+    monkeypatch.setattr(TreeState, "grow_delegated", grow)
     with level_by_level():
         here = dtrees.RandomForestRegressor(**model.get_params()).fit(FRAME, TARGETS["regression"])
         assert_same_model(model.fit(*training_set("regression")), here)
@@ -392,12 +392,12 @@ def test_nodes_are_grown_though_a_helper_compiles(five_threads: Client, monkeypa
 
 
 def _have_no_memory() -> None:
-    def grow(self: TreeState, message: Any, workspace: Any) -> Any:
+    def grow(self: TreeState, nodes: Any, shared: Any) -> Any:
         return np.empty(2**50)
 
-    grow.whole = TreeState._grow_delegated  # type: ignore[attr-defined]
-    TreeState._grow_delegated = grow  # type: ignore[method-assign]
+    grow.whole = TreeState.grow_delegated  # type: ignore[attr-defined]
+    TreeState.grow_delegated = grow  # type: ignore[method-assign]
 
 
 def _have_memory() -> None:
-    TreeState._grow_delegated = TreeState._grow_delegated.whole  # type: ignore[attr-defined,method-assign]
+    TreeState.grow_delegated = TreeState.grow_delegated.whole  # type: ignore[attr-defined,method-assign]

@@ -131,8 +131,8 @@ def place(
     >>> place(sizes, {"a": WorkerCapacity(1, 1e9), "b": WorkerCapacity(1, 1e9)}, n_trees=100).placement.kind
     'replicated'
     >>> plan = place(sizes, {"a": WorkerCapacity(1, 3e8), "b": WorkerCapacity(1, 3e8)}, n_trees=100)
-    >>> print(plan.placement)
-    sharded on 2 workers: the table (240.33 MiB presorted) fits no single worker
+    >>> plan.placement.kind, plan.placement.reason.split("; ")[0]
+    ('sharded', 'with 1,000,000 rows and 28 columns, the table (240.33 MiB presorted) fits no single worker')
     >>> plan.needs
     {'a': 232971520, 'b': 232971520}
     """
