@@ -473,6 +473,8 @@ def full_scan(x: NDArray[Any], column: int, a: NDArray[np.int64], b: NDArray[np.
     if scores[cut, side] < 0.0:
         return NO_SPLIT, None
     gain = float_gain(float(scores[cut, side]), (g_all, h_all), limits)
+    if limits.constraints is not None:
+        gain += limits.constraints.more_gain((g_all, h_all), limits.penalty)
     if gain < limits.min_gain or (limits.criterion in (NEWTON, NEWTON_L1) and gain <= 0.0):
         return NO_SPLIT, None
     low, n_left = float(values[ends[cut]]), int(count[cut, side])

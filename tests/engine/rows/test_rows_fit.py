@@ -15,8 +15,6 @@ from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.messages import StaleMessage
 from dtrees.engine.rows import exchange, levels
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows import steps as s
-from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.rows.zone_edges import merge_sketches, sketch_columns
@@ -42,14 +40,13 @@ def test_children_are_summed_by_finer_parts_than_their_parent(monkeypatch: pytes
     monkeypatch.setattr(levels, "_ROWS_PER_PART", 8)
     monkeypatch.setattr(exchange, "_FIRST_GRAIN", 0)
     monkeypatch.setattr(exchange, "_FAR_TOO_MUCH_FLAGGED_SHARE", 2**40)
-    both, plan_level = [], rows_tree._Levels.plan
+    both, plan_level = [], levels.Levels.plan
 
-    def plan_and_note(levels: Any, grower: Any, splits: Any) -> s.Levelled:
-        summed = plan_level(levels, grower, splits)
-        both.append(any({left, left + 1} <= set(summed.node.tolist()) for left in splits.left.tolist()))
-        return summed
+    def plan_and_note(planned: Any, grower: Any, splits: Any) -> None:
+        plan_level(planned, grower, splits)
+        both.append(any({left, left + 1} <= set(planned.summed.node.tolist()) for left in splits.left.tolist()))
 
-    monkeypatch.setattr(rows_tree._Levels, "plan", plan_and_note)
+    monkeypatch.setattr(levels.Levels, "plan", plan_and_note)
     problem = replace(boosting().problem(9000, 5), target=np.random.default_rng(5).normal(size=9000))
     assert_same_over_rows(problem, spread(9000, 2, [3000]))
     assert both[0]

@@ -176,7 +176,7 @@ def test_another_is_lost_while_state_is_brought_to_the_first(name: str, lost: tu
     assert len(recovering) > 6
     for second in recovering[:: 1 if name == "out of bag" else 3]:
         found, executor = disturbed(problem, {k: (0,), second: lost})
-        assert executor.n_repairs >= 2
+        assert executor.n_repairs >= 2 or name == "out of bag"  # its sums are fetched at the end, from the first shard alone
         assert_same(wanted, found)
 
 

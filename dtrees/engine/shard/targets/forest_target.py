@@ -121,17 +121,17 @@ class ForestTarget:
     @property
     def codes(self) -> NDArray[np.int64]:
         """The numbers of classes, or of targets by order: of several targets, those of all are numbered through."""
-        return self._codes if self._codes.shape[0] else self.target.astype(np.int64)
+        return self._codes if self.plan.targets or self._codes.shape[0] else self.target.astype(np.int64)
 
     def count_classes(self) -> NDArray[np.int64]:
         """Return how many draws of the tree under way are of each class, of each target."""
-        codes = self.codes
-        counts = np.repeat(self._counts, codes.size // codes.shape[0])
-        return np.bincount(codes.ravel(), counts, self.plan.n_classes).astype(np.int64)
+        codes = self.codes.T
+        counts = np.broadcast_to(self._counts, codes.shape)
+        return np.bincount(codes.ravel(), counts.ravel(), self.plan.n_classes).astype(np.int64)
 
     def weigh(self, factor: NDArray[np.float64]) -> None:
         """Have the draws of each class count by a factor, in the tree under way; of several targets, by the product of these."""
-        self._by_tree = self._counts * np.prod(factor[self.codes.reshape(self._counts.shape[0], -1).T], axis=0)
+        self._by_tree = self._counts * np.prod(factor[np.atleast_2d(self.codes.T)], axis=0)
 
     def derived(self) -> Derived:
         """Return what is to be known of these rows to put those of all in fixed point.
