@@ -365,7 +365,11 @@ def _state(dask_scheduler: Any) -> dict[str, Any]:
         for key, task in dask_scheduler.tasks.items()
         if task.state not in ("memory", "released")
     }
-    return {"workers": workers, "tasks": waiting, "fits": {} if records is None else records.summary()}
+    return {
+        "workers": workers,
+        "tasks": waiting,
+        "fits": {} if records is None else {fit: record.state for fit, record in records._records.items()},
+    }
 
 
 def _our_tasks(dask_scheduler: Any) -> list[str]:
@@ -373,7 +377,7 @@ def _our_tasks(dask_scheduler: Any) -> list[str]:
     tasks += [f"actor {actor.key}" for worker in dask_scheduler.workers.values() for actor in worker.actors]
     holders = [client for client in dask_scheduler.clients if client.startswith("dtrees")]
     records = dask_scheduler.plugins.get("dtrees-fits")
-    return tasks + holders + ([] if records is None else list(records.summary()))
+    return tasks + holders + ([] if records is None else list(records._records))
 
 
 def _on_worker(dask_worker: Any) -> list[str]:
