@@ -44,7 +44,7 @@ class Open(Message):
     stretches : list of ndarray
         Of each shard.
     initial : ndarray of float64, optional
-        Of boosting, which only shard 0 needs: as of :class:`~dtrees.engine.protocol.messages.Begin`.
+        Of boosting, which only shard 0 needs: as of :meth:`~dtrees.engine.shard.shard.Shard.begin`.
     """
 
     edges: Edges
