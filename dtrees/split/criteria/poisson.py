@@ -247,4 +247,6 @@ def _flag_by_corners(sums, add, node, least, slope, total, flags):
         beside |= _may_pass_beside(end, heavy, g_all, h_all, scale, total, least)
         beside |= _may_pass_beside(end - centre * (first - heavy), first, g_all, h_all, scale, total, least)
         beside |= _may_pass_beside(start + centre * (light - last), last, g_all, h_all, scale, total, least)
+        # Where slopes are not known, a corner may be where one side has no weight: that tells nothing.
+        beside |= (first <= 0.0) | (last >= h_all)
         flags[z] |= passes & beside
