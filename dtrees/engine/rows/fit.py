@@ -24,7 +24,6 @@ from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.all_rows import in_order
 from dtrees.engine.rows.exchange import RowsDisagree, RowsExecutor
-from dtrees.engine.rows.forests.messages import Votes
 from dtrees.engine.rows.forests.tree import rows_to_send
 from dtrees.engine.rows.whole_sums import scores_of_all
 from dtrees.engine.rows.zone_edges import Edges, merge_sketches
@@ -269,6 +268,6 @@ class _Forest(RowsSession):
         """Return all trees, with what they say of rows out of bag."""
         if not self.plan.out_of_bag:
             return ForestResult(self._trees)
-        votes: list[Votes] = self._say(m.CountVotes)
+        votes: list[m.Votes] = self._say(m.CountVotes)
         total, count = (in_order([one[i] for one in votes], self._stretches, self._executor.n_rows) for i in range(2))
         return ForestResult(self._trees, total, count, self._scales.vote_exponent)

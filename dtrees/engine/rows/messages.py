@@ -92,7 +92,14 @@ class AddVotes(Message):
 
 @dataclass(frozen=True)
 class CountVotes(Message):
-    """Ask for these sums. Reply: :class:`~dtrees.engine.rows.forests.messages.Votes`."""
+    """Ask for these sums. Reply: :class:`Votes`."""
+
+
+class Votes(NamedTuple):
+    """Sums for the shard's rows, in fixed point, shape (n_rows, n_values), and of how many trees they are, shape (n_rows,)."""
+
+    sums: NDArray[np.int64]
+    counts: NDArray[np.int64]
 
 
 class Introduced(NamedTuple):

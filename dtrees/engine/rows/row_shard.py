@@ -20,7 +20,6 @@ from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.all_rows import AllRows, in_order, meetings, put_together, rows_of
 from dtrees.engine.rows.categories import count_categories
 from dtrees.engine.rows.exchange import Arrays, Mailbox, Program, Shards, Steps, side_by_side
-from dtrees.engine.rows.forests.messages import Votes
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
 from dtrees.engine.rows.forests.tree import TreeOfForest, forest_tree_steps
 from dtrees.engine.rows.rows_in_tree import RowsInTree
@@ -111,7 +110,7 @@ class RowShard:
                 return None
             case m.CountVotes():
                 bag = self._slots[0].out_of_bag
-                return Votes(bag.sum, bag.count)
+                return m.Votes(bag.sum, bag.count)
         raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
 
     def _check_fresh(self, message: Message) -> None:

@@ -188,36 +188,6 @@ def bootstrap_counts(seed, tree, n_draws, cumulative, counts):
 
 
 @kernel
-def balanced_bootstrap_counts(seed, tree, n_draws, rows, first, cumulative, counts):
-    """Count how often each row is drawn for a tree, with replacement, ``n_draws`` times from each class.
-
-    Parameters
-    ----------
-    rows : ndarray of int64
-        The rows of the classes, class by class.
-    first : ndarray of int64, shape (n_classes + 1,)
-        Where those of each class begin, and where the last one's end.
-    cumulative : ndarray of int64
-        Running sums of the weights of ``rows`` in fixed point: a row is drawn with a probability proportional to its weight among those of
-        its class. Empty: those of a class are equally probable.
-    counts : ndarray of int64, shape (n_rows,)
-        Zeros; written.
-    """
-    key = stream_key(seed, STREAM_BOOTSTRAP, tree)
-    for k in range(first.shape[0] - 1):
-        start, stop = first[k], first[k + 1]
-        base = cumulative[start - 1] if cumulative.shape[0] > 0 and start > 0 else np.int64(0)
-        for i in range(k * n_draws, (k + 1) * n_draws):
-            if cumulative.shape[0] == 0:
-                place = start + below(draw(key, i), stop - start)
-            else:
-                total = cumulative[stop - 1] - base
-                point = base + min(np.int64(uniform(draw(key, i)) * np.float64(total)), total - 1)
-                place = start + np.searchsorted(cumulative[start:stop], point, side="right")
-            counts[rows[place]] += 1
-
-
-@kernel
 def subsample(seed, stream, tree, n_wanted, eligible, chosen):
     """Choose exactly ``n_wanted`` of the eligible rows without replacement.
 
