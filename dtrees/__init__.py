@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # for type checkers, to which "as" says that a name is public
     from dtrees.cluster.growing.submission import submit as submit
     from dtrees.cluster.growing.watching import fits as fits
     from dtrees.cluster.growing.watching import progress as progress
-    from dtrees.cluster.reliability.fit_context import Settings as Settings
+    from dtrees.cluster.reliability.fit import Settings as Settings
     from dtrees.ensemble import BaggingClassifier as BaggingClassifier
     from dtrees.ensemble import BaggingRegressor as BaggingRegressor
     from dtrees.ensemble import DecisionTreeClassifier as DecisionTreeClassifier
@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # for type checkers, to which "as" says that a name is public
 _NAMES = {
     "dtrees.cluster.growing.submission": "attach submit",
     "dtrees.cluster.growing.watching": "fits progress",
-    "dtrees.cluster.reliability.fit_context": "Settings",
+    "dtrees.cluster.reliability.fit": "Settings",
     "dtrees.ensemble": "BaggingClassifier BaggingRegressor DecisionTreeClassifier DecisionTreeRegressor EarlyStopping "
     "ExtraTreeClassifier ExtraTreeRegressor ExtraTreesClassifier ExtraTreesRegressor GradientBoostingClassifier "
     "GradientBoostingRegressor RandomForestClassifier RandomForestRegressor",

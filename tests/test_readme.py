@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dtrees.cli.main import main
-from dtrees.cluster.reliability.fit_context import Settings
+from dtrees.cluster.reliability.fit import Settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -22,9 +22,8 @@ from dtrees.cluster.data.partitions import column_names, computed, draw_rows, in
 from dtrees.cluster.data.predict import predict
 from dtrees.cluster.data.row_blocks import ClusterRows, whole
 from dtrees.cluster.growing.submission import fit
-from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, current_fit, is_coordinating, new_name
-from dtrees.cluster.reliability.fit_record import register
-from dtrees.cluster.reliability.tasks import Tasks
+from dtrees.cluster.reliability.fit import Fit, Settings, coordinating, current_fit, is_coordinating, new_name, register
+from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.cluster.transport.clients import checked_client, current_client, default_client, in_task, out_of_the_way, own_client
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import GrowOne, LoadOptions, Output, Table
@@ -125,7 +124,7 @@ class DaskBackend:
         """Return what is grown by number, each by a task."""
         if not isinstance(table.columns, ClusterTable):
             return LOCAL.grow_bag(table, grow, n, callback)
-        from dtrees.cluster.growing.by_tasks import grow_bag
+        from dtrees.cluster.growing.fits import grow_bag
 
         with out_of_the_way():
             return grow_bag(table, grow, n, callback)

@@ -26,7 +26,7 @@ from dtrees import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from dtrees.cluster.dashboard.fit_history import FitHistory
+from dtrees.cluster.dashboard import FitHistory
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import Shards
 from tests.cluster.cases import HELD_OUT, HELD_OUT_TARGETS, N_ROWS, TARGETS, TRAIN, WEIGHTS, outcome

@@ -30,8 +30,8 @@ from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.memory import Sizes
 from dtrees.cluster.data.partitions import Partitions
 from dtrees.cluster.data.placement import Plan
-from dtrees.cluster.reliability.fit_context import current_fit
-from dtrees.cluster.reliability.tasks import Tasks, release, same
+from dtrees.cluster.reliability.fit import current_fit
+from dtrees.cluster.reliability.waiting import Tasks, release, same
 from dtrees.cluster.transport.clients import holders, threads_of_workers
 from dtrees.cluster.transport.events import tell
 from dtrees.engine.threads import Threads

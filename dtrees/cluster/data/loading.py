@@ -25,8 +25,8 @@ from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, worke
 from dtrees.cluster.data.partitions import Partitions, align, is_lazy, joined, lengths_by_target
 from dtrees.cluster.data.placement import Plan, check_placement, place
 from dtrees.cluster.data.row_blocks import load_rows, partition_holders, share_out
-from dtrees.cluster.reliability.fit_context import current_fit
-from dtrees.cluster.reliability.tasks import Tasks
+from dtrees.cluster.reliability.fit import current_fit
+from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.ensemble.backend import LoadOptions, Table
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.tables import checked_table

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dtrees.cluster.compat import partitions_together
-from dtrees.cluster.reliability.tasks import Tasks
+from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.ensemble.in_process import drawn_rows
 from dtrees.ensemble.input.tables import is_sparse
 from dtrees.ensemble.input.target import warn_of_column

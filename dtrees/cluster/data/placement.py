@@ -12,7 +12,7 @@ rows
     every worker keeps the rows of the partitions that it has, all columns of them, and all of them grow each tree together.
 auto
     whichever is likely to be fastest, among those that there is memory for: for boosting, and for forests that fit no worker, by
-    :mod:`dtrees.cluster.data.costs`.
+    :mod:`dtrees.cluster.data.memory`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,19 @@ from functools import partial
 from dask.utils import format_bytes
 from distributed import Client
 
-from dtrees.cluster.data.costs import forest_by_columns, forest_by_rows, seconds_alone, seconds_by_columns, seconds_by_rows
-from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, NO_WORKERS, Sizes, WorkerCapacity
+from dtrees.cluster.data.memory import (
+    BATCHES_PER_THREAD_OUT_OF_BAG,
+    NO_WORKERS,
+    Sizes,
+    WorkerCapacity,
+    forest_by_columns,
+    forest_by_rows,
+    seconds_alone,
+    seconds_by_columns,
+    seconds_by_rows,
+)
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
-from dtrees.cluster.reliability.fit_context import current_fit
+from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.transport.clients import threads_of_workers
 from dtrees.cluster.transport.events import tell
 from dtrees.ensemble.backend import Placement

@@ -28,8 +28,8 @@ from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.column_blocks import ClusterTable
 from dtrees.cluster.data.partitions import Partitions
 from dtrees.cluster.data.placement import Plan
-from dtrees.cluster.reliability.fit_context import current_fit
-from dtrees.cluster.reliability.tasks import Tasks, release
+from dtrees.cluster.reliability.fit import current_fit
+from dtrees.cluster.reliability.waiting import Tasks, release
 from dtrees.cluster.transport.clients import holders
 from dtrees.engine.rows.all_rows import in_order
 from dtrees.engine.threads import Threads

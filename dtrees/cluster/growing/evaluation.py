@@ -21,9 +21,8 @@ from dtrees.cluster.data.partitions import align, compute_partitions, is_lazy, j
 from dtrees.cluster.data.placement import nthreads, place_blocks
 from dtrees.cluster.data.row_blocks import ClusterRows, digests
 from dtrees.cluster.errors import exits_as_errors
-from dtrees.cluster.growing.actors import ActorsLost
-from dtrees.cluster.growing.lasting_actors import LastingActors
-from dtrees.cluster.reliability.tasks import Tasks, however_large, release
+from dtrees.cluster.growing.actors import ActorsLost, LastingActors
+from dtrees.cluster.reliability.waiting import Tasks, however_large, release
 from dtrees.cluster.transport.direct_channel import ActorBase
 from dtrees.ensemble.backend import Table
 from dtrees.ensemble.evaluation.evaluation_sets import BlockSummary, EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, make_block

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from distributed import Client, Future, get_worker
 
-from dtrees.cluster.reliability.fit_record import register
+from dtrees.cluster.reliability.fit import register
 from dtrees.cluster.transport.clients import SCHEDULER_PATIENCE, answer, ask, client_given, default_client, explained
 from dtrees.cluster.transport.events import PROGRESS
 from dtrees.engine.plan.plans import Progress

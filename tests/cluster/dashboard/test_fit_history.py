@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dtrees.callbacks import Progress
-from dtrees.cluster.dashboard.fit_history import Curve, FitHistory
+from dtrees.cluster.dashboard import Curve, FitHistory
 
 
 def round_event(done: int, total: int = 100, **facts: Any) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from sklearn.base import clone
 
 import dtrees
 from dtrees.cluster import compat
-from dtrees.cluster.dashboard.fit_history import FitHistory
-from dtrees.cluster.dashboard.page import Page, make_page
+from dtrees.cluster.dashboard import FitHistory, Page, make_page
 from dtrees.cluster.reliability import fit_registry
 from tests.cluster.dashboard.test_fit_history import round_event
 from tests.cluster.faults import Fault, install

@@ -36,14 +36,8 @@ class Counted:
         return str, ("counted",)
 
 
-@pytest.fixture(params=["channels", "no channels"])
-def echoes(client: Client, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Actors]:
-    if request.param == "no channels":  # as where connections are encrypted
-
-        async def none(*_: Any) -> None:
-            return None
-
-        monkeypatch.setattr("dtrees.cluster.growing.actors.open_channel", none)
+@pytest.fixture
+def echoes(client: Client, connections: None) -> Iterator[Actors]:
     actors = Actors(client, "echo", Echo)
     for worker in client.nthreads():
         actors.add(worker, ())
@@ -72,8 +66,8 @@ def test_what_several_are_told_is_pickled_once(echoes: Actors) -> None:
 
 def test_bytes_are_counted(echoes: Actors) -> None:
     echoes.call("say", {1: (b"x" * 10_000,)})
-    assert 10_000 < echoes.sent < 10_200
-    assert 10_000 < echoes.received < 10_200
+    assert 10_000 < echoes.sent.total() < 10_200
+    assert 10_000 < echoes.received.total() < 10_200
 
 
 def test_errors_of_a_method_are_raised_here(echoes: Actors) -> None:
@@ -83,7 +77,7 @@ def test_errors_of_a_method_are_raised_here(echoes: Actors) -> None:
 
 
 # The larger ones do not fit into what a connection holds.
-@pytest.mark.parametrize(("echoes", "n_bytes"), one_of_each(["channels", "no channels"], [16_000_000, 8]), indirect=["echoes"])
+@pytest.mark.parametrize(("connections", "n_bytes"), one_of_each(["plain", "carried"], [16_000_000, 8]), indirect=["connections"])
 def test_calls_may_follow_each_other(echoes: Actors, n_bytes: int) -> None:
     array = np.arange(n_bytes // 8)
     for k in range(3):

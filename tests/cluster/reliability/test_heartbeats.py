@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dtrees.cluster.reliability.heartbeats import Heartbeats
+from dtrees.cluster.reliability.registry import Heartbeats
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr("dtrees.cluster.reliability.heartbeats.time.monotonic", lambda: now)
+    monkeypatch.setattr("dtrees.cluster.reliability.registry.time.monotonic", lambda: now)
     return wait
 
 

@@ -11,8 +11,7 @@ from distributed import Client, Future
 
 from dtrees import DecisionTreeRegressor
 from dtrees.cluster.errors import SchedulerLost
-from dtrees.cluster.reliability.liveness import FutureWaiter
-from dtrees.cluster.reliability.tasks import Tasks, task_keys
+from dtrees.cluster.reliability.waiting import FutureWaiter, Tasks, task_keys
 from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import assert_clean, wait_until
 
@@ -71,7 +70,7 @@ def test_a_task_that_the_scheduler_has_forgotten(client: Client) -> None:
 
 
 def test_a_task_that_the_scheduler_has_never_known(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtrees.cluster.reliability.liveness._SECONDS_TO_BECOME_KNOWN", 1.0)
+    monkeypatch.setattr("dtrees.cluster.reliability.waiting._SECONDS_TO_BECOME_KNOWN", 1.0)
     with pytest.raises(SchedulerLost, match="does not know the task dtrees-nothing"):
         FutureWaiter(client, patience=0.5).gather([Future("dtrees-nothing", client)])
 

@@ -14,8 +14,8 @@ from distributed import Client, get_worker
 import dtrees
 from dtrees.cluster.errors import NotEnoughMemory
 from dtrees.cluster.reliability import liveness
-from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating
-from dtrees.cluster.reliability.liveness import Pauses
+from dtrees.cluster.reliability.fit import Fit, Settings, coordinating
+from dtrees.cluster.reliability.waiting import Pauses
 from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import FRAME, REGRESSION, assert_clean, assert_same_model, events, wait_until
 from tests.slow import thorough_for
