@@ -15,7 +15,7 @@ from distributed import Client
 
 import dtrees
 from dtrees import GradientBoostingRegressor
-from dtrees.cluster.data.row_blocks import Piece
+from dtrees.cluster.data.tables import Piece
 from dtrees.split.table.mmap_arrays import NoRoomOnDisk, is_on_disk
 from tests.cluster.cases import N_ROWS, TARGETS, TRAIN
 from tests.cluster.faults import Fault, install, stopped

@@ -48,6 +48,11 @@ class Partitions:
     cells: int | None = None
     margin: list[Future] | None = None
 
+    @property
+    def futures(self) -> list[Future]:
+        """All of them."""
+        return [*self.X, *self.y, *(self.weight or ()), *(self.margin or ())]
+
 
 def is_lazy(collection: Any) -> bool:
     """Return whether this is a Dask collection."""

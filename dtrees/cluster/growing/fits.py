@@ -27,10 +27,9 @@ from distributed import Future, get_worker
 from numpy.typing import NDArray
 
 from dtrees.cluster.compat import threads_of
-from dtrees.cluster.data.column_blocks import ClusterColumns
 from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, SUMMED_AT_ONCE, WorkerCapacity, running, worker_capacities
 from dtrees.cluster.data.placement import needed_for_all, nthreads
-from dtrees.cluster.data.row_blocks import ClusterRows
+from dtrees.cluster.data.tables import ClusterColumns, ClusterRows
 from dtrees.cluster.errors import exits_as_errors
 from dtrees.cluster.growing.evaluation import ClusterEvaluation
 from dtrees.cluster.growing.kernel_shipping import share_kernels

@@ -25,9 +25,8 @@ from distributed import Future, get_worker
 from numpy.typing import NDArray
 
 from dtrees.cluster.compat import threads_of
-from dtrees.cluster.data.column_blocks import ClusterColumns, ClusterTable
 from dtrees.cluster.data.memory import STATE_BYTES, running
-from dtrees.cluster.data.row_blocks import ClusterRows, RowBlock
+from dtrees.cluster.data.tables import ClusterColumns, ClusterRows, ClusterTable, RowBlock
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.growing.actors import ActorsLost, LastingActors
 from dtrees.cluster.growing.kernel_shipping import share_kernels
@@ -259,7 +258,7 @@ class RowShardActor(ActorBase):
         worker = get_worker()
         self._shard = RowShard(block.columns, block.stretches, n_rows, block.target, block.weight, threads_of(worker))
         self._number, put = number, self._shard.mailbox.put
-        self.peers = Peers(worker, number, lambda sent: put(Parcel(*sent[0], arrays=sent[1])))
+        self.peers = Peers(worker, number, lambda sent: put(Parcel._make((*sent[0], sent[1]))))
         self.when_gone(self._shard.close)
 
     def meet(self, where: Sequence[tuple[str, str]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from dtrees.cluster.data.column_blocks import _cells, _presort_cells
+from dtrees.cluster.data.tables import _cells, _presort_cells
 from dtrees.ensemble.input.column import Column
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.table.sparse_columns import presort_sparse
