@@ -11,9 +11,9 @@ import numpy as np
 
 import dtrees
 from dtrees.atomic_file import atomic_file
-from dtrees.cli.data.output import check_destinations, check_suffix
+from dtrees.cli.display import Display
 from dtrees.cli.models import load_trees
-from dtrees.cli.terminal.display import Display
+from dtrees.cli.output import check_destinations, check_suffix
 from dtrees.export.text import single_tree
 from dtrees.plots.charts import importance_by
 from dtrees.reports.facts import facts_of, figures_of, parameters_of

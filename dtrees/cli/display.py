@@ -21,10 +21,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from dtrees.cli.scores import Score
-
 if TYPE_CHECKING:
     from dtrees.ensemble.evaluation.displays import TerminalBar
+    from dtrees.ensemble.scores import Score
 
 #: Seconds between lines where there is no terminal.
 _LINE_INTERVAL = 10.0
@@ -74,6 +73,11 @@ class Display:
         """Say what the user should know, but need not act on."""
         self.stderr.print(Text(f"Note: {message}", style="yellow"))
 
+    def repeated_names(self, data: str, repeated: Mapping[str, str]) -> None:
+        """Mention CSV columns that are called otherwise here than in the file, where an earlier one has the same name."""
+        for called, name in repeated.items():
+            self.warn(f"{data!r} has several columns {name!r}; this one is called {called!r} here.")
+
     @contextlib.contextmanager
     def warnings(self) -> Iterator[None]:
         """Print the Python warnings of the block as notes, each once and without the line of code that it came from."""
@@ -103,9 +107,8 @@ class Display:
         table.add_column("model", justify="right")
         table.add_column(Text(f"baseline ({baseline})"), justify="right")
         for score in scores:
-            better = score.model > score.baseline if score.share else score.model < score.baseline
-            model, trivial = (f"{value:.4f}" if score.share else _figure(value) for value in (score.model, score.baseline))
-            table.add_row(score.name, Text(model, style="bold green" if better else "bold red"), trivial)
+            model, trivial = (f"{value:.4f}" if score.greater_is_better else _figure(value) for value in (score.model, score.baseline))
+            table.add_row(score.name, Text(model, style="bold green" if score.is_better else "bold red"), trivial)
         self.stdout.print(table, soft_wrap=False)
 
     @contextlib.contextmanager

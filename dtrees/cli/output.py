@@ -1,75 +1,16 @@
-"""What commands write: where, checked before the work is done rather than after it, and frames as a file.
-
-Frames are written partition by partition, so that no more than a few of them are ever in memory.
-"""
+"""Where commands write to, checked before the work is done rather than after it."""
 
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Collection, Mapping
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
 
-from dtrees.cli.data.tables import PARQUET_SUFFIXES, TEXT_SUFFIXES
-from dtrees.cli.terminal.errors import CommandError
+from dtrees.cli.errors import CommandError
+from dtrees.cli.tables import PARQUET_SUFFIXES, TEXT_SUFFIXES
 
 #: Of what a table can be written to; a name without one, such as that of a pipe, is CSV.
 OUTPUT_SUFFIXES = ("", *TEXT_SUFFIXES, *PARQUET_SUFFIXES)
-
-
-def write_frames(path: str, file: BinaryIO, frames: Iterable[Any]) -> int:
-    """Write pandas DataFrames one after the other, in the format that the name of the output asks for; return how many rows they have."""
-    suffix = PurePath(path).suffix.lower()
-    return _write_parquet(file, frames) if suffix in PARQUET_SUFFIXES else _write_csv(file, frames, "\t" if suffix == ".tsv" else ",")
-
-
-def _write_csv(file: BinaryIO, frames: Iterable[Any], separator: str) -> int:
-    n_rows = 0
-    for number, frame in enumerate(frames):
-        file.write(frame.to_csv(index=False, sep=separator, header=number == 0, lineterminator="\n").encode())
-        n_rows += len(frame)
-    return n_rows
-
-
-def _write_parquet(file: BinaryIO, frames: Iterable[Any]) -> int:
-    """Write each frame as a row group."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    frames = iter(frames)
-    first = next(frames)
-    schema, n_rows = pa.Schema.from_pandas(first, preserve_index=False), 0
-    with pq.ParquetWriter(file, schema) as writer:
-        for frame in chain([first], frames):
-            writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
-            n_rows += len(frame)
-    return n_rows
-
-
-def partitions(frame: Any, client: Any = None) -> Iterator[Any]:
-    """Yield the partitions of a Dask DataFrame in order as pandas DataFrames, holding few of them at a time.
-
-    Parameters
-    ----------
-    frame : dask.dataframe.DataFrame
-    client : distributed.Client, optional
-        None computes one after the other in this process.
-    """
-    parts = frame.to_delayed()
-    if client is None:
-        for part in parts:
-            yield part.compute(scheduler="threads")
-        return
-    ahead = 2 * sum(client.nthreads().values())
-    futures: deque[Any] = deque()
-    for part in parts:
-        futures.append(client.compute(part))
-        if len(futures) > ahead:
-            yield futures.popleft().result()
-    while futures:
-        yield futures.popleft().result()
 
 
 #: Of pages of HTML; a name without one is taken as it is.
