@@ -294,7 +294,10 @@ def test_predictions_of_several_targets(folder: Path, tmp_path: Path) -> None:
 class _TwoTargets:
     """A model of two targets of labels."""
 
-    n_outputs_, classes_ = 2, (np.array(["a", "b"], object), np.array([1, 5, 7]))
+    n_outputs_ = 2
+
+    def __init__(self) -> None:
+        self.classes_ = [np.array(["a", "b"], object), np.array([1, 5, 7])]
 
     def predict(self, X: pd.DataFrame) -> np.ndarray:
         return np.column_stack([self.classes_[k][X["x"] % len(self.classes_[k])] for k in range(2)])
