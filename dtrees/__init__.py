@@ -45,8 +45,8 @@ if TYPE_CHECKING:  # for type checkers, to which "as" says that a name is public
     from dtrees.errors import NotEnoughMemory as NotEnoughMemory
     from dtrees.errors import SchedulerLost as SchedulerLost
     from dtrees.errors import WorkerLost as WorkerLost
-    from dtrees.export.graphviz import export_graphviz as export_graphviz
-    from dtrees.export.text import export_text as export_text
+    from dtrees.export import export_graphviz as export_graphviz
+    from dtrees.export import export_text as export_text
     from dtrees.interop.description import to_numbers as to_numbers
     from dtrees.interop.from_sklearn import from_sklearn as from_sklearn
     from dtrees.interop.mlflow_callback import MLflowCallback as MLflowCallback
@@ -57,9 +57,9 @@ if TYPE_CHECKING:  # for type checkers, to which "as" says that a name is public
     from dtrees.interop.to_xgboost import to_xgboost as to_xgboost
     from dtrees.model_file import load as load
     from dtrees.model_file import save as save
-    from dtrees.plots.charts import plot_importance as plot_importance
-    from dtrees.plots.charts import plot_metric as plot_metric
-    from dtrees.plots.tree import plot_tree as plot_tree
+    from dtrees.plots import plot_importance as plot_importance
+    from dtrees.plots import plot_metric as plot_metric
+    from dtrees.plots import plot_tree as plot_tree
     from dtrees.reports.report import report as report
 
 #: The modules of public names.
@@ -72,8 +72,7 @@ _NAMES = {
     "GradientBoostingRegressor RandomForestClassifier RandomForestRegressor",
     "dtrees.ensemble.evaluation.callbacks": "KeepOnInterrupt ProgressBar",
     "dtrees.errors": "NotEnoughMemory SchedulerLost WorkerLost",
-    "dtrees.export.graphviz": "export_graphviz",
-    "dtrees.export.text": "export_text",
+    "dtrees.export": "export_graphviz export_text",
     "dtrees.interop.description": "to_numbers",
     "dtrees.interop.from_sklearn": "from_sklearn",
     "dtrees.interop.mlflow_callback": "MLflowCallback",
@@ -83,8 +82,7 @@ _NAMES = {
     "dtrees.interop.to_treelite": "to_treelite",
     "dtrees.interop.to_xgboost": "to_xgboost",
     "dtrees.model_file": "load save",
-    "dtrees.plots.charts": "plot_importance plot_metric",
-    "dtrees.plots.tree": "plot_tree",
+    "dtrees.plots": "plot_importance plot_metric plot_tree",
     "dtrees.reports.report": "report",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -23,7 +23,7 @@ from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
 from dtrees.cli.output import HTML_SUFFIXES, check_destinations, check_new, check_suffix
 from dtrees.cli.tables import CSVForm, Table, check_columns, column_list, find_table, read_table
-from dtrees.plots.charts import pyplot
+from dtrees.plots import pyplot
 
 _DEFAULT_TEST_SIZE = 0.2
 _DEMO_TARGET = "rent"

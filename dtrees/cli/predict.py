@@ -28,7 +28,7 @@ from dtrees.cli.output import HTML_SUFFIXES, OUTPUT_SUFFIXES, check_destinations
 from dtrees.cli.tables import PARQUET_SUFFIXES, CSVForm, Table, check_columns, column_list, find_table, read_table
 from dtrees.cli.target import TEXT, TargetSummary, summarize, with_target
 from dtrees.ensemble.prediction import by_target
-from dtrees.plots.charts import pyplot
+from dtrees.plots import pyplot
 
 PREDICTION = "prediction"
 

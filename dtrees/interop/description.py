@@ -18,7 +18,6 @@ matrix
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,6 @@ from dtrees.ensemble.objective.custom import CustomObjective
 from dtrees.ensemble.objective.deviances import LogLink
 from dtrees.ensemble.objective.regression import ByOrder, SquaredError
 from dtrees.tree.tree import Tree
-from dtrees.version import pip_install
 
 IDENTITY, EXPONENTIAL, LOGISTIC, SOFTMAX, SHARES = "identity", "exponential", "logistic", "softmax", "shares"
 
@@ -207,22 +205,6 @@ def refuse_sets(model: PlainModel, target: str, others: str) -> None:
         if tree.categories.node.shape[0]:
             column = model.column(int(tree.feature[tree.categories.node[0]]))
             raise ValueError(f"{column} is split by sets of categories, which {target} cannot carry; use {others}")
-
-
-def needed(module: str, extra: str) -> Any:
-    """Import a module that is no requirement of dtrees.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed; the message says how to install it.
-    """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        install = pip_install(extra) if extra in ("export", "jax", "mlflow") else f"pip install {extra}"
-        raise ImportError(f"this needs {package}, which cannot be imported ({error}); {install}") from error
 
 
 def to_numbers(model: Any, X: Any) -> NDArray[np.float64]:

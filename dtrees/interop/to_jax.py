@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.input.column import CATEGORICAL
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe, needed, to_numbers
+from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe, to_numbers
 from dtrees.interop.float32 import Float32Table
 from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
+from dtrees.version import needed
 
 #: Rows of a block, and levels that stand apart. Seconds of CPU for 100,000 rows and 100 trees of depth 6, where dtrees' own kernels take
 #: 0.05: 0.16 without such levels, 0.12 with 3, 0.10 with 4, and 0.15 with blocks of 4,096.

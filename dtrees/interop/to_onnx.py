@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe, needed
+from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe
 from dtrees.tree.tree import Tree
+from dtrees.version import needed
 
 #: Versions of the operators, and of the format: the first that have what is used here.
 _OPSET, _ML_OPSET, _IR_VERSION = 18, 5, 10

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.atomic_file import atomic_file
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe, needed, to_numbers
+from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe, to_numbers
 from dtrees.interop.float32 import Float32Table
 from dtrees.split.numbers.elementary import exp, log
 from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
+from dtrees.version import needed
 
 _TARGET = "XGBoost"
 #: The first version that has a base score for each output.

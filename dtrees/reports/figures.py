@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.export.node_text import NodeOptions, NodeTexts
-from dtrees.plots.charts import deciding_metric, learning_curves, plot_importance, plot_metric
-from dtrees.plots.tree import draw_tree
+from dtrees.node_texts import NodeOptions, NodeTexts
+from dtrees.plots import deciding_metric, draw_tree, learning_curves, plot_importance, plot_metric
 from dtrees.reports.rows import Target, importances_of, members_of
 
 #: Of more classes, only the most frequent ones are drawn.

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.bag.bagging import Bagging
 from dtrees.ensemble.input.target import check_target, check_weights
-from dtrees.plots.charts import check_model, importance_by
+from dtrees.plots import check_model, importance_by
 
 
 @dataclass(frozen=True)
