@@ -16,8 +16,7 @@ from dtrees.node_texts import check_integer, short_text
 from dtrees.plots import pyplot
 from dtrees.reports import facts, figures
 from dtrees.reports.facts import summarise_columns
-from dtrees.reports.rows import Rows, members_of, take_rows, without_steps
-from dtrees.reports.scores import scores_of
+from dtrees.reports.rows import Rows, members_of, scores_of, take_rows, without_steps
 
 #: Of more columns, or targets, these are shown.
 _MAX_COLUMNS, _MAX_TARGETS = 100, 4
