@@ -48,11 +48,11 @@ if TYPE_CHECKING:  # for type checkers, to which "as" says that a name is public
     from dtrees.export import export_graphviz as export_graphviz
     from dtrees.export import export_text as export_text
     from dtrees.interop.description import to_numbers as to_numbers
-    from dtrees.interop.from_sklearn import from_sklearn as from_sklearn
     from dtrees.interop.mlflow_callback import MLflowCallback as MLflowCallback
+    from dtrees.interop.scikit_learn import from_sklearn as from_sklearn
+    from dtrees.interop.scikit_learn import to_sklearn as to_sklearn
     from dtrees.interop.to_jax import to_jax as to_jax
     from dtrees.interop.to_onnx import to_onnx as to_onnx
-    from dtrees.interop.to_sklearn import to_sklearn as to_sklearn
     from dtrees.interop.to_treelite import to_treelite as to_treelite
     from dtrees.interop.to_xgboost import to_xgboost as to_xgboost
     from dtrees.model_file import load as load
@@ -74,11 +74,10 @@ _NAMES = {
     "dtrees.errors": "NotEnoughMemory SchedulerLost WorkerLost",
     "dtrees.export": "export_graphviz export_text",
     "dtrees.interop.description": "to_numbers",
-    "dtrees.interop.from_sklearn": "from_sklearn",
     "dtrees.interop.mlflow_callback": "MLflowCallback",
     "dtrees.interop.to_jax": "to_jax",
     "dtrees.interop.to_onnx": "to_onnx",
-    "dtrees.interop.to_sklearn": "to_sklearn",
+    "dtrees.interop.scikit_learn": "from_sklearn to_sklearn",
     "dtrees.interop.to_treelite": "to_treelite",
     "dtrees.interop.to_xgboost": "to_xgboost",
     "dtrees.model_file": "load save",
