@@ -68,9 +68,9 @@ def regression_scores(sums: NDArray[np.float64]) -> list[Score]:
     total = squared[1] - shift[1] ** 2 / n[1]  # squares about the test rows' own mean
     explained = 1 - squared / total if total > 0 else np.full(2, np.nan)
     return [
-        Score("R2", *explained.tolist(), greater_is_better=True),
-        Score("RMSE", *np.sqrt(squared / n).tolist(), greater_is_better=False),
-        Score("MAE", *(absolute / n).tolist(), greater_is_better=False),
+        _score("R2", explained, greater_is_better=True),
+        _score("RMSE", np.sqrt(squared / n), greater_is_better=False),
+        _score("MAE", absolute / n, greater_is_better=False),
     ]
 
 
@@ -97,10 +97,13 @@ def classification_scores(sums: NDArray[np.float64]) -> list[Score]:
     [('accuracy', 1.0, 0.5), ('log loss', 0.308, 0.837)]
     """
     n, right, loss = sums.T
-    return [
-        Score("accuracy", *(right / n).tolist(), greater_is_better=True),
-        Score("log loss", *(loss / n).tolist(), greater_is_better=False),
-    ]
+    return [_score("accuracy", right / n, greater_is_better=True), _score("log loss", loss / n, greater_is_better=False)]
+
+
+def _score(name: str, figures: NDArray[np.float64], greater_is_better: bool) -> Score:
+    """Return a score from the model's figure and the baseline's."""
+    model, trivial = figures.tolist()
+    return Score(name, model, trivial, greater_is_better)
 
 
 def _class_counts(part: pd.Series, classes: tuple[Any, ...]) -> NDArray[np.int64]:
