@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtrees.atomic_file import atomic_file
+from dtrees.files import atomic_file
 from dtrees.node_texts import Branches, Drawn, NodeOptions, NodeTexts, check_integer, class_names_for, node_colours, single_tree
 from dtrees.tree.tree import Tree
 

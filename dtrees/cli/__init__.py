@@ -8,8 +8,8 @@ It is thin. Each module does one step and can be used, and is tested, without th
     what the commands do: train; predict for a table and score; show, draw and export a model; look at an installation.
 ``clusters``, ``models``
     which Dask cluster; which estimator, with which parameters.
-``tables``, ``target``, ``output``
-    CSV and Parquet as Dask DataFrames; what the target column is, which rows are for the test; where to write.
+``tables``, ``target``
+    CSV and Parquet as Dask DataFrames, and where to write; what the target column is, which rows are for the test.
 ``scores``
     how good predictions are, beside a trivial baseline.
 ``display``, ``errors``

@@ -16,13 +16,23 @@ import numpy as np
 import pandas as pd
 
 import dtrees
-from dtrees.atomic_file import atomic_file
 from dtrees.cli import models, scores, target
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
-from dtrees.cli.output import HTML_SUFFIXES, check_destinations, check_new, check_suffix
-from dtrees.cli.tables import CSVForm, Table, check_columns, column_list, find_table, read_table
+from dtrees.cli.tables import (
+    HTML_SUFFIXES,
+    CSVForm,
+    Table,
+    check_columns,
+    check_destinations,
+    check_new,
+    check_suffix,
+    column_list,
+    find_table,
+    read_table,
+)
+from dtrees.files import atomic_file
 from dtrees.plots import pyplot
 
 _DEFAULT_TEST_SIZE = 0.2

@@ -88,11 +88,7 @@ _cluster_options = _options(
 )
 
 _csv_options = _options(
-    click.option(
-        "--separator",
-        metavar="CHAR",
-        help="What stands between the values of a CSV file.  [default: a comma; a tab for .tsv]",
-    ),
+    click.option("--separator", metavar="CHAR", help="What stands between the values of a CSV file.  [default: a comma; a tab for .tsv]"),
     click.option("--decimal", metavar="CHAR", default=".", help="What stands before the fraction of a number in a CSV file."),
     click.option("--thousands", metavar="CHAR", help="What groups the digits of a number in a CSV file, if anything."),
 )
@@ -170,12 +166,7 @@ def main() -> None:
     metavar="PATH",
     help="Keep finished trees in this file (or s3://...), and go on from those that an interrupted run of the same command left there.",
 )
-@click.option(
-    "--checkpoint-interval",
-    type=click.FloatRange(0),
-    metavar="SECONDS",
-    help="From one checkpoint to the next.  [default: 60]",
-)
+@click.option("--checkpoint-interval", type=click.FloatRange(0), metavar="SECONDS", help="From one checkpoint to the next.  [default: 60]")
 @_output_model_option
 @_report_option
 @_json_option
@@ -245,12 +236,7 @@ def show(**options: Any) -> None:
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where to write: a name ending in .png, .svg or .pdf.")
 @click.option("--tree", type=click.IntRange(0), metavar="N", default=0, help="Which tree, counted from 0.")
 @click.option("--depth", type=click.IntRange(0), metavar="N", default=4, help="How deep the tree is drawn.")
-@click.option(
-    "--importance",
-    "importance_type",
-    type=_IMPORTANCES,
-    help="What importances count.  [default: as the model was told]",
-)
+@click.option("--importance", "importance_type", type=_IMPORTANCES, help="What importances count.  [default: as the model was told]")
 @click.option("--metric", metavar="NAME", help="Which metric of boosting.  [default: what chose the best round]")
 def plot(**options: Any) -> None:
     """Draw one of the trees of MODEL, how much columns matter, or how boosting got better round by round. Wants matplotlib."""

@@ -18,16 +18,27 @@ import numpy as np
 import pandas as pd
 
 import dtrees
-from dtrees.atomic_file import atomic_file
 from dtrees.cli import scores
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError
 from dtrees.cli.models import load_trees
-from dtrees.cli.output import HTML_SUFFIXES, OUTPUT_SUFFIXES, check_destinations, check_suffix
-from dtrees.cli.tables import PARQUET_SUFFIXES, CSVForm, Table, check_columns, column_list, find_table, read_table
+from dtrees.cli.tables import (
+    HTML_SUFFIXES,
+    OUTPUT_SUFFIXES,
+    PARQUET_SUFFIXES,
+    CSVForm,
+    Table,
+    check_columns,
+    check_destinations,
+    check_suffix,
+    column_list,
+    find_table,
+    read_table,
+)
 from dtrees.cli.target import TEXT, TargetSummary, summarize, with_target
 from dtrees.ensemble.prediction import by_target
+from dtrees.files import atomic_file
 from dtrees.plots import pyplot
 
 PREDICTION = "prediction"

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 import dtrees
-from dtrees.atomic_file import atomic_file
 from dtrees.cli.display import Display
 from dtrees.cli.models import load_trees
-from dtrees.cli.output import check_destinations, check_suffix
+from dtrees.cli.tables import check_destinations, check_suffix
+from dtrees.files import atomic_file
 from dtrees.node_texts import column_names, single_tree
 from dtrees.plots import importance_by, pyplot
 from dtrees.reports.facts import facts_of, figures_of, parameters_of
@@ -59,16 +59,7 @@ def _importances(estimator: Any, kind: str) -> dict[str, float]:
 _SUFFIXES = (".png", ".svg", ".pdf")
 
 
-def plot(
-    *,
-    model: str,
-    what: str,
-    output: str,
-    tree: int,
-    depth: int | None,
-    importance_type: str | None,
-    metric: str | None,
-) -> None:
+def plot(*, model: str, what: str, output: str, tree: int, depth: int | None, importance_type: str | None, metric: str | None) -> None:
     """Draw a picture of a saved model; the arguments are the options of the command."""
     display = Display()
     check_suffix("--output", output, _SUFFIXES, "a picture")

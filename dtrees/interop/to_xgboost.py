@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.atomic_file import atomic_file
+from dtrees.files import atomic_file
 from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe, thresholds_for
 from dtrees.split.numbers.elementary import exp, log
 from dtrees.split.numbers.ordered import rounded_down

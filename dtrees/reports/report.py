@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from dtrees.atomic_file import atomic_file
+from dtrees.files import atomic_file
 from dtrees.node_texts import check_integer, short_text
 from dtrees.plots import pyplot
 from dtrees.reports import facts, figures
