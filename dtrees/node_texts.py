@@ -78,7 +78,6 @@ class Drawn:
         Which of the lines matter most: those of the test, or the prediction.
     left_out : bool
         Whether it stands for all that is below ``max_depth``.
-    is_leaf : bool
     """
 
     number: int
@@ -87,7 +86,6 @@ class Drawn:
     lines: tuple[str, ...]
     bold: range
     left_out: bool
-    is_leaf: bool
 
 
 class NodeTexts:
@@ -120,11 +118,11 @@ class NodeTexts:
         while waiting:
             node, parent, edge, stop = waiting.pop()
             if deepest is not None and tree.node_depth[node] > deepest:
-                yield Drawn(node, parent, edge, self._left_out(node, stop), range(0), True, True)
+                yield Drawn(node, parent, edge, self._left_out(node, stop), range(0), True)
                 continue
             is_leaf = bool(tree.feature[node] < 0)
             lines, bold = self._lines(node, is_leaf)
-            yield Drawn(node, parent, edge, tuple(lines), bold, False, is_leaf)
+            yield Drawn(node, parent, edge, tuple(lines), bold, False)
             if not is_leaf:
                 yes, no = self._edges(node)
                 right = int(tree.children_right[node])
