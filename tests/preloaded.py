@@ -18,7 +18,6 @@ _MODULES = [
     "distributed.cli.dask_worker",
     "dtrees.cluster.growing.actors",
     "dtrees.cluster.growing.shards",
-    "dtrees.cluster.growing.shards",
     "dtrees.cluster.growing.fits",
 ]
 

@@ -204,7 +204,7 @@ class _Case:
         """Return the bytes that each worker needs where rows stay."""
         sizes, rows = self.sizes, self.rows
         assert rows is not None
-        needs = {}
+        needs: dict[str, int] = {}
         for worker, n in rows.items():
             threads = min(self.capacities[worker].threads, len(sizes.columns))
             needs[worker] = sizes.needed_for_rows(n, threads, has_all_targets=not needs, on_disk=on_disk)
