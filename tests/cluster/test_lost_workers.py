@@ -20,7 +20,7 @@ from distributed import Client, get_client, get_task_stream, get_worker
 
 import dtrees
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
-from dtrees.cluster.growing import by_tasks
+from dtrees.cluster.growing import fits as by_tasks
 from tests.cluster.clusters import cluster_of, process
 from tests.cluster.samples import (
     FRAME,

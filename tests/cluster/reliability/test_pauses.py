@@ -13,7 +13,7 @@ from distributed import Client, get_worker
 
 import dtrees
 from dtrees.cluster.errors import NotEnoughMemory
-from dtrees.cluster.reliability import liveness
+from dtrees.cluster.reliability import waiting
 from dtrees.cluster.reliability.fit import Fit, Settings, coordinating
 from dtrees.cluster.reliability.waiting import Pauses
 from tests.cluster.clusters import cluster_of
@@ -31,7 +31,7 @@ class Waiting:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now = 0.0
-        monkeypatch.setattr(liveness.time, "monotonic", lambda: self._now)
+        monkeypatch.setattr(waiting.time, "monotonic", lambda: self._now)
         self._pauses = Pauses(Fit("a fit", Settings()))
 
     def note(self, workers: dict[str, Any], times: int = 1, awaited: object = 0, needed: list[str] | None = None) -> None:
@@ -119,7 +119,7 @@ def two(cluster_client: Client) -> Iterator[Client]:
 
 
 def _hasten() -> None:
-    liveness._TIMES_PATIENCE = 3.0
+    waiting._TIMES_PATIENCE = 3.0
 
 
 def _fill(dask_worker: Any) -> None:
@@ -159,7 +159,7 @@ def boosting() -> Any:
 
 @pytest.mark.slow
 def test_all_are_paused_before_a_fit_begins(two: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(liveness, "_TIMES_PATIENCE", 2.0)
+    monkeypatch.setattr(waiting, "_TIMES_PATIENCE", 2.0)
     two.run(_fill)
     wait_until(lambda: two.run_on_scheduler(_statuses) == ["paused"] * 2)
     with pytest.raises(NotEnoughMemory, match="for 2 of 2 workers of the Dask cluster. Dask has paused them"):
@@ -198,4 +198,4 @@ def test_one_is_paused_that_others_need(two: Client, placement: str) -> None:
 
 
 def _be_patient() -> None:
-    liveness._TIMES_PATIENCE = 100.0
+    waiting._TIMES_PATIENCE = 100.0
