@@ -13,7 +13,7 @@ from distributed import Client, get_worker
 
 import dtrees
 from dtrees.cluster.errors import NotEnoughMemory
-from dtrees.cluster.reliability import waiting
+from dtrees.cluster.reliability import waiting as module
 from dtrees.cluster.reliability.fit import Fit, Settings, coordinating
 from dtrees.cluster.reliability.waiting import Pauses
 from tests.cluster.clusters import cluster_of
@@ -31,7 +31,7 @@ class Waiting:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now = 0.0
-        monkeypatch.setattr(waiting.time, "monotonic", lambda: self._now)
+        monkeypatch.setattr(module.time, "monotonic", lambda: self._now)
         self._pauses = Pauses(Fit("a fit", Settings()))
 
     def note(self, workers: dict[str, Any], times: int = 1, awaited: object = 0, needed: list[str] | None = None) -> None:
@@ -119,7 +119,7 @@ def two(cluster_client: Client) -> Iterator[Client]:
 
 
 def _hasten() -> None:
-    waiting._TIMES_PATIENCE = 3.0
+    module._TIMES_PATIENCE = 3.0
 
 
 def _fill(dask_worker: Any) -> None:
@@ -198,4 +198,4 @@ def test_one_is_paused_that_others_need(two: Client, placement: str) -> None:
 
 
 def _be_patient() -> None:
-    waiting._TIMES_PATIENCE = 100.0
+    module._TIMES_PATIENCE = 100.0
