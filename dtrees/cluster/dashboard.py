@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import Any
 
 from dask.utils import format_bytes
@@ -305,13 +306,10 @@ _COLOURS = (
 _UNDER_WAY = "the fit under way, or the latest"
 _STYLES = {"padding": "4px 0 0 6px", "font-size": "13px", "width": "98%"}
 
-#: The columns of each plot, without rows.
-_EMPTY: dict[str, dict[str, list[Any]]] = {
-    "curves": {"xs": [], "ys": [], "name": [], "colour": []},
-    "pace": {"seconds": [], "done": [], "zero": []},
-    "workers": {"worker": [], "scan": [], "communicate": [], "wait": []},
-}
-_CELL = 'style="padding: 2px 12px 2px 0; text-align: {}; white-space: nowrap; border-bottom: 1px solid #ececec"'
+#: A table; the columns from number ``left`` on are aligned to the right.
+_TABLE = """<table style="border-collapse: collapse; font-size: 13px">{% for cells in lines %}{% set tag = "th" if loop.first else "td" %}
+<tr>{% for cell in cells %}<{{ tag }} style="padding: 2px 12px 2px 0; text-align: {{ "left" if loop.index0 < left else "right" }};
+white-space: nowrap; border-bottom: 1px solid #ececec">{{ cell }}</{{ tag }}>{% endfor %}</tr>{% endfor %}</table>"""
 _BAR = """<div style="width: 120px; height: 9px; background: #e4e4e4; display: inline-block; margin-right: 8px">
 <div style="width: {share:.0%}; height: 9px; background: #ffa51c"></div></div>{share:.0%}"""
 
@@ -353,7 +351,7 @@ class Page:
         from bokeh.models import ColumnDataSource, Div, Select
 
         self._histories, self._scheduler = histories, scheduler
-        self._sources = {name: ColumnDataSource(data) for name, data in _EMPTY.items()}
+        self._sources = {name: ColumnDataSource(make(FitHistory(""))) for name, make in _PLOTTED.items()}
         # Tables of Bokeh's are not drawn anew when values change, but not their number.
         self._list = Div(sizing_mode="stretch_width", styles=_STYLES | {"max-height": "180px", "overflow-y": "auto"})
         self._heading = Div(sizing_mode="stretch_width", styles=_STYLES)
@@ -392,20 +390,15 @@ class Page:
 
     def _show(self, history: FitHistory) -> None:
         workers = self._scheduler.workers
-        self._replace("curves", _curves(history, _COLOURS))
-        self._replace("pace", _pace(history))
-        seconds = _seconds(history)
-        self._replace("workers", seconds)
-        self._set(self._seconds.y_range, "factors", seconds["worker"][::-1])
+        for name, make in _PLOTTED.items():
+            if self._sources[name].data != (data := make(history)):
+                self._sources[name].data = data
+        self._set(self._seconds.y_range, "factors", self._sources["workers"].data["worker"][::-1])
         self._set(self._workers, "text", _workers(history, workers))
         self._set(self._heading, "text", _heading(history))
         self._set(self._lines, "text", _lines(history))
         self._set(self._losses, "visible", bool(history.curves) or history.unit == "round")
         self._set(self._pace.title, "text", f"{history.unit.capitalize()}s finished")
-
-    def _replace(self, name: str, data: Mapping[str, list[Any]]) -> None:
-        if self._sources[name].data != data:
-            self._sources[name].data = dict(data)
 
     def _set(self, model: Any, name: str, value: object) -> None:
         if getattr(model, name) != value:
@@ -457,27 +450,11 @@ def _seconds_figure(source: Any) -> Any:
     return plot
 
 
-class _Markup(str):
-    """Text that is HTML already."""
-
-
 def _table(found: Sequence[Mapping[str, Any]], left: int) -> str:
     """Return a table as HTML, the columns from number ``left`` on to the right."""
-    if not found:
-        return ""
-    aligned = ["left" if i < left else "right" for i in range(len(found[0]))]
-    head = _row("th", found[0], aligned)
-    body = "".join(_row("td", row.values(), aligned) for row in found)
-    return f'<table style="border-collapse: collapse; font-size: 13px">{head}{body}</table>'
+    from jinja2 import Template
 
-
-def _row(tag: str, values: Iterable[object], aligned: Iterable[str]) -> str:
-    cells = (f"<{tag} {_CELL.format(side)}>{_escaped(value)}</{tag}>" for value, side in zip(values, aligned, strict=True))
-    return f"<tr>{''.join(cells)}</tr>"
-
-
-def _escaped(value: object) -> str:
-    return value if isinstance(value, _Markup) else html.escape(str(value))
+    return Template(_TABLE, autoescape=True).render(lines=[list(found[0]), *(row.values() for row in found)], left=left) if found else ""
 
 
 def _fits(histories: Sequence[FitHistory]) -> str:
@@ -486,6 +463,8 @@ def _fits(histories: Sequence[FitHistory]) -> str:
 
 
 def _fit(history: FitHistory) -> dict[str, Any]:
+    from markupsafe import Markup
+
     remaining = history.remaining
     latest = figures(Progress(**history.latest)) if history.latest else {}
     share = 1.0 if history.outcome == "finished" else history.done / history.total if history.total else 0.0
@@ -493,7 +472,7 @@ def _fit(history: FitHistory) -> dict[str, Any]:
         "fit": _named(history),
         "key": history.fit,
         "state": history.outcome,
-        "progress": _Markup(_BAR.format(share=share)),
+        "progress": Markup(_BAR.format(share=share)),
         "placement": history.placement,
         "last losses": in_words({name: float(f"{value:.4g}") for name, value in latest.items()}),
         "done": f"{history.done:,} of {history.total:,}" if history.total else "",
@@ -504,15 +483,12 @@ def _fit(history: FitHistory) -> dict[str, Any]:
     }
 
 
-def _curves(history: FitHistory, colours: Sequence[str]) -> dict[str, list[Any]]:
+def _curves(history: FitHistory) -> dict[str, list[Any]]:
     """Return a row for each loss or score of a fit."""
-    points = {name: curve.shown() for name, curve in history.curves.items()}
-    return {
-        "xs": [[x for x, _ in curve] for curve in points.values()],
-        "ys": [[y for _, y in curve] for curve in points.values()],
-        "name": list(points),
-        "colour": [colours[i % len(colours)] for i in range(len(points))],
-    }
+    points = [curve.shown() for curve in history.curves.values()]
+    colours = list(islice(cycle(_COLOURS), len(points)))
+    xs, ys = ([[point[i] for point in curve] for curve in points] for i in (0, 1))
+    return {"xs": xs, "ys": ys, "name": list(history.curves), "colour": colours}
 
 
 def _pace(history: FitHistory) -> dict[str, list[Any]]:
@@ -523,13 +499,12 @@ def _pace(history: FitHistory) -> dict[str, list[Any]]:
 
 def _seconds(history: FitHistory) -> dict[str, list[Any]]:
     """Return what the seconds of each worker were spent on."""
-    shares = history.workers
-    return {
-        "worker": [_name(address) for address in shares],
-        "scan": [share.scan for share in shares.values()],
-        "communicate": [share.communicate for share in shares.values()],
-        "wait": [share.wait for share in shares.values()],
-    }
+    spent = {kind: [getattr(share, kind) for share in history.workers.values()] for kind in ("scan", "communicate", "wait")}
+    return {"worker": [_name(address) for address in history.workers], **spent}
+
+
+#: What makes the columns of each plot.
+_PLOTTED: dict[str, Callable[[FitHistory], dict[str, list[Any]]]] = {"curves": _curves, "pace": _pace, "workers": _seconds}
 
 
 def _workers(history: FitHistory, known: Mapping[str, Any]) -> str:

@@ -379,7 +379,7 @@ def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[
     collections = [whole_rows(X), *others]
     lazy = [collection for collection in collections if is_lazy(collection)]
     parts = partitions_of([_in_rows(collection) for collection in lazy])
-    lengths = dask.compute(*[[dask.delayed(_length)(part) for part in group] for group in parts])
+    lengths = dask.compute(*[[part.shape[0] for part in group] for group in parts])
     n_rows = sum(lengths[0])
     for given in lengths[1:]:
         if sum(given) != n_rows:
@@ -411,10 +411,6 @@ def _pieces(parts: Sequence[Any], lengths: Sequence[int], names: list[Any] | Non
 def _take(part: Any, rows: NDArray[np.int64], names: list[Any] | None) -> Any:
     part = in_order(part, names) if names is not None else part
     return part.iloc[rows] if hasattr(part, "iloc") else part[rows]
-
-
-def _length(part: Any) -> int:
-    return int(part.shape[0]) if is_sparse(part) else len(part)
 
 
 def _local_rows(values: Any, n_rows: int, rows: NDArray[np.int64]) -> Any:

@@ -32,7 +32,7 @@ from dtrees.cluster.data.placement import nthreads
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.registry import belonging
-from dtrees.cluster.reliability.waiting import UnknownTasks, WorkerMonitor, died_too_often, task_keys
+from dtrees.cluster.reliability.waiting import WorkerMonitor, died_too_often, task_keys
 from dtrees.cluster.transport.clients import give_up, in_loop
 from dtrees.cluster.transport.direct_channel import ActorBase, DirectChannel, Failed, framed, open_channel
 
@@ -85,7 +85,6 @@ class Actors:
         self._make = make
         self._ends_at_failure = ends_at_failure
         self._monitor = WorkerMonitor(client)
-        self._unknown = UnknownTasks(client)
         self._futures: list[Future] = []
         self._replaced: list[Future] = []
         self._unmade: set[int] = set()
@@ -323,7 +322,7 @@ class Actors:
     async def _look(self) -> dict[str, dict[str, Any]]:
         known = await self._monitor.look()
         missing = [i for i, future in enumerate(self._futures) if future.status == "pending"]
-        unknown = await self._unknown.among([self._futures[i] for i in missing])
+        unknown = await self._monitor.unknown([self._futures[i] for i in missing])
         self.lost.update(i for i in missing if self._futures[i] in unknown)
         for i, worker in enumerate(self.workers):
             if worker not in known or await self._is_lost(i):

@@ -42,7 +42,18 @@ from dtrees.cluster.data.partitions import is_lazy
 from dtrees.cluster.data.placement import check_placement
 from dtrees.cluster.errors import FitCancelled, SchedulerLost, exits_as_errors
 from dtrees.cluster.growing.watching import listeners, local_callback
-from dtrees.cluster.reliability.fit import Fit, Settings, StopAsked, WholeTables, adopted, coordinating, new_name, register, take_turn
+from dtrees.cluster.reliability.fit import (
+    Fit,
+    Settings,
+    StopAsked,
+    WholeTables,
+    adopted,
+    coordinating,
+    new_name,
+    register,
+    registered,
+    take_turn,
+)
 from dtrees.cluster.reliability.registry import described
 from dtrees.cluster.reliability.waiting import FutureWaiter, however_large, lost_data_named
 from dtrees.cluster.transport.clients import ask, client_given, give_up, own_client
@@ -238,9 +249,7 @@ def attach(key: str, *, client: Client | None = None, take_over: bool = False) -
 
 
 async def _attach(client: Client, key: str, take_over: bool) -> Future:
-    registering = register(client)
-    if registering is not None:
-        await registering
+    await registered(client)
     # What this client has itself submitted a moment ago, the scheduler may not have heard of yet.
     deadline = time.monotonic() + _SECONDS_TO_BE_KNOWN
     while (await client.scheduler.get_task_status(keys=[key]))[key] is None:

@@ -233,10 +233,15 @@ def register(client: Client) -> asyncio.Future[Any] | None:
     if not client.asynchronous:
         ask(client, lambda: client.register_plugin(FitRegistry()))
         return None
-    registering = asyncio.ensure_future(client.register_plugin(FitRegistry()))
+    registering = asyncio.ensure_future(registered(client))
     _registering.add(registering)
     registering.add_done_callback(_registering.discard)
     return registering
+
+
+async def registered(client: Client) -> None:
+    """Have the scheduler keep records of fits; awaited in the client's event loop."""
+    await client.register_plugin(FitRegistry())
 
 
 def take_turn(client: Client, fit: str, role: str, worker: str | None, task: str | None) -> tuple[int, dict[str, Any]] | None:

@@ -18,7 +18,6 @@ import contextlib
 import logging
 import queue
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from functools import partial
@@ -131,6 +130,9 @@ class WorkerMonitor:
         self.workers: dict[str, dict[str, Any]] = {}
         self.heartbeats = self._fit.heartbeats if patience is None else Heartbeats(patience)
         self._pauses = Pauses(self._fit)
+        self._known: set[Any] = set()
+        self._first_asked: dict[Any, float] = {}
+        self._next_look = 0.0
 
     def check(self) -> None:
         """Raise if the connection to the scheduler is lost, or nobody wants the fit any more."""
@@ -179,25 +181,12 @@ class WorkerMonitor:
         """
         self._pauses.note(self.workers, self._fit.settings.patience, awaited, needed)
 
-
-class UnknownTasks:
-    """Finds futures whose tasks the scheduler does not know: Dask would wait for them for ever, without a word.
-
-    A task that was known once is forgotten if it is not known any more. One that never was may still be on its way, in a graph with much
-    data, so it is given a minute.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._known: set[Any] = set()
-        self._first_asked: dict[Any, float] = {}
-
-    async def among(self, futures: Sequence[Future]) -> list[Future]:
+    async def unknown(self, futures: Sequence[Future]) -> list[Future]:
         """Return those of some futures, pending as far as their client knows, that can never finish; looks at so many at a time.
+
+        These are of tasks that the scheduler does not know: Dask would wait for them for ever, without a word. A task that was known once
+        is forgotten if it is not known any more. One that never was may still be on its way, in a graph with much data, so it is given a
+        minute.
 
         Raises
         ------
@@ -221,26 +210,8 @@ class UnknownTasks:
         return unknown
 
 
-class FutureWaiter:
-    """Waits for futures, and raises when what they need is lost.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    patience : float, optional
-        See :class:`~dtrees.cluster.reliability.registry.Heartbeats`; by default that of the fit.
-    """
-
-    def __init__(self, client: Client, patience: float | None = None) -> None:
-        self._client = client
-        self._monitor = WorkerMonitor(client, patience)
-        self._unknown = UnknownTasks(client)
-        self._next_look = 0.0
-
-    @property
-    def workers(self) -> dict[str, dict[str, Any]]:
-        """What the scheduler knew of its workers when it was last asked, if it was."""
-        return self._monitor.workers
+class FutureWaiter(WorkerMonitor):
+    """Waits for futures, and raises when what they need is lost."""
 
     def gather(self, futures: Sequence[Future]) -> list[Any]:
         """Return the results of all futures, in order.
@@ -278,14 +249,14 @@ class FutureWaiter:
         What was on its way from a worker that stands still stays on its way; so when any worker goes, all is asked for again.
         """
         while True:
-            n_departed = self._monitor.heartbeats.n_departed
-            again = time.monotonic() + self._monitor.heartbeats.patience
+            n_departed = self.heartbeats.n_departed
+            again = time.monotonic() + self.heartbeats.patience
             coroutine = self._client.gather(futures, asynchronous=True)
             fetching = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
             try:
                 while not wait([fetching], timeout=_SLICE).done:
-                    self.look()
-                    heartbeats = self._monitor.heartbeats
+                    self.attend()
+                    heartbeats = self.heartbeats
                     if heartbeats.n_departed != n_departed or (heartbeats.silent and time.monotonic() > again):
                         break
                 else:
@@ -314,32 +285,32 @@ class FutureWaiter:
                 elif status in ("lost", "pending"):  # its worker was lost since; Dask computes it again
                     await_result(i)
                 else:
-                    self.look()
+                    self.attend()
                     _raise_failure(futures[i])
-            self.look(futures)
+            self.attend(futures)
             yield ready
             n_ready += len(ready)
 
-    def look(self, awaited: Sequence[Future] = ()) -> None:
+    def attend(self, awaited: Sequence[Future] = ()) -> None:
         """Raise if there is nothing to wait for any more.
 
         That is if there is no scheduler, if there have been no workers for too long, if nobody wants the fit, or if the scheduler does not
         know a task that is awaited, or if workers that Dask has paused do not go on.
         """
-        self._monitor.check()
+        self.check()
         if time.monotonic() < self._next_look:
             return
         pending = [future for future in awaited if future.status == "pending"]
-        for future in in_loop(self._client, self._unknown.among, pending):
+        for future in in_loop(self._client, self.unknown, pending):
             raise SchedulerLost(f"The Dask scheduler does not know the task {future.key} of this fit any more. {RUN_AGAIN}.")
-        in_loop(self._client, self._monitor.look)
-        self._next_look = time.monotonic() + self._monitor.heartbeats.seconds_between_looks
-        if self._monitor.heartbeats.all_lost:
-            silent = len(self._monitor.heartbeats.silent)
+        in_loop(self._client, self.look)
+        self._next_look = time.monotonic() + self.heartbeats.seconds_between_looks
+        if self.heartbeats.all_lost:
+            silent = len(self.heartbeats.silent)
             what = f"{silent} workers, none of which shows signs of life" if silent else "no workers left"
             raise WorkerLost(f"The Dask cluster has {what}. {RUN_AGAIN} when it has.")
         if pending:
-            self._monitor.check_pauses(len(pending))
+            self.check_pauses(len(pending))
 
 
 def _take_all(items: queue.SimpleQueue[int], timeout: float) -> list[int]:
@@ -487,12 +458,8 @@ class Tasks:
         self._futures = [future for future in self._futures if id(future) not in kept]
 
 
-@contextlib.contextmanager
-def however_large() -> Iterator[None]:
-    """Have Dask send what is meant to be sent without its warning of large graphs."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sending large graph")
-        yield
+#: Have Dask send what is meant to be sent without its warning of large graphs: ``with however_large():``.
+however_large = partial(dask.config.set, {"distributed.admin.large-graph-warning-threshold": "1 PiB"})
 
 
 def same(value: Any) -> Any:
