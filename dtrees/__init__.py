@@ -40,8 +40,8 @@ if TYPE_CHECKING:  # for type checkers, to which "as" says that a name is public
     from dtrees.ensemble import GradientBoostingRegressor as GradientBoostingRegressor
     from dtrees.ensemble import RandomForestClassifier as RandomForestClassifier
     from dtrees.ensemble import RandomForestRegressor as RandomForestRegressor
-    from dtrees.ensemble.evaluation.callbacks import KeepOnInterrupt as KeepOnInterrupt
-    from dtrees.ensemble.evaluation.callbacks import ProgressBar as ProgressBar
+    from dtrees.ensemble.callbacks import KeepOnInterrupt as KeepOnInterrupt
+    from dtrees.ensemble.callbacks import ProgressBar as ProgressBar
     from dtrees.errors import NotEnoughMemory as NotEnoughMemory
     from dtrees.errors import SchedulerLost as SchedulerLost
     from dtrees.errors import WorkerLost as WorkerLost
@@ -70,7 +70,7 @@ _NAMES = {
     "dtrees.ensemble": "BaggingClassifier BaggingRegressor DecisionTreeClassifier DecisionTreeRegressor EarlyStopping "
     "ExtraTreeClassifier ExtraTreeRegressor ExtraTreesClassifier ExtraTreesRegressor GradientBoostingClassifier "
     "GradientBoostingRegressor RandomForestClassifier RandomForestRegressor",
-    "dtrees.ensemble.evaluation.callbacks": "KeepOnInterrupt ProgressBar",
+    "dtrees.ensemble.callbacks": "KeepOnInterrupt ProgressBar",
     "dtrees.errors": "NotEnoughMemory SchedulerLost WorkerLost",
     "dtrees.export.graphviz": "export_graphviz",
     "dtrees.export.text": "export_text",

@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dtrees.cluster.growing.watching import local_callback
     from dtrees.engine.plan.plans import Callback, Progress
-    from dtrees.ensemble.evaluation.callbacks import EarlyStopping, KeepOnInterrupt, Monitor, ProgressBar
+    from dtrees.ensemble.callbacks import EarlyStopping, KeepOnInterrupt, Monitor, ProgressBar
 
 __all__ = ["Callback", "EarlyStopping", "KeepOnInterrupt", "Monitor", "Progress", "ProgressBar", "local_callback"]
 
 _MODULES = {
     "Callback": "dtrees.engine.plan.plans",
-    "EarlyStopping": "dtrees.ensemble.evaluation.callbacks",
-    "KeepOnInterrupt": "dtrees.ensemble.evaluation.callbacks",
-    "Monitor": "dtrees.ensemble.evaluation.callbacks",
+    "EarlyStopping": "dtrees.ensemble.callbacks",
+    "KeepOnInterrupt": "dtrees.ensemble.callbacks",
+    "Monitor": "dtrees.ensemble.callbacks",
     "Progress": "dtrees.engine.plan.plans",
-    "ProgressBar": "dtrees.ensemble.evaluation.callbacks",
+    "ProgressBar": "dtrees.ensemble.callbacks",
     "local_callback": "dtrees.cluster.growing.watching",
 }
 

@@ -19,14 +19,13 @@ from dtrees.backends import registered_backend
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, ForestPlan, ForestResult, Progress
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.backend import Backend, GrowOne, LoadOptions, Output, Placement, Table
-from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.tables import checked_table, is_sparse
+from dtrees.ensemble.input.schema import Schema, checked_table, is_sparse
 from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_target
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
-    from dtrees.ensemble.evaluation.metrics import Metric
+    from dtrees.ensemble.evaluation_sets import EvalSet
+    from dtrees.ensemble.metrics import Metric
     from dtrees.split.table.sparse_columns import AnyColumns
 
 #: Presorting fewer cells than this takes less time than starting threads.
@@ -83,7 +82,7 @@ class LocalBackend:
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
-        from dtrees.ensemble.evaluation.evaluation_sets import BlockSummary, LocalSets, make_block
+        from dtrees.ensemble.evaluation_sets import BlockSummary, LocalSets, make_block
 
         blocks = []
         for given in sets:
@@ -98,7 +97,7 @@ class LocalBackend:
 
     def fingerprint(self, table: Table) -> str:
         """Return a digest of the whole training set."""
-        from dtrees.ensemble.persistence.checkpoint import array_digest, column_digests, table_digest
+        from dtrees.ensemble.checkpoint import array_digest, column_digests, table_digest
 
         weight = None if table.weight is None else array_digest(table.weight)
         return table_digest(table, column_digests(table.columns), array_digest(table.target), weight)
@@ -127,7 +126,7 @@ class LocalBackend:
         """Boost up to ``plan.n_rounds`` rounds."""
         from dtrees.engine.run.boosting_rounds import boost
         from dtrees.engine.run.local_executor import LocalExecutor
-        from dtrees.ensemble.evaluation.evaluation_sets import LocalEvaluation
+        from dtrees.ensemble.evaluation_sets import LocalEvaluation
 
         n_threads = effective_n_jobs(table.n_jobs)
         evaluation = None if table.evaluation is None else LocalEvaluation(table.evaluation, n_threads)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.ensemble.bag.bagging import Bagging
+from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.compat import SKLEARN_VERSION, check_parameters
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.interop.description import PlainModel, describe, refuse_sets, to_numbers

@@ -28,8 +28,7 @@ from dtrees.cluster.data.row_blocks import load_rows, partition_holders, share_o
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.ensemble.backend import LoadOptions, Table
-from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.tables import checked_table
+from dtrees.ensemble.input.schema import Schema, checked_table
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights
 
 logger = logging.getLogger("dtrees.cluster")

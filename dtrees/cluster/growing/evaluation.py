@@ -26,9 +26,9 @@ from dtrees.cluster.growing.lasting_actors import LastingActors
 from dtrees.cluster.reliability.tasks import Tasks, however_large, release
 from dtrees.cluster.transport.direct_channel import ActorBase
 from dtrees.ensemble.backend import Table
-from dtrees.ensemble.evaluation.evaluation_sets import BlockSummary, EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, make_block
-from dtrees.ensemble.evaluation.metrics import Block, Metric
-from dtrees.ensemble.persistence.checkpoint import array_digest, column_digests, table_digest
+from dtrees.ensemble.checkpoint import array_digest, column_digests, table_digest
+from dtrees.ensemble.evaluation_sets import BlockSummary, EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, make_block
+from dtrees.ensemble.metrics import Block, Metric
 
 
 @dataclass(frozen=True)
@@ -147,14 +147,14 @@ def fingerprint(table: Table) -> str:
 
 
 class ScorerActor(ActorBase):
-    """A :class:`~dtrees.ensemble.evaluation.evaluation_sets.Scorer` on a worker, using as many threads as the worker has."""
+    """A :class:`~dtrees.ensemble.evaluation_sets.Scorer` on a worker, using as many threads as the worker has."""
 
     def __init__(self, blocks: list[Block], metrics: Sequence[Metric]) -> None:
         super().__init__()
         self._scorer = Scorer(blocks, metrics, threads_of(get_worker()))
 
     def score(self, rounds: Rounds, initial: NDArray[np.float64], quiet: int, afresh: bool) -> list[list[list[Any]]]:
-        """Add rounds; see :meth:`dtrees.ensemble.evaluation.evaluation_sets.Scorer.score`."""
+        """Add rounds; see :meth:`dtrees.ensemble.evaluation_sets.Scorer.score`."""
         with exits_as_errors():
             return self._scorer.score(rounds, initial, quiet, afresh)
 

@@ -21,6 +21,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
+from dtrees.ensemble.callbacks import shown, with_bars
 from dtrees.ensemble.compat import (
     BaseEstimator,
     CheckedParameters,
@@ -29,20 +30,16 @@ from dtrees.ensemble.compat import (
     stand_in_for_sklearns,
     with_known_names,
 )
-from dtrees.ensemble.estimators.explaining import Explaining
-from dtrees.ensemble.estimators.parameters import CommonParameters
-from dtrees.ensemble.evaluation.callbacks import shown, with_bars
+from dtrees.ensemble.estimators.inspection import Explaining
+from dtrees.ensemble.estimators.parameters import CommonParameters, NamedParameters, suggestion
 from dtrees.ensemble.in_process import LOCAL, backend_for, in_memory
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.named_columns import Chosen, columns_of_categories, ordered_columns
-from dtrees.ensemble.input.other_names import NamedParameters, suggestion
-from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.tables import column_names
+from dtrees.ensemble.input.schema import Schema, column_names
 from dtrees.ensemble.input.target import check_target, check_weights
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.loss import ROUNDING
-from dtrees.ensemble.persistence.state import EstimatorState, take_classes
 from dtrees.ensemble.prediction import (
     AdditiveTrees,
     FindLeaves,
@@ -50,11 +47,12 @@ from dtrees.ensemble.prediction import (
     Step,
     by_target,
 )
+from dtrees.ensemble.state import EstimatorState, take_classes
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
-    from dtrees.ensemble.evaluation.metrics import Metric
+    from dtrees.ensemble.evaluation_sets import EvalSet
+    from dtrees.ensemble.metrics import Metric
 
 R = TypeVar("R")
 #: Numbers of rounds, and the parameters by which so many were grown.

@@ -23,22 +23,21 @@ from dtrees.engine.plan.early_stopping import Stopping
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Loss, Rules
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.backend import Output, Table
+from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grown_or_kept, split_callbacks, with_monitor
 from dtrees.ensemble.compat import checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import Members, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN, SAID, ZERO, StartingPoints
-from dtrees.ensemble.evaluation.callbacks import EarlyStopping, Monitor, called_together, grown_or_kept, split_callbacks, with_monitor
-from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, named_sets
-from dtrees.ensemble.evaluation.metrics import check_metrics, metric_for, metric_name
-from dtrees.ensemble.evaluation.scoring import check_scoring, scoring_for
+from dtrees.ensemble.evaluation_sets import EvalSet, named_sets
 from dtrees.ensemble.in_process import LOCAL, in_memory
-from dtrees.ensemble.input import combinations, rules
+from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.by_size import draws_by_default_alone, resolved, set_by_size
 from dtrees.ensemble.input.warning import warn
+from dtrees.ensemble.metrics import check_metrics, check_scoring, metric_for, metric_name, scoring_for
 from dtrees.ensemble.objective import registry
-from dtrees.ensemble.objective.custom import NAME, CustomObjective
 from dtrees.ensemble.objective.loss import LinkedLoss
+from dtrees.ensemble.objective.registry import NAME, CustomObjective
 from dtrees.ensemble.prediction import AdditiveTrees, Step
 
 
@@ -131,7 +130,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             if registry.name_of(self.loss) not in others and value not in others.values():
                 wanted = " or ".join(f"loss={other!r}" for other in others)
                 warn(f"{name}={value} has no effect: it is for {wanted}, but loss is {self.loss!r}; pass such a loss, or no {name}")
-        combinations.warn_of_rows_held_out(self)
+        rules.warn_of_rows_held_out(self)
 
     @property
     def _fitted_loss(self) -> LinkedLoss:
@@ -151,7 +150,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         callbacks: Sequence[Callback | EarlyStopping] = (),
         monitor: Monitor | None = None,
         checkpoint: Any = None,
-        checkpoint_interval: float = combinations.CHECKPOINT_INTERVAL,
+        checkpoint_interval: float = rules.CHECKPOINT_INTERVAL,
         client: Any = None,
         placement: str | None = None,
     ) -> Self:
@@ -216,7 +215,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         if keep and name != self._loss_name:
             raise ValueError(f"warm_start=True keeps the trees of the loss {self._loss_name!r}, but loss is {name!r}; pass the same")
         self._warn_of_parameters_without_effect()
-        combinations.check_checkpoint(checkpoint, checkpoint_interval)
+        rules.check_checkpoint(checkpoint, checkpoint_interval)
         loss_parameters = self._parameters_of_loss()
         if keep and loss_parameters != self._loss_parameters:
             raise ValueError(
@@ -228,7 +227,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         default = registry.default_metric(name, classify=is_classifier(self))
         asked = check_metrics(self.eval_metric, classify=is_classifier(self), default=default)
         self._check_combinations(asked, scorer, base_margin, keep=keep)
-        combinations.check_early_stopping(self.early_stopping_rounds, sets)
+        rules.check_early_stopping(self.early_stopping_rounds, sets)
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
@@ -254,7 +253,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             plan = replace(plan, scores_before=tuple(self.validation_score_.tolist()))
         previous = list(zip(*self._trees.groups, strict=True)) if keep else []
         if checkpoint is not None:
-            from dtrees.ensemble.persistence.checkpoint import with_checkpoint  # of use here only
+            from dtrees.ensemble.checkpoint import with_checkpoint  # of use here only
 
             plan = with_checkpoint(plan, self, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
             self._seed = plan.seed

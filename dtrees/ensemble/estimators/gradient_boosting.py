@@ -14,15 +14,14 @@ from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import Hidden, Interval, StrOptions
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
-from dtrees.ensemble.estimators.declaring import parameter, with_parameters
-from dtrees.ensemble.estimators.parameters import INSIDE_ONE, ClassWeight
+from dtrees.ensemble.estimators.parameters import INSIDE_ONE, ClassWeight, parameter, with_parameters
 from dtrees.ensemble.estimators.starting import BY_LOSS
-from dtrees.ensemble.evaluation.metrics import CLASSIFICATION
-from dtrees.ensemble.input import combinations, rules
+from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.rules import ALPHA
+from dtrees.ensemble.metrics import CLASSIFICATION
 from dtrees.ensemble.objective import registry
-from dtrees.ensemble.objective.custom import NAME
-from dtrees.ensemble.objective.several_targets import naming_target
+from dtrees.ensemble.objective.loss import naming_target
+from dtrees.ensemble.objective.registry import NAME
 from dtrees.ensemble.prediction import Step, by_target, first_column
 
 
@@ -171,7 +170,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         if not isinstance(table.classes, list):
             _check_two_classes(table.classes, table.class_weights, factors)
             return
-        combinations.check_boosted_classes(self, table.n_targets, CLASSIFICATION)
+        rules.check_boosted_classes(self, table.n_targets, CLASSIFICATION)
         each = zip(table.classes, cast(list[Any], table.class_weights), factors or [None] * table.n_targets, strict=True)
         for k, known in enumerate(each):
             with naming_target(k):

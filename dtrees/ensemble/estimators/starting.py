@@ -17,8 +17,8 @@ from dtrees.ensemble.backend import Backend, Output, Table
 from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.parameters import BoostingParameters
-from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, Start
-from dtrees.ensemble.input.tables import checked_table, without_mask
+from dtrees.ensemble.evaluation_sets import EvalSet, Start
+from dtrees.ensemble.input.schema import checked_table, without_mask
 from dtrees.ensemble.input.target import decode_target
 from dtrees.ensemble.objective.loss import LinkedLoss
 from dtrees.ensemble.prediction import Predict, Step, by_target

@@ -31,9 +31,9 @@ from sklearn.utils.validation import column_or_1d
 
 from dtrees.ensemble.input.column import is_missing
 from dtrees.ensemble.input.plain_data import check_labels, plain_label
-from dtrees.ensemble.input.tables import frame_columns, is_frame, is_sparse, without_mask
+from dtrees.ensemble.input.schema import frame_columns, is_frame, is_sparse, without_mask
 from dtrees.ensemble.input.warning import warn
-from dtrees.ensemble.objective.several_targets import naming_target
+from dtrees.ensemble.objective.loss import naming_target
 
 #: Squared differences of targets up to this size can be added up, as many as there can be rows, without overflow.
 MAX_TARGET = 1e148

@@ -29,7 +29,7 @@ from dtrees.cluster.errors import NotEnoughMemory
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.shard.targets.forest_target import OutOfBag
 from dtrees.ensemble.backend import LoadOptions
-from dtrees.ensemble.evaluation.evaluation_sets import make_block
+from dtrees.ensemble.evaluation_sets import make_block
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.policy import DISK_BYTES, FEWEST_ZONES, MAX_ZONES

@@ -16,9 +16,9 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.class_weight import compute_sample_weight
 
 import dtrees
+from dtrees.ensemble.estimators.base_kinds import subset_accuracy
 from dtrees.ensemble.estimators.inspection import side_by_side
 from dtrees.ensemble.prediction import LabelsOfTargets, columns_of_targets, split_targets
-from dtrees.ensemble.scores import subset_accuracy
 from tests.ensemble.samples import LABELS, RNG, SIGNAL, WEIGHT, N, X, every_forest, is_classifier, make, sklearns, trees
 from tests.slow import thorough_for
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import dtrees
-from dtrees.ensemble.evaluation.metrics import (
+from dtrees.ensemble.metrics import (
     CLASSIFICATION,
     REGRESSION,
     Block,

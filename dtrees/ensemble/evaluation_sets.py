@@ -7,13 +7,13 @@ predictions. A round costs one message to those who have rows, with its few tree
 Terms
 -----
 block
-    consecutive rows of one set (:class:`~dtrees.ensemble.evaluation.metrics.Block`): a set in this process is one, a Dask collection has
+    consecutive rows of one set (:class:`~dtrees.ensemble.metrics.Block`): a set in this process is one, a Dask collection has
     one for each partition.
 scorer
     keeps the raw predictions of some blocks (:class:`Scorer`): the only one in this process, or one on each worker.
 
 A scorer measures each of its blocks, and :class:`Evaluation` puts the parts together, in the order of the rows. The result does not depend
-on the number of scorers: metrics see to that (:mod:`~dtrees.ensemble.evaluation.metrics`).
+on the number of scorers: metrics see to that (:mod:`~dtrees.ensemble.metrics`).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.evaluation.metrics import Block, Metric
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import check_lengths, check_target, check_weights, encode_target, labels_of
-from dtrees.ensemble.objective.several_targets import naming_target
+from dtrees.ensemble.metrics import Block, Metric
+from dtrees.ensemble.objective.loss import naming_target
 from dtrees.ensemble.prediction import AdditiveTrees
 from dtrees.tree.tree import Tree
 
