@@ -21,7 +21,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -83,42 +82,17 @@ def named_sets(eval_set: Any) -> list[EvalSet]:
     return [EvalSet(name, *one) for name, one in given.items()]
 
 
-@dataclass(frozen=True)
-class BlockSummary:
-    """What must be known of all blocks of a set before any can be measured: rows, and exact sums of weights and weighted targets.
+def has_weight(block: Block) -> bool:
+    """Tell whether a row of a block has a weight above zero."""
+    return bool(len(block.y) if block.weight is None else block.weight.any())
 
-    Of several targets, ``total`` is an array of sums.
-    """
 
-    n_rows: int
-    weight: Any
-    total: Any
-
-    @classmethod
-    def merge(cls, summaries: Sequence[BlockSummary], name: str) -> BlockSummary:
-        """Return the summary of a set.
-
-        Raises
-        ------
-        ValueError
-            If it has no rows, or no weight.
-        """
-        n_rows = sum(one.n_rows for one in summaries)
-        weight, total = sum(one.weight for one in summaries), sum(one.total for one in summaries)
-        if n_rows == 0:
-            raise ValueError(f"eval_set {name!r} has no rows; wants at least one")
-        if weight == 0:
-            raise ValueError(f"eval_set {name!r} has no weight above zero; wants at least one")
-        return cls(n_rows, weight, total)
-
-    @property
-    def center(self) -> float | tuple[float, ...]:
-        """Weighted mean of the target, or of each of several."""
-        from dtrees.ensemble.objective.arithmetic.exact_sum import ratio
-
-        if isinstance(self.total, np.ndarray):
-            return tuple(ratio(total, self.weight) for total in self.total)
-        return ratio(self.total, self.weight)
+def check_set(name: str, n_rows: int, is_weighted: bool) -> None:
+    """Raise ValueError if a set has no rows, or none with a weight above zero."""
+    if n_rows == 0:
+        raise ValueError(f"eval_set {name!r} has no rows; wants at least one")
+    if not is_weighted:
+        raise ValueError(f"eval_set {name!r} has no weight above zero; wants at least one")
 
 
 def make_block(
@@ -132,16 +106,14 @@ def make_block(
     set_name: str,
     n_targets: int = 1,
     start: Start | None = None,
-) -> tuple[Block, BlockSummary]:
-    """Encode rows of an evaluation set; the block's center is still to be filled in.
+) -> Block:
+    """Encode rows of an evaluation set.
 
     Raises
     ------
     ValueError
         If they cannot be used. The message names the set.
     """
-    from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum
-
     try:
         y = check_target(y, classify=classes is not None, name="fit", several=n_targets > 1)
         if n_targets > 1 and y.shape[1:] != (n_targets,):
@@ -155,12 +127,7 @@ def make_block(
         margin = None if start is None else np.ascontiguousarray(start(X, base_margin).T)
     except ValueError as error:
         raise ValueError(f"eval_set {set_name!r}: {error}") from error
-    weights = np.ones(len(y)) if weight is None else weight
-    with np.errstate(over="ignore"):
-        sums = [exact_sum(column * weights) for column in np.atleast_2d(y.T)]
-        total = np.array(sums, dtype=object) if n_targets > 1 else sums[0]
-        summary = BlockSummary(len(y), Fraction(exact_sum(weights)), total)
-    return Block(matrix, y, weight, 0.0, margin), summary
+    return Block(matrix, y, weight, margin)
 
 
 def _check_known(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]]) -> None:

@@ -82,16 +82,17 @@ class LocalBackend:
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
-        from dtrees.ensemble.evaluation_sets import BlockSummary, LocalSets, make_block
+        from dtrees.ensemble.evaluation_sets import LocalSets, check_set, has_weight, make_block
 
         blocks = []
         for given in sets:
-            X = checked_table(given.X)
-            block, summary = make_block(
-                X, given.y, given.weight, given.base_margin, schema=table.schema, classes=table.classes, set_name=given.name,
+            X, y, weight, base_margin = map(in_memory, (given.X, given.y, given.weight, given.base_margin))
+            block = make_block(
+                checked_table(X), y, weight, base_margin, schema=table.schema, classes=table.classes, set_name=given.name,
                 n_targets=table.n_targets, start=given.start,
             )  # fmt: skip
-            blocks.append(replace(block, center=BlockSummary.merge([summary], given.name).center))
+            check_set(given.name, len(block.y), has_weight(block))
+            blocks.append(block)
         names = tuple(given.name for given in sets)
         return replace(table, evaluation=LocalSets(names, tuple(range(len(blocks))), tuple(blocks), tuple(metrics)))
 

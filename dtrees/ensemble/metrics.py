@@ -18,7 +18,7 @@ model is under way, and its rows may be spread over workers, so the predictions 
 
 >>> import numpy as np
 >>> from dtrees.ensemble.objective.classification import BinaryLogLoss
->>> block = Block(X=np.empty((3, 0)), y=np.array([0, 1, 1]), weight=None, center=0.0)
+>>> block = Block(X=np.empty((3, 0)), y=np.array([0, 1, 1]), weight=None)
 >>> raw = np.array([[-2.0, 1.0, -1.0]])  # log odds
 >>> metric = metric_for("error", BinaryLogLoss())
 >>> metric.value([metric.partial(block, raw)], None)
@@ -53,8 +53,6 @@ class Block:
     y : ndarray, shape (n,), or of several targets (n, k)
         float64, or class numbers.
     weight : ndarray of float64, shape (n,), or None
-    center : float or tuple of float
-        Weighted mean of ``y`` over all blocks of the set, or of each of several targets; for classes of no use.
     margin : ndarray of float64, shape (K, n), or None
         Raw predictions that the trees' are added to, beside those that all rows start from.
     """
@@ -62,13 +60,11 @@ class Block:
     X: NDArray[Any]
     y: NDArray[Any]
     weight: NDArray[np.float64] | None
-    center: float | tuple[float, ...]
     margin: NDArray[np.float64] | None = None
 
     def of_target(self, k: int) -> Block:
         """Return the block of one of several targets."""
-        assert isinstance(self.center, tuple)
-        return replace(self, y=np.ascontiguousarray(self.y[:, k]), center=self.center[k], margin=None)
+        return replace(self, y=np.ascontiguousarray(self.y[:, k]), margin=None)
 
 
 class Metric(Protocol):
@@ -115,22 +111,20 @@ class R2:
 
     link: LinkedLoss
     name: str = "r2"
-    needs_rows: bool = False
+    needs_rows: bool = True
 
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
-        """Return the weighted sums of squared errors and of squared deviations from the mean."""
-        deviation = block.y - block.center
-        error, _ = _weighted_sums(_squared_error(self.link, block.y, raw), block.weight)
-        return error, _weighted_sums(deviation * deviation, block.weight)[0]
+        """Return the weighted sum of squared errors."""
+        return _weighted_sums(_squared_error(self.link, block.y, raw), block.weight)[0]
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
-        """Compare the sums; of a target that never varies, 1 for perfect predictions and otherwise 0."""
+        """Compare the sum with that of the squared deviations from the mean; if there are none, 1 for perfect predictions, otherwise 0."""
         from dtrees.ensemble.objective.arithmetic.exact_sum import ratio
 
-        error, deviation = (sum(part[i] for part in partials) for i in (0, 1))
-        if deviation == 0:
-            return 1.0 if error == 0 else 0.0
-        return 1.0 - ratio(error, deviation)
+        y, weight = rows
+        deviation = y - ratio(*_weighted_sums(y, weight))
+        error, squares = sum(partials), _weighted_sums(deviation * deviation, weight)[0]
+        return 1.0 - ratio(error, squares) if squares else float(error == 0)
 
 
 @dataclass(frozen=True)
@@ -430,7 +424,7 @@ class HeldOutScore:
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
         """Return the score of raw predictions, shape (K, n)."""
         target = target.T  # of several targets, as scikit-learn has them
-        block = Block(np.empty((target.shape[0], 0)), target, weight, 0.0)
+        block = Block(np.empty((target.shape[0], 0)), target, weight)
         return self.metric.value([self.metric.partial(block, raw)], (target, weight))
 
 

@@ -32,7 +32,7 @@ from dtrees.ensemble.compat import (
 )
 from dtrees.ensemble.estimators.inspection import Explaining
 from dtrees.ensemble.estimators.parameters import CommonParameters, NamedParameters, suggestion
-from dtrees.ensemble.in_process import LOCAL, backend_for, in_memory
+from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.named_columns import Chosen, columns_of_categories, ordered_columns
@@ -218,10 +218,6 @@ class TreeEstimator(
                 self._check_names(backend_for(given.X).header(given.X), reset=False)
             except ValueError as error:
                 raise ValueError(f"eval_set {given.name!r}: {error}") from error
-        if backend is LOCAL:
-            sets = [
-                replace(given, **{name: in_memory(getattr(given, name)) for name in ("X", "y", "weight", "base_margin")}) for given in sets
-            ]
         return backend.load_evaluation(table, sets, metrics)
 
     def _warn_without_splits(self, why: str) -> None:
