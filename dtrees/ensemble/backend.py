@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -78,23 +77,14 @@ class Placement:
         return f"{self.kind}{where}{', with cells on disk' * (self.storage == 'disk')}: {self.reason}"
 
 
-@dataclass(frozen=True)
-class Table:
-    """A loaded training set.
+@dataclass(frozen=True, kw_only=True)
+class Table(TargetSummary):
+    """A loaded training set: what there is to know of its targets, and its parts.
 
     Attributes
     ----------
     schema : Schema
         How the columns became numbers.
-    n_rows : int
-    total_weight : float
-        Exact sum of the sample weights, rounded once; the number of rows without weights.
-    classes : ndarray of shape (n_classes,), list of such arrays or None
-        Sorted distinct labels, of several targets those of each; None for regression.
-    class_counts : ndarray of int64 of shape (n_classes,), list of such arrays or None
-        Rows of a weight above 0 of each class.
-    class_weights : ndarray of float64 of shape (n_classes,), list of such arrays or None
-        Sum of the sample weights of each class; equal to the counts without weights.
     columns, target, weight : object
         The backend's own handles: arrays here, something remote elsewhere.
     placement : Placement
@@ -103,10 +93,6 @@ class Table:
         Threads to grow with, as the estimator was given it; backends with workers of their own may have no use for it.
     evaluation : object
         The backend's handle of evaluation sets and what is measured on them; None without.
-    n_targets : int
-        Columns of y.
-    n_weighted : int
-        Rows of a weight above 0.
     base_margin : object
         The ``base_margin`` of the options, in this process.
     X : array or frame or None
@@ -114,66 +100,36 @@ class Table:
     """
 
     schema: Schema
-    n_rows: int
-    total_weight: float
-    classes: Any
-    class_counts: NDArray[np.int64] | list[NDArray[np.int64]] | None
-    class_weights: NDArray[np.float64] | list[NDArray[np.float64]] | None
     columns: Any
     target: Any
     weight: Any
     placement: Placement
     n_jobs: int | None = None
     evaluation: Any = None
-    n_targets: int = 1
-    n_weighted: int = 0
     base_margin: Any = None
     X: Any = None
 
     @classmethod
-    def of(cls, schema: Schema, summary: TargetSummary, **handles: Any) -> Table:
+    def load(cls, schema: Schema, summary: TargetSummary, **handles: Any) -> Table:
         """Return the table of a schema, a (merged, checked) summary, and the backend's handles and other fields, by name.
 
         Columns of text that were hardly meant to be categories are warned of.
         """
         schema.warn_of_text(summary.n_rows)
-        counts: Any = summary.class_counts
-        weights: Any = _as_floats(summary.class_weights)
-        if summary.targets:
-            counts, weights = ([one.class_counts for one in summary.targets], [_as_floats(one.class_weights) for one in summary.targets])
-        return cls(
-            schema=schema,
-            n_rows=summary.n_rows,
-            total_weight=float(summary.total_weight),
-            classes=summary.labels,
-            class_counts=counts,
-            class_weights=weights,
-            n_targets=summary.n_targets,
-            n_weighted=summary.n_weighted,
-            **handles,
-        )
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes, of several targets in all; 0 for regression."""
-        return 0 if self.classes is None else sum(map(len, self.classes)) if isinstance(self.classes, list) else len(self.classes)
+        return cls(**vars(summary), schema=schema, **handles)
 
     def rows_that_count(self, factors: tuple[Any, ...] | None) -> int:
         """Return how many rows have a weight above 0, given a factor for the weights of each class; of several targets without these."""
-        if factors is None or not isinstance(self.class_counts, np.ndarray):
+        if factors is None or self.n_targets > 1:
             return self.n_weighted
-        return int(self.class_counts[np.asarray(factors) > 0].sum())
+        return int(self.by_target[0].counts[np.asarray(factors) > 0].sum())
 
     @property
     def targets(self) -> tuple[int, ...]:
         """As of :class:`~dtrees.engine.plan.plans.ForestPlan`."""
         if self.n_targets == 1:
             return ()
-        return tuple(map(len, self.classes)) if isinstance(self.classes, list) else (1,) * self.n_targets
-
-
-def _as_floats(sums: Sequence[Fraction] | None) -> NDArray[np.float64] | None:
-    return None if sums is None else np.array([float(value) for value in sums])
+        return tuple(len(target.labels) for target in self.by_target) or (1,) * self.n_targets
 
 
 @dataclass(frozen=True)

@@ -134,15 +134,7 @@ class GrowBooster:
 def weighted(table: Table, weight: NDArray[np.float64]) -> Table:
     """Return a table of this process with other weights."""
     summary = TargetSummary.of(table.target, weight, classify=table.classes is not None)
-    sums = summary.class_weights
-    return replace(
-        table,
-        weight=weight,
-        total_weight=float(summary.total_weight),
-        class_counts=summary.class_counts,
-        n_weighted=summary.n_weighted,
-        class_weights=None if sums is None else np.array([float(value) for value in sums]),
-    )
+    return replace(table, **vars(summary), weight=weight)
 
 
 def fit_presorted(booster: Boosting, table: Table, callback: Callback | None) -> None:

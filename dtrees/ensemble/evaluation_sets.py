@@ -30,7 +30,7 @@ from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import check_lengths, check_target, check_weights, encode_target, labels_of
 from dtrees.ensemble.metrics import Block, Metric
 from dtrees.ensemble.objective.loss import naming_target
-from dtrees.ensemble.prediction import AdditiveTrees
+from dtrees.ensemble.prediction import AdditiveTrees, by_target
 from dtrees.tree.tree import Tree
 
 Rounds = Sequence[Sequence[Tree]]
@@ -132,16 +132,15 @@ def make_block(
 
 def _check_known(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]]) -> None:
     """Raise ValueError for a label that is none of the classes of its target."""
-    if isinstance(classes, list):
-        for k, labels in enumerate(classes):
-            with naming_target(k):
-                _check_known(labels_of(y, k), labels)
-        return
-    unknown = y[~np.isin(y, classes)]
-    if len(unknown):
-        raise ValueError(
-            f"y has the label {unknown[:1].tolist()[0]!r}, which the y that is fitted has not; wants labels among {classes.tolist()}"
-        )
+    each = by_target(classes)
+    for k, labels in enumerate(each):
+        with naming_target(k, len(each)):
+            mine = labels_of(y, k)
+            unknown = mine[~np.isin(mine, labels)]
+            if len(unknown):
+                raise ValueError(
+                    f"y has the label {unknown[:1].tolist()[0]!r}, which the y that is fitted has not; wants labels among {labels.tolist()}"
+                )
 
 
 class Scorer:

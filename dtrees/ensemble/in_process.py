@@ -73,9 +73,9 @@ class LocalBackend:
         summary.check()
         schema = Schema.infer(X, options.categories)
         columns = _presort(schema, X, options.n_jobs)
-        target = encode_target(y, summary.labels)
+        target = encode_target(y, summary.classes)
         handle = _SingleUse(columns) if options.single_use else columns
-        return Table.of(
+        return Table.load(
             schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=options.n_jobs,
             base_margin=in_memory(options.base_margin), X=X if options.fetch_X else None,
         )  # fmt: skip

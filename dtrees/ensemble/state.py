@@ -138,9 +138,9 @@ class EstimatorState(BaseEstimator):
             If metadata and arrays do not describe such an estimator.
         """
         try:
-            model = cls._restore_facts(metadata, arrays)
+            model: Any = cls._restore_facts(metadata, arrays)
             model._restore_trees(arrays)
-            stand_in_for_sklearns(cls)
+            stand_in_for_sklearns(type(model))  # type: ignore[arg-type]
             if "seed" in metadata and not cls._GROUP_PER_OUTPUT and "batches" not in metadata:
                 raise ValueError("the model's state has a seed, but not the batches of trees that were grown from it")
             if "batches" in metadata:
@@ -161,7 +161,7 @@ class EstimatorState(BaseEstimator):
         unknown = parameters.keys() - set(parameter_names(cls))
         if unknown:
             raise ValueError(f"the model's parameters contain {shown(sorted(unknown)[0])}, which is none of {cls.__name__}")
-        model = cls(**{name: from_plain(value) for name, value in parameters.items()})
+        model: Any = cls(**{name: from_plain(value) for name, value in parameters.items()})
         check_parameters(model)
         if cls._GROUP_PER_OUTPUT:
             model._loss_name = model.loss

@@ -84,11 +84,11 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         plan.tell(capacities)
         columns: Any
         if plan.placement.kind == "rows":
-            columns = target = load_rows(tasks, parts, plan, shares, schema, summary.labels, options)
+            columns = target = load_rows(tasks, parts, plan, shares, schema, summary.classes, options)
             weight = None if parts.weight is None else columns
         else:
             columns, target, weight = load_columns(tasks, parts, plan, schema, summary, options)
-    return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement, base_margin=margin, X=here)
+    return Table.load(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement, base_margin=margin, X=here)
 
 
 def _plan(

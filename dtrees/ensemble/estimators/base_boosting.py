@@ -377,14 +377,11 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     def _plan(self, table: Table, loss: Loss, keep: bool) -> BoostingPlan:
         class_weight = rules.class_weights(getattr(self, "class_weight", None), table, by_rows=False)
-        weight = table.total_weight
-        if class_weight is not None and isinstance(table.class_weights, np.ndarray):
-            weight = math.fsum(table.class_weights * np.asarray(class_weight))
-        n_rows, n_classes = table.rows_that_count(class_weight), 0
-        if isinstance(table.class_counts, np.ndarray):
-            n_classes = int(np.count_nonzero(table.class_counts * (1.0 if class_weight is None else np.asarray(class_weight))))
-        elif table.class_counts is not None:
-            n_classes = max(int(np.count_nonzero(counts)) for counts in table.class_counts)
+        weight, factors = float(table.total_weight), 1.0 if class_weight is None or table.n_targets > 1 else np.asarray(class_weight)
+        if class_weight is not None and table.n_targets == 1:
+            weight = math.fsum(table.by_target[0].weights * factors)
+        n_rows = table.rows_that_count(class_weight)
+        n_classes = max((int(np.count_nonzero(target.counts * factors)) for target in table.by_target), default=0)
         set_by_size(self, n_rows, n_classes, keep=keep)
         rules.check_penalty(float(self.reg_lambda_), weight)
         # An integer means the same seed whenever; other random states move on, and rounds added later belong to the first seed.
@@ -395,7 +392,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             seed=self._seed,
             loss=loss,
             n_rounds=int(self.n_estimators),
-            n_classes=0 if isinstance(table.classes, list) else table.n_classes,
+            n_classes=table.n_classes if table.n_targets == 1 else 0,
             learning_rate=float(self.learning_rate_),
             subsample=float(self.subsample),
             validation_fraction=None if self.validation_fraction is None else float(self.validation_fraction),

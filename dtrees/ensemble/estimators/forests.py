@@ -339,9 +339,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         if not self.bootstrap:
             return None
         if self.bootstrap == "balanced":
-            assert isinstance(table.class_counts, np.ndarray)
-            assert isinstance(table.class_weights, np.ndarray)
-            counts = table.class_counts[table.class_weights > 0]
+            counts = table.by_target[0].counts[table.by_target[0].weights > 0]
             return int(counts.min()) * len(counts)
         return rules.number_of_draws(self.max_samples, table, factors)
 

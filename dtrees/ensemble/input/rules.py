@@ -344,24 +344,21 @@ def class_weights(class_weight: Any, table: Table, *, by_rows: bool) -> tuple[An
     """
     if class_weight is None:
         return None
-    totals: Any = table.class_counts if by_rows else table.class_weights
-    if not isinstance(table.classes, list):
-        if isinstance(class_weight, list):
-            raise ValueError(f"class_weight is the list {class_weight!r:.60}, but y has one target; wants a dict or a preset")
-        factors = _class_factors(class_weight, table.classes, totals)
-        if isinstance(class_weight, dict) and not np.any(np.asarray(table.class_weights) * factors):
-            raise ValueError(
-                f"class_weight is {class_weight}, which leaves no row with a weight above 0; wants a class above 0 that has one"
-            )
-        return factors
-    n = len(table.classes)
-    if isinstance(class_weight, list) and (len(class_weight) != n or not all(isinstance(one, dict) for one in class_weight)):
+    n, given_list = table.n_targets, isinstance(class_weight, list)
+    if n == 1 and given_list:
+        raise ValueError(f"class_weight is the list {class_weight!r:.60}, but y has one target; wants a dict or a preset")
+    if given_list and (len(class_weight) != n or not all(isinstance(one, dict) for one in class_weight)):
         raise ValueError(
             f"For multi-output, number of elements in class_weight should match number of outputs: it is {class_weight!r:.60}; wants "
             f"{n} dicts, one for each target"
         )
-    each = class_weight if isinstance(class_weight, list) else [class_weight] * n
-    return tuple(map(_class_factors, each, table.classes, totals))
+    each = zip(class_weight if given_list else [class_weight] * n, table.by_target, strict=True)
+    factors = tuple(_class_factors(one, known.labels, known.counts if by_rows else known.weights) for one, known in each)
+    if n > 1:
+        return factors
+    if isinstance(class_weight, dict) and not np.any(table.by_target[0].weights * factors[0]):
+        raise ValueError(f"class_weight is {class_weight}, which leaves no row with a weight above 0; wants a class above 0 that has one")
+    return factors[0]
 
 
 def _class_factors(class_weight: Any, classes: Any, totals: Any) -> tuple[float, ...]:

@@ -125,11 +125,13 @@ def kernels(module: str) -> Any:
 
 
 @contextmanager
-def naming_target(k: int) -> Iterator[None]:
-    """Have a ValueError say which of several targets it is about."""
+def naming_target(k: int, n: int = 2) -> Iterator[None]:
+    """Have a ValueError say which of ``n`` targets it is about, if there are several."""
     try:
         yield
     except ValueError as error:
+        if n == 1:
+            raise
         raise ValueError(f"{error} (in y[:, {k}])") from error
 
 
