@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.backend import Backend, Output, Placement, Table
 from dtrees.ensemble.callbacks import called_together, grown_or_kept
-from dtrees.ensemble.compat import BaseEstimator, DocumentationLink, HasMethods, check_parameters, checked_fit
-from dtrees.ensemble.estimators.base import all_or_nothing, measured
+from dtrees.ensemble.compat import HasMethods, check_parameters, checked_fit
+from dtrees.ensemble.estimators.base import Model, all_or_nothing
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
@@ -30,11 +30,10 @@ from dtrees.ensemble.estimators.parameters import (
     N_JOBS,
     POSITIVE_INTEGER,
     RANDOM_STATE,
-    NamedParameters,
     parameter,
     with_parameters,
 )
-from dtrees.ensemble.in_process import LOCAL, backend_for
+from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.plain_data import from_plain, plain, take
 from dtrees.ensemble.input.schema import Schema
@@ -282,7 +281,7 @@ class BagParameters:
     verbose: int = parameter(default=0, allowed=["verbose"])
 
 
-class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
+class Bagging(BagParameters, Model):
     """What the two bags share.
 
     Attributes
@@ -305,8 +304,6 @@ class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
     #: Trees of boosters depend on each other, boosters do not.
     _GROUP_PER_OUTPUT: ClassVar[bool] = False
     _BOOSTER: ClassVar[type[Boosting]]
-    #: Whether y may have several columns, each a target.
-    _SEVERAL_TARGETS: ClassVar[bool] = True
 
     estimators_: list[Any]
     n_features_in_: int
@@ -315,14 +312,6 @@ class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
 
     #: What rows are drawn by: draws, number of rows and their weights, where these are known.
     _drawn: tuple[Draws, int, NDArray[np.float64] | None] | None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = self._SEVERAL_TARGETS
-        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "estimators_")
@@ -470,12 +459,6 @@ class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
         return [np.repeat(rows, draws.counts(number, n_rows, weight)) for number in range(len(self.estimators_))]
 
     @property
-    def n_outputs_(self) -> int:
-        """Number of targets: of columns of y."""
-        check_is_fitted(self)
-        return int(self.estimators_[0].n_outputs_)
-
-    @property
     def _schema(self) -> Schema:
         check_is_fitted(self)
         schema: Schema = self.estimators_[0]._schema
@@ -484,9 +467,6 @@ class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
     @property
     def _n_targets(self) -> int:
         return int(self.estimators_[0]._n_targets)
-
-    def _check_fitted(self) -> None:
-        check_is_fitted(self)
 
     def _map(self, X: Any, function: Any, output: Output) -> Any:
         return self.estimators_[0]._map(X, function, output)
@@ -502,9 +482,6 @@ class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
         n_jobs = self.estimators_[0].n_jobs if self.n_jobs is None else self.n_jobs
         predictors = (booster._predictor(*steps_of(booster)) for booster in self.estimators_)
         return MeanOfBoosters(tuple(replace(one, n_jobs=n_jobs) for one in predictors), last)
-
-    def _score(self, metric: Any, X: Any, y: Any, sample_weight: Any) -> float:
-        return measured(self, metric, *backend_for(X).gather(y, self.predict(X), sample_weight))
 
     def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata that JSON can hold, and named arrays; see :meth:`~dtrees.ensemble.state.EstimatorState._to_state`."""

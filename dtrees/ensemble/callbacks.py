@@ -12,9 +12,9 @@ import html
 import logging
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -118,19 +118,6 @@ class Pace:
         return (progress.seconds - self._first.seconds) / done * (progress.total - progress.done) if done > 0 else None
 
 
-class _StandardError(logging.Handler):
-    """Writes records to what standard error is at the time: notebooks and tests replace it."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, if there is anything to write to."""
-        if sys.stderr is not None:
-            sys.stderr.write(self.format(record) + "\n")
-            sys.stderr.flush()
-
-
-_STANDARD_ERROR = _StandardError()
-
-
 def somebody_listens() -> bool:
     """Tell whether records of the logger "dtrees" at level INFO are heard."""
     return logger.hasHandlers() and logger.isEnabledFor(logging.INFO)
@@ -177,36 +164,12 @@ class Lines(Display):
 def _tell(line: str) -> None:
     if somebody_listens():
         logger.info("%s", line)
-    else:
-        _STANDARD_ERROR.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, line, (), None))
+    elif sys.stderr is not None:  # which notebooks and tests replace
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
-class _Live(Display, ABC):
-    """A display that is drawn anew now and then."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-        self._latest: Progress | None = None
-
-    def update(self, progress: Progress) -> None:
-        """Draw it anew, if it is time."""
-        self._latest = progress
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _SECONDS_BETWEEN_UPDATES
-            self._draw(progress)
-
-    @abstractmethod
-    def _draw(self, progress: Progress) -> None:
-        """Draw it anew."""
-
-    def end(self) -> None:
-        """Leave it as it is at the end."""
-        if self._latest is not None:
-            self._draw(self._latest)
-
-
-class TerminalBar(_Live):
+class TerminalBar(Display):
     """A live bar in a terminal.
 
     Parameters
@@ -223,7 +186,6 @@ class TerminalBar(_Live):
         from rich import progress as rich
         from rich.console import Console
 
-        super().__init__()
         columns = (
             rich.SpinnerColumn(),
             rich.TextColumn("{task.description}"),
@@ -248,7 +210,8 @@ class TerminalBar(_Live):
         if self._task is not None:
             self._bar.update(self._task, description=COMPILING.capitalize())
 
-    def _draw(self, progress: Progress) -> None:
+    def update(self, progress: Progress) -> None:
+        """Note how far it is; the bar is drawn anew now and then."""
         if self._task is not None:
             scores = in_words({name: float(f"{value:.4g}") for name, value in figures(progress).items()})
             self._bar.update(self._task, description=f"{self._unit}s", total=progress.total, completed=progress.done, scores=scores)
@@ -259,11 +222,10 @@ class TerminalBar(_Live):
 
     def end(self) -> None:
         """Leave the bar as it is, or take it away."""
-        super().end()
         self._bar.stop()
 
 
-class NotebookBar(_Live):
+class NotebookBar(Display):
     """A live bar in the output of a notebook's cell; it needs no widgets.
 
     Parameters
@@ -273,11 +235,10 @@ class NotebookBar(_Live):
     """
 
     def __init__(self, unit: str) -> None:
-        super().__init__()
         self._unit = unit
         self._pace = Pace()
-        self._left: float | None = None
-        self._began = time.monotonic()
+        self._latest: Callable[[], None] | None = None
+        self._began, self._next = time.monotonic(), 0.0
         self._handle: Any = None
 
     def begin(self) -> None:
@@ -293,14 +254,22 @@ class NotebookBar(_Live):
 
     def update(self, progress: Progress) -> None:
         """Draw it anew, if it is time."""
-        self._left = self._pace.remaining(progress)
-        super().update(progress)
+        self._latest = partial(self._draw, progress, self._pace.remaining(progress))
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _SECONDS_BETWEEN_UPDATES
+            self._latest()
 
-    def _draw(self, progress: Progress) -> None:
+    def end(self) -> None:
+        """Leave the bar as it is at the end."""
+        if self._latest is not None:
+            self._latest()
+
+    def _draw(self, progress: Progress, left: float | None) -> None:
         elapsed = duration(time.monotonic() - self._began)
         text = f"{progress.done} of {progress.total} {self._unit}s, {elapsed}"
-        if self._left is not None and progress.done < progress.total:
-            text += f", {duration(self._left)} left"
+        if left is not None and progress.done < progress.total:
+            text += f", {duration(left)} left"
         scores = in_words(figures(progress))
         if scores:
             text += f"; {scores}"

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.callbacks import shown, with_bars
 from dtrees.ensemble.compat import (
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from dtrees.ensemble.metrics import Metric
 
 R = TypeVar("R")
+Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
 #: Numbers of rounds, and the parameters by which so many were grown.
 GrownBy = tuple[tuple[int, dict[str, Any]], ...]
 
@@ -63,9 +65,40 @@ _TIMES = ("_loading_seconds", "_growing_seconds")
 _SENT_TIMES = "_sent_times"
 
 
-class TreeEstimator(
-    CommonParameters, Explaining, EstimatorState, CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator, ABC
-):
+class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator):
+    """What trees, their ensembles and bags of boosters share."""
+
+    #: Whether y may have several columns, each a target.
+    _SEVERAL_TARGETS: ClassVar[bool] = True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = self._SEVERAL_TARGETS
+        return tags
+
+    @property
+    def n_outputs_(self) -> int:
+        """Number of targets: of columns of y."""
+        check_is_fitted(self)
+        return int(self._n_targets)
+
+    def _check_fitted(self) -> None:
+        """Raise NotFittedError before fit."""
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
+
+    def _score(self, metric: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
+        """Return what a metric says of the predictions of X; y and the weights are read as they are at fit."""
+        y, predictions, sample_weight = backend_for(X).gather(y, self.predict(X), sample_weight)
+        y = check_target(y, classify=is_classifier(self), name=type(self).__name__, several=np.ndim(predictions) == 2)
+        y = np.ascontiguousarray(y)  # in another order, the last bit of a sum is another
+        return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
+
+
+class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
     """Base class of the ten estimators.
 
     Attributes
@@ -108,21 +141,9 @@ class TreeEstimator(
     _n_targets: int = 1
     #: Whether the tree is a boosted one, whose nodes have no impurity: the criterion is about gains alone.
     _boosted: bool = False
+    #: Scores that were passed along with rows to be predicted.
+    _margin: Any = None
     _grown_by: GrownBy  # by fits, the first one first; not there of a model from a file
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        return tags
-
-    @property
-    def n_outputs_(self) -> int:
-        """Number of targets: of columns of y."""
-        check_is_fitted(self)
-        return self._n_targets
 
     def __getstate__(self) -> Any:
         # Single trees are made on demand, from trees that are in the state anyway. Equal fits have equal pickles, so times are left out.
@@ -178,6 +199,17 @@ class TreeEstimator(
         self._refuse_text_as_numbers(chosen)
         self.placement_ = table.placement
         return backend, table
+
+    def _with_checkpoint(
+        self, plan: Plan, backend: Backend, table: Table, checkpoint: Any, interval: Any, *, keep: bool, initial: Any = None
+    ) -> Plan:
+        """Return a plan that keeps its trees in a checkpoint, if there is to be one, and take over its seed."""
+        if checkpoint is not None:
+            from dtrees.ensemble.checkpoint import with_checkpoint  # of use here only
+
+            plan = with_checkpoint(plan, self, backend, table, checkpoint, interval, keep=keep, initial=initial)
+            self._seed = plan.seed
+        return plan
 
     def _timed(self, grow: Callable[[], R]) -> R:
         """Return what ``grow()`` does, and note how long it took, for reports."""
@@ -260,8 +292,7 @@ class TreeEstimator(
 
     def _map(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
         """Apply a function to the rows of ``X``, by its backend; its columns must be those of fit."""
-        backend = self._check_columns(X)
-        return backend.predict(X, function, output)
+        return self._check_columns(X).predict(X, function, output, self._margin)
 
     def _check_columns(self, X: Any) -> Backend:
         """Check the columns of ``X`` by scikit-learn's rules, and return its backend."""
@@ -284,11 +315,6 @@ class TreeEstimator(
             twice = sorted({str(name) for name in names if names.count(name) > 1})
             raise ValueError(f"X has more than one column of the name {', '.join(map(repr, twice))}; wants a name of its own for each")
         validate_data(self, X=with_known_names(X, names), skip_check_array=True, reset=reset)
-
-    def _check_fitted(self) -> None:
-        """Raise NotFittedError before fit."""
-        if not self.__sklearn_is_fitted__():
-            check_is_fitted(self)
 
     def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
         return Predict(self._schema, self._trees, steps, self.n_jobs, n_rounds)
@@ -359,17 +385,6 @@ class TreeEstimator(
         if not isinstance(leaves, np.ndarray):
             raise TypeError(f"decision_path wants an array or a frame in memory, not {type(X).__name__}; pass X.compute()")
         return leaves
-
-    def _score(self, metric: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
-        backend = backend_for(X)
-        return measured(self, metric, *backend.gather(y, self.predict(X), sample_weight))
-
-
-def measured(model: Any, metric: Callable[..., float], y: Any, predictions: Any, sample_weight: Any) -> float:
-    """Return what a metric says of predictions; y and the weights are read as they are at fit."""
-    y = check_target(y, classify=is_classifier(model), name=type(model).__name__, several=np.ndim(predictions) == 2)
-    y = np.ascontiguousarray(y)  # in another order, the last bit of a sum is another
-    return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
 
 
 def _difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:

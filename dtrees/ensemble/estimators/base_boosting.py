@@ -37,7 +37,7 @@ from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.metrics import check_metrics, check_scoring, metric_for, metric_name, scoring_for
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import LinkedLoss
-from dtrees.ensemble.objective.registry import NAME, CustomObjective
+from dtrees.ensemble.objective.registry import NAME
 from dtrees.ensemble.prediction import AdditiveTrees, Step
 
 
@@ -114,8 +114,6 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     def _loss(self, table: Table) -> LinkedLoss:
         """Return the loss for a table."""
-        if callable(self.loss):
-            return CustomObjective(table.n_classes, self.loss, n_targets=table.n_targets)
         n_classes = list(map(len, table.classes)) if isinstance(table.classes, list) else table.n_classes
         return registry.loss_for(self.loss, n_classes, self._parameters_of_loss(), table.n_targets)
 
@@ -239,7 +237,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             sets=sets,
             rows_refusal=self._rows_refusal(scorer),
             base_margin=base_margin,
-            fetch_X=self._init_is_estimator,
+            fetch_X=self.init is not None and not self._init_is_zero,
         )
         self._check_classes(table)
         loss = self._loss(table)
@@ -252,11 +250,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         if keep and getattr(self, "_validated_by", None) == self._validation(plan):
             plan = replace(plan, scores_before=tuple(self.validation_score_.tolist()))
         previous = list(zip(*self._trees.groups, strict=True)) if keep else []
-        if checkpoint is not None:
-            from dtrees.ensemble.checkpoint import with_checkpoint  # of use here only
-
-            plan = with_checkpoint(plan, self, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
-            self._seed = plan.seed
+        plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
         result = grown_or_kept(
             lambda: self._timed(lambda: backend.boost(table, plan, previous, initial, callback)),
             callbacks,
@@ -279,11 +273,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     def _rows_refusal(self, scorer: Any) -> str | None:
         """Return why these parameters cannot be boosted with where rows stay where they are, whatever the table; None if they can."""
         n_classes = 2 if is_classifier(self) else 0
-        loss: LinkedLoss
-        if callable(self.loss):
-            loss = CustomObjective(n_classes, self.loss)
-        else:
-            loss = registry.loss_for(self.loss, n_classes, self._parameters_of_loss())
+        loss = registry.loss_for(self.loss, n_classes, self._parameters_of_loss())
         first_order = self.criterion == "squared_error"
         plan = BoostingPlan(Rules("newton", 1, 1), 0, loss, 1, scoring=scoring_for(scorer, loss), first_order=first_order)
         return rows_placement_refusal(plan, self.loss)

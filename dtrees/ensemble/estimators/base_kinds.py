@@ -21,9 +21,9 @@ from dtrees.ensemble.estimators.parameters import RegressionCriterion
 from dtrees.ensemble.input.target import common_dtype
 from dtrees.ensemble.prediction import (
     Labels,
-    LabelsOfTargets,
     Mean,
     Step,
+    by_target,
     columns_of_targets,
     first_column,
     logarithm,
@@ -129,9 +129,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return accuracy_score if self._n_targets == 1 else subset_accuracy
 
     def _label_steps(self) -> tuple[Step, ...]:
-        if self._n_targets == 1:
-            return (*self._probability_steps(), Labels(self.classes_))
-        return (*self._probability_steps(), LabelsOfTargets(tuple(self.classes_), common_dtype(self.classes_)))
+        return (*self._probability_steps(), Labels(tuple(by_target(self.classes_)), self._label_output().dtype))
 
     def _label_output(self) -> Output:
         if self._n_targets == 1:

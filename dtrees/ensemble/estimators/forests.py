@@ -253,11 +253,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
             warn("Warm-start fitting without increasing n_estimators does not fit new trees.")
         else:
             plan = self._plan(table, keep)
-            if checkpoint is not None:
-                from dtrees.ensemble.checkpoint import with_checkpoint  # of use here only
-
-                plan = with_checkpoint(plan, self, backend, table, checkpoint, checkpoint_interval, keep=keep)
-                self._seed = plan.seed
+            plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
             result = grown_or_kept(
                 lambda: self._timed(lambda: backend.grow_forest(table, plan, len(trees), self.n_estimators, callback)),
                 callbacks,

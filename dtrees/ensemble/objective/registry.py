@@ -216,10 +216,10 @@ def name_of(loss: Any) -> str:
     return NAME if callable(loss) else str(loss)
 
 
-def loss_for(name: str, n_classes: int | list[int], parameters: Mapping[str, Any] | None = None, n_targets: int = 1) -> LinkedLoss:
-    """Return a loss by its name, for a number of classes, 0 for regression, and for parameters; defaults are those of the registry.
+def loss_for(loss: Any, n_classes: int | list[int], parameters: Mapping[str, Any] | None = None, n_targets: int = 1) -> LinkedLoss:
+    """Return a loss by its name, or of an objective, for a number of classes, 0 for regression, and for parameters.
 
-    Of several targets, each has the loss; of classification, ``n_classes`` is a list then.
+    Defaults are those of the registry. Of several targets, each has the loss; of classification, ``n_classes`` is a list then.
 
     Raises
     ------
@@ -237,15 +237,15 @@ def loss_for(name: str, n_classes: int | list[int], parameters: Mapping[str, Any
         losses = []
         for k, n in enumerate(n_classes):
             with naming_target(k):
-                losses.append(loss_for(name, n, parameters))
+                losses.append(loss_for(loss, n, parameters))
         return SeveralTargets(tuple(losses))
-    if name == NAME:
-        return CustomObjective(n_classes, n_targets=n_targets)
-    entry = _entries[name]
+    if name_of(loss) == NAME:
+        return CustomObjective(n_classes, loss if callable(loss) else None, n_targets=n_targets)
+    entry = _entries[loss]
     if entry.n_classes == (2,) and n_classes > 2:
-        raise ValueError(f"loss={name!r} is for two classes, but y has {n_classes}; use loss='log_loss'")
-    loss = entry.make(n_classes, **{**entry.parameters, **(parameters or {})})
-    return loss if n_targets == 1 else SeveralTargets((loss,) * n_targets)
+        raise ValueError(f"loss={loss!r} is for two classes, but y has {n_classes}; use loss='log_loss'")
+    found = entry.make(n_classes, **{**entry.parameters, **(parameters or {})})
+    return found if n_targets == 1 else SeveralTargets((found,) * n_targets)
 
 
 def parameters_of(name: str) -> Mapping[str, Any]:
