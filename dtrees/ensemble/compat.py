@@ -46,6 +46,7 @@ try:
     from sklearn.utils._param_validation import (
         validate_parameter_constraints,
     )
+    from sklearn.utils.validation import _check_monotonic_cst
 except ImportError as error:
     raise ImportError(
         f"dtrees needs scikit-learn 1.7 or later, but scikit-learn {sklearn.__version__} is installed, and it lacks a part that "
@@ -79,6 +80,8 @@ else:
 
 #: Rows of arrays and of frames of every kind, as scikit-learn takes them for its own validation sets.
 safe_indexing = _safe_indexing
+#: The signs of ``monotonic_cst``, checked, for each column of an estimator that knows its columns.
+check_monotonic_cst = _check_monotonic_cst
 #: Major and minor version.
 SKLEARN_VERSION = tuple(map(int, sklearn.__version__.split(".")[:2]))
 

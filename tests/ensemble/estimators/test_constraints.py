@@ -212,17 +212,17 @@ def test_names_and_numbers_are_the_same(kind):
 
 
 BAD = [
-    ("monotonic_cst", [1, 0], "monotonic_cst has shape 2 but the input data X has 5 features"),
+    ("monotonic_cst", [1, 0], r"monotonic_cst has shape \(2,\) but the input data X has 5 features"),
     ("monotonic_cst", [[1, 0, 0, 0, 0]], r"monotonic_cst has shape \(1, 5\)"),
-    ("monotonic_cst", [1, 0, 0, 0, 2], "monotonic_cst must be None or an array-like of -1, 0 or 1"),
-    ("monotonic_cst", [1, 0, 0, 0, math.nan], "monotonic_cst must be None or an array-like of -1, 0 or 1"),
-    ("monotonic_cst", {"a": 1}, "monotonic_cst is a dict of names, .*was not fitted on data with feature names"),
+    ("monotonic_cst", [1, 0, 0, 0, 2], "monotonic_cst must be an array-like of -1, 0 or 1"),
+    ("monotonic_cst", [1, 0, 0, 0, math.nan], "monotonic_cst must be an array-like of -1, 0 or 1"),
+    ("monotonic_cst", {"a": 1}, "was not fitted on data with feature names"),
     ("monotonic_cst", 3, "The 'monotonic_cst' parameter"),
     ("interaction_cst", "triples", "The 'interaction_cst' parameter"),
     ("interaction_cst", [0, 1], "interaction_cst is .* must be a sequence of tuples or lists"),
-    ("interaction_cst", [(0, 7)], r"interaction_cst contains \(0, 7\)"),
-    ("interaction_cst", [(0, True)], "interaction_cst contains"),
-    ("interaction_cst", [("a", "b")], "interaction_cst names the column 'a', but X has no names"),
+    ("interaction_cst", [(0, 7)], "interaction_cst holds 7; wants names of columns, or positions from 0 to 4"),
+    ("interaction_cst", [(0, True)], "interaction_cst holds True"),
+    ("interaction_cst", [("a", "b")], "interaction_cst names the column 'a', which X does not have; it has no names"),
 ]
 
 
