@@ -20,7 +20,7 @@ def register_backend(matches: Callable[[Any], bool], load_backend: Callable[[], 
     matches : callable
         Given the user's X; must be cheap and import nothing.
     load_backend : callable
-        Imports and returns the backend (:class:`dtrees.ensemble.backend.Backend`); called once for each fit or prediction, so it should
+        Imports and returns the backend (:class:`dtrees.ensemble.in_process.Backend`); called once for each fit or prediction, so it should
         keep what it made.
     """
     _registered.append((matches, load_backend))

@@ -1,9 +1,10 @@
-"""Backends: where a table lives and where trees grow. Estimators know only this interface.
+"""What estimators and backends say to each other: tables, what they are loaded for, where they are, and what predictions look like.
 
 Terms
 -----
 backend
-    carries out the four things an estimator needs done with data: load a table, grow a forest, boost, predict (:class:`Backend`).
+    carries out the four things an estimator needs done with data: load a table, grow a forest, boost, predict
+    (:class:`~dtrees.ensemble.in_process.Backend`).
 table
     a loaded training set: facts about it as plain values, its contents as handles that only the backend opens (:class:`Table`).
 collection
@@ -11,8 +12,8 @@ collection
 
 Use
 ---
-An estimator asks :func:`~dtrees.ensemble.in_process.backend_for`. The local backend takes all that no other claims. A package with another
-kind of collection registers itself, without being imported until such a collection turns up::
+An estimator asks :func:`~dtrees.ensemble.in_process.backend_for`. The one of this process takes all that no other claims. A package with
+another kind of collection registers itself, without being imported until such a collection turns up::
 
     register_backend(lambda X: type(X).__module__.partition(".")[0] == "dask", load_dask_backend)
 
@@ -25,19 +26,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
+from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import TargetSummary
-from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
     from dtrees.ensemble.evaluation_sets import EvalSet
-    from dtrees.ensemble.metrics import Metric
 
 
 @dataclass(frozen=True)
@@ -210,77 +208,3 @@ class Output:
 
 #: Makes one of several things that do not depend on each other, from a table in memory, by its number; a callback may end it early.
 GrowOne = Callable[[Table, int, Callback | None], Any]
-
-
-class Backend(Protocol):
-    """Where a table lives and where trees grow."""
-
-    def fit(
-        self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Any = None, placement: str | None = None
-    ) -> Any:
-        """Fit a copy of the estimator where the data is, and return it; None if this is the place, and ``estimator.fit`` should go on.
-
-        ``client`` and ``placement`` are what the user says of where that is to be.
-        """
-
-    def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
-        """Check, encode and presort a training set.
-
-        Raises ValueError for all input that cannot be learnt from; messages name the argument, what came and what is wanted.
-        """
-
-    def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
-        """Check and encode evaluation sets as the table was; return the table with them.
-
-        Raises ValueError, naming the set, for what cannot be predicted or measured.
-        """
-
-    def fingerprint(self, table: Table) -> str:
-        """Return a digest of the whole training set, however it is cut into partitions."""
-
-    def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
-        """Grow the trees ``first`` to ``last - 1``."""
-
-    def boost(
-        self,
-        table: Table,
-        plan: BoostingPlan,
-        previous: Sequence[Sequence[Tree]],
-        initial: NDArray[np.float64] | None,
-        callback: Callback | None,
-    ) -> BoostingResult:
-        """Boost up to ``plan.n_rounds`` rounds, the ``previous`` ones included.
-
-        ``initial`` is the raw prediction to start from, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose.
-        Evaluation sets of the table are scored after every round.
-        """
-
-    def grow_bag(self, table: Table, grow: GrowOne, n: int, callback: Callback | None) -> list[Any]:
-        """Return what ``grow(table, number, None)`` returns for the numbers below ``n``, where the table is in memory.
-
-        ``grow`` is picklable. The callback is called after each, in order; where it ends the fit, later ones are left out.
-        """
-
-    def target(self, table: Table) -> NDArray[Any]:
-        """Fetch the encoded target (float64 values or class codes) of shape (n,) into this process, for out-of-bag scores."""
-
-    def weight(self, table: Table) -> NDArray[np.float64] | None:
-        """Fetch the weights, of shape (n,), into this process; None without."""
-
-    def header(self, X: Any) -> Any:
-        """Return a local frame or array with the columns of ``X``, with or without its rows, to check names and number of columns."""
-
-    def predict(self, X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> Any:
-        """Apply ``function`` to the blocks of ``X``; lazy where ``X`` is. Blocks may be empty.
-
-        ``beside`` is values of the same rows, or one number for all, to pass as the second argument; None passes none.
-        """
-
-    def gather(self, *collections: Any) -> list[Any]:
-        """Return collections (or None) as local arrays, to score with."""
-
-    def draw_rows(self, n: int | None, seed: int, X: Any, *others: Any) -> tuple[int, list[Any]]:
-        """Return how many rows X has, and at most ``n`` of them, drawn at random and in order, of each collection (or None).
-
-        None brings all rows. Raises ValueError for others that have not as many rows as X.
-        """

@@ -18,7 +18,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback
-from dtrees.ensemble.backend import Backend, Output, Placement, Table
+from dtrees.ensemble.backend import Output, Placement, Table
 from dtrees.ensemble.callbacks import called_together, grown_or_kept
 from dtrees.ensemble.compat import HasMethods, check_parameters, checked_fit
 from dtrees.ensemble.estimators.base import Model, all_or_nothing
@@ -33,7 +33,7 @@ from dtrees.ensemble.estimators.parameters import (
     parameter,
     with_parameters,
 )
-from dtrees.ensemble.in_process import LOCAL
+from dtrees.ensemble.in_process import LOCAL, Backend
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.plain_data import from_plain, plain, take
 from dtrees.ensemble.input.schema import Schema

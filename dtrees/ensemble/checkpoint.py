@@ -28,7 +28,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +36,14 @@ from numpy.typing import NDArray
 from dtrees.atomic_file import atomic_file
 from dtrees.checked_arrays import pack, unpack
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan, ForestResult
-from dtrees.ensemble.backend import Backend, Table
+from dtrees.ensemble.backend import Table
 from dtrees.ensemble.input.plain_data import take
 from dtrees.ensemble.input.warning import warn
 from dtrees.tree.stacking import stacked, unstacked
 from dtrees.tree.tree import Tree
+
+if TYPE_CHECKING:
+    from dtrees.ensemble.in_process import Backend
 from dtrees.version import __version__
 
 logger = logging.getLogger("dtrees")

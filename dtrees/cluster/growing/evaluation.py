@@ -128,7 +128,7 @@ def _targets(block: Block) -> Rows:
 
 
 def fingerprint(table: Table) -> str:
-    """Return a digest of the training set; see :meth:`dtrees.ensemble.backend.Backend.fingerprint`."""
+    """Return a digest of the training set; see :meth:`dtrees.ensemble.in_process.Backend.fingerprint`."""
     if isinstance(table.columns, ClusterRows):
         with Tasks(table.columns.client) as tasks:
             return table_digest(table, *digests(tasks, table.columns))

@@ -21,7 +21,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
+from dtrees.ensemble.backend import LoadOptions, Output, Placement, Table
 from dtrees.ensemble.callbacks import shown, with_bars
 from dtrees.ensemble.compat import (
     BaseEstimator,
@@ -33,7 +33,7 @@ from dtrees.ensemble.compat import (
 )
 from dtrees.ensemble.estimators.inspection import Explaining
 from dtrees.ensemble.estimators.parameters import CommonParameters, NamedParameters, suggestion
-from dtrees.ensemble.in_process import LOCAL, backend_for
+from dtrees.ensemble.in_process import LOCAL, Backend, backend_for
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.named_columns import Chosen, columns_of_categories, ordered_columns
@@ -191,6 +191,8 @@ class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
         start = time.perf_counter()
         table = backend.load(X, y, sample_weight, options)
         self._loading_seconds = time.perf_counter() - start
+        if table.placement.kind == "local":  # whatever X was
+            backend = LOCAL
         if keep:
             self._check_same_encoding(table)
         self._n_targets = table.n_targets

@@ -467,7 +467,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         check_is_fitted(self)
         backend = self._check_columns(X)
         if backend is LOCAL:
-            yield from self._predictor(*steps).staged(X, in_memory(self._margin))
+            yield from self._predictor(*steps).staged(X, in_memory(self._margin)[0])
             return
         for n_rounds in range(1, self._trees.n_rounds + 1):
             yield backend.predict(X, self._predictor(*steps, n_rounds=n_rounds), output, self._margin)

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.ensemble.backend import Backend, Output, Table
+from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import BaseEstimator, ClassifierMixin, RegressorMixin
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.inspection import mean_predictions, side_by_side
 from dtrees.ensemble.estimators.parameters import RegressionCriterion
+from dtrees.ensemble.in_process import Backend
 from dtrees.ensemble.input.target import common_dtype
 from dtrees.ensemble.prediction import (
     Labels,

@@ -22,7 +22,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
-from dtrees.ensemble.backend import Backend, Table
+from dtrees.ensemble.backend import Table
 from dtrees.ensemble.callbacks import Monitor, called_together, grown_or_kept, with_monitor
 from dtrees.ensemble.compat import Options, StrOptions, checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
@@ -35,7 +35,7 @@ from dtrees.ensemble.estimators.inspection import (
 )
 from dtrees.ensemble.estimators.parameters import ClassificationCriterion, ForestParameters, parameter, with_parameters
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
-from dtrees.ensemble.in_process import LOCAL
+from dtrees.ensemble.in_process import LOCAL, Backend
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.target import check_target, encode_target
 from dtrees.ensemble.input.warning import warn

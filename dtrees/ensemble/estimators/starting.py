@@ -12,11 +12,12 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.ensemble.backend import Backend, Table
+from dtrees.ensemble.backend import Table
 from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.parameters import BoostingParameters
 from dtrees.ensemble.evaluation_sets import EvalSet, Start
+from dtrees.ensemble.in_process import Backend
 from dtrees.ensemble.input.schema import checked_table, without_mask
 from dtrees.ensemble.input.target import decode_target
 from dtrees.ensemble.objective.loss import LinkedLoss
