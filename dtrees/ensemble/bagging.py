@@ -38,7 +38,6 @@ from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.plain_data import from_plain, plain, take
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import TargetSummary
-from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.metrics import check_metrics, check_scoring, scoring_for
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.prediction import Predict, Step
@@ -431,13 +430,7 @@ class Bagging(BagParameters, Model):
             self.__dict__.pop(name, None)
         if not self.oob_score:
             return
-        mean, n_boosters = out_of_bag_mean(grown, table.n_rows)
-        if not n_boosters.all():
-            warn(
-                "Some inputs do not have OOB scores. This probably means too few boosters were used to compute any reliable OOB estimates."
-            )
-        metric: Any = self.oob_score if callable(self.oob_score) else self._metric
-        self.oob_score_ = metric(backend.target(table), self._keep_out_of_bag(mean))
+        self._take_out_of_bag(backend, table, *out_of_bag_mean(grown, table.n_rows))
 
     @property
     def estimators_samples_(self) -> list[NDArray[np.integer]]:

@@ -26,24 +26,12 @@ try:
     from sklearn.base import _fit_context
     from sklearn.utils import _safe_indexing
     from sklearn.utils._param_validation import (
-        HasMethods as HasMethods,
-    )
-    from sklearn.utils._param_validation import (
-        Hidden as Hidden,
-    )
-    from sklearn.utils._param_validation import (
-        Interval as Interval,
-    )
-    from sklearn.utils._param_validation import (
-        Options as Options,
-    )
-    from sklearn.utils._param_validation import (
-        RealNotInt as RealNotInt,
-    )
-    from sklearn.utils._param_validation import (
-        StrOptions as StrOptions,
-    )
-    from sklearn.utils._param_validation import (
+        HasMethods,
+        Hidden,
+        Interval,
+        Options,
+        RealNotInt,
+        StrOptions,
         validate_parameter_constraints,
     )
     from sklearn.utils.validation import _check_monotonic_cst
@@ -74,9 +62,10 @@ if TYPE_CHECKING:  # scikit-learn has no types, and where a base is of unknown t
         """What makes a regressor."""
 
 else:
-    from sklearn.base import BaseEstimator as BaseEstimator
-    from sklearn.base import ClassifierMixin as ClassifierMixin
-    from sklearn.base import RegressorMixin as RegressorMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+
+#: What is taken from here as it is.
+__all__ = ["BaseEstimator", "ClassifierMixin", "HasMethods", "Hidden", "Interval", "Options", "RealNotInt", "RegressorMixin", "StrOptions"]
 
 #: Rows of arrays and of frames of every kind, as scikit-learn takes them for its own validation sets.
 safe_indexing = _safe_indexing

@@ -68,6 +68,8 @@ _SENT_TIMES = "_sent_times"
 class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator):
     """What trees, their ensembles and bags of boosters share."""
 
+    #: What a fit counts as it goes on.
+    _UNIT: ClassVar[str] = "tree"
     #: Whether y may have several columns, each a target.
     _SEVERAL_TARGETS: ClassVar[bool] = True
 
@@ -97,6 +99,16 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
         y = np.ascontiguousarray(y)  # in another order, the last bit of a sum is another
         return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
 
+    def _take_out_of_bag(self, backend: Backend, table: Table, mean: NDArray[np.float64], n_members: NDArray[np.integer]) -> None:
+        """Set the out-of-bag predictions of rows, from the mean over so many members of an ensemble, and their score."""
+        if not n_members.all():
+            members = f"{self._UNIT}s"
+            warn(
+                f"Some inputs do not have OOB scores. This probably means too few {members} were used to compute any reliable OOB estimates."
+            )
+        metric = self.oob_score if callable(self.oob_score) else self._metric
+        self.oob_score_ = metric(backend.target(table), self._keep_out_of_bag(mean))
+
 
 class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
     """Base class of the ten estimators.
@@ -124,9 +136,6 @@ class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
     the cluster. Text and category columns of frames hold categories; unseen ones count as missing at prediction.
     Missing values (NaN) are allowed: each split sends them to the side that gains more.
     """
-
-    #: What a fit counts as it goes on.
-    _UNIT: ClassVar[str] = "tree"
 
     min_samples_leaf_: int
     warm_start: bool

@@ -378,7 +378,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         if not keep or isinstance(self.random_state, int | np.integer):
             self._seed = 0 if draws_by_default_alone(self) else rules.draw_seed(self.random_state)
         return BoostingPlan(
-            rules=rules.rules_for(self, "newton_l1" if self.reg_alpha > 0 else "newton", n_rows, self.n_features_in_),
+            rules=rules.rules_for(self, "newton_l1" if self.reg_alpha > 0 else "newton", n_rows),
             seed=self._seed,
             loss=loss,
             n_rounds=int(self.n_estimators),

@@ -313,19 +313,13 @@ class Forest(Members, ForestParameters, TreeEstimator):
         # An integer means the same seed whenever; other random states move on, and trees added later belong to the first seed.
         if not keep or isinstance(self.random_state, int | np.integer):
             self._seed = rules.draw_seed(self.random_state)
-        return ForestPlan(
-            rules=rules.rules_for(
-                self,
-                self.criterion,
-                table.rows_that_count(factors),
-                self.n_features_in_,
-                random_splits=self._RANDOM_SPLITS,
-            ),
-            seed=self._seed,
-            n_classes=table.n_classes,
-            targets=table.targets,
+        return rules.forest_plan(
+            self,
+            table,
+            factors,
+            self._seed,
+            random_splits=self._RANDOM_SPLITS,
             n_draws=self._number_of_draws(table, factors),
-            class_weight=factors,
             balanced_draws=self.bootstrap == "balanced",
             balanced_subsample=by_tree,
             out_of_bag=bool(self.oob_score),
@@ -360,13 +354,8 @@ class Forest(Members, ForestParameters, TreeEstimator):
         assert votes.oob_sum is not None
         assert votes.oob_count is not None
         self._votes = ForestResult([], votes.oob_sum, votes.oob_count, votes.oob_exponent) if self.warm_start else None
-        if not votes.oob_count.all():
-            warn(
-                "Some inputs do not have OOB scores. This probably means too few trees were used to compute any reliable OOB estimates.",
-            )
         mean = np.ldexp(votes.oob_sum.astype(np.float64), -votes.oob_exponent) / np.maximum(votes.oob_count, 1)[:, np.newaxis]
-        metric = self.oob_score if callable(self.oob_score) else self._metric
-        self.oob_score_ = metric(backend.target(table), self._keep_out_of_bag(mean))
+        self._take_out_of_bag(backend, table, mean, votes.oob_count)
 
     @property
     def estimators_(self) -> tuple[Any, ...]:

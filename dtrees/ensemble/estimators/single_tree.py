@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.engine.plan.plans import Callback, ForestPlan
+from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.callbacks import called_together
 from dtrees.ensemble.compat import StrOptions, checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
@@ -92,16 +92,8 @@ class SingleTree(TreeParameters, TreeEstimator):
         backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True, rows_refusal=refusal)
         rules.check_targets(self, table)
         factors = rules.class_weights(getattr(self, "class_weight", None), table, by_rows=True)
-        n_rows = table.rows_that_count(factors)
-        splitting = rules.rules_for(self, self.criterion, n_rows, self.n_features_in_, random_splits=random_splits)
-        plan = ForestPlan(
-            rules=splitting,
-            seed=rules.draw_seed(self.random_state),
-            n_classes=table.n_classes,
-            targets=table.targets,
-            class_weight=factors,
-        )
-        self.max_features_, self._boosted = splitting.max_features, False
+        plan = rules.forest_plan(self, table, factors, rules.draw_seed(self.random_state), random_splits=random_splits)
+        self.max_features_, self._boosted = plan.rules.max_features, False
         self._trees = AdditiveTrees([self._timed(lambda: backend.grow_forest(table, plan, 0, 1, callback)).trees])
         self._n_grown = 1
         self._warn_if_constant()

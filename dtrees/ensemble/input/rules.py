@@ -160,12 +160,12 @@ def criteria_of(task: str) -> set[str]:
     return names | {alias for alias, name in CRITERION_ALIASES.items() if name in names}
 
 
-def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, random_splits: bool = False) -> Rules:
+def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: bool = False) -> Rules:
     """Return the splitting rules that follow from an estimator's parameters for a table of this shape.
 
     Fractions of rows are rounded up, as in scikit-learn; ``max_features`` counts among the columns that a tree sees.
     """
-    columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * n_columns))
+    columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * estimator.n_features_in_))
     by_node = not is_auto(estimator.max_features)
     max_features = resolve_max_features(came_to(estimator, "max_features"), columns_per_tree)
     bylevel = float(getattr(estimator, "colsample_bylevel", 1.0))
@@ -210,6 +210,14 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         most_columns=most_columns,
         alpha=_quantile(estimator, criterion),
     )
+
+
+def forest_plan(
+    estimator: Any, table: Table, class_weight: tuple[Any, ...] | None, seed: int, *, random_splits: bool, **draws: Any
+) -> ForestPlan:
+    """Return the plan of a tree or forest; ``draws`` are those fields that say how rows are drawn."""
+    rules = rules_for(estimator, estimator.criterion, table.rows_that_count(class_weight), random_splits=random_splits)
+    return ForestPlan(rules, seed, table.n_classes, class_weight=class_weight, targets=table.targets, **draws)
 
 
 def rows_refusal_of_trees(criterion: str, *, random_splits: bool) -> str | None:

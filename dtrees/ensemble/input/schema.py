@@ -141,6 +141,11 @@ def numeric_array(X: Any) -> NDArray[Any]:
         X = _with_rows_and_columns(X)
         if X.dtype.kind not in "biuf":
             raise ValueError(f"X became an array of dtype {X.dtype}; wants numbers (text is accepted in a pandas or polars frame)")
+    return _of_common_dtype(X)
+
+
+def _of_common_dtype(X: Any) -> Any:
+    """Return a table of numbers, sparse or not, as one of integers, bool, float32 or float64; raise if it has no columns."""
     if X.shape[1] == 0:
         raise ValueError(f"X has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
     if X.dtype.kind == "f" and X.dtype.itemsize not in (4, 8):
@@ -202,13 +207,7 @@ def sparse_table(X: Any) -> Any:
         raise ValueError(f"Complex data not supported: X is sparse, of dtype {X.dtype}; wants real numbers")
     if X.dtype.kind not in "biuf":
         raise ValueError(f"X is sparse, of dtype {X.dtype}; wants numbers")
-    if X.shape[1] == 0:
-        raise ValueError(f"X has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
-    if X.format not in ("csr", "csc"):
-        X = X.tocsr()
-    if X.dtype.kind == "f" and X.dtype.itemsize not in (4, 8):
-        X = X.astype(np.float32 if X.dtype.itemsize == 2 else np.float64)
-    return X if X.dtype.isnative else X.astype(X.dtype.newbyteorder("="))
+    return _of_common_dtype(X if X.format in ("csr", "csc") else X.tocsr())
 
 
 def by_columns(X: Any) -> Any:

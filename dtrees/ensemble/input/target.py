@@ -200,7 +200,7 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
     if getattr(getattr(y, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array
         raise ValueError(f"Complex data not supported: y is an array of dtype {y.dtype}; wants real numbers or labels")
     if several and _is_wide(y):
-        return _several_labels(y, name) if classify else _several_targets(y)
+        return _several_targets(y, classify, name)
     if classify and _is_wide(y):
         raise ValueError(
             "y should be a 1d array, but has several columns; wants one target of classes, as bags of boosters do: pass one column, or fit "
@@ -283,19 +283,6 @@ def _is_wide(y: Any) -> bool:
     return len(shape) == 2 and bool(shape[1] >= 2)
 
 
-def _several_targets(y: Any) -> NDArray[np.float64]:
-    """Return numbers of shape (n, k), column by column."""
-    cells = _cells(y)
-    if cells.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: y is of dtype {cells.dtype}; wants real numbers")
-    _refuse_dates(cells)
-    values = np.empty(cells.shape, order="F")
-    for k in range(cells.shape[1]):
-        with naming_target(k):
-            values[:, k] = _real_target(cells[:, k])
-    return values
-
-
 def _cells(y: Any) -> NDArray[Any]:
     """Return several targets as an array of shape (n, k)."""
     if is_sparse(y):
@@ -309,18 +296,18 @@ def _cells(y: Any) -> NDArray[Any]:
     return cells
 
 
-def _several_labels(y: Any, name: str) -> NDArray[Any]:
-    """Return labels of shape (n, k), column by column: of one dtype where all are of a kind, otherwise as objects."""
+def _several_targets(y: Any, classify: bool, name: str) -> NDArray[Any]:
+    """Return numbers or labels of shape (n, k), column by column: of one dtype where all are of a kind, otherwise as objects."""
     cells = _cells(y)
-    columns = [series.to_native() for _, series in frame_columns(y)] if is_frame(y) else list(cells.T)
+    columns = [series.to_native() for _, series in frame_columns(y)] if classify and is_frame(y) else list(cells.T)
     checked = []
     for k, column in enumerate(columns):
         with naming_target(k):
-            checked.append(check_target(column, classify=True, name=name))
-    labels = np.empty(cells.shape, common_dtype(checked), order="F")
+            checked.append(check_target(column, classify=classify, name=name))
+    targets = np.empty(cells.shape, common_dtype(checked), order="F")
     for k, column in enumerate(checked):
-        labels[:, k] = column
-    return labels
+        targets[:, k] = column
+    return targets
 
 
 def common_dtype(arrays: Iterable[NDArray[Any]]) -> np.dtype[Any]:
