@@ -102,9 +102,9 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
     def _take_out_of_bag(self, backend: Backend, table: Table, mean: NDArray[np.float64], n_members: NDArray[np.integer]) -> None:
         """Set the out-of-bag predictions of rows, from the mean over so many members of an ensemble, and their score."""
         if not n_members.all():
-            members = f"{self._UNIT}s"
             warn(
-                f"Some inputs do not have OOB scores. This probably means too few {members} were used to compute any reliable OOB estimates."
+                f"Some inputs do not have OOB scores. This probably means too few {self._UNIT}s were used to compute any reliable OOB "
+                "estimates."
             )
         metric = self.oob_score if callable(self.oob_score) else self._metric
         self.oob_score_ = metric(backend.target(table), self._keep_out_of_bag(mean))

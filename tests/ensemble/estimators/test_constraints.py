@@ -242,7 +242,7 @@ def test_errors_of_frames_and_classes():
         clone(model).set_params(monotonic_cst={"a": 2}).fit(frame, X[:, 1] > 0)
     with pytest.raises(ValueError, match="monotonic_cst is 1 for X column 'word', whose values are categories"):
         clone(model).set_params(monotonic_cst={"word": 1}).fit(frame, X[:, 1] > 0)
-    with pytest.raises(ValueError, match="interaction_cst names the column 'z', but X has the columns 'a', 'b'"):
+    with pytest.raises(ValueError, match=r"interaction_cst names the column 'z', which X does not have; it has only \['a', 'b'"):
         clone(model).set_params(interaction_cst=[("a", "z")]).fit(frame, X[:, 1] > 0)
     for kind in (dtrees.DecisionTreeClassifier, dtrees.ExtraTreesClassifier, dtrees.GradientBoostingClassifier):
         with pytest.raises(
