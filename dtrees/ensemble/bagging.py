@@ -38,8 +38,6 @@ from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.plain_data import from_plain, plain, take
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import TargetSummary
-from dtrees.ensemble.metrics import check_metrics, check_scoring, scoring_for
-from dtrees.ensemble.objective import registry
 from dtrees.ensemble.prediction import Predict, Step
 
 if TYPE_CHECKING:
@@ -138,11 +136,9 @@ def weighted(table: Table, weight: NDArray[np.float64]) -> Table:
 def fit_presorted(booster: Boosting, table: Table, callback: Callback | None) -> None:
     """Boost an estimator that knows columns and classes, from a table of this process."""
     loss = booster._loss(table)
-    scorer = check_scoring(booster.scoring, classify=is_classifier(booster))
-    plan = replace(booster._plan(table, loss, False), scoring=scoring_for(scorer, loss, table.classes))
+    plan = booster._plan(table, loss, False)
     initial = booster._starting_points(LOCAL, table, plan, loss, keep=False)
     booster._take_over(LOCAL.boost(table, plan, [], initial, callback), plan, keep=False)
-    booster._loss_name, booster._loss_parameters = registry.name_of(booster.loss), booster._parameters_of_loss()
 
 
 def steps_of(booster: Boosting) -> tuple[Step, ...]:
@@ -410,11 +406,8 @@ class Bagging(BagParameters, Model):
                 f"estimator has early_stopping_rounds={template.early_stopping_rounds}, which is for an eval_set, and a bag has none; "
                 "use n_iter_no_change, which holds out some of the rows that a booster draws"
             )
-        classify = is_classifier(template)
-        default = registry.default_metric(registry.name_of(template.loss), classify=classify)
-        asked = check_metrics(template.eval_metric, classify=classify, default=default)
         template._warn_of_parameters_without_effect()
-        template._check_combinations(asked, check_scoring(template.scoring, classify=classify), None, keep=False)
+        template._check_combinations(None, keep=False)
         return template
 
     def _take_columns(self, booster: Any) -> None:
@@ -426,8 +419,7 @@ class Bagging(BagParameters, Model):
 
     def _score_out_of_bag(self, backend: Backend, table: Table, grown: Sequence[Grown]) -> None:
         """Set the out-of-bag score and predictions."""
-        for name in ("oob_score_", "oob_prediction_", "oob_decision_function_"):
-            self.__dict__.pop(name, None)
+        self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
         if not self.oob_score:
             return
         self._take_out_of_bag(backend, table, *out_of_bag_mean(grown, table.n_rows))

@@ -99,6 +99,11 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
         y = np.ascontiguousarray(y)  # in another order, the last bit of a sum is another
         return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
 
+    def _forget(self, *names: str) -> None:
+        """Take away what a fit before has set."""
+        for name in names:
+            self.__dict__.pop(name, None)
+
     def _take_out_of_bag(self, backend: Backend, table: Table, mean: NDArray[np.float64], n_members: NDArray[np.integer]) -> None:
         """Set the out-of-bag predictions of rows, from the mean over so many members of an ensemble, and their score."""
         if not n_members.all():
@@ -156,10 +161,7 @@ class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
 
     def __getstate__(self) -> Any:
         # Single trees are made on demand, from trees that are in the state anyway. Equal fits have equal pickles, so times are left out.
-        state = dict(super().__getstate__())
-        for name in ("_members", *_TIMES):
-            state.pop(name, None)
-        return state
+        return {name: value for name, value in super().__getstate__().items() if name not in ("_members", *_TIMES)}
 
     def send_times(self) -> None:
         """Have the next pickle keep how long the fit took, for whoever unpickles it."""
@@ -191,7 +193,7 @@ class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
         ``purpose`` are fields of :class:`~dtrees.ensemble.backend.LoadOptions`.
         """
         backend = backend_for(X)
-        self.__dict__.pop("_members", None)
+        self._forget("_members")
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
         chosen = self._chosen_categories()
@@ -319,7 +321,7 @@ class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
         """Check the names and the number of columns by scikit-learn's rules, or, with ``reset``, take them over."""
         if reset and type(X) is np.ndarray:  # it has no names; scikit-learn looks for some as long as it takes to grow a small tree
             self.n_features_in_ = X.shape[1]
-            self.__dict__.pop("feature_names_in_", None)
+            self._forget("feature_names_in_")
             return
         names = column_names(X)
         if len(set(names)) < len(names):

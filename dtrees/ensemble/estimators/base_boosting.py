@@ -20,7 +20,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.early_stopping import Stopping
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Loss, Rules
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Rules
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grown_or_kept, split_callbacks, with_monitor
@@ -221,10 +221,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
                 f"{loss_parameters}; pass the same"
             )
         sets = named_sets(eval_set)
-        scorer = check_scoring(self.scoring, classify=is_classifier(self))
-        default = registry.default_metric(name, classify=is_classifier(self))
-        asked = check_metrics(self.eval_metric, classify=is_classifier(self), default=default)
-        self._check_combinations(asked, scorer, base_margin, keep=keep)
+        asked, scorer = self._check_combinations(base_margin, keep=keep)
         rules.check_early_stopping(self.early_stopping_rounds, sets)
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
@@ -241,7 +238,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         )
         self._check_classes(table)
         loss = self._loss(table)
-        plan = replace(self._plan(table, loss, keep), stopping=stopping, scoring=scoring_for(scorer, loss, table.classes))
+        plan = replace(self._plan(table, loss, keep), stopping=stopping)
         initial = self._starting_points(backend, table, plan, loss, keep=keep)
         table = replace(table, X=None, base_margin=None)
         if sets:
@@ -259,7 +256,6 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         )
         self._n_grown = len(result.rounds) - len(previous) if checkpoint is None else None
         self._take_over(result, plan, keep=keep)
-        self._loss_name, self._loss_parameters = name, loss_parameters
         if result.train_score.size and result.train_score[-1] > loss.negligible(result.initial):
             self._warn_without_splits(
                 f"no column of X divides rows into leaves with hessians of min_child_weight={self.min_child_weight} in all (a row has "
@@ -278,9 +274,12 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         plan = BoostingPlan(Rules("newton", 1, 1), 0, loss, 1, scoring=scoring_for(scorer, loss), first_order=first_order)
         return rows_placement_refusal(plan, self.loss)
 
-    def _check_combinations(self, asked: Sequence[Any], scorer: Any, base_margin: Any, *, keep: bool) -> None:
-        """Raise ValueError for parameters that make no sense together."""
-        if registry.name_of(self.loss) == "huber" and "loss" in asked:
+    def _check_combinations(self, base_margin: Any, *, keep: bool) -> tuple[list[Any], Any]:
+        """Return the metrics that are asked for, and the scorer; raise ValueError for parameters that make no sense together."""
+        classify, name = is_classifier(self), registry.name_of(self.loss)
+        scorer = check_scoring(self.scoring, classify=classify)
+        asked = check_metrics(self.eval_metric, classify=classify, default=registry.default_metric(name, classify=classify))
+        if name == "huber" and "loss" in asked:
             raise ValueError("eval_metric has 'loss', but loss='huber' is another one in each round; use 'mae' or 'rmse'")
         if isinstance(self.loss, str) and self.loss == NAME:
             raise ValueError("loss='custom' stands for a function that a model file could not hold; pass the function to fit again")
@@ -302,9 +301,11 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         starts = BY_MARGIN if base_margin is not None else BY_LOSS if self.init is None else ZERO if self._init_is_zero else BY_ESTIMATOR
         if keep and starts != self._starts:
             raise ValueError(f"warm_start=True keeps trees that started from {SAID[self._starts]}, not from {SAID[starts]}; pass the same")
+        return asked, scorer
 
     def _take_over(self, result: BoostingResult, plan: BoostingPlan, *, keep: bool) -> None:
         """Set trees and losses."""
+        self._loss_name, self._loss_parameters = registry.name_of(self.loss), self._parameters_of_loss()
         score = np.full_like(result.train_score, np.nan) if plan.loss.takes_all_rows else result.train_score
         self.train_score_ = np.concatenate([self.train_score_, score]) if keep else score
         if self.n_iter_no_change is not None:
@@ -313,8 +314,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             self._validated_by = self._validation(plan)
             _check_deciding(self.validation_score_, f"scoring={self.scoring!r}")
         else:
-            for name in ("validation_score_", "_validated_by"):
-                self.__dict__.pop(name, None)
+            self._forget("validation_score_", "_validated_by")
         self._take_over_out_of_bag(result, keep=keep)
         self.max_features_, self.min_samples_leaf_ = plan.rules.max_features, plan.rules.min_samples_leaf
         self.max_leaf_nodes_, self.max_depth_ = plan.rules.max_leaf_nodes, plan.rules.max_depth
@@ -330,8 +330,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         """Set the losses of rows that rounds did not draw, NaN for rounds that drew all; as in scikit-learn, each is of other rows."""
         earlier = getattr(self, "oob_scores_", np.full(self._trees.n_rounds, np.nan)) if keep else np.empty(0)
         improved = getattr(self, "oob_improvement_", earlier) if keep else np.empty(0)
-        for name in ("oob_scores_", "oob_improvement_", "oob_score_"):
-            self.__dict__.pop(name, None)
+        self._forget("oob_scores_", "oob_improvement_", "oob_score_")
         if len(result.out_of_bag) and isinstance(self.loss, str):
             scores, before = result.out_of_bag.T
             self.oob_scores_ = np.concatenate([earlier, scores])
@@ -341,8 +340,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     def _keep_scores(self, result: BoostingResult, sets: Sequence[EvalSet], metrics: Sequence[str], stopping: Stopping | None) -> None:
         """Set the scores of evaluation sets; with early stopping, leave out the rounds after the best."""
-        for name in ("evals_result_", "best_iteration_", "best_score_"):
-            self.__dict__.pop(name, None)
+        self._forget("evals_result_", "best_iteration_", "best_score_")
         if not sets:
             return
         scores = result.evaluation
@@ -365,7 +363,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             if hasattr(self, "oob_scores_"):
                 self.oob_score_ = float(self.oob_scores_[-1])
 
-    def _plan(self, table: Table, loss: Loss, keep: bool) -> BoostingPlan:
+    def _plan(self, table: Table, loss: LinkedLoss, keep: bool) -> BoostingPlan:
         class_weight = rules.class_weights(getattr(self, "class_weight", None), table, by_rows=False)
         weight, factors = float(table.total_weight), 1.0 if class_weight is None or table.n_targets > 1 else np.asarray(class_weight)
         if class_weight is not None and table.n_targets == 1:
@@ -388,6 +386,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             validation_fraction=None if self.validation_fraction is None else float(self.validation_fraction),
             n_iter_no_change=None if self.n_iter_no_change is None else int(self.n_iter_no_change),
             tol=float(self.tol),
+            scoring=scoring_for(check_scoring(self.scoring, classify=is_classifier(self)), loss, table.classes),
             first_order=self.criterion == "squared_error",
             class_weight=class_weight,
         )

@@ -335,9 +335,8 @@ class Forest(Members, ForestParameters, TreeEstimator):
 
     def _score_out_of_bag(self, backend: Backend, table: Table, grown: ForestResult | None, earlier: Sequence[_Batch]) -> None:
         """Set the out-of-bag score and predictions, from the trees just grown and those of earlier fits."""
-        for name in ("oob_score_", "oob_prediction_", "oob_decision_function_"):
-            if hasattr(self, name) and (grown is not None or not self.oob_score):
-                delattr(self, name)
+        if grown is not None or not self.oob_score:
+            self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
         if not self.oob_score or (grown is not None and grown.oob_sum is None):  # not wanted, or cut short with the fit
             self._votes = None
             return
@@ -379,18 +378,8 @@ class Forest(Members, ForestParameters, TreeEstimator):
             raise ValueError("estimators_ is given no tree; wants at least one")
         self._trees = AdditiveTrees([[tree for estimator in estimators for tree in estimator._trees.groups[0]]])
         # These belong to the trees that were there.
-        for name in (
-            "_members",
-            "_grown_by",
-            "_seed",
-            "_batches",
-            "_votes",
-            "_drawn_from",
-            "oob_score_",
-            "oob_prediction_",
-            "oob_decision_function_",
-        ):
-            self.__dict__.pop(name, None)
+        self._forget("_members", "_grown_by", "_seed", "_batches", "_votes", "_drawn_from")
+        self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
 
     @property
     def estimator_(self) -> Any:
