@@ -37,8 +37,7 @@ from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_MARGIN
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.objective.classification import BinaryLogLoss, Exponential, MultinomialLogLoss
 from dtrees.ensemble.objective.registry import CustomObjective
-from dtrees.ensemble.objective.regression import LogLink
-from dtrees.ensemble.objective.regression import ByOrder, SquaredError
+from dtrees.ensemble.objective.regression import ByOrder, LogLink, SquaredError
 from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
 
