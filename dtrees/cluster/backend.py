@@ -1,4 +1,4 @@
-"""The backend for Dask DataFrames and Arrays: see :class:`dtrees.ensemble.backend.Backend` for what a backend does.
+"""The backend for Dask DataFrames and Arrays: see :class:`dtrees.ensemble.in_process.Backend` for what a backend does.
 
 With a :class:`distributed.Client` around, tables are loaded, and trees grown, on its cluster. Without one, the collections are computed
 with Dask's local scheduler, and everything else happens in this process. Inside a task, the client is that of the task's worker.
@@ -20,30 +20,27 @@ from numpy.typing import NDArray
 from dtrees.cluster.data.loading import load
 from dtrees.cluster.data.partitions import column_names, computed, draw_rows, in_order, is_array, whole_rows
 from dtrees.cluster.data.predict import predict
-from dtrees.cluster.data.tables import ClusterTable
 from dtrees.cluster.growing.submission import fit
 from dtrees.cluster.reliability.fit import Fit, Settings, coordinating, current_fit, is_coordinating, new_name, register
 from dtrees.cluster.transport.clients import checked_client, current_client, default_client, in_task, out_of_the_way, own_client
 from dtrees.engine.plan.plans import BoostingResult, ForestResult
 from dtrees.ensemble.backend import LoadOptions, Output, Table
-from dtrees.ensemble.in_process import LOCAL
+from dtrees.ensemble.in_process import LOCAL, Backend
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
-    from dtrees.ensemble.evaluation.metrics import Metric
+    from dtrees.ensemble.evaluation_sets import EvalSet
+    from dtrees.ensemble.metrics import Metric
 
 logger = logging.getLogger("dtrees.cluster")
 
 
-def _where_it_is(module: str, name: str, table: Table, *how: Any) -> Any:
-    """Do something with a table by a function of the cluster, or, if it is in this process, by the method of the local backend."""
-    if not isinstance(table.columns, ClusterTable):
-        return getattr(LOCAL, name)(table, *how)
-    with out_of_the_way():  # what grows trees is imported where some are grown
-        return getattr(importlib.import_module(f"dtrees.cluster.{module}"), name)(table, *how)
+def _on_cluster(module: str, name: str, table: Table, *how: Any, **named: Any) -> Any:
+    """Do something with a table by a function of the cluster; what grows trees is imported where some are grown."""
+    with out_of_the_way():
+        return getattr(importlib.import_module(f"dtrees.cluster.{module}"), name)(table, *how, **named)
 
 
-class DaskBackend:
+class DaskBackend(Backend):
     """Fits and predicts where Dask does."""
 
     def fit(
@@ -80,38 +77,33 @@ class DaskBackend:
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
-        if isinstance(table.columns, ClusterTable):
-            loaded = _where_it_is("growing.evaluation", "load_evaluation", table, sets, metrics)
-            current_fit().own(*loaded.blocks)
-            return replace(table, evaluation=loaded)
-        names = ("X", "y", "weight", "base_margin")
-        rows = iter(computed(*(getattr(given, name) for given in sets for name in names)))
-        here = [replace(given, **{name: next(rows) for name in names}) for given in sets]
-        return LOCAL.load_evaluation(table, here, metrics)
+        loaded = _on_cluster("growing.evaluation", "load_evaluation", table, sets, metrics)
+        current_fit().own(*loaded.blocks)
+        return replace(table, evaluation=loaded)
 
     def fingerprint(self, table: Table) -> str:
         """Return a digest of the whole training set."""
-        return _where_it_is("data.tables", "fingerprint", table)
+        return str(_on_cluster("data.tables", "fingerprint", table))
 
-    def grow_forest(self, table: Table, *how: Any) -> ForestResult:
+    def grow_forest(self, table: Table, *how: Any, **named: Any) -> ForestResult:
         """Grow the trees ``first`` to ``last - 1``."""
-        return _where_it_is("growing.fits", "grow_forest", table, *how)
+        return _on_cluster("growing.fits", "grow_forest", table, *how, **named)
 
-    def boost(self, table: Table, *how: Any) -> BoostingResult:
+    def boost(self, table: Table, *how: Any, **named: Any) -> BoostingResult:
         """Boost up to ``plan.n_rounds`` rounds."""
-        return _where_it_is("growing.fits", "boost", table, *how)
+        return _on_cluster("growing.fits", "boost", table, *how, **named)
 
-    def grow_bag(self, table: Table, *how: Any) -> list[Any]:
+    def grow_bag(self, table: Table, *how: Any, **named: Any) -> list[Any]:
         """Return what is grown by number, each by a task."""
-        return _where_it_is("growing.fits", "grow_bag", table, *how)
+        return _on_cluster("growing.fits", "grow_bag", table, *how, **named)
 
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target into this process."""
-        return _where_it_is("data.tables", "target", table)
+        return _on_cluster("data.tables", "target", table)
 
     def weight(self, table: Table) -> NDArray[np.float64] | None:
         """Fetch the weights into this process."""
-        return None if table.weight is None else _where_it_is("data.tables", "weight", table)
+        return None if table.weight is None else _on_cluster("data.tables", "weight", table)
 
     def header(self, X: Any) -> Any:
         """Return a frame or array without rows that has the columns of ``X``."""

@@ -28,8 +28,7 @@ from dtrees.cluster.data.tables import Encoding, load_columns, load_rows, partit
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.ensemble.backend import LoadOptions, Table
-from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.tables import checked_table
+from dtrees.ensemble.input.schema import Schema, checked_table
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights
 
 logger = logging.getLogger("dtrees.cluster")
@@ -83,14 +82,14 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
         plan, shares = _plan(tasks, parts, sizes, capacities, options)
         plan.tell(capacities)
-        encoding = Encoding(schema, summary.labels, options.estimator_name, options.several, plan.placement.storage == "disk")
+        encoding = Encoding(schema, summary.classes, options.estimator_name, options.several, plan.placement.storage == "disk")
         columns: Any
         if plan.placement.kind == "rows":
             columns = target = load_rows(tasks, parts, plan, summary.n_rows, encoding, shares)
             weight = None if parts.weight is None else columns
         else:
             columns, target, weight = load_columns(tasks, parts, plan, summary.n_rows, encoding)
-    return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement, base_margin=margin, X=here)
+    return Table.load(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement, base_margin=margin, X=here)
 
 
 def _plan(

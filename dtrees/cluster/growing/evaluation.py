@@ -8,8 +8,7 @@ the scores.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from operator import getitem
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,11 @@ from dtrees.cluster.data.partitions import align, compute_partitions, is_lazy, j
 from dtrees.cluster.data.placement import nthreads, place_blocks
 from dtrees.cluster.errors import exits_as_errors
 from dtrees.cluster.growing.actors import ActorsLost, LastingActors
-from dtrees.cluster.reliability.waiting import Tasks, however_large, release
+from dtrees.cluster.reliability.waiting import Tasks, however_large, release, same
 from dtrees.cluster.transport.direct_channel import ActorBase
 from dtrees.ensemble.backend import Table
-from dtrees.ensemble.evaluation.evaluation_sets import BlockSummary, EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, make_block
-from dtrees.ensemble.evaluation.metrics import Block, Metric
+from dtrees.ensemble.evaluation_sets import EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, check_set, has_weight, make_block
+from dtrees.ensemble.metrics import Block, Metric
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ class ClusterSets:
 def load_evaluation(table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> ClusterSets:
     """Check and encode evaluation sets, each block on the worker that is to have it; a set in memory becomes one block."""
     blocks: list[Future] = []
-    centers: list[float | tuple[float, ...]] = []
     sizes: list[int] = []
     set_of_block: list[int] = []
     columns, client = table.columns, table.columns.client
@@ -61,17 +59,16 @@ def load_evaluation(table: Table, sets: Sequence[EvalSet], metrics: Sequence[Met
     with Tasks(client) as tasks:
         for position, given in enumerate(sets):
             made = _encode(tasks, table, given)
-            summaries = tasks.waiter.gather(tasks.map("count", getitem, made, [1] * len(made)))
+            rows, weighted = zip(*tasks.waiter.gather(tasks.map("count", _count, made)), strict=True)
+            check_set(given.name, sum(rows), any(weighted))
             blocks += made
-            centers += [BlockSummary.merge(summaries, given.name).center] * len(made)
             options = about | {"weighted": given.weight is not None, "started": given.start is not None}
-            sizes += [block_bytes(table.schema, one.n_rows, **options) for one in summaries]
+            sizes += [block_bytes(table.schema, n_rows, **options) for n_rows in rows]
             set_of_block += [position] * len(made)
         workers = place_blocks(sizes, columns.placement, nthreads(client), columns.spare)
         made = blocks
         blocks = [
-            tasks.submit("encode", _block, one, center, workers=[worker], allow_other_workers=True)
-            for one, center, worker in zip(made, centers, workers, strict=True)
+            tasks.submit("encode", same, one, workers=[worker], allow_other_workers=True) for one, worker in zip(made, workers, strict=True)
         ]
         release(made)
         tasks.waiter.wait(blocks)
@@ -113,8 +110,8 @@ def fetch_rows(tasks: Tasks, *values: Any) -> list[Any]:
     return [joined(tasks.waiter.gather(parts[str(i)])) if str(i) in parts else one for i, one in enumerate(values)]
 
 
-def _block(made: tuple[Block, BlockSummary], center: float | tuple[float, ...]) -> Block:
-    return replace(made[0], center=center)
+def _count(block: Block) -> tuple[int, bool]:
+    return len(block.y), has_weight(block)
 
 
 def _targets(block: Block) -> Rows:
@@ -122,14 +119,14 @@ def _targets(block: Block) -> Rows:
 
 
 class ScorerActor(ActorBase):
-    """A :class:`~dtrees.ensemble.evaluation.evaluation_sets.Scorer` on a worker, using as many threads as the worker has."""
+    """A :class:`~dtrees.ensemble.evaluation_sets.Scorer` on a worker, using as many threads as the worker has."""
 
     def __init__(self, blocks: list[Block], metrics: Sequence[Metric]) -> None:
         super().__init__()
         self._scorer = Scorer(blocks, metrics, threads_of(get_worker()))
 
     def score(self, rounds: Rounds, initial: NDArray[np.float64], quiet: int, afresh: bool) -> list[list[list[Any]]]:
-        """Add rounds; see :meth:`dtrees.ensemble.evaluation.evaluation_sets.Scorer.score`."""
+        """Add rounds; see :meth:`dtrees.ensemble.evaluation_sets.Scorer.score`."""
         with exits_as_errors():
             return self._scorer.score(rounds, initial, quiet, afresh)
 
