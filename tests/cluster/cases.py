@@ -6,6 +6,8 @@ worker, random draws, ties, missing values, categories, weights of zero, columns
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -263,7 +265,9 @@ CASES: dict[str, Case] = {
         "multiclass", classifier(loss=multinomial, n_estimators=3, subsample=0.8, max_depth=3, random_state=25)
     ),
     "boosting of several targets": Case(
-        "several", regressor(loss="huber", n_estimators=3, subsample=0.8, max_depth=3, random_state=31), evaluated=True
+        "several",
+        regressor(loss="huber", n_estimators=3, subsample=0.8, max_depth=3, n_iter_no_change=3, scoring="r2", random_state=31),
+        evaluated=True,
     ),
     "boosting of several targets that stops early": Case(
         "several",
@@ -409,6 +413,19 @@ SLOW = {
 }
 
 
+def _kind(name: str) -> tuple[Any, ...]:
+    """Return what decides how trees of a case are grown: criterion, loss, whether targets are many."""
+    case = CASES[name]
+    estimator = case.make()
+    loss = getattr(estimator, "loss", "")
+    has_penalty = getattr(estimator, "reg_alpha", 0.0) > 0.0
+    return case.boosts, estimator.criterion, callable(loss) or loss, has_penalty, case.task.startswith("several")
+
+
+#: The first case of each kind.
+FIRST_OF_KIND = {*{_kind(name): name for name in reversed(CASES)}.values()}
+
+
 #: Shares of the rows in each of so many partitions; some are empty.
 _SHARES = {1: [1.0], 3: [0.2, 0.1, 0.7], 7: [0.0, 0.1, 0.5, 0.0, 0.1, 0.1, 0.2]}
 
@@ -460,12 +477,27 @@ _OUTCOMES: Sequence[str] = (
 )  # fmt: skip
 
 
-def outcome(model: Any, folder: Path) -> dict[str, bytes]:
+def found(model: Any) -> dict[str, bytes]:
     """Return all that came of a fit, as bytes: the saved model, scores, scores on evaluation sets."""
-    file = folder / "model.dtrees"
-    save(model, file)
-    found = {"model": file.read_bytes()}
-    found |= {name: np.asarray(getattr(model, name)).tobytes() for name in _OUTCOMES if hasattr(model, name)}
+    assert any(tree.node_count > 1 for group in model._trees.groups for tree in group)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.dtrees"
+        save(model, file)
+        outcome = {"model": file.read_bytes()}
+    outcome |= {name: np.asarray(getattr(model, name)).tobytes() for name in _OUTCOMES if hasattr(model, name)}
     for given, metrics in getattr(model, "evals_result_", {}).items():
-        found |= {f"{given} {metric}": np.asarray(values).tobytes() for metric, values in metrics.items()}
-    return found
+        outcome |= {f"{given} {metric}": np.asarray(values).tobytes() for metric, values in metrics.items()}
+    return outcome
+
+
+@functools.cache
+def wanted(name: str) -> dict[str, bytes]:
+    """Return what comes of a case with one thread."""
+    return found(fit(CASES[name], n_jobs=1))
+
+
+def check(model: Any, name: str) -> None:
+    """Compare all that came of a fit with what comes of the case with one thread."""
+    ours, theirs = found(model), wanted(name)
+    assert ours.keys() == theirs.keys()
+    assert [key for key in theirs if ours[key] != theirs[key]] == []

@@ -1,4 +1,4 @@
-"""Whole trees against growing them by the book, split by split."""
+"""Whole trees against growing them by the book, split by split, and trees of several targets against those of one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.tree.predict import packed_for, sum_values
+from dtrees.tree.tree import Tree
 from tests import naive
 from tests.engine.by_the_book import (
     assert_exact,
@@ -46,6 +47,9 @@ from tests.examples import THOROUGH, examples
 from tests.naive_constraints import Constraints
 from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 from tests.split.strategies import as_lists
+
+# --- whole trees against growing them by the book, split by split ---
+
 
 #: Of these, trees of several targets that grow in one place are compared, too; others grow over shards only, which takes less to compile.
 COMPILED = {("squared_error", False), ("squared_error", True), ("gini", False), ("absolute_error", False)}
@@ -160,7 +164,7 @@ def test_newton_trees(
     assert_same_splits(tree, root, plan, sample)
     assert_respects(tree, some)
     unit = 2.0 ** (sample.exponents[1] - sample.exponents[0])
-    for node, value in zip(root.preorder(), tree.value[:, 0], strict=True):
+    for node, value, impurity in zip(root.preorder(), tree.value[:, 0], tree.impurity, strict=True):
         if constrained:
             around = node.constraints or Constraints(some)
             if node.sums[1] + some.reg_lambda:
@@ -169,7 +173,9 @@ def test_newton_trees(
             continue
         g, h = (np.ldexp(float(x), -e) for x, e in zip(node.sums, sample.exponents, strict=True))
         beyond = np.sign(g) * max(abs(g) - some.reg_alpha, 0.0)
-        assert value == pytest.approx(-0.5 * beyond / (h + some.reg_lambda) if h + some.reg_lambda else 0.0, rel=1e-12)
+        step = -beyond / (h + some.reg_lambda) if h + some.reg_lambda else 0.0
+        assert value == pytest.approx(0.5 * step, rel=1e-12)
+        assert impurity == pytest.approx(-step * beyond / h if h else 0.0, rel=1e-12)
     assert all_equal(boost(ShardedExecutor(table, target, weight, halves(table)), plan).rounds[0], [tree])
 
 
@@ -266,3 +272,64 @@ def test_every_split_of_large_forest_trees(criterion: str, n_classes: int, seed:
         assert all_equal(other, trees)
     assert_respects(trees[0], plan.rules)
     assert assert_exact(trees[0], table, sample_of(ForestTarget.of_table(plan, y, weight).start(0, 0)), plan) > 10
+
+
+# --- trees of several targets against those of one target where these must be the same, and large ones ---
+
+
+def large(criterion: str, n: int = 6000) -> tuple[Table, NDArray[Any]]:
+    """A table with ties and missing values, larger than a block, and a target."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 5)).round(2)
+    X[:, 3] = (X[:, 3] > 1) * X[:, 3]
+    X[rng.random((n, 5)) < 0.05] = np.nan
+    y = np.nan_to_num(X[:, 0] * 2 + X[:, 1] ** 2) + rng.normal(size=n)
+    if criterion == "poisson":
+        y = np.abs(y)
+    return list(X.T), (np.digitize(y, [0.0, 1.5]) if criterion in ("gini", "entropy") else y)
+
+
+def of_one_and_of_copies(table: Table, y: NDArray[Any], plan: ForestPlan) -> list[tuple[Tree, Tree]]:
+    """Trees of a target, and those of two copies of it: sums of two equal floats are exact, so that no tie is made or broken."""
+    one = grow_here(table, y, None, plan, n_trees=2)
+    twice = dataclasses.replace(plan, n_classes=2 * plan.n_classes, targets=(max(plan.n_classes, 1),) * 2)
+    two = grow_here(table, np.asfortranarray(np.column_stack([y, y])), None, twice, n_trees=2)
+    for tree, same in zip(one, two, strict=True):
+        for name in ("feature", "children_right", "missing_go_to_left", "n_node_samples"):
+            assert np.array_equal(getattr(tree, name), getattr(same, name))
+    return list(zip(one, two, strict=True))
+
+
+@pytest.mark.slow  # kernels of their own
+@pytest.mark.parametrize("n_draws", [None, 4000])
+@pytest.mark.parametrize(("criterion", "random_splits"), sorted(COMPILED))
+def test_copies_of_one_target_give_its_trees(criterion: str, n_draws: int | None, random_splits: bool) -> None:
+    table, y = large(criterion)
+    n_classes = 3 if criterion in ("gini", "entropy") else 0
+    some = rules(criterion, 5, max_depth=9, max_features=3, random_splits=random_splits)
+    plan = ForestPlan(some, 5, n_classes=n_classes, n_draws=n_draws)
+    for tree, same in of_one_and_of_copies(table, y, plan):
+        assert tree.node_count > 100
+        assert np.array_equal(tree.threshold, same.threshold)
+        assert np.allclose(np.hstack([tree.value, tree.value]), same.value, rtol=1e-12, atol=1e-12)
+        assert np.allclose(tree.impurity, same.impurity, atol=1e-12)
+
+
+@pytest.mark.slow  # kernels of their own
+@pytest.mark.parametrize(("criterion", "n_classes"), [("squared_error", 0), ("gini", 2), ("gini", 3)])
+@pytest.mark.parametrize("max_features", [5, 2])
+def test_sets_by_copies_of_one_target_are_its_sets(criterion: str, n_classes: int, max_features: int) -> None:
+    table, y = large(criterion)
+    levels = np.random.default_rng(3).integers(0, 60, (2, len(y))).astype(np.float64)
+    levels[0, ::7] = np.nan
+    effect = np.random.default_rng(4).normal(size=60)[levels[1].astype(int)] > 0.5
+    y = np.minimum(y, 1) ^ effect if n_classes == 2 else np.where(effect, y + 1, y) % 3 if n_classes else y + effect
+    table = [*table[:3], *levels]
+    some = dataclasses.replace(
+        rules(criterion, 5, max_depth=9, max_features=max_features), categorical=(3, 4), cat_smooth=10.0,
+        min_samples_category=(3, 3), max_cat_threshold=(32, 32),
+    )  # fmt: skip
+    plan = ForestPlan(some, 5, n_classes=n_classes, n_draws=4000)
+    for tree, same in of_one_and_of_copies(table, y, plan):
+        assert len(tree.categories.node) > 20
+        assert tree.categories.equals(same.categories)

@@ -18,7 +18,6 @@ from dtrees.engine.shard.targets import boosting_target as boosting
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag, combine_weights
 from dtrees.engine.threads import Threads
-from dtrees.split.numbers import hashing
 from tests.engine.shards import Logistic, Softmax, Squared, rules, wild_weight
 
 RNG = np.random.default_rng(0)
@@ -221,14 +220,6 @@ def test_threads_change_nothing() -> None:
     one, four = (boosting_target(Squared(), y, np.abs(y) + 1, n_threads=k) for k in (1, 4))
     for x, z in zip(one.start(0, 0), four.start(0, 0), strict=True):
         assert np.array_equal(x, z) if x is not None else z is None
-
-
-def test_streams_differ() -> None:
-    """Rows held out are not the rows drawn."""
-    eligible, drawn, held = np.ones(N, bool), np.empty(N, bool), np.empty(N, bool)
-    hashing.subsample(hashing.as_seed(5), hashing.STREAM_SUBSAMPLE, 0, N // 2, eligible, drawn)
-    hashing.subsample(hashing.as_seed(5), hashing.STREAM_VALIDATION, 0, N // 2, eligible, held)
-    assert 0 < np.sum(drawn & held) < N // 2
 
 
 def layouts(target: NDArray[np.float64]) -> list[NDArray[np.float64]]:

@@ -1,4 +1,4 @@
-"""Rules in the units of one tree's sums."""
+"""Plans: limits of nodes in the units of one tree's sums, and when boosting stops early."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtrees.engine.plan.early_stopping import Stopping
 from dtrees.engine.plan.node_limits import LimitsOfFit, make_limits
 from dtrees.split.criteria.criterion import criterion_named
 from tests.engine.shards import rules
+
+# --- rules in the units of one tree's sums ---
 
 
 @given(st.integers(-900, 60), st.integers(1, 2**61), st.sampled_from([0.0, 0.1, 0.25, 0.5]), st.sampled_from([0.0, 1e-3, 1.0, 7.5]))
@@ -66,3 +69,25 @@ def test_limits_of_one_tree_after_another() -> None:
     for weight, exponents in [(9, (0, 20)), (2**40, (0, 20)), (2**40, (3, 21)), (9, (0, 20))]:
         sums = np.array([5, weight])
         assert fit.of_tree(sums, exponents, 2.0) == make_limits(some, 0, sums, exponents, 2.0)
+
+
+scores = st.lists(st.sampled_from([0.0, 1.0, 1.5, 2.0, 3.0, math.nan]), min_size=1, max_size=12)
+
+
+@given(scores, st.integers(1, 4), st.sampled_from([0.0, 0.5, 1.0]), st.booleans())
+def test_the_best_round_and_the_end(values: list[float], rounds: int, tol: float, greater_is_better: bool) -> None:
+    """By a running best, as one would write it down; what is no number never is better than what is."""
+    rule = Stopping(rounds, tol=tol, greater_is_better=greater_is_better)
+    best, value = 0, values[0]
+    for i, score in enumerate(values):
+        better = score > value + tol if greater_is_better else score < value - tol
+        if better or (math.isnan(value) and not math.isnan(score)):
+            best, value = i, score
+    assert rule.best(values) == best
+    assert rule.ends(values) == (len(values) > best + rounds)
+
+
+def test_a_score_that_is_infinite_at_first() -> None:
+    assert Stopping(1).best([math.inf, 3.0, 4.0]) == 1
+    assert Stopping(1).best([math.inf, math.inf]) == 0
+    assert Stopping(1, greater_is_better=True).best([-math.inf, 3.0]) == 1

@@ -1,4 +1,4 @@
-"""Forests over shards of rows: what is sent, what is left out, who draws what, and what becomes of trees that are there already."""
+"""Forests over shards of rows: what is sent, what is left out, who draws what, and trees that grow side by side."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ import pytest
 from dtrees.engine.plan.plans import ForestPlan, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
 from dtrees.engine.rows import whole_sums, zone_edges
-from dtrees.engine.rows.by_order.leaves import share_leaves
-from dtrees.engine.rows.exchange import Step
-from dtrees.engine.rows.forests.tree import rows_to_send
+from dtrees.engine.rows.exchange import Parcel, Step, Turn, side_by_side
+from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
+from dtrees.engine.rows.forests.tree import trees_at_once
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import to_fixed
-from tests.engine.problems import Problem, assert_same, forest, send_rows, spread
+from tests.engine.problems import Pickling, Problem, assert_same, forest, send_rows, spread
 from tests.engine.shards import all_equal, rules, wild_weight
 from tests.slow import level_by_level, thorough_for
+
+# --- forests over shards of rows: what is sent, what is left out, who draws what, and what becomes of trees that are there already ---
+
 
 THREE = spread(300, 3, [20, 150])
 
@@ -160,7 +163,8 @@ def test_trees_that_a_log_kept_are_not_grown_again() -> None:
 
 @pytest.mark.parametrize("out_of_bag", [False, True])
 @pytest.mark.parametrize("side_by_side", [1, 2, 6])
-def test_a_callback_hears_of_trees_in_their_order_and_ends_the_forest(side_by_side: int, out_of_bag: bool) -> None:
+@pytest.mark.parametrize("layout", ["columns", "rows"])
+def test_a_callback_hears_of_trees_in_their_order_and_ends_the_forest(layout: str, side_by_side: int, out_of_bag: bool) -> None:
     """Nothing of the trees after the last one is in the sums, though they may be grown already."""
     problem, heard, log = forest(n_draws=200, out_of_bag=out_of_bag).problem(200), list[Progress](), Log()
 
@@ -168,7 +172,8 @@ def test_a_callback_hears_of_trees_in_their_order_and_ends_the_forest(side_by_si
         heard.append(progress)
         return progress.done == 3
 
-    found = problem.grow_on(problem.rows(spread(200, 2, [90])), 6, side_by_side, callback=three, log=log)
+    executor = problem.rows(spread(200, 2, [90])) if layout == "rows" else problem.columns([(6,), (1, 4), (0, 2, 3, 5)])
+    found = problem.grow_on(executor, 6, side_by_side, callback=three, log=log)
     assert_same(problem.grow(3), found)
     assert [(progress.done, progress.total) for progress in heard] == [(1, 6), (2, 6), (3, 6)]
     assert len(log.kept) == 3
@@ -200,18 +205,109 @@ def test_shards_draw_the_rows_that_one_process_draws(weighted: bool, balanced: b
         np.testing.assert_array_equal(draws.counts(3), wanted[own])
 
 
-def test_leaves_are_shared_by_rows() -> None:
-    for sizes in ([5], [1, 1, 1, 1, 1, 1, 1, 1], [100, 1, 1], [1, 1, 100]):
-        begins = share_leaves(np.array(sizes), 3)
-        assert begins.shape[0] == 4
-        assert begins[0] == 0
-        assert begins[-1] == len(sizes)
-        assert (np.diff(begins) >= 0).all()
-    assert share_leaves(np.ones(9, np.int64), 3).tolist() == [0, 3, 6, 9]
+# --- trees of a forest that grow side by side over shards of rows: the same trees by fewer exchanges, with a bound on what they take ---
 
 
-def test_nodes_sent_grow_with_the_table_but_for_what_a_message_may_weigh() -> None:
-    plan = ForestPlan(rules("squared_error", 28), seed=9)
-    assert [rows_to_send(plan, n, 2) for n in (100, 100_000, 10**8)] == [1024, 12_500, 2**20 // 28]
-    wide = replace(plan, rules=replace(plan.rules, columns_per_tree=10**6))
-    assert rows_to_send(wide, 10**8, 2) == 1024
+class Counting(Pickling):
+    """Counts parcels, and for each step of shard 0 the trees that take part, and those that have sent rows since the step before."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.n_parcels, self.n_trees, self.n_sending, self.sending = 0, list[int](), list[int](), 0
+
+    def hand_over(self, shard: int, step: Step) -> None:
+        self.n_parcels += len(step.parcels)
+        if shard == 0 and step.parcels:
+            self.n_trees.append(len(step.parcels[0].arrays[0]) if ": " in step.name else 1)
+            self.n_sending.append(self.sending)
+            self.sending = 0
+        super().hand_over(shard, step)
+
+
+def test_trees_share_exchanges_and_parcels(monkeypatch: pytest.MonkeyPatch) -> None:
+    send_rows(monkeypatch, 40)
+    problem = forest(n_draws=400).problem(400)
+
+    def grown(at_once: int) -> Counting:
+        executor = problem.rows(spread(400, 3, [10, 200]), kind=Counting)
+        problem.grow_on(executor, 8, at_once)
+        return executor
+
+    alone, together = grown(1), grown(8)
+    assert len(together.n_trees) < len(alone.n_trees) / 3
+    assert together.n_parcels < alone.n_parcels / 3
+    assert max(together.n_trees) == 8
+
+
+def test_no_more_rows_are_sent_at_once_than_of_one_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees whose small nodes, or leaves, would be too many together wait for one another; others go on."""
+    send_rows(monkeypatch, 40)
+    monkeypatch.setattr("dtrees.engine.rows.row_shard.SHARED_CELLS", 0)
+    problem = forest(n_draws=400).problem(400)
+    executor = problem.rows(spread(400, 3, [10, 200]), kind=Counting)
+    for name in ("send_rows", "rows_of_leaves"):
+        monkeypatch.setattr(RowsInForest, name, _noting(executor, getattr(RowsInForest, name)))
+    assert_same(problem.grow(5), problem.grow_on(executor, 5, 5))
+    assert max(executor.n_sending) == 1
+    assert sum(executor.n_sending) >= 10
+    assert max(executor.n_trees) == 5
+
+
+def _noting(executor: Counting, original: Any) -> Any:
+    def send(rows: RowsInForest, *given: Any) -> Any:
+        executor.sending += rows._shard == 0
+        return original(rows, *given)
+
+    return send
+
+
+@pytest.mark.parametrize("n_classes", [0, pytest.param(5, marks=pytest.mark.slow)])  # sums of classes have kernels of their own
+def test_a_tree_under_way_takes_no_more_than_is_reckoned_with(n_classes: int) -> None:
+    n_rows = 4000
+    problem = (forest("gini", n_classes, n_draws=n_rows) if n_classes else forest(n_draws=n_rows)).problem(n_rows)
+    executor = problem.rows(spread(n_rows, 2, [n_rows // 2]))
+    problem.grow_on(executor, 2, 2)
+    first, other = executor.shards[0]._slots
+    own = {id(array): array.nbytes for array in _arrays(other, 4)}
+    shared = {id(array) for array in _arrays(first, 4)}
+    n_bytes = sum(size for which, size in own.items() if which not in shared)
+    assert n_bytes > 30 * n_rows / 2
+    assert trees_at_once(problem.plan, n_rows // 2, 1, n_bytes) == 1
+    assert trees_at_once(problem.plan, n_rows // 2, 1, 20 * n_bytes) > 1
+
+
+def _arrays(thing: Any, depth: int) -> list[np.ndarray[Any, Any]]:
+    """Return the arrays that an object has, and what it is made of."""
+    if isinstance(thing, np.ndarray):
+        return [thing]
+    if not depth:
+        return []
+    parts = thing if isinstance(thing, list | tuple) else vars(thing).values() if hasattr(thing, "__dict__") else ()
+    return [array for part in parts for array in _arrays(part, depth - 1)]
+
+
+def test_programs_that_send_much_wait_for_one_another() -> None:
+    """But those that send little go on, and the first never waits."""
+
+    def program(n_cells: int) -> Any:
+        for _ in range(2):
+            yield Turn(n_cells)
+            sending.append(n_cells)
+            yield Step("fit", 0, 0, "apart", {0: Parcel("fit", 0, 0, "apart", 0, (np.array([n_cells]),))}, (0,))
+
+    def at_a_time(most_cells: int) -> list[list[int]]:
+        shard, found = side_by_side({i: program(n) for i, n in enumerate([9, 3, 0, 4])}, most_cells), []
+        sent: Any = None
+        while True:
+            try:
+                step = shard.send(sent)
+            except StopIteration:
+                return found
+            sent = [parcel.arrays for parcel in step.parcels.values()]
+            found.append(sending.copy())
+            sending.clear()
+
+    sending = list[int]()
+    assert at_a_time(100) == [[9, 3, 0, 4]] * 2
+    assert at_a_time(7) == [[9, 0], [9, 0], [3, 4], [3, 4]]
+    assert at_a_time(0) == [[9, 0], [9, 0], [3], [3], [4], [4]]

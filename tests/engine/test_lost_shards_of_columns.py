@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from dtrees.engine.plan.plans import Callback
-from dtrees.engine.protocol.messages import Calls, ShardsLost, StaleMessage, Start
+from dtrees.engine.protocol.messages import Calls, ShardsLost
 from dtrees.engine.run import recovery
 from tests.engine.problems import Case, Problem, assert_same, boosting, forest
 from tests.engine.shards import (
     ShardedExecutor,
     called,
-    local,
 )
 from tests.slow import one_of_each, one_quick, thorough_for
 
@@ -207,16 +206,3 @@ def test_the_only_shard_is_lost() -> None:
     found, executor = disturbed(problem, {5: (0,), 14: (0,)}, spread=[range(7)])
     assert_same(problem.grow(), found)
     assert executor.n_repairs == 2
-
-
-def test_messages_of_an_earlier_epoch_are_refused() -> None:
-    problem = problem_of("one output")
-    with local(problem.table, problem.target) as executor:
-        handle, renew = executor.shard.handle, (("renew",),)
-        assert handle(Calls("fit", 7, (0,), renew)) == {0: -1}  # a new shard knows nothing
-        handle(Calls("fit", 0, (0,), (("begin", problem.plan, None, 0),)))
-        assert handle(Calls("fit", 1, (0,), renew)) == {0: 0}
-        start = (("start", Start(0, 0, True, True)),)
-        for stale in (Calls("fit", 0, (0,), start), Calls("fit", 1, (0,), renew), Calls("other", 2, (0,), renew)):
-            with pytest.raises(StaleMessage):
-                handle(stale)

@@ -1,4 +1,4 @@
-"""Independent trees: a tree depends on its number, the plan and the table, on nothing else."""
+"""Independent trees: a tree depends on its number, the plan and the table, on nothing else; and what is compiled before it is needed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dtrees
 from dtrees.engine.plan.plans import ForestPlan, ForestResult, Progress
+from dtrees.engine.run.compiling import compile_division
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.shard import shard_columns
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard.targets.forest_target import ForestTarget
+from dtrees.split.grow.parallel_subtree import grow_together
+from dtrees.split.node.marking import mark_many
+from dtrees.split.node.partition import divide_many
+from dtrees.split.search.column import search_many
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import ZoneMap, map_zones
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
 from tests.engine.shards import all_equal, rules, wild_table, wild_target, wild_weight
+from tests.slow import level_by_level
+
+# --- independent trees: a tree depends on its number, the plan and the table, on nothing else ---
+
 
 N = 400
 TABLE = wild_table(N, 8)
@@ -81,16 +91,6 @@ def test_the_size_of_blocks_changes_nothing(n_classes: int, monkeypatch: pytest.
         assert np.array_equal(result.oob_sum, results[-1].oob_sum)
 
 
-def test_trees_remember_their_targets() -> None:
-    """A tree grown to its end on distinct values predicts what it was grown on."""
-    plan = ForestPlan(rules("squared_error", P), seed=0)
-    (tree,) = grow(0, 1, plan=plan).trees
-    assert sum_values(pack([tree]), X)[:, 0].tolist() == Y.tolist()
-    assert tree.impurity[tree.children_left < 0].tolist() == [0.0] * tree.n_leaves
-    assert tree.impurity[0] == pytest.approx(Y.var())
-    assert tree.gain.sum() == pytest.approx(Y.var() * N)
-
-
 def test_callbacks() -> None:
     seen: list[Progress] = []
     assert len(grow_forest(COLUMNS, Y, None, PLAN, 3, 9, 3, seen.append).trees) == 6
@@ -115,12 +115,6 @@ def test_an_error_in_a_callback_ends_the_fit_and_its_threads(n_threads: int) -> 
     assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("dtrees")]
 
 
-def test_no_out_of_bag_sums_unless_wanted() -> None:
-    result = grow(0, 2, plan=ForestPlan(PLAN.rules, seed=4, n_draws=N))
-    assert (result.oob_sum, result.oob_count) == (None, None)
-    assert all_equal(result.trees, grow(0, 2).trees)
-
-
 def test_one_row() -> None:
     plan = ForestPlan(rules("gini", 1), seed=0, n_classes=2)
     (tree,) = grow_forest(presort([np.array([np.nan])]), np.array([1]), None, plan, 0, 1, 4).trees
@@ -142,3 +136,35 @@ def test_threads_share_one_zone_map(monkeypatch: pytest.MonkeyPatch) -> None:
     grown = [grow_forest(presort(table), table[0] + table[1], None, plan, 0, 4, n_threads) for n_threads in (1, 3)]
     assert len(made) == 2
     assert all_equal(grown[0].trees, grown[1].trees)
+
+
+# --- what is compiled before it is needed ---
+
+
+def test_division() -> None:
+    compile_division()
+    assert mark_many.signatures
+    assert divide_many.signatures
+
+
+def test_columns_of_both_precisions_begin_with_the_same_kernels() -> None:
+    """A table of the other precision does not make a user wait again."""
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    y = X[:, 0] + X[:, 1] ** 2
+    with level_by_level():
+        dtrees.RandomForestRegressor(2, max_features=2, max_depth=4).fit(X, y)
+        before = [len(kernel.overloads) for kernel in (search_many, mark_many, divide_many)]
+        dtrees.RandomForestRegressor(2, max_features=2, max_depth=4).fit(X.astype(np.float32), y)
+    assert [len(kernel.overloads) for kernel in (search_many, mark_many, divide_many)] == before
+
+
+@pytest.mark.parametrize(
+    "model", [dtrees.GradientBoostingRegressor(n_estimators=2), dtrees.RandomForestRegressor(2), dtrees.ExtraTreesRegressor(2)]
+)
+def test_columns_of_both_precisions_go_on_with_the_same_kernels(model: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    y = X[:, 0] + X[:, 1] ** 2
+    model.fit(X, y)
+    before = len(grow_together.overloads)
+    model.fit(X.astype(np.float32), y)
+    assert len(grow_together.overloads) == before
