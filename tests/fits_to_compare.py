@@ -48,6 +48,10 @@ def cases() -> Iterator[tuple[str, Any, Any]]:
     yield "entropy of two", dtrees.DecisionTreeClassifier(criterion="entropy", **limits), two
     yield "entropy of three", dtrees.DecisionTreeClassifier(criterion="entropy", **limits), three
     yield "entropy of several", dtrees.DecisionTreeClassifier(criterion="entropy", **limits), labels
+    yield "medians", dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=3), signal
+    yield "classes", dtrees.RandomForestClassifier(oob_score=True, max_depth=3, **few), three
+    yield "at random", dtrees.ExtraTreeRegressor(**limits), signal
+    yield "classes at random", dtrees.ExtraTreesClassifier(criterion="entropy", max_depth=3, **few), labels
     yield "means", dtrees.RandomForestRegressor(oob_score=True, max_depth=5, **few), signal
     yield "means of several", dtrees.ExtraTreesRegressor(bootstrap=True, oob_score=True, max_depth=5, **few), several
     yield "bag", dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=2), 2, oob_score=True, random_state=0), signal

@@ -1,6 +1,6 @@
 """One set of cases over every executor: what comes of a fit is the same in every byte, wherever it ran and whatever was lost on the way.
 
-The reference is the fit in this process with one thread. Cases are in :mod:`tests.cluster.cases`; an executor is a number of workers and a
+The reference is the fit in this process with one thread. Cases are in :mod:`tests.cases`; an executor is a number of workers and a
 placement. Workers of the larger cluster are threads of this process that talk over TCP, which start in no time; those of the others are
 processes.
 """
@@ -15,10 +15,9 @@ import dask
 import pytest
 from distributed import Client
 
-from tests.cluster.cases import CASES, FIRST_OF_KIND, SLOW, check, fit
+from tests.cases import CASES, FIRST_OF_KIND, RARE_IN_SPARSE, SLOW, check, fit
 from tests.cluster.faults import Cut, cut_off
 from tests.cluster.samples import assert_clean
-from tests.slow import slow_for
 
 pytestmark = pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
 
@@ -35,18 +34,6 @@ class Place:
 #: The last but one is the place of every run, the last that of the largest cluster.
 BOOSTING = [Place(1, "one-worker", 1), Place(1, "sharded", 3), Place(3, "one-worker", 7), Place(3, "sharded", 3), Place(5, "sharded", 7)]
 FORESTS = [Place(1, "replicated", 7), Place(3, "replicated", 1), Place(3, "sharded", 7), Place(5, "sharded", 3)]
-
-
-#: Sparse tables beside several targets have kernels of their own (of one of each kind, see test_targets_of_trees.py).
-RARE_IN_SPARSE = {"extra trees of several targets", "tree of medians of several targets"}
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize(
-    "name", slow_for(SLOW, [name for name, case in CASES.items() if case.array and not case.is_constrained], RARE_IN_SPARSE)
-)
-def test_from_a_sparse_table(name: str, n_jobs: int) -> None:
-    check(fit(CASES[name], n_jobs=n_jobs, sparse=True), name)
 
 
 #: Cases of sparse blocks that are quick.
@@ -75,11 +62,6 @@ def client(request: pytest.FixtureRequest, place: Place) -> Iterator[Client]:
     cluster = request.getfixturevalue(f"cluster_of_{place.n_workers}")
     with Client(cluster, set_as_default=False) as client, client.as_current():
         yield client
-
-
-@pytest.mark.parametrize("name", slow_for(SLOW, CASES))
-def test_four_threads(name: str) -> None:
-    check(fit(CASES[name], n_jobs=4), name)
 
 
 def _id(value: Any) -> str:
@@ -128,6 +110,7 @@ ALONE = {
     "boosting by Huber's loss",
     "boosting of quantiles, pruned",
     "boosting of counts",
+    "boosting by Tweedie deviance",
     "boosting by the exponential loss",
     "boosting of classes that stops early",
 }

@@ -26,8 +26,8 @@ from dtrees.cluster.transport.peers import PeerLost, Peers
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import Shards
 from dtrees.split.table.mmap_arrays import NoRoomOnDisk, is_on_disk
-from tests.cluster import cases
-from tests.cluster.cases import CASES, FIRST_OF_KIND, HELD_OUT, N_ROWS, TARGETS, TRAIN, check
+from tests import cases
+from tests.cases import CASES, FIRST_OF_KIND, HELD_OUT, N_ROWS, TARGETS, TRAIN, check
 from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
 from tests.cluster.samples import assert_clean, events, in_partitions
 from tests.slow import thorough_for

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dtrees.engine.coordinator.session import replay_tree
 from dtrees.engine.plan import search_plan
 from dtrees.engine.plan.early_stopping import has_stalled
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Progress
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.shard import dense_runner
 from dtrees.engine.shard import tree_state as one_tree
@@ -135,22 +135,6 @@ def test_scores_are_those_of_the_predictions(loss: str) -> None:
     assert result.initial.tolist() == plan.loss.initial(y[~held_out], None).tolist()
 
 
-def test_leaf_values_are_newton_steps() -> None:
-    y = wild_target(TABLE, 0, 4)
-    result = fit_here(make_plan(Squared(), 0, n_rounds=1, learning_rate=0.3, rule_changes={"reg_lambda": 2.5}), y)
-    (tree,) = result.rounds[0]
-    residual = y - result.initial[0]
-    leaf = apply(pack([tree]), X)[:, 0]
-    for node in np.unique(leaf):
-        mine = residual[leaf == node]
-        assert tree.value[node, 0] == pytest.approx(0.3 * mine.sum() / (len(mine) + 2.5))
-        assert tree.n_node_samples[node] == tree.weighted_n_node_samples[node] == len(mine)
-    # The impurity decrease of every split is what the second-order model promises.
-    score = tree.impurity * tree.weighted_n_node_samples
-    inner = np.flatnonzero(tree.children_left >= 0)
-    assert tree.gain[inner] == pytest.approx(score[tree.children_left[inner]] + score[tree.children_right[inner]] - score[inner])
-
-
 def test_few_frames_lie_between_the_loop_over_rounds_and_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """On small tables each costs as much as a node."""
     frames: list[str] = []
@@ -163,22 +147,6 @@ def test_few_frames_lie_between_the_loop_over_rounds_and_the_kernel(monkeypatch:
     monkeypatch.setattr(dense_runner.SubtreeRunner, "grow", noted)
     fit_here(make_plan(Squared(), 0, n_rounds=1), wild_target(TABLE, 0, 4))
     assert frames[frames.index("boost") + 1 :] == ["_grow_round", "grow_tree", "boost", "_grow_roots", "noted"]
-
-
-def test_callbacks() -> None:
-    y = wild_target(TABLE, 0, 4)
-    plan = make_plan(Squared(), 0, n_rounds=5, n_iter_no_change=50)
-    seen: list[Progress] = []
-    result = fit_here(plan, y, callback=seen.append)
-    assert [progress.done for progress in seen] == [1, 2, 3, 4, 5]
-    assert {progress.total for progress in seen} == {5}
-    assert [progress.train_score for progress in seen] == result.train_score.tolist()
-    assert [progress.validation_score for progress in seen] == result.validation_score.tolist()
-    assert [progress.seconds for progress in seen] == sorted(progress.seconds for progress in seen)
-    stopped = fit_here(plan, y, callback=lambda progress: progress.done == 2)
-    assert len(stopped.rounds) == 2
-    assert all(all_equal(a, b) for a, b in zip(stopped.rounds, result.rounds, strict=False))
-    assert fit_here(make_plan(Squared(), 0), y).validation_score.shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -198,35 +166,6 @@ def test_callbacks() -> None:
 )
 def test_when_the_held_out_loss_has_stalled(scores: list[float], patience: int, tol: float, stalled: bool) -> None:
     assert has_stalled(scores, patience, tol) == stalled
-
-
-def test_early_stopping() -> None:
-    """On noise the held-out loss soon stops falling; the fit up to there is that of an unbounded one."""
-    y = np.random.default_rng(0).normal(size=N)
-    plan = make_plan(Squared(), 0, n_rounds=60, n_iter_no_change=3, tol=0.0, learning_rate=0.5, validation_fraction=0.3)
-    result = fit_here(plan, y)
-    n = len(result.rounds)
-    assert 3 < n < 60
-    scores = result.validation_score
-    assert scores[-3:].min() > scores[:-3].min()
-    assert same(boost(ShardedExecutor(TABLE, y, None, SPREADS[0]), plan), result)
-    patient = fit_here(make_plan(Squared(), 0, n_rounds=n, n_iter_no_change=60, learning_rate=0.5, validation_fraction=0.3), y)
-    assert same(patient, result)
-
-
-def test_no_split_at_all() -> None:
-    y = np.full(N, 2.5)
-    result = fit_here(make_plan(Squared(), 0), y)
-    assert [tree.node_count for trees in result.rounds for tree in trees] == [1] * 4
-    assert result.train_score.tolist() == [0.0] * 4
-
-
-@pytest.mark.parametrize("minimum", [1e6, 1e18, 1e40])
-def test_a_weight_that_no_child_has(minimum: float) -> None:
-    y = wild_target(TABLE, 2, 4)
-    for executor in (local(TABLE, y), ShardedExecutor(TABLE, y, None, SPREADS[0])):
-        result = boost(executor, make_plan(Logistic(), 2, n_rounds=1, rule_changes={"min_child_weight": minimum}))
-        assert result.rounds[0][0].node_count == 1
 
 
 @pytest.mark.parametrize("scale", [1e-280, 1e-120, 1e-30, 1e30, 1e120])

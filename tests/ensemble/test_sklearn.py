@@ -1,12 +1,16 @@
-"""scikit-learn's own checks, on all estimators; and the tools around estimators: clone, pickle, pipelines, searches."""
+"""scikit-learn's own checks, the tools around estimators, and its private parts."""
 
 from __future__ import annotations
 
+import ast
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.metrics
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
@@ -20,12 +24,14 @@ from sklearn.utils.estimator_checks import (
 )
 
 import dtrees
-from tests.ensemble.samples import SLOW_KINDS
+from dtrees.ensemble.compat import sklearn_metric
+from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, SLOW_KINDS
 from tests.plain import PLAIN
 
-SINGLE = [dtrees.DecisionTreeRegressor, dtrees.DecisionTreeClassifier, dtrees.ExtraTreeRegressor, dtrees.ExtraTreeClassifier]
-FORESTS = [dtrees.RandomForestRegressor, dtrees.RandomForestClassifier, dtrees.ExtraTreesRegressor, dtrees.ExtraTreesClassifier]
-BOOSTING = [dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier]
+# --- scikit-learn's own checks, on all estimators; and the tools around estimators: clone, pickle, pipelines, searches ---
+
+
+SINGLE = KINDS[:4]
 BAGS = [
     dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=10, learning_rate=0.3), 2),
     dtrees.BaggingClassifier(dtrees.GradientBoostingClassifier(n_estimators=5), 2),
@@ -122,3 +128,51 @@ def test_clones_are_unfitted_and_fit_alike(kind):
     assert not hasattr(twin, "n_features_in_")
     np.testing.assert_array_equal(twin.fit(frame, TARGET > 40).predict(frame), model.predict(frame))
     assert "max_depth=3" in repr(model)
+
+
+# --- scikit-learn's private parts: that the metrics it names are recognised, and that nothing else of dtrees reaches for them ---
+
+
+PACKAGE = Path(dtrees.__file__).parent
+
+
+@pytest.mark.parametrize("name", sklearn.metrics.get_scorer_names())
+def test_scorers_say_what_they_are(name):
+    scorer = sklearn.metrics.get_scorer(name)
+    known = sklearn_metric(scorer)
+    assert known.greater_is_better
+    assert known.sign == (-1 if name.startswith("neg_") else 1)
+    assert known.name.startswith("neg_") == name.startswith("neg_")
+
+
+def test_no_other_module_uses_private_parts():
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sklearn"):
+                parts = [*node.module.split("."), *(alias.name for alias in node.names)]
+                if any(re.match("_[a-z]", part) for part in parts):
+                    found.add(path.relative_to(PACKAGE).as_posix())
+    assert found == {"ensemble/compat.py"}
+
+
+def test_estimators_link_to_the_documentation_where_its_address_is_known(monkeypatch):
+    model = dtrees.RandomForestClassifier()
+    monkeypatch.delenv("DTREES_DOCS", raising=False)
+    assert "scikit-learn.org" not in model._get_doc_link()
+    assert 'href="https://scikit-learn.org' not in model._repr_html_()
+    monkeypatch.setenv("DTREES_DOCS", "https://docs.example/dtrees/")
+    assert model._get_doc_link() == "https://docs.example/dtrees/api/dtrees.RandomForestClassifier.html"
+    assert 'href="https://docs.example/dtrees/api/dtrees.RandomForestClassifier.html"' in model._repr_html_()
+
+
+def test_defaults_of_a_class_of_the_user_are_checked_too():
+    class Deep(dtrees.DecisionTreeClassifier):
+        def __init__(self, max_depth="deep"):
+            super().__init__()
+            self.max_depth = max_depth
+
+    X, y = [[0.0], [1.0]], [0, 1]
+    with pytest.raises(ValueError, match="The 'max_depth' parameter of Deep must be"):
+        Deep().fit(X, y)
+    assert Deep(max_depth=1).fit(X, y).get_depth() == 1
