@@ -45,7 +45,7 @@ from tests.engine.shards import (
 )
 from tests.examples import THOROUGH, examples
 from tests.naive_constraints import Constraints
-from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, slow_for
 from tests.split.strategies import as_lists
 
 # --- whole trees against growing them by the book, split by split ---
@@ -112,6 +112,38 @@ def test_trees_of_categories(criterion: str, targets: tuple[int, ...], random: b
     table, target, weight, plan = data.draw(forests(criterion, targets, random))
     mixed, plan = data.draw(with_categories(table, plan))
     check_forest(mixed, target, weight, plan)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "n_classes", "random", "categories"),
+    [
+        *one_of_each([("squared_error", 0), ("gini", 2), ("gini", 4)], [False, True], [False]),
+        *(pytest.param(*case, False, False, marks=pytest.mark.slow) for case in [("gini", 300), ("entropy", 2), ("entropy", 4)]),
+        *(pytest.param(*case, False, True, marks=pytest.mark.slow) for case in [("squared_error", 0), ("gini", 3)]),
+    ],
+)
+def test_trees_of_many_columns(criterion: str, n_classes: int, random: bool, categories: bool) -> None:
+    """Few rows are searched in all columns side by side, as many as several vectors hold, or in those drawn; so are many categories."""
+    for seed, n_columns in enumerate([1, 7, 19, 33] * 3):
+        rng = np.random.default_rng(seed)
+        n = [2, 3, 9, 17, 40, 90][seed % 6] * (4 if categories else 1)
+        table = [rng.normal(size=n).astype(np.float32 if seed % 4 == 1 else np.float64) for _ in range(n_columns)]
+        if categories:
+            table[0] = rng.integers(0, [5, 30, 400][seed % 3], n).astype(np.float64)
+        for column in table[seed % 2 :: 2]:
+            column[rng.random(n) < 0.3 * (seed % 3 == 0)] = np.nan
+        target = rng.integers(0, n_classes, n) if n_classes else rng.integers(-9, 10, n) + rng.random(n).round(2)
+        some = rules(
+            criterion,
+            n_columns,
+            max_features=[n_columns, 1 + n_columns // 3, 1][seed % 3],
+            random_splits=random,
+            min_samples_leaf=1 + 2 * (seed % 5 == 4),
+            **{"categorical": (0,), "cat_smooth": 2.5 * (seed % 2), "min_samples_category": (1 + seed % 3,), "max_cat_threshold": (99,)}
+            if categories
+            else {},
+        )
+        check_forest(table, target, rng.integers(1, 4, n) + 0.5 if seed % 2 else None, ForestPlan(some, seed, n_classes))
 
 
 #: All of these have kernels of their own; boosting's are those of quick tests.

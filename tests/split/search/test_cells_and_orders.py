@@ -1,4 +1,4 @@
-"""Absolute error and quantiles: the best split of a node against sorting every side of every split again."""
+"""Stored cells of sparse columns, categories in order, and deviations of targets in order."""
 
 from __future__ import annotations
 
@@ -14,54 +14,118 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.node.candidate import SPLIT
+from dtrees.split.node.partition import NOWHERE
+from dtrees.split.search.categories.groups import make_groups
+from dtrees.split.search.categories.orders import order_ends
 from dtrees.split.search.order_statistics.deviations import DEVIATION, deviations_by_tree, note_all_quantiles
 from dtrees.split.search.order_statistics.line_up import ITEM, LINE, LINK, deviations
-from dtrees.split.table.columns import presort
+from dtrees.split.search.sparse import any_varies, find_cells, forget_cells, list_cells, lists_all, make_cell_room, may_list_all
 from tests import naive
 from tests.examples import examples
 from tests.slow import slow_for
-from tests.split.nodes import best_of, candidate, expected, same, search, search_of, widen
-from tests.split.strategies import ALPHAS, Task, integers_of, tasks_by_order
+from tests.split.nodes import candidate, search_of
+from tests.split.strategies import ALPHAS, Task, integers_of
+from tests.split.tables import random_table, sparse_of
+
+# --- the stored cells of a node, found in every way, against the table itself ---
 
 
-@pytest.mark.slow  # what searches a column takes long to compile; the sums of deviations, below, are tried in every run
-@given(tasks_by_order())
-@examples(400)
-def test_the_best_of_every_split(task: Task) -> None:
-    assert same(best_of(search_of(task)), expected(task))
+@kernel
+def listed(columns, rows, room):  # type: ignore[no-untyped-def]
+    n_present = list_cells(columns, rows, room)
+    return n_present, any_varies(room, n_present, rows.shape[0])
 
 
-@pytest.mark.slow
-@given(tasks_by_order(random=True))
-@examples(300)
-def test_random_thresholds(task: Task) -> None:
-    assert same(best_of(search_of(task)), expected(task))
+@kernel
+def found(columns, column, rows, first, room):  # type: ignore[no-untyped-def]
+    return find_cells(columns, column, rows, first, room)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("random", [False, True])
-@given(task=tasks_by_order())
-def test_rows_outside_the_node_do_not_matter(random: bool, task: Task) -> None:
-    task = task._replace(limits=task.limits._replace(random=random))
-    assert same(best_of(search_of(widen(task, 100), seed=3)), expected(task))
+@kernel
+def forget(room, n_present):  # type: ignore[no-untyped-def]
+    forget_cells(room, n_present)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("random", [False, True])
-@given(task=tasks_by_order(max_rows=60))
-def test_rows_divide_as_the_split_says(random: bool, task: Task) -> None:
-    task = task._replace(limits=task.limits._replace(random=random))
-    found = search(task, presort(task.table))
-    for j in np.flatnonzero(found.records["status"] == SPLIT):
-        values = task.table[j].astype(np.float64)
-        threshold, to_left, n_left = found.records[["threshold", "missing_left", "n_left"]][j]
-        goes_left = np.where(np.isnan(values), to_left, values <= threshold) & task.inside
-        assert goes_left.sum() == n_left
-        rows = np.flatnonzero(goes_left).tolist()
-        assert tuple(found.left[j]) == naive.node_sums(rows, task.g.tolist(), task.h.tolist() or None, 0)
+@kernel
+def choices(columns, rows, n_drawn, room):  # type: ignore[no-untyped-def]
+    return lists_all(columns, rows, n_drawn, room), may_list_all(columns, rows, room)
 
 
-# --- the deviations of all prefixes and suffixes ---
+@given(st.integers(1, 60), st.integers(1, 6), st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.integers(0, 10**6))
+def test_cells_of_a_node(n_rows: int, n_columns: int, density: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = random_table(n_rows, n_columns, density, seed)
+    columns = sparse_of(X)
+    rows = np.sort(rng.permutation(n_rows)[: rng.integers(1, n_rows + 1)]).astype(np.uint32)
+    first = int(rng.integers(0, 5))
+    used = rng.random(n_columns) < 0.8
+    room = make_cell_room(columns, dense=False)
+    room.place_of[:] = NOWHERE
+    room.place_of[rows] = first + np.arange(len(rows))
+    room.n_listed[~used] = -1
+
+    def cells(keys: np.ndarray) -> list[tuple[int, int]]:
+        return sorted((int(key) & 0xFFFFFFFF, int(key) >> 32) for key in keys)
+
+    wanted = []
+    for j in range(n_columns):
+        mine = slice(columns.starts[j], columns.starts[j + 1])
+        code_of = dict(zip(columns.rows[mine].tolist(), columns.codes[mine].tolist(), strict=True))
+        wanted.append([(place, code_of[row]) for place, row in enumerate(rows.tolist()) if row in code_of])
+        assert cells(room.keys[: found(columns, j, rows, first, room)]) == wanted[j]
+    _, may = choices(columns, rows, n_columns, room)
+    if may:
+        n_present, varies = listed(columns, rows, room)
+        assert sorted(room.present[:n_present].tolist()) == [j for j in range(n_columns) if used[j] and wanted[j]]
+        for j in room.present[:n_present].tolist():
+            assert cells(room.keys[room.end[j] - room.n_listed[j] : room.end[j]]) == wanted[j]
+        taken = [{np.nan if x != x else x for x in X[rows, j].tolist()} for j in np.flatnonzero(used)]
+        assert varies == any(len(values) > 1 for values in taken)
+        forget(room, n_present)
+    assert room.n_listed.tolist() == np.where(used, 0, -1).tolist()
+
+
+def test_what_costs_less() -> None:
+    X = np.zeros((4000, 100))
+    X[np.arange(4000), np.arange(4000) % 100] = 1.0
+    columns = sparse_of(X)
+    room = make_cell_room(columns, dense=False)
+    few, all_rows = np.arange(3, dtype=np.uint32), np.arange(4000, dtype=np.uint32)
+    assert choices(columns, few, 100, room) == (True, True)
+    assert choices(columns, all_rows[:30], 1, room) == (False, True)
+    assert choices(columns, all_rows, 100, room) == (False, False)
+
+
+# --- the order of categories at both ends ---
+
+
+@kernel
+def _order_ends(groups: Any, m: Any, most: Any) -> None:
+    order_ends(groups, m, most)
+
+
+KEYS = {
+    "noise": lambda random, m: random.normal(size=m),
+    "ties": lambda random, m: random.integers(0, 5, m) / 3.0,
+    "one key": lambda random, m: np.zeros(m),
+    "far out": lambda random, m: np.where(random.random(m) < 0.01, 1e300, random.normal(size=m)),
+    "infinite": lambda random, m: np.where(random.random(m) < 0.1, -np.inf, random.normal(size=m)),
+    "subnormal": lambda random, m: random.integers(0, 9, m) * 5e-324,
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize(("m", "most"), [(1, 0), (2, 1), (9, 1), (60, 9), (700, 3), (700, 40), (700, 350), (3000, 100)])
+def test_both_ends_are_in_order(kind: str, m: int, most: int) -> None:
+    groups = make_groups(m, 2)
+    groups.key[:m] = KEYS[kind](np.random.default_rng(m), m)
+    _order_ends(groups, np.int64(m), np.int64(most))
+    wanted = np.argsort(groups.key[:m], kind="stable")
+    assert groups.order[0, :most].tolist() == wanted[:most].tolist()
+    assert groups.order[0, m - most : m].tolist() == wanted[m - most :].tolist()
+
+
+# --- absolute error and quantiles: the best split of a node against sorting every side of every split again ---
 
 
 @kernel
