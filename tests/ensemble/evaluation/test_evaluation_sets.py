@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
 from dtrees import EarlyStopping
-from tests.ensemble.samples import BOOSTING, LABELS, SIGNAL, WEIGHT, X, assert_same_trees, every_ensemble, is_classifier, make, target
+from tests.ensemble.samples import BOOSTING, LABELS, SIGNAL, WEIGHT, X, assert_same_trees, every_ensemble, make, target
 from tests.plain import PLAIN
 
 # --- evaluation sets: scored as the fitted model's own predictions are, without any influence on trees, and early stopping by them ---
@@ -242,18 +242,6 @@ def test_callbacks_are_told(caplog):
     assert errors[-1] < 1.4 <= errors[-2]
 
 
-@pytest.mark.parametrize("kind", BOOSTING, ids=lambda kind: kind.__name__)
-def test_going_on_from_a_fit_scores_all_rounds(kind):
-    y, sets = target(kind), [(X[REST], target(kind)[REST])]
-    whole = make(kind).fit(X, y, eval_set=sets)
-    model = make(kind, n_estimators=3, warm_start=True).fit(X, y, eval_set=sets)
-    model.set_params(n_estimators=8).fit(X, y, eval_set=sets)
-    name = "logloss" if is_classifier(kind) else "rmse"
-    assert_array_equal(model.evals_result_["validation_0"][name], whole.evals_result_["validation_0"][name])
-    model.set_params(n_estimators=9).fit(X, y)
-    assert not hasattr(model, "evals_result_")
-
-
 def test_going_on_after_early_stopping():
     sets = [(X[REST], SIGNAL[REST])]
     model = make(dtrees.GradientBoostingRegressor, n_estimators=100, learning_rate=0.6, early_stopping_rounds=2, warm_start=True)
@@ -264,6 +252,8 @@ def test_going_on_after_early_stopping():
     assert_same_trees(model, fresh.fit(X[TRAIN], SIGNAL[TRAIN], eval_set=sets))
     assert_array_equal(model.evals_result_["validation_0"]["rmse"], fresh.evals_result_["validation_0"]["rmse"])
     assert_array_equal(model.train_score_, fresh.train_score_)
+    model.set_params(early_stopping_rounds=None, n_estimators=model.n_estimators_ + 1).fit(X[TRAIN], SIGNAL[TRAIN])
+    assert not hasattr(model, "evals_result_")
 
 
 def test_models_are_saved_with_their_scores(tmp_path):
