@@ -379,6 +379,10 @@ def boosting_of_two_targets() -> Any:
     return dtrees.GradientBoostingRegressor(n_estimators=2).fit(X, np.hstack([X, -X]))
 
 
+BAD_PLANS = {"n_classes": [7], "max_features": [6], "columns_per_tree": [0], "criterion": [77], "class_weight": [[1.0]]}
+BAD_PLANS |= {"monotonic": [[1], [2, 0, 0]], "interactions": [[[0]], [1]], "most_columns": [9, [1]]}
+
+
 @pytest.mark.parametrize(
     ("make", "change"),
     [
@@ -436,19 +440,8 @@ def boosting_of_two_targets() -> Any:
         pytest.param(forest, of_state("batches", 0, 2, value=4), id="a batch that ends early"),
         *(
             pytest.param(forest, of_state("batches", 0, 0, name, value=value), id=f"{name} of {value}")
-            for name, value in [
-                ("n_classes", 7),
-                ("max_features", 6),
-                ("columns_per_tree", 0),
-                ("criterion", 77),
-                ("class_weight", [1.0]),
-                ("monotonic", [1]),
-                ("monotonic", [2, 0, 0]),
-                ("interactions", [[0]]),
-                ("interactions", [1]),
-                ("most_columns", 9),
-                ("most_columns", [1]),
-            ]
+            for name, values in BAD_PLANS.items()
+            for value in values
         ),
         pytest.param(boosting, lambda document, arrays: arrays.pop("train_score_"), id="no scores"),
         pytest.param(boosting, lambda document, arrays: arrays.update(train_score_=arrays["train_score_"][:-1]), id="too few scores"),
@@ -459,6 +452,12 @@ def boosting_of_two_targets() -> Any:
             boosting,
             lambda document, _: document["state"]["schema"][1].update(kind="categorical", categories=["x", "y"], dtype=""),
             id="a threshold that divides no categories",
+        ),
+        pytest.param(boosting, lambda document, _: document["state"]["attributes"].pop("max_depth_"), id="no depth for auto"),
+        *(
+            pytest.param(boosting, of_state("attributes", name, value=value), id=f"{name} of {value}")
+            for name, values in {"learning_rate_": [-1.0], "max_depth_": [0, 10**30, 6.0], "max_leaf_nodes_": [1, True]}.items()
+            for value in values
         ),
         *(pytest.param(boosting_of_two_targets, of_state("targets", value=value)) for value in (0, 1, 3, -2, 10**30, True, "2", [2], None)),
     ],

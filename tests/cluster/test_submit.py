@@ -252,15 +252,6 @@ def test_what_is_no_model_or_client_or_key(client: Client) -> None:
         dtrees.submit(boosting(), *training_set(), evalset=[])
 
 
-@pytest.mark.slow
-def test_attaching_at_once(client: Client) -> None:
-    """The scheduler may not have heard of the fit yet."""
-    future = dtrees.submit(boosting(), *training_set(), detached=True)
-    assert_same_model(dtrees.attach(future.key, take_over=True).result(timeout=150), fitted_here("boosting"))
-    del future
-    assert_clean(client)
-
-
 def test_attaching_by_the_key_alone(client: Client) -> None:
     """Of the future, nothing is kept; the scheduler may hear of the fit later than of the question for it."""
     for _ in range(2):

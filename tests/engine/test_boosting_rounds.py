@@ -16,7 +16,6 @@ from dtrees.engine.plan.early_stopping import has_stalled
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.shard import dense_runner
-from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard import zone_planner as sums
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import apply, sum_values
@@ -33,7 +32,6 @@ from tests.engine.shards import (
     wild_target,
     wild_weight,
 )
-from tests.slow import one_of_each
 
 # --- rounds of trees: the same on any shards and threads, scores, early stopping, callbacks ---
 
@@ -78,22 +76,6 @@ def test_best_first_growth_takes_no_exchange_for_each_node() -> None:
     assert min(tree.node_count for trees in found[5000][0].rounds for tree in trees) > 300
     assert [tree.node_count for trees in found[100][0].rounds for tree in trees] == [199, 199]
     assert max(n_messages for _, n_messages in found.values()) < 2 * found[None][1] < 400
-
-
-@pytest.mark.slow
-def test_more_threads_than_there_are_pieces_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    y = wild_target(TABLE, 0, 4)
-    plan = make_plan(*LOSSES["squared"], n_rounds=2)
-    here = fit_here(plan, y)
-    monkeypatch.setattr(search_plan, "WHOLE_BLOCK_CELLS", 0)
-    for module, name in (
-        (search_plan, "BOUNDED_ROWS"),
-        (one_tree, "GROW_CELLS"),
-        (one_tree, "GROW_CELLS_BY_SUMS"),
-        (one_tree, "SHARE_ROWS"),
-    ):
-        monkeypatch.setattr(module, name, 1)
-    assert same(fit_here(plan, y, n_threads=130), here)
 
 
 def test_one_slot_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,32 +172,6 @@ WEIGHT = wild_weight(N, 6)
 def plan(loss: Any, n_classes: int, n_rounds: int, **changes: Any) -> BoostingPlan:
     some = rules("newton", P, max_depth=5, reg_lambda=0.5, max_features=3)
     return BoostingPlan(some, 2, loss, n_rounds, n_classes=n_classes, **{"subsample": 0.7} | changes)
-
-
-@pytest.mark.parametrize(("loss", "n_classes", "weighted", "done"), one_of_each([*LOSSES.values()], [False, True], [0, 1, 4, 6]))
-def test_going_on_is_the_unbroken_run(loss: Any, n_classes: int, weighted: bool, done: int) -> None:
-    y = wild_target(TABLE, n_classes, 6)
-    weight = WEIGHT if weighted else None
-    more: dict[str, Any] = {"n_iter_no_change": 99, "validation_fraction": 0.2} if weighted else {}
-    with local(TABLE, y, weight) as executor:
-        whole = boost(executor, plan(loss, n_classes, 6, **more))
-        first = boost(executor, plan(loss, n_classes, done, **more))
-    for other in (local(TABLE, y, weight, n_threads=3), ShardedExecutor(TABLE, y, weight, SPREADS[0])):
-        rest = boost(other, plan(loss, n_classes, 6, **more), previous=first.rounds, initial=first.initial)
-        assert len(rest.rounds) == 6
-        assert all(all_equal(a, b) for a, b in zip(rest.rounds, whole.rounds, strict=True))
-        assert rest.initial.tobytes() == whole.initial.tobytes()
-        assert rest.train_score.tobytes() == whole.train_score[done:].tobytes()
-        assert rest.validation_score.tobytes() == whole.validation_score[done:].tobytes()
-
-
-def test_a_given_start_is_kept() -> None:
-    y = wild_target(TABLE, 0, 6)
-    with local(TABLE, y) as executor:
-        result = boost(executor, plan(Squared(), 0, 1), initial=np.array([7.5]))
-        assert result.initial.tolist() == [7.5]
-        own = boost(executor, plan(Squared(), 0, 1))
-    assert not result.rounds[0][0].equals(own.rounds[0][0])
 
 
 def test_every_row_gets_the_value_that_prediction_gives_it() -> None:

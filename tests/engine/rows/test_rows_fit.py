@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.scoring import BLOCK_ROWS
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.messages import StaleMessage
-from dtrees.engine.rows import exchange, flagged_rows, levels, rows_in_tree, zone_edges
+from dtrees.engine.rows import exchange, flagged_rows, levels, rows_in_tree
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
@@ -81,12 +81,6 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int, weighted: bool) -
     weight = np.full(n, 1.0) + (np.arange(n) % 3 - 1) * 2.0**-53 if weighted else None
     plan = boosting(max_features=1, columns_per_tree=1).problem(n).plan
     assert_same_over_rows(Problem(table, y, weight, plan), spread(n, 3, [5, 100, 101]), initial=np.zeros(1))
-
-
-@pytest.mark.slow
-def test_goes_on_from_predictions_of_each_row() -> None:
-    initial = np.random.default_rng(0).normal(size=(1, 300))
-    assert_same_over_rows(boosting().problem(300), spread(300, 2, [77]), initial=initial)
 
 
 def test_losses_of_torn_blocks_are_put_together_where_they_begin() -> None:
@@ -297,21 +291,6 @@ def target_of(table: list[NDArray[Any]]) -> NDArray[np.float64]:
 
 def problem_of(case: Case, table: list[NDArray[Any]], y: NDArray[Any], weight: Any = None, **changes: Any) -> Problem:
     return Problem(table, y, weight, case.on(table, wild_table(len(y), 0), None, **changes).plan)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("sent_rows", [20, 400])
-@pytest.mark.parametrize("name", COLUMNS)
-def test_a_column_alone(name: str, sent_rows: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    send_rows(monkeypatch, sent_rows)
-    monkeypatch.setattr(zone_edges, "SKETCH_ROWS", 64)
-    table = table_of([name], dtype)
-    if dtype == np.float64:
-        table.append(np.random.default_rng(1).normal(size=N))  # which float32 does not hold
-    problem = problem_of(boosting(n_rounds=2), table, target_of(table))
-    assert_same(problem.grow(), problem.grow_on(problem.rows(THIRDS)))
 
 
 @pytest.mark.slow

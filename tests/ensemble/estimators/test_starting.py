@@ -24,6 +24,7 @@ from dtrees.ensemble.objective.registry import loss_for, registered_losses
 from dtrees.split.numbers.elementary import log
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, N, assert_same_trees, make, trees
 from tests.plain import PLAIN
+from tests.tree.trees import naive_leaf
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(N, 5))
@@ -91,19 +92,12 @@ def test_an_estimator_is_as_good_as_its_raw_predictions(kind, y, init, raw, weig
 def predicted(model, margin):
     """By the book: scores and trees, through the link."""
     margin = margin.reshape(N, -1)
-    raw = margin + np.stack([sum(tree.value[tree_leaves(tree), 0] for tree in group) for group in model._trees.groups], axis=1)
+    raw = margin + np.stack(
+        [sum(tree.value[[naive_leaf(tree, row) for row in X], 0] for tree in group) for group in model._trees.groups], axis=1
+    )
     if isinstance(model, Regressor):
         return raw[:, 0]
     return np.exp(log_softmax(raw, axis=1)) if raw.shape[1] > 1 else np.column_stack([1 - expit(raw[:, 0]), expit(raw[:, 0])])
-
-
-def tree_leaves(tree):
-    nodes = np.zeros(N, np.int64)
-    for _ in range(50):
-        inner = tree.feature[nodes] >= 0
-        left = X[np.arange(N), np.maximum(tree.feature[nodes], 0)] <= tree.threshold[nodes]
-        nodes = np.where(inner, np.where(left, tree.children_left[nodes], tree.children_right[nodes]), nodes)
-    return nodes
 
 
 def test_against_scikit_learn():

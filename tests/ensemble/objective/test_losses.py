@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +18,7 @@ from sklearn.metrics import log_loss, mean_squared_error
 import dtrees
 from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum, ratio
 from dtrees.ensemble.objective.arithmetic.residual_kernels import leaf_quantiles, residual_quantile
-from dtrees.ensemble.objective.classification import BinaryLogLoss, MultinomialLogLoss, log_loss_for
+from dtrees.ensemble.objective.classification import BinaryLogLoss, MultinomialLogLoss
 from dtrees.ensemble.objective.deviances import Gamma, Poisson, Tweedie
 from dtrees.ensemble.objective.registry import loss_for
 from dtrees.ensemble.objective.regression import Huber, SquaredError
@@ -264,21 +263,6 @@ def test_sure_predictions_stay_finite(raw, label):
 
 def test_a_class_without_weight_has_a_finite_start():
     assert np.isfinite(BinaryLogLoss().initial(np.array([0, 1], dtype=np.int32), np.array([1.0, 0.0]))).all()
-
-
-def test_losses_are_values():
-    assert log_loss_for(2) == BinaryLogLoss()
-    assert log_loss_for(4) == MultinomialLogLoss(4)
-    assert pickle.loads(pickle.dumps(log_loss_for(4))) == log_loss_for(4)
-    assert len({log_loss_for(2), BinaryLogLoss(), log_loss_for(3)}) == 2
-
-
-def test_slices_of_raw_predictions_give_the_same():
-    loss = MultinomialLogLoss(3)
-    target, raw, _ = sample(loss, max(2, loss.n_outputs))
-    whole, _ = derivatives(loss, target, raw, 1)
-    parts = [derivatives(loss, target[part], raw[:, part], 1)[0] for part in (slice(0, 70), slice(70, 200))]
-    np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
 @settings(max_examples=200, deadline=None)
