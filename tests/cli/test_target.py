@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_score, root_mean_squared_error
 
-from dtrees.cli.data.output import check_destinations, check_new
-from dtrees.cli.data.target import TargetSummary, choose_task, convert, held_out, merge, number_as_text, split, summarize_part
+from dtrees.cli.errors import CommandError
 from dtrees.cli.scores import Baseline, classification_scores, classification_sums, regression_scores, regression_sums
-from dtrees.cli.terminal.errors import CommandError
+from dtrees.cli.tables import check_destinations, check_new
+from dtrees.cli.target import TargetSummary, choose_task, convert, held_out, merge, number_as_text, split, summarize_part
 
 # --- the target: which task it calls for, and in which dtype it is trained on ---
 

@@ -17,8 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 import dtrees
 from dtrees import GradientBoostingRegressor, export_graphviz, export_text, load, save
-from dtrees.export.node_text import NodeOptions, NodeTexts, class_colour, exact_text, node_colours, short_text
-from dtrees.export.text import Branches
+from dtrees.node_texts import Branches, NodeOptions, NodeTexts, class_colour, exact_text, node_colours, short_text
 from tests.ensemble.samples import KINDS, LABELS, SIGNAL, X, every_kind, is_classifier, make, target
 
 # --- trees as text, against scikit-learn's text and against the rows that go each way ---
