@@ -49,6 +49,7 @@ def traversal(run: Run) -> Iterator[Yielded]:
 @benchmark("claim-medians")
 def medians(run: Run) -> Iterator[Yielded]:
     """Running medians by two heaps ten times faster than by sorting again, and dtrees' split by absolute error of one column."""
+
     def contenders(X: NDArray[Any], y: NDArray[Any]) -> dict[str, Callable[[], Any]]:
         make = libraries.trees(1, criterion="absolute_error")["dtrees"]
         plain = {"sorting again": lambda: medians_by_sorting(y), "two heaps": lambda: medians_by_heaps(y)}

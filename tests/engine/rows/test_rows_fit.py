@@ -22,7 +22,7 @@ from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.engine.rows.zone_edges import merge_sketches, sketch_columns
-from dtrees.ensemble.objective.custom import CustomObjective
+from dtrees.ensemble.objective.registry import CustomObjective
 from dtrees.split.policy import flagged_bytes
 from tests.engine.problems import (
     COLUMNS,

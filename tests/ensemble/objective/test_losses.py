@@ -19,9 +19,8 @@ import dtrees
 from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum, ratio
 from dtrees.ensemble.objective.arithmetic.residual_kernels import leaf_quantiles, residual_quantile
 from dtrees.ensemble.objective.classification import BinaryLogLoss, MultinomialLogLoss
-from dtrees.ensemble.objective.deviances import Gamma, Poisson, Tweedie
 from dtrees.ensemble.objective.registry import loss_for
-from dtrees.ensemble.objective.regression import Huber, SquaredError
+from dtrees.ensemble.objective.regression import Gamma, Huber, Poisson, SquaredError, Tweedie
 from tests.ensemble.objective.samples import derivatives, pointwise, sample
 from tests.ensemble.samples import SIGNAL, WEIGHT, X, make, trees
 from tests.examples import examples

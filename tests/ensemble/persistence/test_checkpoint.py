@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dtrees
-from dtrees.ensemble.persistence import checkpoint as checkpoints
+from dtrees.ensemble import checkpoint as checkpoints
 from dtrees.split.table.columns import presort
 from tests.ensemble.samples import BOOSTING, FORESTS, SIGNAL, WEIGHT, X, every_ensemble, is_classifier, make, target
 from tests.examples import examples
