@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.evaluation import displays
+    from dtrees.ensemble import callbacks
     from dtrees.ensemble.scores import Score
 
 #: Seconds between lines where there is no terminal.
@@ -127,9 +127,9 @@ class Display:
         elsewhere : bool, default=False
             Whether it runs on machines whose messages are not seen here: a long wait for the first is then explained.
         """
-        from dtrees.ensemble.evaluation import displays  # takes a while
+        from dtrees.ensemble import callbacks  # takes a while
 
-        bar = displays.TerminalBar(unit, self.stderr, transient=True) if self.stderr.is_terminal else displays.Display()
+        bar = callbacks.TerminalBar(unit, self.stderr, transient=True) if self.stderr.is_terminal else callbacks.Display()
         progress = TrainingProgress(self, bar, unit)
         ended = threading.Event()
         threading.Thread(target=progress.while_waiting, args=(ended, elsewhere), daemon=True).start()
@@ -145,7 +145,7 @@ class Display:
 class TrainingProgress:
     """The callback that turns the fit's progress into a bar, or into lines now and then."""
 
-    def __init__(self, display: Display, bar: displays.Display, unit: str) -> None:
+    def __init__(self, display: Display, bar: callbacks.Display, unit: str) -> None:
         self._display, self._bar, self._unit = display, bar, unit
         self._in_lines = not display.stderr.is_terminal
         self._start = self._last_line = time.monotonic()
@@ -172,7 +172,7 @@ class TrainingProgress:
 
     def __call__(self, progress: Any) -> None:
         """Take in one finished tree or round (a ``dtrees.callbacks.Progress``)."""
-        from dtrees.ensemble.evaluation.displays import figures
+        from dtrees.ensemble.callbacks import figures
 
         self._done = max(self._done, progress.done)
         self._score = ", ".join(f"{name} {_figure(value)}" for name, value in figures(progress).items())
