@@ -13,9 +13,22 @@ import pytest
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_score, root_mean_squared_error
 
 from dtrees.cli.errors import CommandError
-from dtrees.cli.scores import Baseline, classification_scores, classification_sums, regression_scores, regression_sums
 from dtrees.cli.tables import check_destinations, check_new
-from dtrees.cli.target import TargetSummary, choose_task, convert, held_out, merge, number_as_text, split, summarize_part
+from dtrees.cli.target import (
+    Baseline,
+    TargetSummary,
+    choose_task,
+    classification_scores,
+    classification_sums,
+    convert,
+    held_out,
+    merge,
+    number_as_text,
+    regression_scores,
+    regression_sums,
+    split,
+    summarize_part,
+)
 
 # --- the target: which task it calls for, and in which dtype it is trained on ---
 
