@@ -64,11 +64,11 @@ class LocalSession(Session):
         """Open the fit."""
         return self.executor.shard.begin(self.fit, self.epoch, self.plan, initial, n_whole=self.executor.n_trees)
 
-    def ask(self, requests: Requests, following: Requests | None = None) -> Mapping[int, Any]:
+    def exchange(self, by_slot: Mapping[int, Requests], following: Requests | None = None) -> Mapping[int, Mapping[int, Any]]:
         """Call the tree under way, or the shard."""
-        method, *arguments = requests[0]
+        method, *arguments = by_slot[0][0]
         shard = self.executor.shard
-        return {0: getattr(shard if method in shard.OWN else shard.trees[self.slot], method)(*arguments)}
+        return {0: {0: getattr(shard if method in shard.OWN else shard.trees[self.slot], method)(*arguments)}}
 
 
 class LocalFit:

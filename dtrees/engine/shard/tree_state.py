@@ -196,23 +196,15 @@ class TreeState:
             merge_rows(self._rows, *leaves)
         grown, steps = draft_tree(self._plan, nodes, exponents, learning_rate), None
         if self._plan.rules.categorical:
-            grown = grown.with_categories(self._find_sets(splits_of_categories(nodes.records, self._plan.rules)))
+            grown = grown.with_categories(self.find_sets(splits_of_categories(nodes.records, self._plan.rules)))
         if target.measures_leaves:
             steps = self.measure_steps(output, *places_of_leaves(nodes.records)[1:3])
         grown, _ = finish_tree(self._plan, nodes, exponents, grown, steps, learning_rate)
         target.add_tree(output, self._rows.rows, nodes.records, grown.value)
         return grown, scores_of([target.losses(0, n)]) if score else m.NO_SCORES
 
-    def find_sets(
-        self, column: NDArray[np.int32], number: NDArray[np.float64], start: NDArray[np.int64], stop: NDArray[np.int64]
-    ) -> CategorySets:
-        """Return the categories that go left in splits of columns that the shard has, when the tree is grown.
-
-        ``start[i]:stop[i]`` are the places of the rows of the left child of split i, ``number[i]`` stands in place of its threshold.
-        """
-        return self._find_sets(CategorySplits(np.arange(column.shape[0]), column, number, start, stop))
-
-    def _find_sets(self, splits: CategorySplits) -> CategorySets:
+    def find_sets(self, splits: CategorySplits) -> CategorySets:
+        """Return the categories that go left in splits of columns that the shard has, when the tree is grown."""
         return find_sets(self._shard_columns.columns, self._shard_columns.place_of[splits.column], self._rows.rows, splits)
 
     def merge(self, leaves: MergedLeaves) -> None:
@@ -404,7 +396,7 @@ class TreeState:
         for i, (subtree, by) in enumerate(zip(grown, moved.tolist(), strict=True)):
             records = subtree.records
             if self._plan.rules.categorical:
-                sets[i] = one._find_sets(splits_of_categories(records, self._plan.rules))
+                sets[i] = one.find_sets(splits_of_categories(records, self._plan.rules))
             for name in ("start", "in_stop", "stop"):
                 records[name] = records[name].astype(np.int64) - by
             if self._target.keeps_out_of_sample:

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dtrees.engine.plan.early_stopping import Stopping
-from dtrees.engine.plan.plans import Callback, FitInterrupted, Progress
+from dtrees.engine.plan.plans import Callback, FitInterrupted, Progress, Stopping
 from dtrees.ensemble.evaluation.displays import Display, Lines, live_display, somebody_listens
 from dtrees.ensemble.evaluation.metrics import greater_is_better, metric_name
 from dtrees.ensemble.input.warning import warn

@@ -11,7 +11,7 @@ import pytest
 from dtrees.engine.coordinator import delegation as delegating
 from dtrees.engine.plan.plans import ForestPlan, ForestResult
 from dtrees.engine.run.forest_growth import grow_forest
-from dtrees.engine.run.lockstep import grow_forest_on_shards
+from dtrees.engine.run.lasting import grow_forest_on_shards
 from dtrees.split.table.columns import presort
 from tests.engine.shards import ShardedExecutor, all_equal, called, rules, wild_table, wild_target
 
@@ -75,7 +75,7 @@ def test_sets_of_categories(changes: dict[str, Any]) -> None:
     found, executor = grown(plan_of(**limits, **changes), table=[*TABLE[:3], *categories])
     assert all(tree.categories.node.shape[0] > 20 for tree in found.trees)
     assert called(executor, "grow_delegated")
-    told = sum(column.shape[0] for _, (column, *_) in called(executor, "find_sets"))
+    told = sum(splits.node.shape[0] for _, (splits,) in called(executor, "find_sets"))
     assert 0 < told < sum(tree.categories.node.shape[0] for tree in found.trees) // 2
 
 

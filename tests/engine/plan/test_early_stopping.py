@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtrees.engine.plan.early_stopping import Stopping
+from dtrees.engine.plan.plans import Stopping
 
 scores = st.lists(st.sampled_from([0.0, 1.0, 1.5, 2.0, 3.0, math.nan]), min_size=1, max_size=12)
 

@@ -11,9 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dtrees.engine.plan import search_plan
-from dtrees.engine.plan.early_stopping import has_stalled
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Progress
-from dtrees.engine.run.boosting_rounds import boost
+from dtrees.engine.run.boosting_rounds import boost, has_stalled
 from dtrees.engine.shard import dense_runner
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard import zone_planner as sums
