@@ -19,8 +19,8 @@ from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.lasting import grow_forest_on_shards
+from dtrees.engine.run.local_executor import grow_forest
 from dtrees.ensemble.objective.classification import Exponential, log_loss_for
 from dtrees.ensemble.objective.custom import CustomObjective
 from dtrees.ensemble.objective.deviances import Gamma, Poisson, Tweedie

@@ -16,8 +16,7 @@ from dtrees.engine.coordinator.session import Session
 from dtrees.engine.coordinator.tree import grow_tree, starting
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.protocol.messages import Calls, Executor, ShardsLost
-from dtrees.engine.run.forest_growth import grow_forest
-from dtrees.engine.run.local_executor import LocalExecutor, LocalSession
+from dtrees.engine.run.local_executor import LocalExecutor, LocalSession, grow_forest
 from dtrees.engine.shard.shard import Shard
 from dtrees.ensemble.objective.loss import BaseLoss
 from dtrees.split.table.columns import presort

@@ -138,7 +138,7 @@ def grow_forest_on_shards(
     Returns
     -------
     ForestResult
-        That of :func:`dtrees.engine.run.forest_growth.grow_forest`.
+        That of :func:`dtrees.engine.run.local_executor.grow_forest`.
     """
     return _Forest(executor, plan, first, last, max(1, min(n_side_by_side, last - first))).run(callback, log)
 

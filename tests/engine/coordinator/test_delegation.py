@@ -10,8 +10,8 @@ import pytest
 
 from dtrees.engine.coordinator import delegation as delegating
 from dtrees.engine.plan.plans import ForestPlan, ForestResult
-from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.lasting import grow_forest_on_shards
+from dtrees.engine.run.local_executor import grow_forest
 from dtrees.split.table.columns import presort
 from tests.engine.shards import ShardedExecutor, all_equal, called, rules, wild_table, wild_target
 

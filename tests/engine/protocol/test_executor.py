@@ -10,7 +10,7 @@ import pytest
 from dtrees.engine.coordinator import delegation as delegating
 from dtrees.engine.coordinator.tree import grow_tree, starting
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.run.forest_growth import grow_forest
+from dtrees.engine.run.local_executor import grow_forest
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.split.table.columns import presort
 from dtrees.tree.packing import pack

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.rows.by_order import quantiles as by_order
+from dtrees.engine.rows import quantiles as by_order
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.threads import Threads
 from dtrees.ensemble.objective.arithmetic.residual_kernels import residual_quantile

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from dtrees.engine.coordinator.fit import trees_side_by_side
 from dtrees.engine.plan.plans import ForestPlan, Progress
 from dtrees.engine.protocol import messages as m
-from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.lasting import grow_forest_on_shards
+from dtrees.engine.run.local_executor import grow_forest
 from dtrees.engine.shard import node_search
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.table.columns import presort

@@ -22,9 +22,9 @@ from dtrees.engine.protocol.messages import Measured
 from dtrees.engine.protocol.splits import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.by_order.leaves import measure_means, share_leaves
 from dtrees.engine.rows.exchange import Arrays, Shards, Steps, Turn
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest, joined_ends
+from dtrees.engine.rows.leaf_rows import measure_means, share_leaves
 from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
 from dtrees.engine.rows.tree import grow_nodes, leaves_known
 from dtrees.engine.rows.whole_sums import exponent_of

@@ -11,9 +11,9 @@ import pytest
 from dtrees.engine.plan.plans import ForestPlan, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
 from dtrees.engine.rows import whole_sums, zone_edges
-from dtrees.engine.rows.by_order.leaves import share_leaves
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.forests.tree import rows_to_send
+from dtrees.engine.rows.leaf_rows import share_leaves
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.split.numbers import hashing

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dtrees.engine.plan.plans import ForestPlan, ForestResult, Progress
-from dtrees.engine.run.forest_growth import grow_forest
+from dtrees.engine.run.local_executor import grow_forest
 from dtrees.engine.shard import shard_columns
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard.targets.forest_target import ForestTarget

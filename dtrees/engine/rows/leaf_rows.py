@@ -16,7 +16,7 @@ from dtrees.engine.outcome.leaf_measures import measure_leaves
 from dtrees.engine.plan.node_limits import criterion_of
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.messages import Measured
-from dtrees.engine.rows.by_order.quantiles import Grouped
+from dtrees.engine.rows.quantiles import Grouped
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 
