@@ -29,9 +29,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.delegation import NO_DELEGATION, Delegation, grow_delegated, place_of_split, rows_to_delegate
+from dtrees.engine.coordinator.delegation import Delegation, grow_delegated, no_delegation, rows_to_delegate
 from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.coordinator.session import Session, Steps
+from dtrees.engine.outcome.beyond_sums import KnownSets
 from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
 from dtrees.engine.outcome.scoring import scores_of, shares_of
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
@@ -125,7 +126,7 @@ def tree_steps(session: Session, start: Start, learning_rate: float = 1.0) -> St
         grower.divide(splits, replies[0])
         if grower.to_search.shape[0]:
             yield from session.accept(grower, [divided.found for divided in replies.values()], route_bits)
-    delegation = NO_DELEGATION
+    delegation = None
     if not session.executor.whole_threads:
         delegation = yield from grow_delegated(session, start.tree, grower)
     elif grower.to_grow:
@@ -184,13 +185,13 @@ def _complete(
     root: Root,
     learning_rate: float,
     last: tuple[Splits, RouteBits] | None = None,
-    delegation: Delegation = NO_DELEGATION,
+    delegation: Delegation | None = None,
 ) -> Steps[Grown]:
     """Turn sums into values. One shard is asked for what they need: another for each tree, since all know it, but for delegated nodes."""
-    plan, records = session.plan, nodes.records
+    plan, records, delegation = session.plan, nodes.records, delegation or no_delegation()
     tree = draft_tree(plan, nodes, root.exponents, learning_rate)
     if plan.rules.categorical:
-        tree = tree.with_categories((yield from _find_sets(session, records, delegation)))
+        tree = tree.with_categories((yield from _find_sets(session, records, delegation.sets)))
     measured = (yield from _measure(session, started, tree, records, delegation)) if measures(plan) else None
     tree, said = finish_tree(plan, nodes, root.exponents, tree, measured, learning_rate)
     if not _closes(plan):
@@ -228,19 +229,17 @@ def _measure(
     return Measured(mean, spread)
 
 
-def _find_sets(session: Session, records: NDArray[Any], delegation: Delegation) -> Steps[CategorySets]:
+def _find_sets(session: Session, records: NDArray[Any], known: KnownSets) -> Steps[CategorySets]:
     """Ask for the categories that go left in the splits of a tree, each of the shard that has the column; delegated nodes' are known."""
     splits = splits_of_categories(records, session.plan.rules)
     if not splits.node.shape[0]:
         return NO_SETS
-    split_at = place_of_split(records[splits.node])
-    is_known = np.isin(split_at, delegation.split_at)
-    owner = np.where(is_known, -1, session.executor.owner(splits.column))
-    asked = {i: np.flatnonzero(owner == i) for i in np.unique(owner[~is_known]).tolist()}
-    known = np.flatnonzero(is_known)
-    which, sets = [known], [delegation.sets.take(np.searchsorted(delegation.split_at, split_at[known]))]
-    if asked:
-        replies = yield {i: ("find_sets", CategorySplits(*(array[mine] for array in splits))) for i, mine in asked.items()}
-        which.extend(asked.values())
-        sets.extend(cast(CategorySets, replies[i]) for i in asked)
-    return CategorySets.joined(splits.node, which, sets)
+    lacking = known.lacking(records[splits.node])
+    owner = session.executor.owner(splits.column[lacking])
+    asked = {i: lacking[owner == i] for i in np.unique(owner).tolist()}
+    replies = (yield {i: ("find_sets", CategorySplits(*(array[mine] for array in splits))) for i, mine in asked.items()}) if asked else {}
+    for i, mine in asked.items():
+        if mine.shape[0] == splits.node.shape[0]:
+            return cast(CategorySets, replies[i])
+        known.add(records, replies[i])
+    return known.of_tree(records, session.plan.rules)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.beyond_sums import measure_leaves, measure_nodes
 from dtrees.engine.outcome.ending import draft_tree, finish_tree
-from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
 from dtrees.engine.outcome.scoring import scores_of
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import (
