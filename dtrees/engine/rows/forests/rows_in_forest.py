@@ -34,8 +34,6 @@ from dtrees.split.zones.over_shards.node_sums import sum_many
 from dtrees.split.zones.sums import Sums
 from dtrees.tree.tree import Tree
 
-_NOTHING, _NO_VALUES = np.empty(0, np.bool_), np.empty(0)
-
 
 class Ends(NamedTuple):
     """What is known of pairs of a node and a column before thresholds are drawn.
@@ -47,22 +45,15 @@ class Ends(NamedTuple):
     has_missing : ndarray of bool, shape (n,)
     pure : ndarray of bool, shape (n_nodes,) or (0,)
         Which nodes have one target in all rows, if that is asked for.
-    first, last : ndarray of float64, shape (n_nodes,) or (0,)
-        The lowest and the highest of the targets of their first rows, NaN without rows.
+    first : ndarray of float64, shape (n_nodes,) or (0,)
+        The targets of the first rows of a shard, NaN without rows.
     """
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     has_missing: NDArray[np.bool_]
-    pure: NDArray[np.bool_] = _NOTHING
-    first: NDArray[np.float64] = _NO_VALUES
-    last: NDArray[np.float64] = _NO_VALUES
-
-    @property
-    def of_one_target(self) -> NDArray[np.bool_]:
-        """Which nodes have one target in all their rows."""
-        found: NDArray[np.bool_] = self.pure & ~(self.first < self.last)
-        return found
+    pure: NDArray[np.bool_] = np.empty(0, np.bool_)
+    first: NDArray[np.float64] = np.empty(0)
 
 
 def joined_ends(sent: Sequence[Arrays]) -> Ends:
@@ -75,8 +66,22 @@ def joined_ends(sent: Sequence[Arrays]) -> Ends:
     >>> joined_ends([one, other])[:3]
     (array([0.5]), array([2.]), array([ True]))
     """
-    ways = np.minimum, np.maximum, np.logical_or, np.logical_and, np.fmin, np.fmax
-    return Ends(*(way.reduce(of_shards) for way, of_shards in zip(ways, zip(*sent, strict=True), strict=True)))
+    low, high, has_missing, pure, first = zip(*sent, strict=True)
+    return Ends(np.minimum.reduce(low), np.maximum.reduce(high), np.logical_or.reduce(has_missing), pure_in_all(pure, first))
+
+
+def pure_in_all(pure: Sequence[NDArray[np.bool_]], first: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """Return which nodes have one target in the rows of all shards, given what each found of its own.
+
+    Examples
+    --------
+    >>> yes, nan = np.array([True, True, True]), np.nan
+    >>> pure_in_all([yes, yes], [np.array([1.0, 1.0, nan]), np.array([1.0, 2.0, 3.0])]).tolist()
+    [True, False, True]
+    """
+    low, high = np.fmin.reduce(first), np.fmax.reduce(first)
+    found: NDArray[np.bool_] = np.all(pure, axis=0) & ~(low < high)
+    return found
 
 
 class RowsInForest(RowsInTree):
@@ -152,7 +157,7 @@ class RowsInForest(RowsInTree):
         )  # fmt: skip
         low, high = columns.values_of(self._column, codes[:, 0]), columns.values_of(self._column, np.maximum(codes[:, 1], 0))
         none, (pure, first) = codes[:, 1] < 0, self.find_pure(nodes)
-        return Ends(np.where(none, np.inf, low), np.where(none, -np.inf, high), codes[:, 2] > 0, pure, first, first)
+        return Ends(np.where(none, np.inf, low), np.where(none, -np.inf, high), codes[:, 2] > 0, pure, first)
 
     def sum_sides(self, ends: Ends) -> dict[int, tuple[NDArray[np.int64]]]:
         """Draw thresholds; return the sums of the shard's rows, for each shard those of the thresholds that it tries.
@@ -162,7 +167,7 @@ class RowsInForest(RowsInTree):
         message, columns, rows, n_shards = self._message, self._columns, self._rows, self._n_shards
         varies = (ends.low < ends.high) | (ends.has_missing & (ends.low <= ends.high))
         if ends.pure.shape[0]:
-            varies &= ~ends.of_one_target[self._node]
+            varies &= ~ends.pure[self._node]
         some = np.flatnonzero(varies)
         node, column = self._node[some], self._column[some]
         thresholds = np.empty(some.shape[0])
