@@ -54,6 +54,13 @@ class Delegation(NamedTuple):
         node = np.searchsorted(self.start, start, side="right") - 1
         return np.where((node >= 0) & (start < self.stop[node]), self.shard[node], otherwise)
 
+    def ask(self, start: NDArray[np.int64], otherwise: int) -> dict[int, NDArray[np.bool_] | slice]:
+        """Return the shards that know leaves, ``otherwise`` those that all know, and which leaves each is to be asked about."""
+        if not self.start.shape[0]:
+            return {otherwise: slice(None)}
+        knows = self.shard_of(start, otherwise)
+        return {shard: knows == shard for shard in np.unique(knows).tolist()}
+
 
 def no_delegation() -> Delegation:
     """Return what is known of nodes grown by one shard each where there are none."""

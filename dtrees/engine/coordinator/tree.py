@@ -219,8 +219,7 @@ def _measure(
     if isinstance(plan, BoostingPlan):
         replies = yield {one: ("measure_steps", started.output, start, in_stop)}
         return cast(NDArray[np.float64], replies[one])
-    knows = delegation.shard_of(start, one)
-    asked = {i: knows == i for i in np.unique(knows).tolist()}
+    asked = delegation.ask(start, one)
     replies = yield {i: ("measure_leaves", start[mine], in_stop[mine]) for i, mine in asked.items()}
     mean, spread = np.empty((start.shape[0], plan.n_values)), np.empty(start.shape[0])
     for i, mine in asked.items():

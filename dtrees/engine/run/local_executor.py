@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, cast
@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.session import Requests, Session, replay_tree
+from dtrees.engine.coordinator.session import Requests, Session, Steps, T, replay_tree
 from dtrees.engine.coordinator.tree import grow_tree, starting
 from dtrees.engine.plan.plans import BoostingPlan, Callback, FitInterrupted, ForestPlan, ForestResult, Progress
 from dtrees.engine.protocol.messages import Begun, NotCompiled, Scores
@@ -73,11 +73,20 @@ class LocalSession(Session):
         """Open the fit."""
         return self.executor.shard.begin(self.fit, self.epoch, self.plan, initial, n_whole=self.executor.n_trees)
 
-    def exchange(self, by_slot: Mapping[int, Requests], following: Requests | None = None) -> Mapping[int, Mapping[int, Any]]:
+    def ask(self, requests: Requests, following: Requests | None = None) -> Mapping[int, Any]:
         """Call the tree under way, or the shard."""
-        method, *arguments = by_slot[0][0]
+        method, *arguments = requests[0]
         shard = self.executor.shard
-        return {0: {0: getattr(shard if method in shard.OWN else shard.trees[self.slot], method)(*arguments)}}
+        return {0: getattr(shard if method in shard.OWN else shard.trees[self.slot], method)(*arguments)}
+
+    def run(self, programs: Sequence[Steps[T]], is_begun: bool = False) -> list[T]:
+        """Carry out the steps of a tree: small ones take no longer than some steps of Python."""
+        (steps,), replies = programs, None
+        try:
+            while True:
+                replies = self.ask(steps.send(cast(Any, replies)))
+        except StopIteration as end:
+            return [end.value]
 
 
 class LocalFit:
