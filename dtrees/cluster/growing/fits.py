@@ -38,13 +38,13 @@ from dtrees.cluster.reliability.fit import Fit, Reporting, WholeTables, current_
 from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.cluster.transport.clients import own_client
 from dtrees.cluster.transport.events import tell
+from dtrees.engine.coordinator.fit import trees_side_by_side
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult, Progress
-from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.tree import trees_at_once
 from dtrees.engine.run import boosting_rounds as boosting
-from dtrees.engine.run import forest_growth
+from dtrees.engine.run.lasting import grow_forest_on_shards
 from dtrees.engine.run.local_executor import LocalExecutor
-from dtrees.engine.run.lockstep import grow_forest_on_shards, trees_side_by_side
+from dtrees.engine.run.local_executor import grow_forest as grow_here
 from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
 from dtrees.ensemble.backend import GrowOne, Table
 from dtrees.ensemble.evaluation_sets import LocalEvaluation, LocalSets
@@ -124,8 +124,6 @@ def grow_forest(table: Table, plan: ForestPlan, first: int, last: int, callback:
 
             def grow(first: int, last: int, callback: Callback | None) -> ForestResult:
                 report = Reporting(fit, "tree", callback, shards.timings)
-                if isinstance(shards, DaskRowsExecutor):
-                    return grow_forest_on_rows(shards, bare, first, last, report, log, n_side_by_side=n)
                 return grow_forest_on_shards(shards, bare, first, last, n, report, log)
 
         return grow_in_batches(grow, plan, first, last, callback)
@@ -308,7 +306,7 @@ def _grow_by_tasks(table: Table, plan: ForestPlan, first: int, last: int, callba
 
 
 def _grow_trees(plan: ForestPlan, batch: Batch, columns: Columns, target: Any, weight: Any, callback: Callback) -> ForestResult:
-    return forest_growth.grow_forest(columns, target, weight, plan, batch.first, batch.last, batch.n_threads, callback)
+    return grow_here(columns, target, weight, plan, batch.first, batch.last, batch.n_threads, callback)
 
 
 def _without_sums(result: ForestResult) -> ForestResult:

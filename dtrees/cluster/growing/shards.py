@@ -2,8 +2,7 @@
 
 An executor lives where the coordinator does, in a task of the cluster. What a lost shard had is brought or made again, of the user's data,
 on a worker that has no shard yet where there is one, else beside another shard. When a worker without a shard turns up later, one of two
-that share a worker moves there between two trees. :mod:`dtrees.engine.run.recovery`, or :mod:`dtrees.engine.rows` where shards have rows,
-brings new ones up to date.
+that share a worker moves there between two trees. :mod:`dtrees.engine.run.lasting` brings new ones up to date.
 
 What shards of rows send one another (:mod:`dtrees.engine.rows`) goes from worker to worker (:mod:`dtrees.cluster.transport.peers`), and is
 awaited there. Nobody waits for ever: when a shard is lost, or fails as it cannot reach another, the coordinator interrupts all. A shard
