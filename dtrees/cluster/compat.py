@@ -105,6 +105,14 @@ def partitions_together(collections: Sequence[Any]) -> list[list[Delayed]]:
     return [[Delayed(key, graph, layer=layer) for key in flatten(keys)] for keys in expression.__dask_keys__()]
 
 
+def own_worker() -> Worker | None:
+    """Return the worker that this runs on; None elsewhere."""
+    try:
+        return get_worker()
+    except ValueError:
+        return None
+
+
 def threads_of(worker: Worker) -> int:
     """Return the threads of the worker that this runs on."""
     return int(worker.state.nthreads)
@@ -127,9 +135,7 @@ def waiting_thread() -> Iterator[None]:
 
     It looks at every task a hundred times a second, holding the interpreter: three per cent of a core, for a stack as deep as a fit's.
     """
-    try:
-        worker = get_worker()
-    except ValueError:
+    if (worker := own_worker()) is None:
         yield
         return
     thread = threading.get_ident()

@@ -23,10 +23,10 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from typing import Any, TypeVar
 
 import dask
-from distributed import Client, Future, KilledWorker, get_worker
+from distributed import Client, Future, KilledWorker
 from distributed.protocol.pickle import dumps, loads
 
-from dtrees.cluster.compat import waiting_thread
+from dtrees.cluster.compat import own_worker, waiting_thread
 from dtrees.cluster.data.memory import running
 from dtrees.cluster.data.placement import nthreads
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
@@ -175,11 +175,8 @@ class Actors:
 
     def _nearest_last(self, actors: Iterable[int]) -> list[int]:
         """Return actors in the order to call them in: those of this process last, as they take the interpreter once they are called."""
-        try:
-            here = get_worker().address
-        except ValueError:
-            return list(actors)
-        return sorted(actors, key=lambda i: self.workers[i] == here)
+        here = own_worker()
+        return sorted(actors, key=lambda i: here is not None and self.workers[i] == here.address)
 
     def collect(self) -> dict[int, Any]:
         """Wait for all replies to the calls that were made first of those under way.

@@ -34,6 +34,7 @@ from distributed import SchedulerPlugin, Status
 
 from dtrees.cluster.compat import NoDashboard, add_dashboard_page, tell_released
 from dtrees.cluster.dashboard import PAGE, FitHistory, make_page
+from dtrees.cluster.transport.clients import first_line
 from dtrees.cluster.transport.events import PROGRESS, TOPIC
 
 _SECONDS_BETWEEN_LOOKS = 2.0
@@ -138,6 +139,8 @@ logger = logging.getLogger("dtrees.cluster")
 
 #: The annotation of tasks that belong to a fit.
 ANNOTATION = "dtrees"
+#: What clients and workers ask, by ``client.scheduler.dtrees_...``.
+_ASKED = ("take_turn", "keep_trees", "trees", "fits", "stop", "is_stopped")
 #: Of fits whose records are gone, for the page in Dask's dashboard.
 _HISTORIES_KEPT = 20
 #: Why there is no such page, as this process was told already.
@@ -251,14 +254,7 @@ class FitRegistry(SchedulerPlugin):
     async def start(self, scheduler: Any) -> None:
         """Take up work, and the fits that were submitted before by an asynchronous client."""
         self._scheduler = scheduler
-        scheduler.handlers |= {
-            "dtrees_take_turn": self.take_turn,
-            "dtrees_keep_trees": self.keep_trees,
-            "dtrees_trees": self.trees,
-            "dtrees_fits": self.fits,
-            "dtrees_stop": self.stop,
-            "dtrees_is_stopped": self.is_stopped,
-        }
+        scheduler.handlers |= {f"dtrees_{name}": getattr(self, name) for name in _ASKED}
         self._add_page(scheduler)
         self._add([(key, task.annotations[ANNOTATION]) for key, task in scheduler.tasks.items() if ANNOTATION in (task.annotations or {})])
 
@@ -289,7 +285,7 @@ class FitRegistry(SchedulerPlugin):
             return
         record.state = finish
         failed = self._scheduler.tasks.get(key) if finish == "erred" else None
-        record.history.note_state(finish, _first_line(failed.exception_text) if failed is not None else "")
+        record.history.note_state(finish, first_line(failed.exception_text) if failed is not None and failed.exception_text else "")
         if finish == "forgotten":
             del self._records[key]
             self._past.append(record.history)
@@ -504,10 +500,6 @@ class FitRegistry(SchedulerPlugin):
         if task.actor and ANNOTATION in (task.annotations or {}):
             for worker in self._scheduler.workers.values():
                 worker.actors.discard(task)
-
-
-def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[0]
 
 
 def _belongs(task: Any, fit: str) -> bool:

@@ -26,9 +26,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, wait
 from typing import Any, TypeVar
 
-from distributed import Client, Future, LocalCluster, get_client, get_worker, worker_client
+from distributed import Client, Future, LocalCluster, get_client, worker_client
 from distributed.comm import get_address_host_port, normalize_address
 
+from dtrees.cluster.compat import own_worker
 from dtrees.cluster.errors import ClusterError, SchedulerLost
 
 logger = logging.getLogger("dtrees.cluster")
@@ -101,7 +102,7 @@ def local_client(n_workers: int | None = None, threads_per_worker: int | None = 
                     silence_logs=logging.ERROR,
                 )
             except (OSError, RuntimeError, TimeoutError) as error:
-                raise RuntimeError(f"The local Dask cluster did not start: {_first_line(error)}") from error
+                raise RuntimeError(f"The local Dask cluster did not start: {first_line(error)}") from error
         stack.enter_context(cluster)
         yield stack.enter_context(Client(cluster))
 
@@ -152,7 +153,7 @@ def _open(address: str, timeout: float) -> tuple[Client | None, str]:
     try:
         get_address_host_port(normalize_address(address))
     except ValueError as error:
-        return None, f"{address!r} is not a scheduler's address ({_first_line(error)}). Give HOST:PORT or tcp://HOST:PORT."
+        return None, f"{address!r} is not a scheduler's address ({first_line(error)}). Give HOST:PORT or tcp://HOST:PORT."
     try:
         return Client(address, timeout=timeout), ""
     except (OSError, TimeoutError):
@@ -160,9 +161,9 @@ def _open(address: str, timeout: float) -> tuple[Client | None, str]:
         return None, f"No Dask scheduler answers at {address!r} (waited {timeout:g} s). {hint}"
 
 
-def _first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the name of its class where it has none."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def first_line(error: object) -> str:
+    """Return the first line of a text, or of an error's message; the name of its class where it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 @contextlib.contextmanager
@@ -195,11 +196,7 @@ def out_of_the_way() -> Iterator[None]:
 
 def in_task() -> bool:
     """Tell whether this is a thread of a worker."""
-    try:
-        get_worker()
-    except ValueError:
-        return False
-    return True
+    return own_worker() is not None
 
 
 def default_client() -> Client | None:

@@ -58,10 +58,6 @@ _ONE_PIECE = 1 << 15
 _NUMBERS = "iufb"
 
 
-class ChannelBroken(OSError):
-    """The other end is gone."""
-
-
 class DirectChannel:
     """The caller's end of a channel. Calls may follow each other before there are replies, which come in the same order."""
 
@@ -138,7 +134,7 @@ class DirectChannel:
     @staticmethod
     def _some(received: T) -> T:
         if not received:
-            raise ChannelBroken("the connection was closed")
+            raise ConnectionError("the connection was closed")
         return received
 
     def close(self) -> None:
@@ -255,7 +251,7 @@ def _read(channel: socket.socket, size: int) -> memoryview:
     while n < size:
         got = channel.recv_into(view[n:])
         if not got:
-            raise ChannelBroken("the caller is gone")
+            raise ConnectionError("the caller is gone")
         n += got
     return view
 

@@ -44,7 +44,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from distributed import Worker, get_worker
+from distributed import Worker
+
+from dtrees.cluster.compat import own_worker
 
 TOPIC = "dtrees"
 EXCHANGES = "dtrees-exchange"
@@ -59,11 +61,8 @@ _SECONDS_BETWEEN_EXCHANGES = 0.25
 
 def tell(fit: str, what: str, **facts: Any) -> None:
     """Log an event; only workers do."""
-    try:
-        worker = get_worker()
-    except ValueError:
-        return
-    worker.log_event(TOPIC, {"fit": fit, "what": what, **facts})
+    if (worker := own_worker()) is not None:
+        worker.log_event(TOPIC, {"fit": fit, "what": what, **facts})
 
 
 class Account(NamedTuple):
@@ -146,11 +145,8 @@ class Exchanges:
         """Tell what has not been told."""
         untold, self._untold = self._untold, []
         self._next = time.monotonic() + _SECONDS_BETWEEN_EXCHANGES
-        try:
-            worker = get_worker()
-        except ValueError:
-            return
-        worker.loop.add_callback(_log, worker, untold)
+        if (worker := own_worker()) is not None:
+            worker.loop.add_callback(_log, worker, untold)
 
 
 def _log(worker: Worker, events: list[dict[str, Any]]) -> None:
