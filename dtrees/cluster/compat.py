@@ -34,11 +34,12 @@ from dtrees.version import pip_install
 _LEAST = (2025, 12)
 #: Bytes of a message of a connection that is not plain TCP.
 _CARRIED_BYTES = 1 << 20
-#: What :mod:`dtrees.cluster.reliability.registry` calls.
-_OF_SCHEDULER = (
-    "client_desires_keys", "client_releases_keys", "remove_client", "request_acquire_replicas", "request_remove_replicas",
-    "set_restrictions", "transitions", "worker_send",
-)  # fmt: skip
+#: What is used here, and what :mod:`dtrees.cluster.reliability.registry` calls.
+_NEEDED: dict[type, str] = {
+    Worker: "status", ConnectionPool: "remove", TCP: "abort", SchedulerPlugin: "update_graph transition log_event restart",
+    Scheduler: "client_desires_keys client_releases_keys remove_client request_acquire_replicas request_remove_replicas set_restrictions "
+    "transitions worker_send",
+}  # fmt: skip
 
 
 def check_version(version: str = distributed.__version__) -> None:
@@ -59,10 +60,7 @@ def check_version(version: str = distributed.__version__) -> None:
     least = ".".join(map(str, _LEAST))
     if found < _LEAST:
         raise ImportError(f'distributed is of version {version}; dtrees wants {least} or later: pip install "distributed>={least}"')
-    parts = {"Worker.status": Worker, "ConnectionPool.remove": ConnectionPool, "TCP.abort": TCP}
-    parts |= {f"SchedulerPlugin.{name}": SchedulerPlugin for name in ("update_graph", "transition", "log_event", "restart")}
-    parts |= {f"Scheduler.{name}": Scheduler for name in _OF_SCHEDULER}
-    lacking = [name for name, owner in parts.items() if not hasattr(owner, name.partition(".")[2])]
+    lacking = [f"{owner.__name__}.{name}" for owner, names in _NEEDED.items() for name in names.split() if not hasattr(owner, name)]
     if lacking:
         raise ImportError(
             f"distributed is of version {version}, later than any that dtrees was made for, and lacks {', '.join(lacking)}; "

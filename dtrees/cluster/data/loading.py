@@ -27,6 +27,7 @@ from dtrees.cluster.data.placement import Plan, check_placement, place
 from dtrees.cluster.data.tables import Encoding, load_columns, load_rows, partition_holders, share_out
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.waiting import Tasks
+from dtrees.cluster.transport.clients import bytes_of_results
 from dtrees.ensemble.backend import LoadOptions, Table
 from dtrees.ensemble.input.schema import Schema, checked_table
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights
@@ -123,7 +124,7 @@ def _measure(
         worker: min(capacity, before.get(worker, capacity), key=lambda capacity: capacity.used)
         for worker, capacity in worker_capacities(tasks.client).items()
     }
-    partition = max(tasks.client.nbytes([future.key for future in parts.X], summary=False).values(), default=0)
+    partition = max(bytes_of_results(tasks.client, parts.X).values(), default=0)
     sizes = Sizes.of(
         schema, summary.n_rows, weighted=parts.weight is not None, partition=partition, evaluation=evaluation, n_classes=n_classes,
         out_of_bag=options.out_of_bag, n_targets=summary.n_targets, boosting=options.n_trees is None, bag=options.bag,

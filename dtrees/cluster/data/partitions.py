@@ -378,21 +378,19 @@ def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[
     """
     collections = [whole_rows(X), *others]
     lazy = [collection for collection in collections if is_lazy(collection)]
-    parts = partitions_of([_in_rows(collection) for collection in lazy])
+    parts = partitions_of([whole_rows(collection) if collection.ndim == 2 else collection for collection in lazy])
     lengths = dask.compute(*[[part.shape[0] for part in group] for group in parts])
     n_rows = sum(lengths[0])
-    for given in lengths[1:]:
-        if sum(given) != n_rows:
-            raise ValueError(f"X has {n_rows} rows but y or sample_weight has {sum(given)}; all must describe the same rows")
+    here = [len(other) for other in others if other is not None and not is_lazy(other)]
+    for length in (*map(sum, lengths[1:]), *here):
+        if length != n_rows:
+            raise ValueError(f"X has {n_rows} rows but y or sample_weight has {length}; all must describe the same rows")
     rows = drawn_rows(n_rows, n, seed)
     names = [column_names(collection) if collection.ndim == 2 else None for collection in lazy]
     pieces = dask.compute(*[_pieces(*of, rows) for of in zip(parts, lengths, names, strict=True)])
     found = iter([joined(group) for group in pieces])
-    return n_rows, [next(found) if is_lazy(collection) else _local_rows(collection, n_rows, rows) for collection in collections]
-
-
-def _in_rows(collection: Any) -> Any:
-    return whole_rows(collection) if collection.ndim == 2 else collection
+    drawn = [next(found) if is_lazy(one) else None if one is None else np.asarray(one)[rows] for one in collections]
+    return n_rows, drawn
 
 
 def _pieces(parts: Sequence[Any], lengths: Sequence[int], names: list[Any] | None, rows: NDArray[np.int64]) -> list[Any]:
@@ -409,14 +407,5 @@ def _pieces(parts: Sequence[Any], lengths: Sequence[int], names: list[Any] | Non
 
 
 def _take(part: Any, rows: NDArray[np.int64], names: list[Any] | None) -> Any:
-    part = in_order(part, names) if names is not None else part
+    part = in_order(part, names)
     return part.iloc[rows] if hasattr(part, "iloc") else part[rows]
-
-
-def _local_rows(values: Any, n_rows: int, rows: NDArray[np.int64]) -> Any:
-    """Return rows of what was in this process from the start, or None."""
-    if values is None:
-        return None
-    if len(values) != n_rows:
-        raise ValueError(f"X has {n_rows} rows but y or sample_weight has {len(values)}; all must describe the same rows")
-    return np.asarray(values)[rows]

@@ -55,7 +55,8 @@ def load_evaluation(table: Table, sets: Sequence[EvalSet], metrics: Sequence[Met
     set_of_block: list[int] = []
     columns, client = table.columns, table.columns.client
     n_classes = 0 if table.classes is None else len(table.classes)
-    about: Any = {"n_classes": n_classes, "n_targets": table.n_targets, "cells": _cells_of_rows(columns)}
+    cells = getattr(columns, "cells", None)  # of a sparse table: its evaluation sets are taken to be like it
+    about: Any = {"n_classes": n_classes, "n_targets": table.n_targets, "cells": cells and cells / columns.n_rows}
     with Tasks(client) as tasks:
         for position, given in enumerate(sets):
             made = _encode(tasks, table, given)
@@ -75,12 +76,6 @@ def load_evaluation(table: Table, sets: Sequence[EvalSet], metrics: Sequence[Met
         tasks.keep(*blocks)
     local = LocalSets(tuple(given.name for given in sets), tuple(set_of_block), (), tuple(metrics))
     return ClusterSets(client, local, blocks, workers)
-
-
-def _cells_of_rows(columns: Any) -> float | None:
-    """Return how many cells a row has on average, if the table is sparse: its evaluation sets are taken to be like it."""
-    cells = getattr(columns, "cells", None)
-    return None if cells is None else cells / columns.n_rows
 
 
 def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:

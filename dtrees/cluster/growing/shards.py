@@ -29,6 +29,7 @@ from dtrees.cluster.data.tables import ClusterColumns, ClusterRows, ClusterTable
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.growing.actors import ActorsLost, LastingActors
 from dtrees.cluster.growing.kernel_shipping import share_kernels
+from dtrees.cluster.transport.clients import bytes_of_results
 from dtrees.cluster.transport.direct_channel import ActorBase, pack_named
 from dtrees.cluster.transport.events import Account, Exchanges, Timings, tell
 from dtrees.cluster.transport.peers import PeerLost, Peers
@@ -224,7 +225,7 @@ class DaskExecutor(WorkerShards, Executor):
         self._owner = np.zeros(columns.n_columns, np.int64)
         for shard, ids in enumerate(self._ids):
             self._owner[ids] = shard
-        sizes = columns.client.nbytes([block.key for block in columns.blocks], summary=False)
+        sizes = bytes_of_results(columns.client, columns.blocks)
         self._sizes = [sizes[block.key] for block in columns.blocks]
         self._rows = target, weight
         super().__init__(columns, ShardActor)

@@ -311,6 +311,11 @@ def holders(client: Client, keys: Sequence[str]) -> dict[str, list[str]]:
     return ask(client, lambda: client.scheduler.who_has(keys=list(keys)))
 
 
+def bytes_of_results(client: Client, futures: Sequence[Future]) -> dict[str, int]:
+    """Return the bytes of the result of each task, by key. Raises as :func:`ask` does."""
+    return ask(client, lambda: client.scheduler.nbytes(keys=[future.key for future in futures], summary=False))
+
+
 def threads_of_workers(client: Client) -> dict[str, int]:
     """Return the threads of each worker. Raises as :func:`ask` does."""
     return ask(client, client.scheduler.ncores)
