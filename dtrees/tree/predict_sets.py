@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.compile.words import lowest_bit
 from dtrees.split.table.joined_columns import join
 from dtrees.tree.packing import pack_nodes
 from dtrees.tree.tree import Tree
@@ -353,16 +354,6 @@ def _keep(packed, tree, numbers, entries, tables, used, first, bits):  # type: i
 
 
 @inner_kernel
-def _lowest(word):  # type: ignore[no-untyped-def]
-    """Return the number of the lowest bit that is set."""
-    x = (word & (~word + np.uint64(1))) - np.uint64(1)
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return (x * np.uint64(0x0101010101010101)) >> np.uint64(56)
-
-
-@inner_kernel
 def _find_leaves(packed, X, begin, n, tree, room):  # type: ignore[no-untyped-def]
     """Write the leaves of a tree that the rows of a stretch fall in."""
     numbers, entries, tables, bits, walking, leaf, used = room
@@ -377,7 +368,7 @@ def _find_leaves(packed, X, begin, n, tree, room):  # type: ignore[no-untyped-de
         m = min(_BLOCK, n - first)
         _keep(packed, tree, numbers, entries, tables[0], used, first, bits[:m])
         for i in range(m):
-            leaf[first + i] = ends[_lowest(bits[i])]
+            leaf[first + i] = ends[lowest_bit(bits[i])]
     if not packed.shallow[tree]:
         _walk_on(packed, X, begin, n, root, leaf, walking)
 

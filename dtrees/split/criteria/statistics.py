@@ -13,7 +13,8 @@ amounts of several targets (:class:`AmountsOfTargets`)
 classes of several targets (:class:`ClassesOfTargets`)
     ``a`` is the number of a row, by which its class in each target is found; the weight of each class of each target is summed.
 
-A search is written once, in terms of the functions below. Numba compiles it for each kind.
+A search is written once, in terms of the functions below. Numba compiles it for each kind. All but moments keep their sums in an array: a
+version for these (``otherwise``) asks which of them a row changes (:func:`which_sum`), and by how much (:func:`amount_of`).
 
 A node's statistic is stored as an array of int64: (g, h), or the weight of each class; of several targets these sums and then h.
 """
@@ -119,12 +120,87 @@ def _(statistic, room):
     return no_moments()
 
 
-@nothing.of(Classes)
-@nothing.of(AmountsOfTargets)
-@nothing.of(ClassesOfTargets)
+@nothing.otherwise
 def _(statistic, room):
-    room[:] = 0
-    return with_sums(statistic, room, ZERO(), ZERO())
+    sums = room[: statistic.sums.shape[0]]
+    sums[:] = 0
+    return with_sums(statistic, sums, ZERO(), ZERO())
+
+
+@specialised
+def n_sums(statistic: Any) -> Any:
+    """Return how many sums there are, but for weights."""
+
+
+@n_sums.of(Moments)
+def _(statistic):
+    return ZERO() + 1
+
+
+@n_sums.otherwise
+def _(statistic):
+    return statistic.sums.shape[0]
+
+
+@specialised
+def n_changed(statistic: Any) -> Any:
+    """Return how many of the sums a row changes."""
+
+
+@n_changed.of(Moments)
+@n_changed.of(Classes)
+def _(statistic):
+    return 1
+
+
+@n_changed.otherwise
+def _(statistic):
+    return statistic.rows.shape[1]
+
+
+@specialised
+def which_sum(statistic: Any, a: Any, t: Any) -> Any:
+    """Return the number of the ``t``-th sum that a row changes."""
+
+
+@which_sum.of(Moments)
+def _(statistic, a, t):
+    return ZERO()
+
+
+@which_sum.of(Classes)
+def _(statistic, a, t):
+    return a
+
+
+@which_sum.of(AmountsOfTargets)
+def _(statistic, a, t):
+    return t
+
+
+@which_sum.of(ClassesOfTargets)
+def _(statistic, a, t):
+    return statistic.rows[a, t]
+
+
+@specialised
+def amount_of(statistic: Any, a: Any, t: Any, weight: Any) -> Any:
+    """Return by how much a row changes the ``t``-th sum that it does."""
+
+
+@amount_of.of(Moments)
+def _(statistic, a, t, weight):
+    return a
+
+
+@amount_of.of(AmountsOfTargets)
+def _(statistic, a, t, weight):
+    return statistic.rows[a, t]
+
+
+@amount_of.otherwise
+def _(statistic, a, t, weight):
+    return weight
 
 
 @specialised
@@ -137,23 +213,10 @@ def _(statistic, a, weight):
     return Moments(statistic.g + a, statistic.h + weight, statistic.n + 1)
 
 
-@plus_row.of(Classes)
+@plus_row.otherwise
 def _(statistic, a, weight):
-    statistic.sums[a] += weight
-    return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
-
-
-@plus_row.of(AmountsOfTargets)
-def _(statistic, a, weight):
-    for t in range(statistic.sums.shape[0]):
-        statistic.sums[t] += statistic.rows[a, t]
-    return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
-
-
-@plus_row.of(ClassesOfTargets)
-def _(statistic, a, weight):
-    for t in range(statistic.rows.shape[1]):
-        statistic.sums[statistic.rows[a, t]] += weight
+    for t in range(n_changed(statistic)):
+        statistic.sums[which_sum(statistic, a, t)] += amount_of(statistic, a, t, weight)
     return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
 
 
@@ -167,9 +230,7 @@ def _(one, other, room):
     return Moments(one.g + other.g, one.h + other.h, one.n + other.n)
 
 
-@plus.of(Classes)
-@plus.of(AmountsOfTargets)
-@plus.of(ClassesOfTargets)
+@plus.otherwise
 def _(one, other, room):
     for k in range(room.shape[0]):
         room[k] = one.sums[k] + other.sums[k]
@@ -186,9 +247,7 @@ def _(one, other, room):
     return Moments(one.g - other.g, one.h - other.h, one.n - other.n)
 
 
-@minus.of(Classes)
-@minus.of(AmountsOfTargets)
-@minus.of(ClassesOfTargets)
+@minus.otherwise
 def _(one, other, room):
     for k in range(room.shape[0]):
         room[k] = one.sums[k] - other.sums[k]
@@ -212,8 +271,7 @@ def _(statistic, out):
         out[k] = statistic.sums[k]
 
 
-@write_sums.of(AmountsOfTargets)
-@write_sums.of(ClassesOfTargets)
+@write_sums.otherwise
 def _(statistic, out):
     n_sums = statistic.sums.shape[0]
     for k in range(n_sums):

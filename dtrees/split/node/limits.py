@@ -35,12 +35,7 @@ def is_random(thresholds: Any) -> Any:
     """Tell whether thresholds are drawn at random."""
 
 
-@is_random.of(BestThreshold)
-def _(thresholds):
-    return False
-
-
-@is_random.of(SortedThreshold)
+@is_random.otherwise
 def _(thresholds):
     return False
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.words import count_bits
 from dtrees.split.compile.work_queue import claim, finish, wait_for
 from dtrees.split.policy import AHEAD
 
@@ -282,7 +283,7 @@ def count_left(bits, offsets, starts, in_stops, stops):
         inside = _count_ones(mine[:whole])
         counts[i, 1] = inside + _count_ones(mine[whole:])
         if rest > 0:
-            inside += _ones(mine[whole] & np.uint8((1 << rest) - 1))
+            inside += count_bits(np.uint64(mine[whole] & np.uint8((1 << rest) - 1)))
         counts[i, 0] = inside
     return counts
 
@@ -291,17 +292,8 @@ def count_left(bits, offsets, starts, in_stops, stops):
 def _count_ones(bytes):
     n = ZERO()
     for i in range(bytes.shape[0]):
-        n += _ones(bytes[i])
+        n += count_bits(np.uint64(bytes[i]))
     return n
-
-
-@inner_kernel
-def _ones(byte):
-    """Count the ones of a byte."""
-    x = np.uint32(byte)
-    x -= (x >> np.uint32(1)) & np.uint32(0x55)
-    x = (x & np.uint32(0x33)) + ((x >> np.uint32(2)) & np.uint32(0x33))
-    return np.int64((x + (x >> np.uint32(4))) & np.uint32(0x0F))
 
 
 @kernel

@@ -18,7 +18,7 @@ from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing
+from dtrees.split.criteria.statistics import Moments, nothing
 from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, complete
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_categorical
 from dtrees.split.node.partition import is_pure
@@ -145,9 +145,7 @@ def _search_sums_by_value(node, pair, limits, bar, scratch):
     """
 
 
-@_search_sums_by_value.of(AmountsOfTargets)
-@_search_sums_by_value.of(ClassesOfTargets)
-@_search_sums_by_value.of(Classes)
+@_search_sums_by_value.otherwise
 def _(node, pair, limits, bar, scratch):
     return False, CONSTANT, 0.0, False
 

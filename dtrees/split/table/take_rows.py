@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.compile.kernels import kernel
+from dtrees.split.compile.words import count_bits, lowest_bit
 from dtrees.split.table.columns import Columns
 
 
@@ -59,27 +60,13 @@ def renumber(codes, n_distinct, rows, present, out, found):
         before[word] = n
         bits = present[word]
         while bits != np.uint64(0):
-            if 64 * word + _trailing_zeros(bits) < n_distinct:
-                found[n] = 64 * word + _trailing_zeros(bits)
+            code = 64 * word + np.int64(lowest_bit(bits))
+            if code < n_distinct:
+                found[n] = code
                 n += 1
             bits &= bits - one
     for i in range(rows.shape[0]):
         code = np.uint64(codes[rows[i]])
         at = np.int64(code >> np.uint64(6))
-        out[i] = before[at] + _ones(present[at] & ((one << (code & low)) - one))
+        out[i] = before[at] + count_bits(present[at] & ((one << (code & low)) - one))
     return n
-
-
-@inner_kernel
-def _trailing_zeros(bits):
-    """Return the number of zeros below the lowest one."""
-    return _ones((bits & (~bits + np.uint64(1))) - np.uint64(1))
-
-
-@inner_kernel
-def _ones(x):
-    """Count the ones of 64 bits."""
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))

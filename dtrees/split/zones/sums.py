@@ -286,30 +286,6 @@ def are_few(zone_map, sums, slot, n_rows):
 
 
 @inner_kernel
-def unpack(element, n_zones, size_shift, zones):
-    """Write a column's zone sums, and those before each zone, to ``zones``; return the missing sums."""
-    weighted = element.shape[1] == 3
-    g = h = n = 0
-    for z in range(n_zones):
-        zone = zones[z]
-        packed = element[z, 1]
-        count = packed & 0xFFFFFFFF
-        weight = element[z, 2] if weighted else count
-        zone.g = element[z, 0]
-        zone.abs_g = (packed >> 32) << size_shift
-        zone.h = weight
-        zone.n = count
-        zone.g_before = g
-        zone.h_before = h
-        zone.n_before = n
-        g += element[z, 0]
-        h += weight
-        n += count
-    n_miss = element[n_zones, 1] & 0xFFFFFFFF
-    return Moments(element[n_zones, 0], element[n_zones, 2] if weighted else n_miss, n_miss)
-
-
-@inner_kernel
 def add(zone_map, sums, slot, other, first, last):
     """Add some columns of one slot to those of another of the same grain."""
     _add(numbers_of(sums, slot, first, last), numbers_of(sums, other, first, last))

@@ -11,13 +11,15 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.statistics import (
-    AmountsOfTargets,
     Classes,
-    ClassesOfTargets,
     Moments,
+    amount_of,
+    n_changed,
+    n_sums,
     nothing,
     plus_row,
     weight_at,
+    which_sum,
     with_sums,
     write_sums,
 )
@@ -75,55 +77,41 @@ def make_groups(max_distinct: int, n_sums: int) -> Groups:
 
 
 @specialised
-def _add_row(statistic: Any, sums: Any, place: Any, a: Any, weight: Any) -> None:
-    """Add a row to the sums at a place; the statistic tells what is summed."""
+def _add_weight(statistic: Any, sums: Any, weight: Any) -> None:
+    """Add the weight of a row to the sums of a category; the statistic tells what is summed."""
 
 
-@_add_row.of(Moments)
-def _(statistic, sums, place, a, weight):
-    sums[place, 0] += a
-    sums[place, 1] += weight
+@_add_weight.of(Classes)
+def _(statistic, sums, weight):
+    pass  # it is the sum of those of classes
 
 
-@_add_row.of(Classes)
-def _(statistic, sums, place, a, weight):
-    sums[place, a] += weight
-
-
-@_add_row.of(AmountsOfTargets)
-def _(statistic, sums, place, a, weight):
-    n_targets = statistic.sums.shape[0]
-    for t in range(n_targets):
-        sums[place, t] += statistic.rows[a, t]
-    sums[place, n_targets] += weight
-
-
-@_add_row.of(ClassesOfTargets)
-def _(statistic, sums, place, a, weight):
-    for t in range(statistic.rows.shape[1]):
-        sums[place, statistic.rows[a, t]] += weight
-    sums[place, statistic.sums.shape[0]] += weight
+@_add_weight.otherwise
+def _(statistic, sums, weight):
+    sums[n_sums(statistic)] += weight
 
 
 @specialised
-def _no_rows(statistic: Any, sums: Any) -> Any:
-    """Return the statistic of no rows, of the kind of another one, which is added up in the sums of a category, if it needs room."""
+def weight_of(statistic: Any, sums: Any) -> Any:
+    """Return the weight of a category from its sums."""
 
 
-@_no_rows.otherwise
+@weight_of.of(Classes)
 def _(statistic, sums):
-    return nothing(statistic, sums)
+    total = ZERO()
+    for k in range(statistic.sums.shape[0]):
+        total += sums[k]
+    return total
 
 
-@_no_rows.of(AmountsOfTargets)
-@_no_rows.of(ClassesOfTargets)
+@weight_of.otherwise
 def _(statistic, sums):
-    return nothing(statistic, sums[: statistic.sums.shape[0]])
+    return sums[n_sums(statistic)]
 
 
 @specialised
 def plus_group(statistic: Any, sums: Any, n: Any) -> Any:
-    """Return a statistic with ``n`` more rows of these sums. The weights of classes are changed in place."""
+    """Return a statistic with ``n`` more rows of these sums. All sums but moments are changed in place."""
 
 
 @plus_group.of(Moments)
@@ -131,22 +119,11 @@ def _(statistic, sums, n):
     return Moments(statistic.g + sums[0], statistic.h + sums[1], statistic.n + n)
 
 
-@plus_group.of(Classes)
+@plus_group.otherwise
 def _(statistic, sums, n):
-    total = ZERO()
-    for k in range(sums.shape[0]):
+    for k in range(statistic.sums.shape[0]):
         statistic.sums[k] += sums[k]
-        total += sums[k]
-    return with_sums(statistic, statistic.sums, statistic.h + total, statistic.n + n)
-
-
-@plus_group.of(AmountsOfTargets)
-@plus_group.of(ClassesOfTargets)
-def _(statistic, sums, n):
-    n_sums = statistic.sums.shape[0]
-    for k in range(n_sums):
-        statistic.sums[k] += sums[k]
-    return with_sums(statistic, statistic.sums, statistic.h + sums[n_sums], statistic.n + n)
+    return with_sums(statistic, statistic.sums, statistic.h + weight_of(statistic, sums), statistic.n + n)
 
 
 @lean_kernel
@@ -162,7 +139,10 @@ def group_rows(node, codes, n_distinct, partition, start, in_stop, groups, scrat
     for i in range(start, in_stop):
         code = np.int64(codes[rows[i]])
         groups.n[code] += 1
-        _add_row(node, groups.sums, code, a[i], weight_at(b, i))
+        weight, sums = weight_at(b, i), groups.sums[code]
+        for t in range(n_changed(node)):
+            sums[which_sum(node, a[i], t)] += amount_of(node, a[i], t, weight)
+        _add_weight(node, sums, weight)
     m = ZERO()
     for c in range(n_distinct + 1):
         if groups.n[c] > 0:
@@ -177,7 +157,7 @@ def group_keys(node, keys, first, last, a, b, base, groups):
     """Sum rows that are sorted by code, as :func:`group_rows` does; ``a``, ``b`` and ``base`` are those of ``sweep_sorted``."""
     m, i = ZERO(), first
     while i < last:
-        code, total = code_of(keys[i]), _no_rows(node, groups.sums[m])
+        code, total = code_of(keys[i]), nothing(node, groups.sums[m])
         while i < last and code_of(keys[i]) == code:
             place = base + np.int64(place_in(keys[i]))
             total = plus_row(total, a[place], weight_at(b, place))

@@ -17,6 +17,7 @@ from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
 from dtrees.split.policy import CATEGORY_BUCKETS, INSERTION_ROWS, ORDERED_SHARE, RANKED_CATEGORIES
+from dtrees.split.search.categories.groups import weight_of
 
 #: How often a direction is multiplied. Where that is not enough, two directions are about as good.
 _MULTIPLICATIONS = 8
@@ -37,8 +38,7 @@ def _(statistic):
     return statistic.sums.shape[0]
 
 
-@n_orders.of(AmountsOfTargets)
-@n_orders.of(ClassesOfTargets)
+@n_orders.otherwise
 def _(statistic):
     return statistic.sums.shape[0] + 1
 
@@ -48,13 +48,13 @@ def is_order(statistic: Any, which: Any) -> Any:
     """Tell whether there is an order of this number. Of two classes of one of several targets, the second one has one."""
 
 
-@is_order.otherwise
+@is_order.of(Moments)
+@is_order.of(Classes)
 def _(statistic, which):
     return True
 
 
-@is_order.of(AmountsOfTargets)
-@is_order.of(ClassesOfTargets)
+@is_order.otherwise
 def _(statistic, which):
     n_sums = statistic.sums.shape[0]
     if which < n_sums:
@@ -104,23 +104,22 @@ def _(statistic, groups, m, which, smooth):
 
 @set_means.of(Classes)
 def _(statistic, groups, m, which, smooth):
-    share = float(statistic.sums[which]) / float(statistic.h) if statistic.h > 0 else 0.0
-    for i in range(m):
-        h = ZERO()
-        for k in range(groups.sums.shape[1]):
-            h += groups.sums[i, k]
-        groups.key[i] = _distance(groups.sums[i, which], h, share, smooth)
+    _set_means_of(statistic, groups, m, which, smooth)
 
 
-@set_means.of(AmountsOfTargets)
-@set_means.of(ClassesOfTargets)
+@set_means.otherwise
 def _(statistic, groups, m, which, smooth):
     if which < statistic.sums.shape[0]:
-        mean = _mean(statistic, which)
-        for i in range(m):
-            groups.key[i] = _distance_of(statistic, groups, i, which, mean, smooth)
+        _set_means_of(statistic, groups, m, which, smooth)
     else:
         _set_along_direction(statistic, groups, m, smooth)
+
+
+@inlined_kernel
+def _set_means_of(statistic, groups, m, which, smooth):
+    mean = _mean(statistic, which)
+    for i in range(m):
+        groups.key[i] = _distance_of(statistic, groups, i, which, mean, smooth)
 
 
 @inlined_kernel
@@ -130,7 +129,7 @@ def _mean(statistic, k):
 
 @inlined_kernel
 def _distance_of(statistic, groups, i, k, mean, smooth):
-    return _distance(groups.sums[i, k], groups.sums[i, statistic.sums.shape[0]], mean, smooth)
+    return _distance(groups.sums[i, k], weight_of(statistic, groups.sums[i]), mean, smooth)
 
 
 @lean_kernel

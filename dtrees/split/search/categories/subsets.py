@@ -12,7 +12,7 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import minus, nothing
 from dtrees.split.node.candidate import CONSTANT, HAS_THRESHOLD, NO_SPLIT, SPLIT, note_found
-from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_allowed, is_random
+from dtrees.split.node.limits import RandomThreshold, is_allowed, is_random
 from dtrees.split.numbers.hashing import below, draw, mix, uniform
 from dtrees.split.search.categories.groups import RARE, group_keys, group_rows, plus_group, take_rare_together
 from dtrees.split.search.categories.orders import is_order, n_orders, order_ends, set_means
@@ -30,46 +30,17 @@ def _set_keys(thresholds: Any, node: Any, values: Any, groups: Any, m: Any, whic
     """Write what categories are ordered by: their means, or random numbers."""
 
 
-def _by_mean(thresholds, node, values, groups, m, which, smooth, bits):
+@_set_keys.otherwise
+def _(thresholds, node, values, groups, m, which, smooth, bits):
     set_means(node, groups, m, which, smooth)
 
 
-def _at_random(thresholds, node, values, groups, m, which, smooth, bits):
+@_set_keys.of(RandomThreshold)
+def _(thresholds, node, values, groups, m, which, smooth, bits):
     for i in range(m):
         code = groups.code[i]
         number = np.int64(value_at(values, code)) if 0 <= code < values.shape[0] else NONE() - np.int64(code == RARE)
         groups.key[i] = uniform(draw(mix(np.uint64(bits)), number))
-
-
-_set_keys.of(BestThreshold)(_by_mean)
-
-
-_set_keys.of(SortedThreshold)(_by_mean)
-
-
-_set_keys.of(RandomThreshold)(_at_random)
-
-
-@specialised
-def _counts(thresholds: Any, cut: Any, m: Any, bits: Any) -> Any:
-    """Tell whether the split after ``cut`` of ``m`` categories counts."""
-
-
-def _always(thresholds, cut, m, bits):
-    return True
-
-
-def _if_drawn(thresholds, cut, m, bits):
-    return cut == 1 + below(mix(np.uint64(bits) + np.uint64(1)), m - 1)
-
-
-_counts.of(BestThreshold)(_always)
-
-
-_counts.of(SortedThreshold)(_always)
-
-
-_counts.of(RandomThreshold)(_if_drawn)
 
 
 @lean_kernel
@@ -139,7 +110,9 @@ def _sum_places(node, groups, first, last, room):
 @inlined_kernel
 def _score_cut(left, node, cut, m, limits, bits, top):
     """Return the score of the split after ``cut`` of ``m`` categories; -1.0, or a number up to ``top``, if it does not count."""
-    if _counts(limits.thresholds, cut, m, bits) and is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
+    if is_random(limits.thresholds) and cut != 1 + below(mix(np.uint64(bits) + np.uint64(1)), m - 1):
+        return -1.0
+    if is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
         return score_above(left, limits.criterion, node, top)
     return -1.0
 

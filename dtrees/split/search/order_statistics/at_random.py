@@ -8,62 +8,28 @@ from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.criteria.constraints.kinds import allows_quantiles, compares_sides, note_quantiles
 from dtrees.split.criteria.statistics import no_moments, plus_row, weight_at
 from dtrees.split.node.candidate import CONSTANT, HAS_THRESHOLD, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
-from dtrees.split.search.order_statistics.deviations import LOW_BITS, LOW_MASK, gain_of, halfway, may_be_taken, note
-from dtrees.split.search.order_statistics.line_up import n_targets, of_one_target, put_in_line
+from dtrees.split.search.order_statistics.deviations import gain_of, halfway, may_be_taken, note
+from dtrees.split.search.order_statistics.line_up import first_state, n_targets, of_one_target, put_in_line
 from dtrees.split.search.thresholds.random_threshold import draw_threshold
 
 
 @inner_kernel
-def deviation_of(criterion, line, keys, n, cut, missing, which, out):
-    """Write the deviation of some of a node's rows.
+def _note_some(criterion, line_up, keys, n, cut, missing, which, out):
+    """Write the deviation of some of a node's rows; return their quantile, halfway to the next target where it may be either.
 
     ``which`` tells whether to take the rows with codes up to the cut, above it, and missing; ``keys[i]`` is the code of element i + 1.
     """
-    above, both = criterion.above, criterion.above + criterion.below
-    total = 0
+    line, links, before = line_up.line, line_up.links[0], 0
     for i in range(n):
         if which[2 if keys[i] == missing else int(keys[i] > cut)]:
-            total += line[i + 1].weight
-    below = high = low = 0
-    level = line[0].level
-    found = False
-    for i in range(n):
-        if not which[2 if keys[i] == missing else int(keys[i] > cut)]:
-            continue
-        element = line[i + 1]
-        if not found and both * (below + element.weight) >= above * total:
-            # All before are below the quantile: the sums are so far those of the levels, taken with a minus sign.
-            level = element.level
-            high += criterion.below * below * (level >> LOW_BITS)
-            low += criterion.below * below * (level & LOW_MASK)
-            found = True
-        if found:
-            high += above * element.weight * ((element.level >> LOW_BITS) - (level >> LOW_BITS))
-            low += above * element.weight * ((element.level & LOW_MASK) - (level & LOW_MASK))
-        else:
-            below += element.weight
-            high -= criterion.below * element.weight * (element.level >> LOW_BITS)
-            low -= criterion.below * element.weight * (element.level & LOW_MASK)
+            links[before].next, links[i + 1].previous = i + 1, before
+            before = i + 1
+    links[before].next, links[0].previous = 0, before
+    total, quantile, before, high, low = first_state(criterion, line, links)
     note(out, high, low, total)
-
-
-@inner_kernel
-def _quantile_of(criterion, line, keys, n, cut, missing, which, total):
-    """Return the quantile of some of a node's rows, of so much weight; parameters are those of :func:`deviation_of`."""
-    wanted, both = criterion.above * total, criterion.above + criterion.below
-    below, found, level = 0, False, line[0].level
-    for i in range(n):
-        if not which[2 if keys[i] == missing else int(keys[i] > cut)]:
-            continue
-        if found:
-            return halfway(level, line[i + 1].level)
-        below += line[i + 1].weight
-        if both * below >= wanted:
-            level = line[i + 1].level
-            if both * below > wanted:
-                return halfway(level, level)
-            found = True
-    return halfway(level, level)
+    following = np.int64(links[quantile].next)
+    at_share = (criterion.above + criterion.below) * (before + line[quantile].weight) == criterion.above * total
+    return halfway(line[quantile].level, line[following if at_share and following > 0 else quantile].level)
 
 
 @inner_kernel
@@ -110,23 +76,23 @@ def sum_left(pair, cut, missing_left):
 def search_deviations_at_random(criterion, pair, limits, bar, scratch):
     """Try one random threshold; parameters and result as of :func:`~dtrees.split.search.column.search_column`."""
     n, codes, values, one = pair.in_stop - pair.start, pair.codes, pair.values, of_one_target(criterion)
-    line, left, right, totals = scratch.line_up.line, scratch.line_up.left, scratch.line_up.right, scratch.line_up.totals
-    keys, missing = scratch.keys, np.uint64(values.shape[0])
+    line_up, keys, missing = scratch.line_up, scratch.keys, np.uint64(pair.values.shape[0])
+    found, totals, quantiles = line_up.left, line_up.totals, line_up.quantiles
     threshold, cut, low, high, n_missing = np.inf, np.int64(values.shape[0] - 1), missing, missing, 0
     for t in range(n_targets(criterion)):
         put_in_line(criterion, t, pair.partition, pair.start, pair.in_stop, scratch)
-        varies, low, high, n_missing = list_codes(line, codes, n, missing, keys)
+        varies, low, high, n_missing = list_codes(line_up.line, codes, n, missing, keys)
         if not varies:
             return CONSTANT, 0.0, False
         if t == 0 and low < high:
             threshold, cut = draw_threshold(values, np.int64(low), np.int64(high), pair.bits)
-        deviation_of(one, line, keys, n, np.uint64(cut), missing, (True, True, True), left[1])
-        add_deviations(left[1:2], totals[0, 1:2], t == 0)
+        _note_some(one, line_up, keys, n, np.uint64(cut), missing, (True, True, True), found[0])
+        add_deviations(found[:1], totals[0, 1:2], t == 0)
         for side in range(0 if n_missing > 0 and low < high else 1, 2):  # missing values go left, then right
-            deviation_of(one, line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0])
-            deviation_of(one, line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0])
-            add_deviations(left[:1], totals[2 * side, :1], t == 0)
-            add_deviations(right[:1], totals[2 * side + 1, :1], t == 0)
+            for right in range(2):
+                which = right == 0, right == 1, side == right
+                quantiles[right, side] = _note_some(one, line_up, keys, n, np.uint64(cut), missing, which, found[0])
+                add_deviations(found[:1], totals[2 * side + right, :1], t == 0)
     n_below = 0
     for i in range(n):
         n_below += keys[i] <= np.uint64(cut)
@@ -135,12 +101,9 @@ def search_deviations_at_random(criterion, pair, limits, bar, scratch):
         mine, other = totals[2 * side, 0], totals[2 * side + 1, 0]
         if not may_be_taken(limits, n_below + n_missing if side == 0 else n_below, n, mine, other):
             continue
-        lower = higher = 0.0
-        if compares_sides(limits.criterion):
-            lower = _quantile_of(one, line, keys, n, np.uint64(cut), missing, (True, False, side == 0), mine.weight)
-            higher = _quantile_of(one, line, keys, n, np.uint64(cut), missing, (False, True, side == 1), other.weight)
-            if not allows_quantiles(limits.criterion, lower, higher):
-                continue
+        lower, higher = quantiles[0, side], quantiles[1, side]
+        if compares_sides(limits.criterion) and not allows_quantiles(limits.criterion, lower, higher):
+            continue
         gain = gain_of(totals[0, 1], mine, other)
         if gain > top:
             top, missing_left = gain, side == 0

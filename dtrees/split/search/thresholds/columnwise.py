@@ -6,10 +6,12 @@ another, so that the compiler turns them into vector instructions. For that, wha
 
 from __future__ import annotations
 
+import numpy as np
+
 from dtrees.split.compile.kernels import inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.parts import class_term, score, score_of_terms, upper_bound
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
+from dtrees.split.criteria.statistics import Moments, amount_of, n_changed, which_sum
 
 
 @inlined_kernel
@@ -56,6 +58,21 @@ def add_two_left(x, y, cut, x_g, y_g, g_left, x_h, y_h, h_left):
         h_left[j] += (x_h if x_left else 0) + (y_h if y_left else 0)
 
 
+@lean_kernel
+def add_row_left(node, x, cut, a, weight, more, total, left):
+    """Add a row to the sums of those columns in which its value, or code, is up to ``cut``: to ``left``, and ``more`` to ``total``.
+
+    ``node`` tells which sums the row changes; these are added to two at a time.
+    """
+    last = n_changed(node) - 1
+    add_left(x, cut, more, total, amount_of(node, a, 0, weight), left[which_sum(node, a, 0)])
+    for t in range(1, last, 2):
+        one, other = amount_of(node, a, t, weight), amount_of(node, a, t + 1, weight)
+        add_left(x, cut, one, left[which_sum(node, a, t)], other, left[which_sum(node, a, t + 1)])
+    if last & 1:
+        add_left(x, cut, amount_of(node, a, last, weight), left[which_sum(node, a, last)], np.int64(0), total)
+
+
 @specialised
 def score_columns(node, criterion, left, h, scores):
     """Score a split of each column, -1.0 where it is not defined.
@@ -79,9 +96,7 @@ def _(node, criterion, left, h, scores):
         scores[j] = score(criterion, float(g[j]), float(h[j]), float(node.g - g[j]), float(node.h - h[j]))
 
 
-@score_columns.of(Classes)
-@score_columns.of(AmountsOfTargets)
-@score_columns.of(ClassesOfTargets)
+@score_columns.otherwise
 def _(node, criterion, left, h, scores):
     scores[:] = 0.0
     for k in range(node.sums.shape[0]):

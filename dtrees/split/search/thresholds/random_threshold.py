@@ -12,11 +12,11 @@ from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import is_arithmetic, node_statistic
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, plus_row, weight_at, with_sums
+from dtrees.split.criteria.statistics import Moments, amount_of, n_changed, n_sums, nothing, plus_row, weight_at, which_sum, with_sums
 from dtrees.split.node.candidate import CONSTANT, HAS_THRESHOLD, NO_SPLIT, NONE_HIGHER, SPLIT, bar_for
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.numbers.hashing import draw_columns, mix, undraw_columns, uniform
-from dtrees.split.search.thresholds.columnwise import add_left, add_missing, add_two_left, score_columns, widen, widen_two
+from dtrees.split.search.thresholds.columnwise import add_left, add_missing, add_row_left, add_two_left, score_columns, widen, widen_two
 from dtrees.split.search.thresholds.sweep import cut_after
 from dtrees.split.table.columns import highest_code_below, value_at
 
@@ -126,97 +126,19 @@ def _draw_thresholds(low, high, key, identity, threshold):
         threshold[j] = t if low[j] < high[j] else np.inf
 
 
-@specialised
-def _add_row(node, x, a, h, threshold, counts):
-    """Add a row to what goes left in each column."""
-
-
-@_add_row.of(Moments)
-def _(node, x, a, h, threshold, counts):
-    add_left(x, threshold, np.int64(1), counts[N_LEFT], a, counts[LEFT])
-
-
-@_add_row.of(Classes)
-def _(node, x, a, h, threshold, counts):
-    add_left(x, threshold, np.int64(1), counts[N_LEFT], h, counts[LEFT + a])
-
-
-@_add_row.of(AmountsOfTargets)
-def _(node, x, a, h, threshold, counts):
-    _add_amounts(node.rows[a], x, threshold, counts)
-
-
-@lean_kernel
-def _add_amounts(amounts, x, threshold, counts):
-    """Add a row and its first target, and then two more targets at a time."""
-    n_left, last = counts[N_LEFT], amounts.shape[0] - 1
-    add_left(x, threshold, np.int64(1), n_left, amounts[0], counts[LEFT])
-    for t in range(1, last, 2):
-        add_left(x, threshold, amounts[t], counts[LEFT + t], amounts[t + 1], counts[LEFT + t + 1])
-    if last & 1:
-        add_left(x, threshold, amounts[last], counts[LEFT + last], np.int64(0), n_left)
-
-
-@_add_row.of(ClassesOfTargets)
-def _(node, x, a, h, threshold, counts):
-    _add_classes(node.rows[a], x, h, threshold, counts)
-
-
-@lean_kernel
-def _add_classes(classes, x, h, threshold, counts):
-    """Add a row, and its weight to the classes that it is of, two at a time."""
-    n_left, last = counts[N_LEFT], classes.shape[0] - 1
-    add_left(x, threshold, np.int64(1), n_left, h, counts[LEFT + classes[0]])
-    for t in range(1, last, 2):
-        add_left(x, threshold, h, counts[LEFT + classes[t]], h, counts[LEFT + classes[t + 1]])
-    if last & 1:
-        add_left(x, threshold, h, counts[LEFT + classes[last]], np.int64(0), n_left)
-
-
-@specialised
-def _add_missing_row(node, x, a, h, counts):
-    """Add a row to what is missing in each column: its weight, then g or the weights of classes."""
-
-
-@_add_missing_row.of(Moments)
-def _(node, x, a, h, counts):
-    add_missing(x, h, counts[LEFT + 1])
-    add_missing(x, a, counts[LEFT + 2])
-
-
-@_add_missing_row.of(Classes)
-def _(node, x, a, h, counts):
-    n_classes = node.sums.shape[0]
-    add_missing(x, h, counts[LEFT + n_classes])
-    add_missing(x, h, counts[LEFT + n_classes + 1 + a])
-
-
-@_add_missing_row.of(AmountsOfTargets)
-def _(node, x, a, h, counts):
-    n_targets = node.sums.shape[0]
-    add_missing(x, h, counts[LEFT + n_targets])
-    for t in range(n_targets):
-        add_missing(x, node.rows[a, t], counts[LEFT + n_targets + 1 + t])
-
-
-@_add_missing_row.of(ClassesOfTargets)
-def _(node, x, a, h, counts):
-    n_classes = node.sums.shape[0]
-    add_missing(x, h, counts[LEFT + n_classes])
-    for t in range(node.rows.shape[1]):
-        add_missing(x, h, counts[LEFT + n_classes + 1 + node.rows[a, t]])
-
-
 @lean_kernel
 def _sum_each(node, block, places, has_missing, threshold, counts):
     weighted = block.h.shape[0] > 0
     for place in places:
         x, a, h = block.cells[place], block.g[place], weight_at(block.h, place)
-        _add_row(node, x, a, h, threshold, counts)
+        add_row_left(node, x, threshold, a, h, np.int64(1), counts[N_LEFT], counts[LEFT:])
         if weighted:
             add_left(x, threshold, np.int64(0), counts[N_LEFT], h, counts[H_LEFT])
         if has_missing:
-            _add_missing_row(node, x, a, h, counts)
+            missing = counts[LEFT + n_sums(node) :]
+            add_missing(x, h, missing[0])
+            for t in range(n_changed(node)):
+                add_missing(x, amount_of(node, a, t, h), missing[1 + which_sum(node, a, t)])
 
 
 @lean_kernel
@@ -235,9 +157,7 @@ def _sum_rows(node, block, places, has_missing, threshold, counts):
     """Sum what goes left and what is missing, but for weights that are all 1."""
 
 
-@_sum_rows.of(AmountsOfTargets)
-@_sum_rows.of(ClassesOfTargets)
-@_sum_rows.of(Classes)
+@_sum_rows.otherwise
 def _(node, block, places, has_missing, threshold, counts):
     _sum_each(node, block, places, has_missing, threshold, counts)
 
@@ -282,15 +202,13 @@ def _(node, j, counts, room):
     return left, Moments(counts[LEFT + 2, j], counts[LEFT + 1, j], counts[N_MISSING, j])
 
 
-@_statistics_of_column.of(Classes)
-@_statistics_of_column.of(AmountsOfTargets)
-@_statistics_of_column.of(ClassesOfTargets)
+@_statistics_of_column.otherwise
 def _(node, j, counts, room):
-    n_sums = node.sums.shape[0]
-    for k in range(n_sums):
-        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n_sums + 1 + k, j]
+    n = node.sums.shape[0]
+    for k in range(n):
+        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n + 1 + k, j]
     left = with_sums(node, room[0], counts[H_LEFT, j], counts[N_LEFT, j])
-    return left, with_sums(node, room[1], counts[LEFT + n_sums, j], counts[N_MISSING, j])
+    return left, with_sums(node, room[1], counts[LEFT + n, j], counts[N_MISSING, j])
 
 
 @lean_kernel

@@ -20,18 +20,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lea
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.parts import class_term, is_arithmetic, may_exceed, node_statistic, score, score_of_terms
-from dtrees.split.criteria.statistics import (
-    AmountsOfTargets,
-    Classes,
-    ClassesOfTargets,
-    Moments,
-    minus,
-    no_moments,
-    nothing,
-    plus,
-    plus_row,
-    weight_at,
-)
+from dtrees.split.criteria.statistics import ClassesOfTargets, Moments, minus, no_moments, nothing, plus, plus_row, weight_at
 from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.policy import DOMINANT_HITS, OTHER_CODES_SHARE, PROBED_ROWS, PROBES
@@ -51,8 +40,7 @@ def _(left, criterion, node, bar):
     return score(criterion, g, h, other_g, other_h)
 
 
-@score_above.of(Classes)
-@score_above.of(AmountsOfTargets)
+@score_above.otherwise
 def _(left, criterion, node, bar):
     h, other_h = float(left.h), float(node.h - left.h)
     if h <= 0.0 or other_h <= 0.0:

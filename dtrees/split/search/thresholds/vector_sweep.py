@@ -19,7 +19,7 @@ from dtrees.split.criteria.constraints.kinds import Clipped, InOrder, forbid_in_
 from dtrees.split.criteria.parts import is_arithmetic, is_bounded, score, score_of_terms, upper_bound
 from dtrees.split.criteria.several import SeveralClasses
 from dtrees.split.criteria.squares import GiniOfClasses
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, weight_at
+from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, n_changed, nothing, weight_at, which_sum
 from dtrees.split.node.candidate import note_found
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.policy import STRETCH
@@ -88,19 +88,14 @@ def _(node, limits, rows, bar, room, found, stretch):
     return _sweep_moments(node, limits, rows, bar, found, stretch)
 
 
-@sweep_stretches.of(Classes)
-def _(node, limits, rows, bar, room, found, stretch):
-    return _sweep_squares(node, node.sums, limits, rows, bar, room, found, stretch)
-
-
 @sweep_stretches.of(AmountsOfTargets)
 def _(node, limits, rows, bar, room, found, stretch):
     return _sweep_amounts(node, limits, rows, bar, room, found, stretch)
 
 
-@sweep_stretches.of(ClassesOfTargets)
+@sweep_stretches.otherwise
 def _(node, limits, rows, bar, room, found, stretch):
-    return _sweep_squares(node, node.sums, limits, rows, bar, room, found, stretch)
+    return _sweep_squares(node, limits, rows, bar, room, found, stretch)
 
 
 @lean_kernel
@@ -263,51 +258,19 @@ def _sweep_amounts(node, limits, rows, bar, before, found, stretch):
     return _note_cut(node, rows, cut, top, before, found)
 
 
-@specialised
+@lean_kernel
 def _sum_squares(node, rows, left, before, squares, products, h):
     """Write the running sums over classes of left**2 and left * node, and of the weight, over rows sorted by code."""
-
-
-@_sum_squares.of(Classes)
-def _(node, rows, left, before, squares, products, h):
-    return _sum_squares_of_classes(node, rows, left, before, squares, products, h)
-
-
-@_sum_squares.of(ClassesOfTargets)
-def _(node, rows, left, before, squares, products, h):
-    return _sum_squares_of_targets(node, rows, left, before, squares, products, h)
-
-
-@lean_kernel
-def _sum_squares_of_targets(node, rows, left, before, squares, products, h):
     square, product, total = before
-    classes, whole = node.rows, node.sums
     for i in range(h.shape[0]):
         place = np.uint64(rows.base) + place_in(rows.keys[i])
-        row, w = rows.a[place], weight_at(rows.b, place)
-        for t in range(classes.shape[1]):
-            k = classes[row, t]
+        a, w = rows.a[place], weight_at(rows.b, place)
+        for t in range(n_changed(node)):
+            k = which_sum(node, a, t)
             square += w * (2 * left[k] + w)
-            product += w * whole[k]
+            product += w * node.sums[k]
             left[k] += w
         total += w
-        squares[i] = square
-        products[i] = product
-        h[i] = total
-    return square, product, total
-
-
-@lean_kernel
-def _sum_squares_of_classes(node, rows, left, before, squares, products, h):
-    square, product, total = before
-    for i in range(h.shape[0]):
-        place = np.uint64(rows.base) + place_in(rows.keys[i])
-        k = rows.a[place]
-        w = weight_at(rows.b, place)
-        square += w * (2 * left[k] + w)
-        product += w * node.sums[k]
-        total += w
-        left[k] += w
         squares[i] = square
         products[i] = product
         h[i] = total
@@ -330,11 +293,11 @@ def _score_squares(limits, keys, n_before, squares, products, h, node_square, no
 
 
 @lean_kernel
-def _sweep_squares(node, weights, limits, rows, bar, left, found, stretch):
+def _sweep_squares(node, limits, rows, bar, left, found, stretch):
     top, keys, first, last = bar, rows.keys, rows.first, rows.last
     node_square = ZERO()
-    for k in range(weights.shape[0]):
-        node_square += weights[k] * weights[k]
+    for k in range(node.sums.shape[0]):
+        node_square += node.sums[k] * node.sums[k]
         left[k] = 0
     sums = ZERO(), ZERO(), ZERO()
     cut = NONE()

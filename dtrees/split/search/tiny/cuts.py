@@ -8,12 +8,13 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints.kinds import forbid_out_of_order, is_constrained
 from dtrees.split.criteria.parts import is_bounded, score
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, plus_row, weight_at
+from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, nothing, plus_row, weight_at
 from dtrees.split.node.candidate import note_found
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.search.thresholds.columnwise import (
     add_class_terms,
     add_left,
+    add_row_left,
     add_two_left,
     bound_columns,
     finish_scores,
@@ -27,7 +28,7 @@ BEST, BOUND, SIGNS, SCORES = 0, 1, 2, 3
 #: Rows of that of integers: missing rows of a column; weight and number of rows going left, and g (or the weight of a class) of these;
 #: lowest and highest code, and the code that the best split is after.
 MISSED, WEIGHT_LEFT, COUNT_LEFT, SUM_LEFT, LOW, HIGH, CUT = 0, 1, 2, 3, 4, 5, 6
-#: What goes left of another one of several targets, or of the first of their classes, after which come the others.
+#: What goes left of the first class, or target, after which come the others.
 MORE_LEFT = 7
 
 
@@ -91,82 +92,42 @@ def _(node, criterion, block, width, cut, scores):
     bound_columns(node, criterion, g, h, scores)
 
 
-@_score_cut.of(Classes)
+@_score_cut.otherwise
 def _(node, criterion, block, width, cut, scores):
-    _score_cut_of_classes(node, criterion, block, width, cut, scores)
+    _score_cut_of_sums(node, criterion, block, width, cut, scores)
 
 
 @lean_kernel
-def _score_cut_of_classes(node, criterion, block, width, cut, scores):
-    """Score a cut; the places are in the order of the rows' classes, so that one class after the other is summed."""
-    n, tile, places, a, b, counts = node.n, block.tile, block.some_places, block.g, block.h, block.counts
-    left, h, ignored = counts[SUM_LEFT, :width], counts[WEIGHT_LEFT, :width], counts[COUNT_LEFT, :width]
-    for k in range(n):
-        add_left(tile[k, :width], cut, weight_at(b, places[k]), h, np.int64(0), ignored)
+def _score_cut_of_sums(node, criterion, block, width, cut, scores):
+    """Score a cut; classes that no row is of add nothing."""
+    n, tile, places, a, b = node.n, block.tile, block.some_places, block.g, block.h
+    h, left = block.counts[WEIGHT_LEFT, :width], block.counts[MORE_LEFT:]
+    for k in range(node.sums.shape[0]):
+        if _is_present(node, k):
+            left[k, :width] = 0
+    for i in range(n):
+        weight = weight_at(b, places[i])
+        add_row_left(node, tile[i, :width], cut, a[places[i]], weight, weight, h, left)
     scores[:] = 0.0
-    left[:] = 0
-    for k in range(n):
-        own = a[places[k]]
-        add_left(tile[k, :width], cut, weight_at(b, places[k]), left, np.int64(0), ignored)
-        if k == n - 1 or a[places[k + 1]] != own:
-            add_class_terms(criterion, left, node.sums[own], h, node.h, scores)
-            left[:] = 0
+    for k in range(node.sums.shape[0]):
+        if _is_present(node, k):
+            add_class_terms(criterion, left[k], node.sums[k], h, node.h, scores)
     finish_scores(criterion, h, node, scores)
 
 
-@_score_cut.of(AmountsOfTargets)
-def _(node, criterion, block, width, cut, scores):
-    _score_cut_of_amounts(node, criterion, block, width, cut, scores)
+@specialised
+def _is_present(node, k):
+    """Tell whether some row of a node is of the ``k``-th class; of amounts, each has some."""
 
 
-@lean_kernel
-def _score_cut_of_amounts(node, criterion, block, width, cut, scores):
-    """Score a cut: the weight and the first target are summed, and then two more targets at a time."""
-    n, tile, places, a, b, counts = node.n, block.tile, block.some_places, block.g, block.h, block.counts
-    n_targets, rows = node.sums.shape[0], node.rows
-    h, one, other = counts[WEIGHT_LEFT, :width], counts[SUM_LEFT, :width], counts[MORE_LEFT, :width]
-    scores[:] = 0.0
-    one[:] = 0
-    for k in range(n):
-        add_left(tile[k, :width], cut, rows[a[places[k]], 0], one, weight_at(b, places[k]), h)
-    add_class_terms(criterion, one, node.sums[0], h, node.h, scores)
-    for t in range(1, n_targets, 2):
-        one[:] = 0
-        other[:] = 0
-        following = min(t + 1, n_targets - 1)
-        for k in range(n):
-            row = a[places[k]]
-            add_left(tile[k, :width], cut, rows[row, t], one, rows[row, following], other)
-        add_class_terms(criterion, one, node.sums[t], h, node.h, scores)
-        if following > t:
-            add_class_terms(criterion, other, node.sums[following], h, node.h, scores)
-    finish_scores(criterion, h, node, scores)
+@_is_present.of(AmountsOfTargets)
+def _(node, k):
+    return True
 
 
-@_score_cut.of(ClassesOfTargets)
-def _(node, criterion, block, width, cut, scores):
-    _score_cut_of_class_lists(node, criterion, block, width, cut, scores)
-
-
-@lean_kernel
-def _score_cut_of_class_lists(node, criterion, block, width, cut, scores):
-    """Score a cut: rows add their weight to the classes that they are of in all targets; classes that no row is of add nothing."""
-    n, tile, places, a, b, counts = node.n, block.tile, block.some_places, block.g, block.h, block.counts
-    n_classes, rows = node.sums.shape[0], node.rows
-    h, ignored = counts[WEIGHT_LEFT, :width], counts[COUNT_LEFT, :width]
-    for c in range(n_classes):
-        if node.sums[c] > 0:
-            counts[MORE_LEFT + c, :width] = 0
-    for k in range(n):
-        weight, row = weight_at(b, places[k]), a[places[k]]
-        add_left(tile[k, :width], cut, weight, h, weight, counts[MORE_LEFT + rows[row, 0], :width])
-        for t in range(1, rows.shape[1]):
-            add_left(tile[k, :width], cut, weight, counts[MORE_LEFT + rows[row, t], :width], np.int64(0), ignored)
-    scores[:] = 0.0
-    for c in range(n_classes):
-        if node.sums[c] > 0:
-            add_class_terms(criterion, counts[MORE_LEFT + c, :width], node.sums[c], h, node.h, scores)
-    finish_scores(criterion, h, node, scores)
+@_is_present.otherwise
+def _(node, k):
+    return node.sums[k] > 0
 
 
 @inlined_kernel
@@ -206,29 +167,6 @@ def _(node, criterion, g, h, signs, scores):
 @_heed_signs.of(Moments)
 def _(node, criterion, g, h, signs, scores):
     forbid_out_of_order(criterion, node, g, h, signs, scores)
-
-
-@specialised
-def put_in_order(node, places, a):
-    """Put a node's places in the order that :func:`_score_cut` wants."""
-
-
-@put_in_order.of(AmountsOfTargets)
-@put_in_order.of(ClassesOfTargets)
-@put_in_order.of(Moments)
-def _(node, places, a):
-    pass
-
-
-@put_in_order.of(Classes)
-def _(node, places, a):
-    for i in range(1, places.shape[0]):
-        place = places[i]
-        k = i - 1
-        while k >= 0 and a[places[k]] > a[place]:
-            places[k + 1] = places[k]
-            k -= 1
-        places[k + 1] = place
 
 
 @specialised
@@ -272,9 +210,7 @@ def _score_one_cut(node, limits, block, d, code, known):
     return score(limits.criterion, float(g), float(h), float(node.g - g), float(node.h - h))
 
 
-@score_column.of(Classes)
-@score_column.of(AmountsOfTargets)
-@score_column.of(ClassesOfTargets)
+@score_column.otherwise
 def _(node, limits, block, d, bar, known):
     return -1.0, NONE()  # these have no bounds, and no monotonic columns
 

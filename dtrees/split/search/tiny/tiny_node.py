@@ -39,7 +39,6 @@ from dtrees.split.search.tiny.cuts import (
     SIGNS,
     describe,
     fill_tile,
-    put_in_order,
     scan_columns,
     score_column,
 )
@@ -161,10 +160,8 @@ def _list_places(criterion, node, block, first, scratch):
 
 @_list_places.otherwise
 def _(criterion, node, block, first, scratch):
-    places = block.some_places[: node.n]
     for i in range(node.n):
-        places[i] = block.places[first + i]
-    put_in_order(node, places, block.g)
+        block.some_places[i] = block.places[first + i]
 
 
 @_list_places.of(Deviations)

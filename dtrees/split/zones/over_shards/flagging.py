@@ -32,7 +32,7 @@ from dtrees.split.search.thresholds.sweep import score_above
 from dtrees.split.zones.over_shards.node_sums import plus_element, rows_of_element, statistic_of
 from dtrees.split.zones.over_shards.records import ALL_PARTS, note_split
 from dtrees.split.zones.scan import below, flag_column, sweep_values
-from dtrees.split.zones.sums import best_edges, element_of, fold, n_elements, numbers_of, unpack
+from dtrees.split.zones.sums import best_edges, element_of, fold, n_elements, numbers_of
 
 
 @kernel
@@ -204,7 +204,7 @@ def _flag_column(
 @_flag_column.of(Moments)
 def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
     zone_map, sums, upper, bars, records = nodes.zone_map, nodes.sums, nodes.upper, nodes.bars, splits.candidates.records
-    grain, shift, place = sums.grains[i], sums.scales[i].shift, (ZERO(), node.n, i)
+    grain, place = sums.grains[i], (ZERO(), node.n, i)
     if draws:
         part = _only_part(zone_map, sums, i, j)
         if part >= 0 and (zone_map.exact[j] or part == n_elements(zone_map, sums, i, j) or _is_single(zone_map, sums, i, j, part)):
@@ -218,8 +218,7 @@ def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
     bar = below(bars[i]) if bars[i] >= 0.0 else bars[i]
     if zone_map.exact[j]:
         n_zones = zone_map.n_zones[j] << grain
-        missing = unpack(element_of(sums, i, j), n_zones, shift, scratch.zones)
-        score = sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
+        score, missing = sweep_values(limits, element_of(sums, i, j), n_zones, grain, node, bar, scratch)
         if score >= 0.0:
             found = scratch.found.record[0]
             cut = upper[j, found.code << zone_map.fold]
