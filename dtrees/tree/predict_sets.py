@@ -21,8 +21,8 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.words import lowest_bit
-from dtrees.split.table.joined_columns import join
-from dtrees.tree.packing import pack_nodes
+from dtrees.split.table.zone_map import join
+from dtrees.tree.packing import goes_left, pack_nodes
 from dtrees.tree.tree import Tree
 
 #: Rows of a stretch, which share the tables of a tree, and those of a block, which go through its tests together.
@@ -218,18 +218,6 @@ def _take_first_levels(nodes, roots, place_of, tests, ends, n_tests):  # type: i
 
 
 @inner_kernel
-def _goes_left(packed, node, x):  # type: ignore[no-untyped-def]
-    """Tell whether a row goes left at a node, by its number or category."""
-    if x != x:
-        return node.missing_left
-    if node.first_word < 0:
-        return x <= node.threshold
-    number = np.int64(x)
-    word = number >> 5
-    return 0 <= word < node.n_words and (packed.words[node.first_word + word] >> np.uint32(number & 31)) & np.uint32(1) == 1
-
-
-@inner_kernel
 def _leaf_of(packed, X, row, root):  # type: ignore[no-untyped-def]
     """Return the number, within its tree, of the leaf that a row falls in."""
     at = np.int64(0)
@@ -237,7 +225,7 @@ def _leaf_of(packed, X, row, root):  # type: ignore[no-untyped-def]
         node = packed.nodes[root + at]
         if node.feature < 0:
             return at
-        at = np.int64(node.left) if _goes_left(packed, node, X[row, node.feature]) else np.int64(node.right)
+        at = np.int64(node.left) if goes_left(node, packed.words, X[row, node.feature]) else np.int64(node.right)
 
 
 @inner_kernel
@@ -386,7 +374,7 @@ def _walk_on(packed, X, begin, n, root, leaf, walking):  # type: ignore[no-untyp
         for k in range(n_walking):
             i = row[k]
             node = packed.nodes[root + at[k]]
-            child = node.left if _goes_left(packed, node, X[begin + i, node.feature]) else node.right
+            child = node.left if goes_left(node, packed.words, X[begin + i, node.feature]) else node.right
             prefetch(packed.nodes, root + np.int64(child))
             leaf[i] = child
             row[n_left], at[n_left] = i, child

@@ -11,14 +11,13 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import begin_column
-from dtrees.split.node.candidate import CONSTANT, SPLIT, bar_for, complete
 from dtrees.split.node.limits import is_categorical
-from dtrees.split.node.records import NodeColumn
+from dtrees.split.node.records import CONSTANT, SPLIT, NodeColumn, bar_for, complete
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
-from dtrees.split.search.categories.subsets import search_categories_of_list
+from dtrees.split.search.categories import search_categories_of_list
 from dtrees.split.search.column import search_any_column, search_sorted
-from dtrees.split.search.order_statistics.best_cut import search_deviations_of_list
-from dtrees.split.search.thresholds.sweep import SortedRows
+from dtrees.split.search.order_statistics import search_deviations_of_list
+from dtrees.split.search.sweep import SortedRows
 
 
 class InTable(NamedTuple):
@@ -78,7 +77,7 @@ def _(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
 def search_node(source, columns, task, first, last, sums, path):
     """Find the best split of one node over the columns drawn for it.
 
-    The result is as of :func:`~dtrees.split.search.tiny.tiny_node.search_tiny_node`.
+    The result is as of :func:`~dtrees.split.search.tiny_node.search_tiny_node`.
     As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node. The node's
     in-sample rows are the places first..last of the partition (``source`` is InTable) or of the block's lists (InBlock).
     """

@@ -13,15 +13,14 @@ from dtrees.split.grow.best_first import bring_up_best, is_to_be_split, put_in_o
 from dtrees.split.grow.block import divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
 from dtrees.split.grow.column_by_column import InBlock, search_node
 from dtrees.split.grow.stack import open_node, put_children
-from dtrees.split.node.candidate import CONSTANT, SPLIT, complete_but_threshold, threshold_between
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, is_categorical, is_random, may_be_split, node_weight
 from dtrees.split.node.partition import is_pure
-from dtrees.split.node.records import note_split
+from dtrees.split.node.records import CONSTANT, SPLIT, complete_but_threshold, note_split, threshold_between
 from dtrees.split.numbers.hashing import ColumnDrawing
 from dtrees.split.policy import TINY_RANKED_ROWS, TINY_ROWS
-from dtrees.split.search.categories.subsets import choose_sides_of_list
-from dtrees.split.search.thresholds.random_threshold import search_random_block
-from dtrees.split.search.tiny.tiny_node import search_tiny_node
+from dtrees.split.search.categories import choose_sides_of_list
+from dtrees.split.search.random_threshold import search_random_block
+from dtrees.split.search.tiny_node import search_tiny_node
 
 
 @inlined_kernel

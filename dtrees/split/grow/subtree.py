@@ -29,7 +29,6 @@ from dtrees.split.grow.column_by_column import InTable, conclude, search_node
 from dtrees.split.grow.small_subtree import grow_small
 from dtrees.split.grow.sparse_subtree import search_stored
 from dtrees.split.grow.stack import Stack, open_node, put, put_children
-from dtrees.split.node.candidate import CONSTANT, SPLIT, Candidates, cut_of
 from dtrees.split.node.limits import (
     NodeLimits,
     SplitLimits,
@@ -37,11 +36,10 @@ from dtrees.split.node.limits import (
     may_be_split,
     node_weight,
 )
-from dtrees.split.node.marking import mark_left_sparse
-from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left
-from dtrees.split.node.records import NodeColumn, note_split
+from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left, mark_left_sparse
+from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, NodeColumn, cut_of, note_split
 from dtrees.split.numbers.hashing import draw
-from dtrees.split.search.categories.subsets import choose_sides_of_node
+from dtrees.split.search.categories import choose_sides_of_node
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.search.sparse import CellRoom
 from dtrees.split.zones.by_category import choose_sides_of_slot

@@ -2,8 +2,8 @@
 
 The level-by-level engine maps :func:`search_many` over threads; the subtree kernel calls :func:`search_column` itself. While a node's
 columns are searched one after the other, the score of the best split so far is the *bar* that others have to pass
-(:func:`~dtrees.split.node.candidate.bar_for`). The best is kept in the scratch space until
-:func:`~dtrees.split.node.candidate.complete` makes a candidate of it.
+(:func:`~dtrees.split.node.records.bar_for`). The best is kept in the scratch space until
+:func:`~dtrees.split.node.records.complete` makes a candidate of it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import Moments, nothing
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, complete
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_categorical
 from dtrees.split.node.partition import is_pure
-from dtrees.split.node.records import NodeColumn
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, NodeColumn, complete
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
-from dtrees.split.search.categories.subsets import search_categories
-from dtrees.split.search.order_statistics.best_cut import search_deviations
-from dtrees.split.search.thresholds.random_threshold import search_random
-from dtrees.split.search.thresholds.sweep import (
+from dtrees.split.search.categories import search_categories
+from dtrees.split.search.order_statistics import search_deviations
+from dtrees.split.search.random_threshold import search_random
+from dtrees.split.search.sweep import (
     SortedRows,
     find_dominant,
     first_above,
@@ -38,7 +37,7 @@ from dtrees.split.search.thresholds.sweep import (
     sweep_bins,
     sweep_sorted,
 )
-from dtrees.split.search.thresholds.vector_sweep import sweep_stretches, sweeps_stretches
+from dtrees.split.search.vectors import sweep_stretches, sweeps_stretches
 from dtrees.split.table.sorting import code_in, fill_bins, prefers_bins, sort_places
 
 

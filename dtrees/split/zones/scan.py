@@ -16,10 +16,10 @@ from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel, 
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
-from dtrees.split.node.candidate import NONE_HIGHER, SPLIT, UNKNOWN, bar_for, complete, copy_found
 from dtrees.split.node.limits import is_categorical
+from dtrees.split.node.records import NONE_HIGHER, SPLIT, UNKNOWN, bar_for, complete, copy_found
 from dtrees.split.policy import AHEAD, LISTED_PER_PICKED, LONG_SEARCH_SHARE, MAX_PARTS, ROWS_PER_CUT_PART
-from dtrees.split.search.thresholds.sweep import SortedRows, cut_after, first_above, sweep_bins, sweep_sorted
+from dtrees.split.search.sweep import SortedRows, cut_after, first_above, sweep_bins, sweep_sorted
 from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.bounds import best_edge, flag_zones, lay_out, part_arrays, sums_in, zone_arrays
 from dtrees.split.zones.by_category import moments_of, search_categories_of_slot

@@ -26,9 +26,9 @@ from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, n_first_classes
-from dtrees.split.node.candidate import CONSTANT, SPLIT, complete_but_threshold
+from dtrees.split.node.records import CONSTANT, SPLIT, complete_but_threshold
 from dtrees.split.numbers.hashing import draw
-from dtrees.split.search.categories.subsets import choose_sides, search_groups
+from dtrees.split.search.categories import choose_sides, search_groups
 
 
 @by_reference

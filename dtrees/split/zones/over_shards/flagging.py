@@ -26,9 +26,9 @@ from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import class_term, has_convex_terms, most_in_box, node_statistic, score_of_terms
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, plus
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, NONE_HIGHER
 from dtrees.split.node.limits import is_allowed
-from dtrees.split.search.thresholds.sweep import score_above
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER
+from dtrees.split.search.sweep import score_above
 from dtrees.split.zones.over_shards.node_sums import plus_element, rows_of_element, statistic_of
 from dtrees.split.zones.over_shards.records import ALL_PARTS, note_split
 from dtrees.split.zones.scan import below, flag_column, sweep_values

@@ -21,8 +21,8 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.parts import class_term, is_arithmetic, may_exceed, node_statistic, score, score_of_terms
 from dtrees.split.criteria.statistics import ClassesOfTargets, Moments, minus, no_moments, nothing, plus, plus_row, weight_at
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
 from dtrees.split.node.limits import is_allowed
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
 from dtrees.split.policy import DOMINANT_HITS, OTHER_CODES_SHARE, PROBED_ROWS, PROBES
 from dtrees.split.table.sorting import PLACE, code_of, common_code, first_key, key_of, sort_keys
 

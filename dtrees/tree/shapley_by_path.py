@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inner_kernel, kernel
-from dtrees.tree.shapley.paths import divide
+from dtrees.tree.packing import divide
 
 
 class _Split(NamedTuple):

@@ -15,7 +15,7 @@ from dtrees.split.compile.kernels import ZERO, inlined_kernel, inner_kernel, ker
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.several import SeveralDeviations
-from dtrees.split.search.order_statistics.deviations import (
+from dtrees.split.search.deviations import (
     DEVIATION,
     LOW_BITS,
     LOW_MASK,

@@ -22,14 +22,14 @@ from dtrees.split.criteria.constraints.kinds import is_constrained, unconstraine
 from dtrees.split.criteria.constraints.words import begin_column, begin_node, may_use, sign_of
 from dtrees.split.criteria.parts import is_arithmetic, is_bounded, node_statistic
 from dtrees.split.criteria.statistics import nothing, plus_row, weight_at
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, SPLIT, bar_for
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT, bar_for
 from dtrees.split.numbers.hashing import draw_columns, draw_first_columns, swap_back, undraw_columns
 from dtrees.split.policy import VECTOR
 from dtrees.split.search.column import search_sorted
-from dtrees.split.search.order_statistics.best_cut import search_all_thresholds
-from dtrees.split.search.order_statistics.line_up import line_up_block
-from dtrees.split.search.thresholds.sweep import SortedRows, cut_after
-from dtrees.split.search.tiny.cuts import (
+from dtrees.split.search.line_up import line_up_block
+from dtrees.split.search.order_statistics import search_all_thresholds
+from dtrees.split.search.sweep import SortedRows, cut_after
+from dtrees.split.search.tiny_cuts import (
     BEST,
     BOUND,
     CUT,
@@ -40,9 +40,9 @@ from dtrees.split.search.tiny.cuts import (
     describe,
     fill_tile,
     scan_columns,
+    scan_gaps,
     score_column,
 )
-from dtrees.split.search.tiny.gaps import scan_gaps
 from dtrees.split.table.sorting import MISSING, key_of, place_in, sort_keys
 
 #: The cuts of all columns are checked for values out of order if one column in so many is monotonic, else one by one those of each that is.
@@ -193,7 +193,7 @@ def _(criterion, limits, node, sums, block, lanes, by_sign, scratch):
 
 @specialised
 def _score_column(criterion, node, limits, block, d, bar, known):
-    """Score the cuts of a column of the tile that were bounded; see :func:`~dtrees.split.search.tiny.cuts.score_column`."""
+    """Score the cuts of a column of the tile that were bounded; see :func:`~dtrees.split.search.tiny_cuts.score_column`."""
 
 
 @_score_column.otherwise
