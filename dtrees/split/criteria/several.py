@@ -95,14 +95,12 @@ parts.node_statistic.of(SeveralClasses)(parts.classes_of_targets)
 parts.node_statistic.of(SeveralDeviations)(parts.moments_of)
 
 
-@parts.class_term.of(SeveralAmounts)
-@parts.class_term.of(SeveralClasses)
+@parts.class_term.of(SeveralAmounts, SeveralClasses)
 def _(criterion, left, right, h, other_h):
     return parts.class_term(criterion.criterion, left, right, h, other_h)
 
 
-@parts.score_of_terms.of(SeveralAmounts)
-@parts.score_of_terms.of(SeveralClasses)
+@parts.score_of_terms.of(SeveralAmounts, SeveralClasses)
 def _(criterion, terms, h, other_h, h_all, n_classes):
     return parts.score_of_terms(criterion.criterion, terms, h, other_h, h_all, n_classes)
 
@@ -117,8 +115,7 @@ def _(criterion, low, high, whole, weights):
     return parts.most_in_box(criterion.criterion, low, high, whole, weights)
 
 
-@parts.is_arithmetic.of(SeveralAmounts)
-@parts.is_arithmetic.of(SeveralClasses)
+@parts.is_arithmetic.of(SeveralAmounts, SeveralClasses)
 def _(criterion):
     return parts.is_arithmetic(criterion.criterion)
 

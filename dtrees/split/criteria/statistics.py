@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 
 #: Rows of an array of the sums of zones: g, h and number of rows before each zone, the same at its end, and its sum of abs(g).
 G0, H0, N0, G1, H1, N1, SIZE = 0, 1, 2, 3, 4, 5, 6
@@ -110,9 +110,12 @@ def _(statistic):
     return statistic.first[1]
 
 
-@specialised
+@optional
 def nothing(statistic: Any, room: Any) -> Any:
     """Return the statistic of no rows, of the kind of another one; all sums but moments are in ``room``."""
+    sums = room[: statistic.sums.shape[0]]
+    sums[:] = 0
+    return with_sums(statistic, sums, ZERO(), ZERO())
 
 
 @nothing.of(Moments)
@@ -120,16 +123,10 @@ def _(statistic, room):
     return no_moments()
 
 
-@nothing.otherwise
-def _(statistic, room):
-    sums = room[: statistic.sums.shape[0]]
-    sums[:] = 0
-    return with_sums(statistic, sums, ZERO(), ZERO())
-
-
-@specialised
+@optional
 def n_sums(statistic: Any) -> Any:
     """Return how many sums there are, but for weights."""
+    return statistic.sums.shape[0]
 
 
 @n_sums.of(Moments)
@@ -137,25 +134,15 @@ def _(statistic):
     return ZERO() + 1
 
 
-@n_sums.otherwise
-def _(statistic):
-    return statistic.sums.shape[0]
-
-
-@specialised
+@optional
 def n_changed(statistic: Any) -> Any:
     """Return how many of the sums a row changes."""
+    return statistic.rows.shape[1]
 
 
-@n_changed.of(Moments)
-@n_changed.of(Classes)
+@n_changed.of(Moments, Classes)
 def _(statistic):
     return 1
-
-
-@n_changed.otherwise
-def _(statistic):
-    return statistic.rows.shape[1]
 
 
 @specialised
@@ -183,9 +170,10 @@ def _(statistic, a, t):
     return statistic.rows[a, t]
 
 
-@specialised
+@optional
 def amount_of(statistic: Any, a: Any, t: Any, weight: Any) -> Any:
     """Return by how much a row changes the ``t``-th sum that it does."""
+    return weight
 
 
 @amount_of.of(Moments)
@@ -198,14 +186,12 @@ def _(statistic, a, t, weight):
     return statistic.rows[a, t]
 
 
-@amount_of.otherwise
-def _(statistic, a, t, weight):
-    return weight
-
-
-@specialised
+@optional
 def plus_row(statistic: Any, a: Any, weight: Any) -> Any:
     """Return a statistic with one more row. All sums but moments are changed in place."""
+    for t in range(n_changed(statistic)):
+        statistic.sums[which_sum(statistic, a, t)] += amount_of(statistic, a, t, weight)
+    return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
 
 
 @plus_row.of(Moments)
@@ -213,16 +199,12 @@ def _(statistic, a, weight):
     return Moments(statistic.g + a, statistic.h + weight, statistic.n + 1)
 
 
-@plus_row.otherwise
-def _(statistic, a, weight):
-    for t in range(n_changed(statistic)):
-        statistic.sums[which_sum(statistic, a, t)] += amount_of(statistic, a, t, weight)
-    return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
-
-
-@specialised
+@optional
 def plus(one: Any, other: Any, room: Any) -> Any:
     """Return the statistic of two sets of rows together. All sums but moments are written to ``room``."""
+    for k in range(room.shape[0]):
+        room[k] = one.sums[k] + other.sums[k]
+    return with_sums(one, room, one.h + other.h, one.n + other.n)
 
 
 @plus.of(Moments)
@@ -230,16 +212,12 @@ def _(one, other, room):
     return Moments(one.g + other.g, one.h + other.h, one.n + other.n)
 
 
-@plus.otherwise
-def _(one, other, room):
-    for k in range(room.shape[0]):
-        room[k] = one.sums[k] + other.sums[k]
-    return with_sums(one, room, one.h + other.h, one.n + other.n)
-
-
-@specialised
+@optional
 def minus(one: Any, other: Any, room: Any) -> Any:
     """Return the statistic of a set of rows without some of them. All sums but moments are written to ``room``."""
+    for k in range(room.shape[0]):
+        room[k] = one.sums[k] - other.sums[k]
+    return with_sums(one, room, one.h - other.h, one.n - other.n)
 
 
 @minus.of(Moments)
@@ -247,16 +225,13 @@ def _(one, other, room):
     return Moments(one.g - other.g, one.h - other.h, one.n - other.n)
 
 
-@minus.otherwise
-def _(one, other, room):
-    for k in range(room.shape[0]):
-        room[k] = one.sums[k] - other.sums[k]
-    return with_sums(one, room, one.h - other.h, one.n - other.n)
-
-
-@specialised
+@optional
 def write_sums(statistic: Any, out: Any) -> None:
     """Write a statistic to an array of int64, one element for each of its sums."""
+    n_sums = statistic.sums.shape[0]
+    for k in range(n_sums):
+        out[k] = statistic.sums[k]
+    out[n_sums] = statistic.h
 
 
 @write_sums.of(Moments)
@@ -269,14 +244,6 @@ def _(statistic, out):
 def _(statistic, out):
     for k in range(out.shape[0]):
         out[k] = statistic.sums[k]
-
-
-@write_sums.otherwise
-def _(statistic, out):
-    n_sums = statistic.sums.shape[0]
-    for k in range(n_sums):
-        out[k] = statistic.sums[k]
-    out[n_sums] = statistic.h
 
 
 @inlined_kernel

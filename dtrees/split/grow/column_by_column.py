@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import begin_column
@@ -57,13 +57,9 @@ def _(source, columns, column, task, first, last, sums, path, bar):
     return _search_numbers(unconstrained(limits.criterion), keys, values.shape[0], block, (first, last), sums, limits, bar, task.scratch)
 
 
-@specialised
+@optional
 def _search_numbers(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
     """Find the best split of a node in one column of numbers by the block's sorted list; ``place`` is where its keys begin and end."""
-
-
-@_search_numbers.otherwise
-def _(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
     rows = SortedRows(keys, place[0], place[1], block.g, block.h, ZERO())
     return search_sorted(rows, n_distinct, sums, limits, bar, scratch)
 

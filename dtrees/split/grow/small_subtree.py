@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch_row
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import hand_down
@@ -69,13 +69,9 @@ def _(thresholds, columns, task, first, last, sums, path):
     return search_tiny_node(columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
 
 
-@specialised
+@optional
 def _most_unsorted(criterion):
     """Return up to how many rows a node of a block is searched all columns side by side, without sorted lists."""
-
-
-@_most_unsorted.otherwise
-def _(criterion):
     return TINY_ROWS
 
 
@@ -84,13 +80,9 @@ def _(criterion):
     return TINY_RANKED_ROWS
 
 
-@specialised
+@optional
 def grow_small(criterion, columns, task, bottom, nodes, n_nodes):
     """Grow the subtree of a small node; see :func:`grow_block`."""
-
-
-@grow_small.otherwise
-def _(criterion, columns, task, bottom, nodes, n_nodes):
     return grow_block(columns, task, bottom, nodes, n_nodes)
 
 
@@ -120,14 +112,9 @@ def _(thresholds, columns, task, bottom, nodes, n_nodes):
     return n_nodes  # thresholds drawn at random are searched in blocks by sums only
 
 
-@specialised
+@optional
 def _write_ranks(criterion, partition, block, start, first, last):
     """Write the numbers of targets of the rows of a leaf back to the partition: values are measured by them."""
-
-
-@_write_ranks.otherwise
-def _(criterion, partition, block, start, first, last):
-    pass
 
 
 @_write_ranks.of(Deviations)

@@ -30,7 +30,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, separate_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import minus, nothing
@@ -58,13 +58,9 @@ FOUND = types.Tuple((types.int64, types.float64, types.boolean))
 ORDER = np.float64(2**32)
 
 
-@specialised
+@optional
 def _set_keys(thresholds: Any, node: Any, values: Any, groups: Any, m: Any, which: Any, smooth: Any, bits: Any) -> None:
     """Write what categories are ordered by: their means, or random numbers."""
-
-
-@_set_keys.otherwise
-def _(thresholds, node, values, groups, m, which, smooth, bits):
     set_means(node, groups, m, which, smooth)
 
 

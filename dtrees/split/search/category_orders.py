@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.statistics import (
     AmountsOfTargets,
     Classes,
@@ -85,9 +85,10 @@ def make_groups(max_distinct: int, n_sums: int) -> Groups:
     )
 
 
-@specialised
+@optional
 def _add_weight(statistic: Any, sums: Any, weight: Any) -> None:
     """Add the weight of a row to the sums of a category; the statistic tells what is summed."""
+    sums[n_sums(statistic)] += weight
 
 
 @_add_weight.of(Classes)
@@ -95,14 +96,10 @@ def _(statistic, sums, weight):
     pass  # it is the sum of those of classes
 
 
-@_add_weight.otherwise
-def _(statistic, sums, weight):
-    sums[n_sums(statistic)] += weight
-
-
-@specialised
+@optional
 def weight_of(statistic: Any, sums: Any) -> Any:
     """Return the weight of a category from its sums."""
+    return sums[n_sums(statistic)]
 
 
 @weight_of.of(Classes)
@@ -113,26 +110,17 @@ def _(statistic, sums):
     return total
 
 
-@weight_of.otherwise
-def _(statistic, sums):
-    return sums[n_sums(statistic)]
-
-
-@specialised
+@optional
 def plus_group(statistic: Any, sums: Any, n: Any) -> Any:
     """Return a statistic with ``n`` more rows of these sums. All sums but moments are changed in place."""
+    for k in range(statistic.sums.shape[0]):
+        statistic.sums[k] += sums[k]
+    return with_sums(statistic, statistic.sums, statistic.h + weight_of(statistic, sums), statistic.n + n)
 
 
 @plus_group.of(Moments)
 def _(statistic, sums, n):
     return Moments(statistic.g + sums[0], statistic.h + sums[1], statistic.n + n)
-
-
-@plus_group.otherwise
-def _(statistic, sums, n):
-    for k in range(statistic.sums.shape[0]):
-        statistic.sums[k] += sums[k]
-    return with_sums(statistic, statistic.sums, statistic.h + weight_of(statistic, sums), statistic.n + n)
 
 
 @lean_kernel
@@ -215,9 +203,10 @@ def take_rare_together(groups, m, least):
 _MULTIPLICATIONS = 8
 
 
-@specialised
+@optional
 def n_orders(statistic: Any) -> Any:
     """Return one more than the number of the last order; not all before need be one (:func:`is_order`)."""
+    return statistic.sums.shape[0] + 1
 
 
 @n_orders.of(Moments)
@@ -230,24 +219,9 @@ def _(statistic):
     return statistic.sums.shape[0]
 
 
-@n_orders.otherwise
-def _(statistic):
-    return statistic.sums.shape[0] + 1
-
-
-@specialised
+@optional
 def is_order(statistic: Any, which: Any) -> Any:
     """Tell whether there is an order of this number. Of two classes of one of several targets, the second one has one."""
-
-
-@is_order.of(Moments)
-@is_order.of(Classes)
-def _(statistic, which):
-    return True
-
-
-@is_order.otherwise
-def _(statistic, which):
     n_sums = statistic.sums.shape[0]
     if which < n_sums:
         return _classes_of(statistic, which) != 1
@@ -255,6 +229,11 @@ def _(statistic, which):
     for k in range(n_sums):
         n += _classes_of(statistic, k) == 2
     return n > 1
+
+
+@is_order.of(Moments, Classes)
+def _(statistic, which):
+    return True
 
 
 @specialised
@@ -276,9 +255,13 @@ def _(statistic, k):
     return 1 if n == 2 and k == statistic.first[t] else n
 
 
-@specialised
+@optional
 def set_means(statistic: Any, groups: Any, m: Any, which: Any, smooth: Any) -> None:
     """Write how far the means of ``m`` categories are from the node's, after smoothing, to their keys: of ``a``, or of shares."""
+    if which < statistic.sums.shape[0]:
+        _set_means_of(statistic, groups, m, which, smooth)
+    else:
+        _set_along_direction(statistic, groups, m, smooth)
 
 
 @inlined_kernel
@@ -297,14 +280,6 @@ def _(statistic, groups, m, which, smooth):
 @set_means.of(Classes)
 def _(statistic, groups, m, which, smooth):
     _set_means_of(statistic, groups, m, which, smooth)
-
-
-@set_means.otherwise
-def _(statistic, groups, m, which, smooth):
-    if which < statistic.sums.shape[0]:
-        _set_means_of(statistic, groups, m, which, smooth)
-    else:
-        _set_along_direction(statistic, groups, m, smooth)
 
 
 @inlined_kernel

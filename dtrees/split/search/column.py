@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel, separate_kernel, shared_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import begin_column
@@ -41,7 +41,7 @@ from dtrees.split.search.vectors import sweep_stretches, sweeps_stretches
 from dtrees.split.table.sorting import code_in, fill_bins, prefers_bins, sort_places
 
 
-@specialised
+@optional
 def search_column(criterion, pair, limits, bar, scratch):
     """Find the best split of one node in one column.
 
@@ -64,15 +64,10 @@ def search_column(criterion, pair, limits, bar, scratch):
     has_missing : bool
         Whether the column has missing values in this node.
     """
-
-
-@search_column.otherwise
-def _(criterion, pair, limits, bar, scratch):
     return _search_sums(limits.thresholds, pair, limits, bar, scratch)
 
 
-@search_column.of(Deviations)
-@search_column.of(SeveralDeviations)
+@search_column.of(Deviations, SeveralDeviations)
 def _(criterion, pair, limits, bar, scratch):
     return search_deviations(limits.thresholds, criterion, pair, limits, bar, scratch)
 
@@ -136,16 +131,12 @@ def _sorted_rows(pair, scratch):
     return SortedRows(scratch.keys, ZERO(), pair.in_stop - pair.start, partition.g, partition.h, pair.start)
 
 
-@specialised
+@optional
 def _search_sums_by_value(node, pair, limits, bar, scratch):
     """Search a column by bins, where that is faster than to sort it.
 
     Returns whether it was, and status, score and whether values are missing, as :func:`search_column`.
     """
-
-
-@_search_sums_by_value.otherwise
-def _(node, pair, limits, bar, scratch):
     return False, CONSTANT, 0.0, False
 
 

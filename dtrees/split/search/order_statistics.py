@@ -182,8 +182,7 @@ def _(thresholds, criterion, pair, limits, bar, scratch):
     return search_deviations_at_random(criterion, pair, limits, bar, scratch)
 
 
-@search_deviations.of(SortedThreshold)
-@search_deviations.of(BestThreshold)
+@search_deviations.of(SortedThreshold, BestThreshold)
 def _(thresholds, criterion, pair, limits, bar, scratch):
     return _search_all(criterion, pair, limits, bar, scratch)
 

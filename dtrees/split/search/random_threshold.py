@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import is_arithmetic, node_statistic
@@ -168,13 +168,9 @@ def _sum_pairs(cells, a, places, threshold, g_left, n_left):
         add_two_left(cells[x], cells[y], threshold, a[x], a[y], g_left, one, one, n_left)
 
 
-@specialised
+@optional
 def _sum_rows(node, block, places, has_missing, threshold, counts):
     """Sum what goes left and what is missing, but for weights that are all 1."""
-
-
-@_sum_rows.otherwise
-def _(node, block, places, has_missing, threshold, counts):
     _sum_each(node, block, places, has_missing, threshold, counts)
 
 
@@ -207,24 +203,20 @@ def _score_thresholds(limits, node, scores, counts):
         scores[j] = found if is_allowed(limits, n_left[j], node.n - n_left[j], h[j], node.h - h[j]) else -1.0
 
 
-@specialised
+@optional
 def _statistics_of_column(node, j, counts, room):
     """Return the statistics of the rows that go left in a column of the block, and of those whose value is missing."""
+    n = node.sums.shape[0]
+    for k in range(n):
+        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n + 1 + k, j]
+    left = with_sums(node, room[0], counts[H_LEFT, j], counts[N_LEFT, j])
+    return left, with_sums(node, room[1], counts[LEFT + n, j], counts[N_MISSING, j])
 
 
 @_statistics_of_column.of(Moments)
 def _(node, j, counts, room):
     left = Moments(counts[LEFT, j], counts[H_LEFT, j], counts[N_LEFT, j])
     return left, Moments(counts[LEFT + 2, j], counts[LEFT + 1, j], counts[N_MISSING, j])
-
-
-@_statistics_of_column.otherwise
-def _(node, j, counts, room):
-    n = node.sums.shape[0]
-    for k in range(n):
-        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n + 1 + k, j]
-    left = with_sums(node, room[0], counts[H_LEFT, j], counts[N_LEFT, j])
-    return left, with_sums(node, room[1], counts[LEFT + n, j], counts[N_MISSING, j])
 
 
 @lean_kernel

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, lean_kernel, separate_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
@@ -186,7 +186,7 @@ def find_cells(columns, column, rows, first, room):
     return m
 
 
-@specialised
+@optional
 def search_cells(criterion, zero_code, keys, pair, limits, bar, scratch):
     """Find the best split of one node in one sparse column.
 
@@ -203,15 +203,10 @@ def search_cells(criterion, zero_code, keys, pair, limits, bar, scratch):
 
     The others, and the result, are those of :func:`~dtrees.split.search.column.search_column`.
     """
-
-
-@search_cells.otherwise
-def _(criterion, zero_code, keys, pair, limits, bar, scratch):
     return _search_sums(limits.thresholds, zero_code, keys, pair, limits, bar, scratch)
 
 
-@search_cells.of(Deviations)
-@search_cells.of(SeveralDeviations)
+@search_cells.of(Deviations, SeveralDeviations)
 def _(criterion, zero_code, keys, pair, limits, bar, scratch):
     if keys.shape[0] == 0:
         return CONSTANT, 0.0, False

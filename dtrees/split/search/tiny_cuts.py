@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints.kinds import forbid_out_of_order, is_constrained
 from dtrees.split.criteria.parts import is_bounded, score
 from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, nothing, plus_row, weight_at
@@ -77,12 +77,13 @@ def keep_best(x, high, score, best, best_cut):
         best_cut[j] = cut if better else top_cut
 
 
-@specialised
+@optional
 def _score_cut(node, criterion, block, width, cut, scores):
     """Score, or bound, a cut of every column of the block's tile after the codes ``cut``.
 
     The weight that goes left, zero so far, is left in the block's counts.
     """
+    _score_cut_of_sums(node, criterion, block, width, cut, scores)
 
 
 @_score_cut.of(Moments)
@@ -97,11 +98,6 @@ def _(node, criterion, block, width, cut, scores):
         one, other = places[k], places[k + 1]
         add_two_left(tile[k, :width], tile[k + 1, :width], cut, a[one], a[other], g, weight_at(b, one), weight_at(b, other), h)
     bound_columns(node, criterion, g, h, scores)
-
-
-@_score_cut.otherwise
-def _(node, criterion, block, width, cut, scores):
-    _score_cut_of_sums(node, criterion, block, width, cut, scores)
 
 
 @lean_kernel
@@ -122,19 +118,15 @@ def _score_cut_of_sums(node, criterion, block, width, cut, scores):
     finish_scores(criterion, h, node, scores)
 
 
-@specialised
+@optional
 def _is_present(node, k):
     """Tell whether some row of a node is of the ``k``-th class; of amounts, each has some."""
+    return node.sums[k] > 0
 
 
 @_is_present.of(AmountsOfTargets)
 def _(node, k):
     return True
-
-
-@_is_present.otherwise
-def _(node, k):
-    return node.sums[k] > 0
 
 
 @inlined_kernel
@@ -161,14 +153,10 @@ def scan_columns(limits, node, block, width, by_sign):
         keep_best(cut, counts[HIGH, :width], score, reals[BEST, :width], counts[CUT, :width])
 
 
-@specialised
+@optional
 def _heed_signs(node, criterion, g, h, signs, scores):
     """Take back the scores of splits that go against the signs of their columns."""
-
-
-@_heed_signs.otherwise
-def _(node, criterion, g, h, signs, scores):
-    pass  # no columns are monotonic
+    # no columns are monotonic
 
 
 @_heed_signs.of(Moments)
@@ -176,7 +164,7 @@ def _(node, criterion, g, h, signs, scores):
     forbid_out_of_order(criterion, node, g, h, signs, scores)
 
 
-@specialised
+@optional
 def score_column(node, limits, block, d, bar, known):
     """Score the cuts of column ``d`` of the tile, in which no value is missing, one by one: those whose bounds pass the bar.
 
@@ -184,6 +172,7 @@ def score_column(node, limits, block, d, bar, known):
     first: few others have to be then. ``known`` are the sums and the score of the best cut of
     another column: in a node of few rows, many columns part them alike.
     """
+    return -1.0, NONE()  # these have no bounds, and no monotonic columns
 
 
 @score_column.of(Moments)
@@ -215,11 +204,6 @@ def _score_one_cut(node, limits, block, d, code, known):
     if not is_constrained(limits.criterion) and ((g == known_g and h == known_h) or (g == node.g - known_g and h == node.h - known_h)):
         return known_score
     return score(limits.criterion, float(g), float(h), float(node.g - g), float(node.h - h))
-
-
-@score_column.otherwise
-def _(node, limits, block, d, bar, known):
-    return -1.0, NONE()  # these have no bounds, and no monotonic columns
 
 
 @inlined_kernel

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, shared_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import is_constrained, unconstrained
 from dtrees.split.criteria.constraints.words import begin_column, begin_node, may_use, sign_of
@@ -49,7 +49,7 @@ from dtrees.split.table.sorting import MISSING, key_of, place_in, sort_keys
 _MONOTONIC_SHARE = 4
 
 
-@specialised
+@optional
 def sweep_column(
     criterion: Any, columns: Any, column: Any, block: Any, first: Any, last: Any, sums: Any, limits: Any, bar: Any, scratch: Any
 ):
@@ -57,10 +57,6 @@ def sweep_column(
 
     ``criterion`` is that of ``limits``, without constraints.
     """
-
-
-@sweep_column.otherwise
-def _(criterion, columns, column, block, first, last, sums, limits, bar, scratch):
     return _sort_and_sweep(columns, column, block, first, last, sums, limits, bar, scratch)
 
 
@@ -127,13 +123,9 @@ def column_of_pair(block, drawing, first, path):
     return np.int64(block.column_at[winner]) if winner < n_columns else np.int64(-1)
 
 
-@specialised
+@optional
 def _search_pair(criterion, columns, limits, node, block, column, first, sums, scratch):
     """Split a node of two rows by a column in which they differ; return as :func:`~dtrees.split.search.column.search_column`."""
-
-
-@_search_pair.otherwise
-def _(criterion, columns, limits, node, block, column, first, sums, scratch):
     j = block.place_of[column]
     left, right = block.places[first], block.places[first + 1]
     if block.cells[right, j] < block.cells[left, j]:
@@ -153,13 +145,9 @@ def _(criterion, columns, limits, node, block, column, first, sums, scratch):
     return _search_in_line(criterion, columns, column, ZERO() + 2, block, sums, limits, -1.0, scratch)
 
 
-@specialised
+@optional
 def _list_places(criterion, node, block, first, scratch):
     """Write the places of a node's rows to the block, in the order that :func:`_scan` wants."""
-
-
-@_list_places.otherwise
-def _(criterion, node, block, first, scratch):
     for i in range(node.n):
         block.some_places[i] = block.places[first + i]
 
@@ -171,13 +159,9 @@ def _(criterion, node, block, first, scratch):
         block.some_places[i] = place_in(scratch.keys[i])
 
 
-@specialised
+@optional
 def _scan(criterion, limits, node, sums, block, lanes, by_sign, scratch):
     """Find the best cut of every column of the tile; return whether that was possible, and whether it is exact, not a bound."""
-
-
-@_scan.otherwise
-def _(criterion, limits, node, sums, block, lanes, by_sign, scratch):
     arithmetic, bounded = is_arithmetic(criterion), is_bounded(criterion)
     if arithmetic or bounded:
         begin_node(limits.criterion, sums)
@@ -191,13 +175,9 @@ def _(criterion, limits, node, sums, block, lanes, by_sign, scratch):
     return scanned, scanned
 
 
-@specialised
+@optional
 def _score_column(criterion, node, limits, block, d, bar, known):
     """Score the cuts of a column of the tile that were bounded; see :func:`~dtrees.split.search.tiny_cuts.score_column`."""
-
-
-@_score_column.otherwise
-def _(criterion, node, limits, block, d, bar, known):
     return score_column(node, limits, block, d, bar, known)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints.kinds import Clipped, InOrder, forbid_in_column
 from dtrees.split.criteria.parts import class_term, is_arithmetic, is_bounded, score, score_of_terms, upper_bound
 from dtrees.split.criteria.several import SeveralClasses
@@ -89,7 +89,7 @@ def add_row_left(node, x, cut, a, weight, more, total, left):
         add_left(x, cut, amount_of(node, a, last, weight), left[which_sum(node, a, last)], np.int64(0), total)
 
 
-@specialised
+@optional
 def score_columns(node, criterion, left, h, scores):
     """Score a split of each column, -1.0 where it is not defined.
 
@@ -103,6 +103,10 @@ def score_columns(node, criterion, left, h, scores):
         The weight that goes left.
     scores : ndarray of float64, shape (n_columns,)
     """
+    scores[:] = 0.0
+    for k in range(node.sums.shape[0]):
+        add_class_terms(criterion, left[k], node.sums[k], h, node.h, scores)
+    finish_scores(criterion, h, node, scores)
 
 
 @score_columns.of(Moments)
@@ -110,14 +114,6 @@ def _(node, criterion, left, h, scores):
     g = left[0]
     for j in range(scores.shape[0]):
         scores[j] = score(criterion, float(g[j]), float(h[j]), float(node.g - g[j]), float(node.h - h[j]))
-
-
-@score_columns.otherwise
-def _(node, criterion, left, h, scores):
-    scores[:] = 0.0
-    for k in range(node.sums.shape[0]):
-        add_class_terms(criterion, left[k], node.sums[k], h, node.h, scores)
-    finish_scores(criterion, h, node, scores)
 
 
 @lean_kernel
@@ -165,18 +161,13 @@ def make_stretch() -> Stretch:
     return Stretch(np.empty((3, STRETCH), np.int64), scores, scores.view(np.int64))
 
 
-@specialised
+@optional
 def sweeps_stretches(criterion, node):
     """Tell whether :func:`sweep_stretches` may be used for a node of this statistic."""
-
-
-@sweeps_stretches.otherwise
-def _(criterion, node):
     return is_arithmetic(criterion) or is_bounded(criterion)
 
 
-@sweeps_stretches.of(Clipped)
-@sweeps_stretches.of(InOrder)
+@sweeps_stretches.of(Clipped, InOrder)
 def _(criterion, node):
     return sweeps_stretches(criterion.criterion, node)
 
@@ -192,12 +183,13 @@ def _(criterion, node):
     return is_arithmetic(criterion) and square * square * node.rows.shape[1] < _EXACT_POWER
 
 
-@specialised
+@optional
 def sweep_stretches(node, limits, rows, bar, room, found, stretch):
     """Find the best split of a node by its rows sorted by code, none of them missing.
 
     Parameters and result are those of :func:`~dtrees.split.search.sweep.sweep_sorted`; ``stretch`` is scratch space.
     """
+    return _sweep_squares(node, limits, rows, bar, room, found, stretch)
 
 
 @sweep_stretches.of(Moments)
@@ -208,11 +200,6 @@ def _(node, limits, rows, bar, room, found, stretch):
 @sweep_stretches.of(AmountsOfTargets)
 def _(node, limits, rows, bar, room, found, stretch):
     return _sweep_amounts(node, limits, rows, bar, room, found, stretch)
-
-
-@sweep_stretches.otherwise
-def _(node, limits, rows, bar, room, found, stretch):
-    return _sweep_squares(node, limits, rows, bar, room, found, stretch)
 
 
 @lean_kernel

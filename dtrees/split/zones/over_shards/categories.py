@@ -209,8 +209,7 @@ def _read(node, lists, i, groups):
     """Write a list to where categories are ordered; return how many there are. The node's statistic tells what is summed."""
 
 
-@_read.of(Classes)
-@_read.of(ClassesOfTargets)
+@_read.of(Classes, ClassesOfTargets)
 def _(node, lists, i, groups):
     weighted, n_classes, m, before = lists.h.shape[0] > 0, node.sums.shape[0], ZERO(), NONE()
     for k in range(lists.begin[i], lists.begin[i] + lists.length[i]):

@@ -94,9 +94,7 @@ def _(node, nodes, i, j, limits, bar, scratch):
     return best_edges(nodes.column_ids, nodes.zone_map, nodes.sums, place, nodes.node_sums[i], limits, (j, j + 1), bar, scratch)[0]
 
 
-@_best_edge.of(Classes)
-@_best_edge.of(AmountsOfTargets)
-@_best_edge.of(ClassesOfTargets)
+@_best_edge.of(Classes, AmountsOfTargets, ClassesOfTargets)
 def _(node, nodes, i, j, limits, bar, scratch):
     if not begin_column(limits.criterion, nodes.node_sums[i], np.int64(nodes.column_ids[nodes.zone_map.which[j]])):
         return bar
@@ -187,9 +185,7 @@ def _(node, request):
     request.score = -1.0
 
 
-@_open_request.of(Classes)
-@_open_request.of(AmountsOfTargets)
-@_open_request.of(ClassesOfTargets)
+@_open_request.of(Classes, AmountsOfTargets, ClassesOfTargets)
 def _(node, request):
     request.looks = False
 
@@ -338,9 +334,7 @@ def _(node, criterion, left, missing, adds, element, size_shift):
     return bound
 
 
-@_flag_column.of(Classes)
-@_flag_column.of(AmountsOfTargets)
-@_flag_column.of(ClassesOfTargets)
+@_flag_column.of(Classes, AmountsOfTargets, ClassesOfTargets)
 def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
     if _is_spread(nodes, i, j, limits.criterion):  # which columns are constant is always known
         splits.candidates.records[t].status = NO_SPLIT
