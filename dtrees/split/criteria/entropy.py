@@ -105,11 +105,6 @@ def _(criterion, score, node):
 
 @parts.flag_zones_by_bound.of(EntropyOfTwo)
 def _(criterion, sums, add, node, bar, slope, slack, total, flags):
-    _flag_by_corners(criterion, sums, add, node, bar, flags)
-
-
-@inner_kernel
-def _flag_by_corners(criterion, sums, add, node, bar, flags):
     """Flag the zones one of whose four corners passes."""
     g0, h0, g1, h1 = sums[G0], sums[H0], sums[G1], sums[H1]
     (g_add, h_add, _), (g_all, h_all, _) = add, node

@@ -122,16 +122,6 @@ def _(criterion, node, squares):
     return _UPWARD * (total * (squares + apart * apart * h + 2.0 * (mean * mean) * penalty))
 
 
-@parts.flag_zones_by_bound.of(Squares)
-def _(criterion, sums, add, node, bar, slope, slack, total, flags):
-    _flag_by_corners(criterion, sums, add, node, bar, slope, slack, flags)
-
-
-@parts.flag_zones_roughly.of(Squares)
-def _(criterion, sums, add, node, bar, slack, total, flags):
-    _flag_by_box(criterion, sums, add, node, bar, slack, flags)
-
-
 @inner_kernel
 def _may_pass(s, h, g_all, most, lift, error, bar, inside):
     """Tell whether the score of real-valued left sums, with ``error`` added to what is squared, may exceed the bar."""
@@ -143,8 +133,8 @@ def _may_pass(s, h, g_all, most, lift, error, bar, inside):
     return (d * d * _UPWARD > bar * (a * b)) & ((a * b > 0.0) | inside | (exact > error))
 
 
-@inner_kernel
-def _flag_by_corners(criterion, sums, add, node, bar, slope, slack, flags):
+@parts.flag_zones_by_bound.of(Squares)
+def _(criterion, sums, add, node, bar, slope, slack, total, flags):
     """Flag the zones one of whose six corners passes.
 
     Large sums are rounded when they become floats, and their differences, such as what lies to the right, have errors that are small in
@@ -179,8 +169,8 @@ def _total_weights(criterion, h_all):
     return total, lift, h_all + lift
 
 
-@inner_kernel
-def _flag_by_box(criterion, sums, add, node, bar, slack, flags):
+@parts.flag_zones_roughly.of(Squares)
+def _(criterion, sums, add, node, bar, slack, total, flags):
     """Flag zones by a bound that is wider, and takes a quarter of the time.
 
     What is squared is linear in the left sums, so it is largest at a corner of the box that these are in, and what it is divided by is

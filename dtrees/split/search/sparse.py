@@ -247,11 +247,6 @@ def _search_best(zero_code, keys, pair, limits, bar, scratch):
 
 @_search_sums.of(RandomThreshold)
 def _(thresholds, zero_code, keys, pair, limits, bar, scratch):
-    return _search_random(zero_code, keys, pair, limits, bar, scratch)
-
-
-@lean_kernel
-def _search_random(zero_code, keys, pair, limits, bar, scratch):
     """Try a random threshold, as :func:`~dtrees.split.search.random_threshold.search_random` does."""
     n_distinct, n, m = pair.values.shape[0], pair.in_stop - pair.start, keys.shape[0]
     has_zeros = m < n

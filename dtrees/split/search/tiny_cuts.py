@@ -81,9 +81,21 @@ def keep_best(x, high, score, best, best_cut):
 def _score_cut(node, criterion, block, width, cut, scores):
     """Score, or bound, a cut of every column of the block's tile after the codes ``cut``.
 
-    The weight that goes left, zero so far, is left in the block's counts.
+    The weight that goes left, zero so far, is left in the block's counts. Classes that no row is of add nothing.
     """
-    _score_cut_of_sums(node, criterion, block, width, cut, scores)
+    n, tile, places, a, b = node.n, block.tile, block.some_places, block.g, block.h
+    h, left = block.counts[WEIGHT_LEFT, :width], block.counts[MORE_LEFT:]
+    for k in range(node.sums.shape[0]):
+        if _is_present(node, k):
+            left[k, :width] = 0
+    for i in range(n):
+        weight = weight_at(b, places[i])
+        add_row_left(node, tile[i, :width], cut, a[places[i]], weight, weight, h, left)
+    scores[:] = 0.0
+    for k in range(node.sums.shape[0]):
+        if _is_present(node, k):
+            add_class_terms(criterion, left[k], node.sums[k], h, node.h, scores)
+    finish_scores(criterion, h, node, scores)
 
 
 @_score_cut.of(Moments)
@@ -98,24 +110,6 @@ def _(node, criterion, block, width, cut, scores):
         one, other = places[k], places[k + 1]
         add_two_left(tile[k, :width], tile[k + 1, :width], cut, a[one], a[other], g, weight_at(b, one), weight_at(b, other), h)
     bound_columns(node, criterion, g, h, scores)
-
-
-@lean_kernel
-def _score_cut_of_sums(node, criterion, block, width, cut, scores):
-    """Score a cut; classes that no row is of add nothing."""
-    n, tile, places, a, b = node.n, block.tile, block.some_places, block.g, block.h
-    h, left = block.counts[WEIGHT_LEFT, :width], block.counts[MORE_LEFT:]
-    for k in range(node.sums.shape[0]):
-        if _is_present(node, k):
-            left[k, :width] = 0
-    for i in range(n):
-        weight = weight_at(b, places[i])
-        add_row_left(node, tile[i, :width], cut, a[places[i]], weight, weight, h, left)
-    scores[:] = 0.0
-    for k in range(node.sums.shape[0]):
-        if _is_present(node, k):
-            add_class_terms(criterion, left[k], node.sums[k], h, node.h, scores)
-    finish_scores(criterion, h, node, scores)
 
 
 @optional

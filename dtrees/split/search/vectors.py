@@ -22,7 +22,17 @@ from dtrees.split.criteria.constraints.kinds import Clipped, InOrder, forbid_in_
 from dtrees.split.criteria.parts import class_term, is_arithmetic, is_bounded, score, score_of_terms, upper_bound
 from dtrees.split.criteria.several import SeveralClasses
 from dtrees.split.criteria.squares import GiniOfClasses
-from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, amount_of, n_changed, nothing, weight_at, which_sum
+from dtrees.split.criteria.statistics import (
+    AmountsOfTargets,
+    Classes,
+    ClassesOfTargets,
+    Moments,
+    amount_of,
+    n_changed,
+    nothing,
+    weight_at,
+    which_sum,
+)
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.records import note_found
 from dtrees.split.policy import STRETCH
@@ -187,19 +197,30 @@ def _(criterion, node):
 def sweep_stretches(node, limits, rows, bar, room, found, stretch):
     """Find the best split of a node by its rows sorted by code, none of them missing.
 
-    Parameters and result are those of :func:`~dtrees.split.search.sweep.sweep_sorted`; ``stretch`` is scratch space.
+    Parameters and result are those of :func:`~dtrees.split.search.sweep.sweep_sorted`; ``stretch`` is scratch space. Without a version of
+    its own, a statistic is swept by the squares of its sums.
     """
-    return _sweep_squares(node, limits, rows, bar, room, found, stretch)
-
-
-@sweep_stretches.of(Moments)
-def _(node, limits, rows, bar, room, found, stretch):
-    return _sweep_moments(node, limits, rows, bar, found, stretch)
-
-
-@sweep_stretches.of(AmountsOfTargets)
-def _(node, limits, rows, bar, room, found, stretch):
-    return _sweep_amounts(node, limits, rows, bar, room, found, stretch)
+    top, keys, first, last = bar, rows.keys, rows.first, rows.last
+    node_square = ZERO()
+    for k in range(node.sums.shape[0]):
+        node_square += node.sums[k] * node.sums[k]
+        room[k] = 0
+    sums = ZERO(), ZERO(), ZERO()
+    cut = NONE()
+    for start in range(first, last, STRETCH):
+        m = min(last - start, STRETCH)
+        squares, products, h = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
+        sums = _sum_squares(node, _stretch_of(rows, start, m), room, sums, squares, products, h)
+        m = min(m, last - 1 - start)
+        if m <= 0:
+            continue
+        scores = stretch.scores[:m]
+        _score_squares(limits, keys[start : start + m + 1], start - first, squares[:m], products[:m], h[:m], node_square, node, scores)
+        where = highest(stretch, ZERO(), m, top)
+        if where >= 0:
+            top = stretch.scores[where]
+            cut = start + where
+    return _note_cut(node, rows, cut, top, room, found)
 
 
 @lean_kernel
@@ -271,8 +292,8 @@ def _highest_score(limits, g, h, node, stretch, first, top):
     return where, top
 
 
-@lean_kernel
-def _sweep_moments(node, limits, rows, bar, found, stretch):
+@sweep_stretches.of(Moments)
+def _(node, limits, rows, bar, room, found, stretch):
     top, keys, first, last = bar, rows.keys, rows.first, rows.last
     sums = ZERO(), ZERO()
     for start in range(first, last, STRETCH):
@@ -337,11 +358,11 @@ def _finish_scores(limits, keys, n_before, h, node, scores):
         scores[i] = mine if allowed else -1.0
 
 
-@lean_kernel
-def _sweep_amounts(node, limits, rows, bar, before, found, stretch):
+@sweep_stretches.of(AmountsOfTargets)
+def _(node, limits, rows, bar, room, found, stretch):
     """Sweep the sums of several targets: a stretch of rows is gone through once for each."""
     top, cut, weight, keys, first, last = bar, NONE(), ZERO(), rows.keys, rows.first, rows.last
-    before[:] = 0
+    room[:] = 0
     for start in range(first, last, STRETCH):
         m = min(last - start, STRETCH)
         h, g, numbers = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
@@ -350,7 +371,7 @@ def _sweep_amounts(node, limits, rows, bar, before, found, stretch):
         scores = stretch.scores[:m]
         scores[:] = 0.0
         for t in range(node.sums.shape[0]):
-            before[t] = _sum_amounts(node.rows, t, numbers, before[t], g)
+            room[t] = _sum_amounts(node.rows, t, numbers, room[t], g)
             add_class_terms(limits.criterion, g[:m], node.sums[t], h[:m], node.h, scores)
         if m == 0:
             continue
@@ -359,7 +380,7 @@ def _sweep_amounts(node, limits, rows, bar, before, found, stretch):
         if where >= 0:
             top = stretch.scores[where]
             cut = start + where
-    return _note_cut(node, rows, cut, top, before, found)
+    return _note_cut(node, rows, cut, top, room, found)
 
 
 @lean_kernel
@@ -394,28 +415,3 @@ def _score_squares(limits, keys, n_before, squares, products, h, node_square, no
         mine = float(total * (total * squares[i] - 2 * a * products[i]) + a * a * node_square) / (float(a) * float(b))
         allowed = (code_in(keys[i]) != code_in(keys[i + 1])) & is_allowed(limits, n, node.n - n, a, b) & (a > 0) & (b > 0)
         scores[i] = mine if allowed else -1.0
-
-
-@lean_kernel
-def _sweep_squares(node, limits, rows, bar, left, found, stretch):
-    top, keys, first, last = bar, rows.keys, rows.first, rows.last
-    node_square = ZERO()
-    for k in range(node.sums.shape[0]):
-        node_square += node.sums[k] * node.sums[k]
-        left[k] = 0
-    sums = ZERO(), ZERO(), ZERO()
-    cut = NONE()
-    for start in range(first, last, STRETCH):
-        m = min(last - start, STRETCH)
-        squares, products, h = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
-        sums = _sum_squares(node, _stretch_of(rows, start, m), left, sums, squares, products, h)
-        m = min(m, last - 1 - start)
-        if m <= 0:
-            continue
-        scores = stretch.scores[:m]
-        _score_squares(limits, keys[start : start + m + 1], start - first, squares[:m], products[:m], h[:m], node_square, node, scores)
-        where = highest(stretch, ZERO(), m, top)
-        if where >= 0:
-            top = stretch.scores[where]
-            cut = start + where
-    return _note_cut(node, rows, cut, top, left, found)
