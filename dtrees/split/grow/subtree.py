@@ -29,13 +29,7 @@ from dtrees.split.grow.column_by_column import InTable, conclude, search_node
 from dtrees.split.grow.small_subtree import grow_small
 from dtrees.split.grow.sparse_subtree import search_stored
 from dtrees.split.grow.stack import Stack, open_node, put, put_children
-from dtrees.split.node.limits import (
-    NodeLimits,
-    SplitLimits,
-    is_categorical,
-    may_be_split,
-    node_weight,
-)
+from dtrees.split.node.limits import NodeLimits, SplitLimits, is_categorical, may_be_split, node_weight
 from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left, mark_left_sparse
 from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, NodeColumn, cut_of, note_split
 from dtrees.split.numbers.hashing import draw

@@ -35,13 +35,7 @@ from dtrees.split.criteria.statistics import no_moments, plus_row, weight_at
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold
 from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
 from dtrees.split.policy import BOUNDED_BY_TARGET, GAINS_AT_ONCE, POINTER_STEPS
-from dtrees.split.search.deviations import (
-    gain_of,
-    halfway,
-    may_be_taken,
-    note,
-    note_all_quantiles,
-)
+from dtrees.split.search.deviations import gain_of, halfway, may_be_taken, note, note_all_quantiles
 from dtrees.split.search.line_up import (
     deviations,
     first_state,

@@ -18,15 +18,7 @@ from dtrees.split.criteria.parts import is_bounded, score
 from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, nothing, plus_row, weight_at
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.records import note_found
-from dtrees.split.search.vectors import (
-    add_class_terms,
-    add_left,
-    add_row_left,
-    add_two_left,
-    bound_columns,
-    finish_scores,
-    widen,
-)
+from dtrees.split.search.vectors import add_class_terms, add_left, add_row_left, add_two_left, bound_columns, finish_scores, widen
 from dtrees.split.table.sorting import MISSING
 
 #: Rows of the scratch space of reals: best score of a column, that of columns that are looked at once more, signs of monotonic columns, and

@@ -22,17 +22,7 @@ from dtrees.split.criteria.constraints.kinds import Clipped, InOrder, forbid_in_
 from dtrees.split.criteria.parts import class_term, is_arithmetic, is_bounded, score, score_of_terms, upper_bound
 from dtrees.split.criteria.several import SeveralClasses
 from dtrees.split.criteria.squares import GiniOfClasses
-from dtrees.split.criteria.statistics import (
-    AmountsOfTargets,
-    Classes,
-    ClassesOfTargets,
-    Moments,
-    amount_of,
-    n_changed,
-    nothing,
-    weight_at,
-    which_sum,
-)
+from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, amount_of, n_changed, nothing, weight_at, which_sum
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.records import note_found
 from dtrees.split.policy import STRETCH
