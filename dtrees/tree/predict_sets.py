@@ -409,14 +409,14 @@ def add_values_with_sets(packed, X, first, last, start, stop, out):  # type: ign
 
 
 @kernel
-def leaf_numbers_with_sets(packed, X, first, last, out):  # type: ignore[no-untyped-def]
-    """Write the leaf of each tree that the rows ``first:last`` fall in."""
+def leaf_numbers_with_sets(packed, X, first, last, start, stop, out):  # type: ignore[no-untyped-def]
+    """Write the leaf of each of the trees ``start:stop`` that the rows ``first:last`` fall in."""
     room = _make_room(packed, X, min(_STRETCH, last - first))
     leaf = room[5]
     for begin in range(first, last, _STRETCH):
         n = min(_STRETCH, last - begin)
         _fill(packed, X, begin, n, room[0], room[1])
-        for tree in range(packed.roots.shape[0] - 1):
+        for tree in range(start, stop):
             _find_leaves(packed, X, begin, n, tree, room)
             for i in range(n):
                 out[begin + i, tree] = leaf[i]
