@@ -27,12 +27,12 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, shared_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import allows_quantiles, compares_sides, note_quantiles
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import no_moments, plus_row, weight_at
-from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold
+from dtrees.split.node.limits import RandomThreshold
 from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
 from dtrees.split.policy import BOUNDED_BY_TARGET, GAINS_AT_ONCE, POINTER_STEPS
 from dtrees.split.search.deviations import gain_of, halfway, may_be_taken, note, note_all_quantiles
@@ -163,22 +163,18 @@ def _sum_left(line, items, end, last, cut, missing_left):
     return left
 
 
-@specialised
+@optional
 def search_deviations(thresholds, criterion, pair, limits, bar, scratch):
     """Find the best split of a node in one column; parameters and result as of :func:`~dtrees.split.search.column.search_column`.
 
     ``thresholds`` are those of ``limits``.
     """
+    return _search_all(criterion, pair, limits, bar, scratch)
 
 
 @search_deviations.of(RandomThreshold)
 def _(thresholds, criterion, pair, limits, bar, scratch):
     return search_deviations_at_random(criterion, pair, limits, bar, scratch)
-
-
-@search_deviations.of(SortedThreshold, BestThreshold)
-def _(thresholds, criterion, pair, limits, bar, scratch):
-    return _search_all(criterion, pair, limits, bar, scratch)
 
 
 @specialised
@@ -212,15 +208,10 @@ def _search_targets(criterion, pair, limits, bar, scratch):
         end = list_items(pair.codes, pair.values.shape[0], n, scratch)
         if end < 0:
             return CONSTANT, 0.0, False
-        node = line_up.node
-        begin = node[2], node[3], node[4], node[5], node[6]
         for side in range(0 if end < n else 1, 2):
-            left_last, right_last = (n, end) if side == 0 else (end, n)
-            line, links, items, left, right = line_up.line, line_up.links, line_up.items, line_up.left, line_up.right
-            one, steps = criterion.criterion, POINTER_STEPS * n
-            deviations(one, line, links, items, begin, n, end, left_last, right_last, weighted, steps, left, right)
-            add_deviations(left[: end + 1], totals[2 * side, : end + 1], t == 0)
-            add_deviations(right[: end + 1], totals[2 * side + 1, : end + 1], t == 0)
+            _find_deviations(criterion.criterion, line_up, n, end, side, weighted)
+            add_deviations(line_up.left[: end + 1], totals[2 * side, : end + 1], t == 0)
+            add_deviations(line_up.right[: end + 1], totals[2 * side + 1, : end + 1], t == 0)
     best = bar, NONE(), False
     for side in range(0 if end < n else 1, 2):
         best = _best_cut(limits, scratch.keys, n, end, side, totals[2 * side], totals[2 * side + 1], line_up.quantiles, best)
@@ -233,21 +224,29 @@ def _search_targets(criterion, pair, limits, bar, scratch):
 
 
 @inner_kernel
+def _find_deviations(criterion, line_up, n, end, side, weighted):
+    """Write the deviations of both sides of all splits of the items to ``line_up``, with missing values on one side (0: left)."""
+    node, steps = line_up.node, POINTER_STEPS * n
+    whole = node[2], node[3], node[4], node[5], node[6]
+    left_last, right_last = (n, end) if side == 0 else (end, n)
+    line, links, items, left, right = line_up.line, line_up.links, line_up.items, line_up.left, line_up.right
+    deviations(criterion, line, links, items, whole, n, end, left_last, right_last, weighted, steps, left, right)
+
+
+@inner_kernel
 def _most_gain(criterion, n, weighted, line_up):
     """Return what any split of the ``n`` rows in line gains at most: what the best one between neighbours in the line does.
 
     Wherever the quantiles of two sides are, deviations are least if each row is on the side whose quantile suits it better, and a target
     parts these.
     """
-    line, items, node, most = line_up.line, line_up.items, line_up.node, line_up.most
+    line, items, most = line_up.line, line_up.items, line_up.most
     if most[0] < 0.0:
         for i in range(n):
             items[i].element, items[i].level, items[i].weight = i + 1, line[i + 1].level, line[i + 1].weight
-        begin = node[2], node[3], node[4], node[5], node[6]
-        left, right = line_up.left, line_up.right
-        deviations(criterion, line, line_up.links, items, begin, n, n, n, n, weighted, POINTER_STEPS * n, left, right)
+        _find_deviations(criterion, line_up, n, n, ZERO(), weighted)
         for k in range(n):
-            most[0] = max(most[0], gain_of(left[n], left[k], right[k]))
+            most[0] = max(most[0], gain_of(line_up.left[n], line_up.left[k], line_up.right[k]))
     return most[0]
 
 
@@ -280,18 +279,14 @@ def search_deviations_of_list(criterion, keys, n_distinct, block, first, last, l
 @shared_kernel
 def _search_items(criterion, keys, n, end, weighted, limits, bar, scratch):
     """Find the best split of ``n`` items in the order of ``keys``, ``end`` of which have a value."""
-    line, links, items = scratch.line_up.line, scratch.line_up.links, scratch.line_up.items
-    left, right, quantiles = scratch.line_up.left, scratch.line_up.right, scratch.line_up.quantiles
-    node = scratch.line_up.node
-    begin = node[2], node[3], node[4], node[5], node[6]
-    best = bar, NONE(), False
+    line_up = scratch.line_up
+    line, items, quantiles, best = line_up.line, line_up.items, line_up.quantiles, (bar, NONE(), False)
     for side in range(0 if end < n else 1, 2):  # missing values go left, then right
-        left_last, right_last = (n, end) if side == 0 else (end, n)
-        deviations(criterion, line, links, items, begin, n, end, left_last, right_last, weighted, POINTER_STEPS * n, left, right)
+        _find_deviations(criterion, line_up, n, end, side, weighted)
         if compares_sides(limits.criterion):
-            note_all_quantiles(criterion, line, items, n, end, left_last, False, quantiles[0])
-            note_all_quantiles(criterion, line, items, n, end, right_last, True, quantiles[1])
-        best = _best_cut(limits, keys, n, end, side, left, right, quantiles, best)
+            note_all_quantiles(criterion, line, items, n, end, n if side == 0 else end, False, quantiles[0])
+            note_all_quantiles(criterion, line, items, n, end, end if side == 0 else n, True, quantiles[1])
+        best = _best_cut(limits, keys, n, end, side, line_up.left, line_up.right, quantiles, best)
     top, cut, missing_left = best
     if cut < 0:
         return NO_SPLIT, -1.0, end < n
