@@ -70,7 +70,7 @@ def take_from_inside(kinds: Sequence[type], parts: Sequence[Any]) -> None:
 
 
 def _of_inside(part: Any) -> Any:
-    def version(criterion, *rest):  # type: ignore[no-untyped-def]
+    def version(criterion, *rest):
         return part(criterion.criterion, *rest)
 
     return version
