@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,16 @@ def test_estimators_load_no_more_than_scikit_learn_does() -> None:
     large = {"sklearn.metrics", "sklearn.preprocessing", "sklearn.tree", "sklearn.ensemble", "sklearn.model_selection"}
     assert ours.isdisjoint(large)
     assert large <= theirs
+
+
+def test_a_loaded_model_predicts_without_what_only_fits_need(tmp_path: Path) -> None:
+    """But functions of scikit-learn's that ask for its own classes take the model."""
+    path = tmp_path / "model"
+    dtrees.save(dtrees.DecisionTreeRegressor().fit([[0.0], [1.0]], [0.0, 1.0]), path)
+    predicting = f"import dtrees\nmodel = dtrees.load({str(path)!r})\nmodel.predict([[0.0]])"
+    modules = modules_after(predicting)
+    assert modules.isdisjoint({"sklearn.ensemble", "sklearn.tree", "sklearn.metrics", "sklearn.model_selection", "dask", "distributed"})
+    assert "sklearn.tree" in modules_after(f"{predicting}\nfrom sklearn.tree import export_text\nexport_text(model)")
 
 
 @pytest.mark.parametrize("name", [name for name in dtrees.__all__ if name != "__version__"])

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_score, root_mean_squared_error
 
-from dtrees.cli.scores import Baseline, classification_scores, classification_sums, regression_scores, regression_sums
+from dtrees.cli.target import Baseline, classification_scores, classification_sums, regression_scores, regression_sums
 
 CUTS = [0, 40, 40, 100]
 

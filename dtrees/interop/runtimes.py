@@ -1,7 +1,9 @@
-"""ONNX from models of dtrees: the operator TreeEnsemble of ai.onnx.ml, which has sets and float64, and plain operators for the link.
+"""Models for ONNX Runtime and Treelite, which compare in float64 and have sets of categories.
 
-TreeEnsemble holds the inner nodes of all trees in one list, and their leaves in another. A leaf adds to one output, so that trees of
-classes, whose leaves hold a share of each, are there once for each class.
+ONNX's operator TreeEnsemble (of ai.onnx.ml) holds the inner nodes of all trees in one list, and their leaves in another; plain operators
+are the link. A leaf adds to one output, so that trees of classes, whose leaves hold a share of each, are there once for each class.
+
+Treelite's models are built node by node.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe
+from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe
 from dtrees.tree.tree import Tree
 from dtrees.version import needed
 
@@ -22,6 +24,13 @@ _OPSET, _ML_OPSET, _IR_VERSION = 18, 5, 10
 _LEQ, _MEMBER = 0, 6
 #: Attributes that are tensors, in place of lists.
 _TENSORS = "nodes_splits", "nodes_modes", "leaf_weights", "membership_values"
+#: Treelite's name of the step from sums to predictions, and its task.
+_TREELITE_STEPS = {
+    EXPONENTIAL: ("exponential", "kRegressor"),
+    LOGISTIC: ("sigmoid", "kBinaryClf"),
+    SOFTMAX: ("softmax", "kMultiClf"),
+    SHARES: ("identity_multiclass", "kMultiClf"),
+}
 
 
 def to_onnx(model: Any) -> Any:
@@ -59,9 +68,9 @@ def to_onnx(model: Any) -> Any:
     """
     plain = describe(model, "ONNX")
     onnx = needed("onnx", "export")
-    graph = _Graph(onnx)
-    raw = graph.add("TreeEnsemble", ["X"], domain="ai.onnx.ml", **_ensemble(onnx, plain))
-    outputs = _labels(graph, plain, raw) if plain.classes is not None else _values(graph, plain, raw)
+    graph = _OnnxGraph(onnx)
+    raw = graph.add("TreeEnsemble", ["X"], domain="ai.onnx.ml", **_onnx_ensemble(onnx, plain))
+    outputs = _onnx_labels(graph, plain, raw) if plain.classes is not None else _onnx_values(graph, plain, raw)
     X = onnx.helper.make_tensor_value_info("X", onnx.TensorProto.DOUBLE, [None, plain.n_features])
     made = onnx.helper.make_model(
         onnx.helper.make_graph(graph.nodes, type(model).__name__, [X], outputs, graph.constants),
@@ -74,7 +83,75 @@ def to_onnx(model: Any) -> Any:
     return made
 
 
-class _Graph:
+def to_treelite(model: Any) -> Any:
+    """Return Treelite's model that predicts what a model does, in float64; the probabilities of boosting of many classes are float32.
+
+    ``treelite.gtil.predict(found, dtrees.to_numbers(model, X))`` gives an array of shape (n, n_targets, n_classes): values of regressors,
+    probabilities of classifiers, where boosting of two classes has that of the second only. TL2cgen compiles such a model to C, and RAPIDS
+    FIL runs it on a GPU.
+
+    Parameters
+    ----------
+    model : estimator
+        One of dtrees, fitted.
+
+    Returns
+    -------
+    treelite.Model
+        ``found.serialize(path)`` writes it to a file.
+
+    Raises
+    ------
+    TypeError
+        If ``model`` is no estimator of dtrees.
+    ValueError
+        If it starts from an estimator or from ``base_margin``.
+    ImportError
+        If Treelite is not installed.
+
+    Examples
+    --------
+    >>> from dtrees import RandomForestRegressor, to_treelite
+    >>> forest = RandomForestRegressor(3, random_state=0).fit([[1.0], [2.0]], [5.0, 9.0])
+    >>> to_treelite(forest).num_tree  # doctest: +SKIP
+    3
+    """
+    plain = describe(model, "Treelite")
+    treelite = needed("treelite.model_builder", "export")
+    trees = plain.trees()
+    name, task = _TREELITE_STEPS.get(plain.link, ("identity", "kRegressor"))
+    if plain.link == SHARES and plain.n_outputs == 1:
+        name, task = "identity", "kRegressor"  # of a single class
+    by_class = plain.link in (SOFTMAX, SHARES)
+    n_targets, n_classes = (1, plain.n_outputs) if by_class else (plain.n_outputs, 1)
+    shape = (1, 1) if plain.by_groups else (n_targets, n_classes)
+    outputs = [output for output, _ in trees]
+    none, every = [0] * len(trees), [-1] * len(trees)
+    builder = treelite.ModelBuilder(
+        threshold_type="float64",
+        leaf_output_type="float64",
+        metadata=treelite.Metadata(
+            num_feature=plain.n_features,
+            task_type=task,
+            average_tree_output=plain.divisor > 1,
+            num_target=n_targets,
+            num_class=[n_classes] * n_targets,
+            leaf_vector_shape=shape,
+        ),
+        tree_annotation=treelite.TreeAnnotation(
+            num_tree=len(trees),
+            target_id=every if shape[0] > 1 else none if by_class else outputs,
+            class_id=every if shape[1] > 1 else outputs if by_class else none,
+        ),
+        postprocessor=treelite.PostProcessorFunc(name, sigmoid_alpha=plain.slope),
+        base_scores=plain.initial.tolist(),
+    )
+    for _, tree in trees:
+        _build_tree(builder, tree)
+    return builder.commit()
+
+
+class _OnnxGraph:
     """Nodes and constants under way."""
 
     def __init__(self, onnx: Any) -> None:
@@ -99,7 +176,7 @@ class _Graph:
         return self._onnx.helper.make_tensor_value_info(name, self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)
 
 
-def _mean(graph: _Graph, plain: PlainModel, raw: str, last: str | None = None) -> str:
+def _onnx_mean(graph: _OnnxGraph, plain: PlainModel, raw: str, last: str | None = None) -> str:
     """Add what sums start from, and divide them."""
     done = graph.add("Add", [raw, graph.constant(plain.initial)]) if plain.initial.any() else raw
     if plain.divisor > 1:
@@ -107,9 +184,9 @@ def _mean(graph: _Graph, plain: PlainModel, raw: str, last: str | None = None) -
     return graph.add("Identity", [done], last) if last else done
 
 
-def _values(graph: _Graph, plain: PlainModel, raw: str) -> list[Any]:
+def _onnx_values(graph: _OnnxGraph, plain: PlainModel, raw: str) -> list[Any]:
     """Add the nodes from sums to what a regressor predicts."""
-    value = _mean(graph, plain, raw)
+    value = _onnx_mean(graph, plain, raw)
     if plain.link == EXPONENTIAL:
         value = graph.add("Exp", [value])
     if plain.n_outputs > 1:
@@ -119,18 +196,18 @@ def _values(graph: _Graph, plain: PlainModel, raw: str) -> list[Any]:
     return [graph.output("prediction", np.float64, [None])]
 
 
-def _labels(graph: _Graph, plain: PlainModel, raw: str) -> list[Any]:
+def _onnx_labels(graph: _OnnxGraph, plain: PlainModel, raw: str) -> list[Any]:
     """Add the nodes from sums to labels and probabilities."""
     assert plain.classes is not None
     name = "probabilities"
     if plain.link == LOGISTIC:
-        odds = _mean(graph, plain, raw)
+        odds = _onnx_mean(graph, plain, raw)
         sides = graph.add("Mul", [odds, graph.constant(np.array([[-plain.slope, plain.slope]]))])
         graph.add("Sigmoid", [sides], name)
     elif plain.link == SOFTMAX:
-        graph.add("Softmax", [_mean(graph, plain, raw)], name, axis=1)
+        graph.add("Softmax", [_onnx_mean(graph, plain, raw)], name, axis=1)
     else:
-        _mean(graph, plain, raw, name)
+        _onnx_mean(graph, plain, raw, name)
     classes = plain.classes
     if classes.dtype.kind in "iu":
         classes = classes.astype(np.int64)
@@ -144,12 +221,12 @@ def _labels(graph: _Graph, plain: PlainModel, raw: str) -> list[Any]:
     ]
 
 
-def _ensemble(onnx: Any, plain: PlainModel) -> dict[str, Any]:
+def _onnx_ensemble(onnx: Any, plain: PlainModel) -> dict[str, Any]:
     """Return the attributes of the operator."""
     parts, n_nodes, n_leaves = [], 0, 0
     for output, tree in plain.trees():
         for k in range(tree.value.shape[1]):
-            parts.append(_part(tree, tree.value[:, k], output + k, n_nodes, n_leaves))
+            parts.append(_onnx_part(tree, tree.value[:, k], output + k, n_nodes, n_leaves))
             n_nodes, n_leaves = n_nodes + len(parts[-1]["nodes_modes"]), n_leaves + len(parts[-1]["leaf_weights"])
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     attributes: dict[str, Any] = {"n_targets": plain.n_outputs, "aggregate_function": 1, "post_transform": 0}
@@ -159,7 +236,7 @@ def _ensemble(onnx: Any, plain: PlainModel) -> dict[str, Any]:
     return attributes
 
 
-def _part(tree: Tree, value: NDArray[np.float64], output: int, first_node: int, first_leaf: int) -> dict[str, NDArray[Any]]:
+def _onnx_part(tree: Tree, value: NDArray[np.float64], output: int, first_node: int, first_leaf: int) -> dict[str, NDArray[Any]]:
     """Return what a tree adds to the attributes; nodes and leaves are numbered from those given on."""
     leaf = tree.children_left < 0
     place = np.where(leaf, first_leaf + np.cumsum(leaf) - 1, first_node + np.cumsum(~leaf) - 1)
@@ -184,3 +261,27 @@ def _part(tree: Tree, value: NDArray[np.float64], output: int, first_node: int, 
         "nodes_missing_value_tracks_true": tree.missing_go_to_left[inner].astype(np.int64),
         "membership_values": np.concatenate([np.empty(0), *members]),
     }
+
+
+def _build_tree(builder: Any, tree: Tree) -> None:
+    """Add a tree."""
+    builder.start_tree()
+    by_set = np.isnan(tree.threshold).tolist()
+    arrays = (tree.children_left, tree.children_right, tree.feature, tree.threshold, tree.missing_go_to_left, tree.value)
+    for node, (left, right, feature, threshold, missing, value) in enumerate(zip(*(array.tolist() for array in arrays), strict=True)):
+        builder.start_node(node)
+        if left < 0:
+            builder.leaf(value if len(value) > 1 else value[0])
+        elif by_set[node]:
+            builder.categorical_test(
+                feature,
+                default_left=missing,
+                category_list=tree.categories.of_node(node).tolist(),
+                category_list_right_child=False,
+                left_child_key=left,
+                right_child_key=right,
+            )
+        else:
+            builder.numerical_test(feature, threshold, default_left=missing, opname="<=", left_child_key=left, right_child_key=right)
+        builder.end_node()
+    builder.end_tree()
