@@ -309,7 +309,7 @@ def test_tags(kind):
 def test_steps():
     shares = np.array([[0.2, 0.8, 0.5, 0.5, 0.0], [0.9, 0.1, 0.0, 0.4, 0.6]])
     classes = (np.array(["a", "b"]), np.array([1, 5, 7]))
-    labels = Labels(classes, np.dtype(object))(shares)
+    labels = Labels(classes)(shares)
     assert labels.tolist() == [["b", 1], ["a", 7]]
     first, second = split_targets(shares, classes)
     assert_array_equal(first, shares[:, :2])
