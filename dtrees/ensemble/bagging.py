@@ -364,7 +364,7 @@ class Bagging(BagParameters, Model):
         n_draws = rules.number_of_draws(self.max_samples, table, None)
         draws = Draws(rules.draw_seed(self.random_state), n_draws, bool(self.bootstrap))
         grow = GrowBooster(template, draws, bool(self.oob_score))
-        grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks, 0, len)
+        grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks)
         for one in grown:
             one.booster._schema, one.booster.placement_ = template._schema, template.placement_
             one.booster.n_jobs = None if self.estimator is None else self.estimator.n_jobs  # that of the bag is no part of boosters

@@ -431,7 +431,7 @@ def keeps_on_interrupt(callbacks: Sequence[Any]) -> bool:
     return isinstance(callbacks, Sequence) and any(isinstance(callback, KeepOnInterrupt) for callback in callbacks)
 
 
-def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before: int, count: Callable[[Result], int]) -> Result:
+def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before: int = 0) -> Result:
     """Return what ``grow()`` does or, if Ctrl-C ends it and is to keep them, the trees so far.
 
     Parameters
@@ -440,9 +440,7 @@ def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before
     callbacks : sequence
         Those of the user.
     n_before : int
-        Trees or rounds of the fit that this one goes on from.
-    count : callable
-        Returns how many trees or rounds a result has, those from before included.
+        Those trees or rounds of a result that are there from an earlier fit.
 
     Raises
     ------
@@ -452,12 +450,14 @@ def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before
     try:
         return grow()
     except FitInterrupted as interrupted:
-        result: Result = interrupted.result
+        result: Any = interrupted.result
         origin = interrupted.origin
-    if not keeps_on_interrupt(callbacks) or count(result) <= n_before:
+    n = len(getattr(result, "rounds", getattr(result, "trees", result)))
+    if not keeps_on_interrupt(callbacks) or n <= n_before:
         raise origin
-    warn_of_interrupt(count(result))
-    return result
+    warn_of_interrupt(n)
+    kept: Result = result
+    return kept
 
 
 def warn_of_interrupt(n: int) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -254,12 +255,8 @@ class Forest(Members, ForestParameters, TreeEstimator):
         else:
             plan = self._plan(table, keep)
             plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
-            result = grown_or_kept(
-                lambda: self._timed(lambda: backend.grow_forest(table, plan, len(trees), self.n_estimators, callback)),
-                callbacks,
-                0,
-                lambda it: len(it.trees),
-            )
+            grow = partial(backend.grow_forest, table, plan, len(trees), self.n_estimators, callback)
+            result = grown_or_kept(partial(self._timed, grow), callbacks)
             self._n_grown = len(result.trees) if checkpoint is None else None
             batch = replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)
             self._note_batch(batch, SampleSource.of(table, plan))
