@@ -217,19 +217,14 @@ class MeanOfBoosters:
         return mean
 
 
-def out_of_bag_mean(grown: Sequence[Grown], n_rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def out_of_bag_mean(grown: Sequence[Any], n_rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the mean, over boosters that did not draw a row, of their predictions for it, shape (n_rows, k), and the number of these.
 
     They are added up in the order of the boosters.
     """
-    total: Any = 0.0
-    n_boosters = np.zeros(n_rows, np.int64)
+    total, n_boosters = np.zeros((n_rows, grown[0].out_of_bag.shape[1])), np.zeros(n_rows, np.int64)
     for one in grown:
-        assert one.outside is not None
-        assert one.out_of_bag is not None
-        told = np.zeros((n_rows, one.out_of_bag.shape[1]))
-        told[one.outside] = one.out_of_bag
-        total = total + told
+        total[one.outside] += one.out_of_bag
         n_boosters[one.outside] += 1
     return total / np.maximum(n_boosters, 1)[:, np.newaxis], n_boosters
 

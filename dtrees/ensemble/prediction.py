@@ -302,14 +302,14 @@ def split_targets(values: NDArray[Any], classes: Sequence[NDArray[Any]]) -> list
 def columns_of_targets(values: Any, classes: Sequence[NDArray[Any]]) -> list[Any]:
     """Return what :func:`split_targets` does of a lazy collection; columns of frames are called by their classes."""
     ends = np.cumsum([len(labels) for labels in classes]).tolist()
-    pieces = []
+    parts = []
     for labels, end in zip(classes, ends, strict=True):
         places = range(end - len(labels), end)
         if hasattr(values, "columns"):
-            pieces.append(values[list(places)].rename(columns=dict(zip(places, labels.tolist(), strict=True))))
+            parts.append(values[list(places)].rename(columns=dict(zip(places, labels.tolist(), strict=True))))
         else:
-            pieces.append(values[:, places.start : places.stop])
-    return pieces
+            parts.append(values[:, places.start : places.stop])
+    return parts
 
 
 def first_column(raw: NDArray[Any]) -> NDArray[Any]:
