@@ -26,11 +26,11 @@ from dtrees.export import export_graphviz as export_graphviz
 from dtrees.export import export_text as export_text
 from dtrees.interop.description import to_numbers as to_numbers
 from dtrees.interop.mlflow_callback import MLflowCallback as MLflowCallback
+from dtrees.interop.runtimes import to_onnx as to_onnx
+from dtrees.interop.runtimes import to_treelite as to_treelite
 from dtrees.interop.scikit_learn import from_sklearn as from_sklearn
 from dtrees.interop.scikit_learn import to_sklearn as to_sklearn
 from dtrees.interop.to_jax import to_jax as to_jax
-from dtrees.interop.to_onnx import to_onnx as to_onnx
-from dtrees.interop.to_treelite import to_treelite as to_treelite
 from dtrees.interop.to_xgboost import to_xgboost as to_xgboost
 from dtrees.model_file import load as load
 from dtrees.model_file import save as save
