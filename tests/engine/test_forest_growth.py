@@ -13,7 +13,7 @@ import pytest
 import dtrees
 from dtrees.engine.plan.plans import ForestPlan, ForestResult, Progress
 from dtrees.engine.run.compiling import compile_division
-from dtrees.engine.run.forest_growth import grow_forest
+from dtrees.engine.run.local_executor import grow_forest
 from dtrees.engine.shard import shard_columns
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard.targets.forest_target import ForestTarget

@@ -214,7 +214,7 @@ def _out_of_bag(tasks: Tasks, results: list[Future]) -> tuple[NDArray[np.int64] 
 def _grow_trees(
     plan: ForestPlan, batch: Batch, columns: Columns, target: NDArray[Any], weight: NDArray[np.float64] | None, callback: Callback
 ) -> ForestResult:
-    from dtrees.engine.run.forest_growth import grow_forest as grow
+    from dtrees.engine.run.local_executor import grow_forest as grow
 
     return grow(columns, target, weight, plan, batch.first, batch.last, batch.n_threads, callback)
 

@@ -30,12 +30,12 @@ from dtrees.cluster.reliability.fit_context import Fit, current_fit
 from dtrees.cluster.reliability.fit_record import log_of
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.transport.clients import own_client
+from dtrees.engine.coordinator.fit import trees_side_by_side
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
-from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.tree import trees_at_once
 from dtrees.engine.run import boosting_rounds as boosting
+from dtrees.engine.run.lasting import grow_forest_on_shards
 from dtrees.engine.run.local_executor import LocalExecutor
-from dtrees.engine.run.lockstep import grow_forest_on_shards, trees_side_by_side
 from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
 from dtrees.ensemble.backend import Table
 from dtrees.ensemble.evaluation_sets import LocalEvaluation, LocalSets
@@ -100,8 +100,6 @@ def grow_forest(table: Table, plan: ForestPlan, first: int, last: int, callback:
 
             def grow(first: int, last: int, callback: Callback | None) -> ForestResult:
                 report = Reporting(fit, "tree", callback, shards.timings)
-                if isinstance(shards, DaskRowsExecutor):
-                    return grow_forest_on_rows(shards, bare, first, last, report, log, n_side_by_side=n)
                 return grow_forest_on_shards(shards, bare, first, last, n, report, log)
 
         return grow_in_batches(grow, plan, first, last, callback)

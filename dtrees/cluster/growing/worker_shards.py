@@ -2,7 +2,7 @@
 
 What shards have is made again from the user's data, on a worker that has no shard yet where there is one, else beside another shard. When
 a worker without a shard turns up later, one of two that share a worker moves there between two trees.
-:mod:`dtrees.engine.run.recovery`, or :mod:`dtrees.engine.rows` where shards have rows, brings new ones up to date.
+:mod:`dtrees.engine.run.lasting` brings new ones up to date.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def log_of(fit: Fit, client: Client, plan: BoostingPlan | ForestPlan) -> Cluster
 
 
 class ClusterTreeLog:
-    """A log of trees on the scheduler; see :class:`dtrees.engine.coordinator.lasting.TreeLog`.
+    """A log of trees on the scheduler; see :class:`dtrees.engine.run.lasting.TreeLog`.
 
     Trees are sent in the background. Those that were not when this process is lost are grown again.
 

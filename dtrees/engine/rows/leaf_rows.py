@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.leaf_measures import measure_leaves
+from dtrees.engine.outcome.beyond_sums import measure_leaves
 from dtrees.engine.plan.node_limits import criterion_of
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.messages import Measured
-from dtrees.engine.rows.by_order.quantiles import Grouped
+from dtrees.engine.rows.quantiles import Grouped
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 

@@ -1,4 +1,7 @@
-"""Values of nodes that their sums do not give: means, quantiles and spreads, measured on the targets of their rows."""
+"""What a tree has that sums of its nodes do not tell: means, quantiles and spreads, measured on rows; and sets of categories.
+
+Sets are found here and there while a tree is grown over shards.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.values import splits_of_categories
+from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.messages import Measured
 from dtrees.engine.threads import Threads
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import leaf_means
 from dtrees.split.search.order_statistics.deviations import node_quantiles
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 
 def measure_leaves(
@@ -67,3 +73,62 @@ def _together(by_target: list[Measured]) -> Measured:
     """Return what was measured of each target, side by side, and the mean of their spreads."""
     centers, spreads = zip(*by_target, strict=True)
     return Measured(np.stack(centers, axis=1), np.sum(spreads, axis=0) / len(spreads))
+
+
+class KnownSets:
+    """Sets of categories by the places where the rows of their nodes lie, or would lie if all rows were in one place.
+
+    No two nodes that are split have the same place.
+
+    Examples
+    --------
+    >>> known = KnownSets()
+    >>> splits = np.array([(0, 9), (9, 12)], [("start", np.int64), ("in_stop", np.int64)])
+    >>> known.add(splits, CategorySets.of(np.array([1]), [np.array([3])]))
+    >>> len(known.sets)
+    1
+    """
+
+    def __init__(self) -> None:
+        self.sets: dict[tuple[int, int], NDArray[np.uint32]] = {}
+
+    def add(self, records: NDArray[Any], sets: CategorySets) -> None:
+        """Note sets of nodes, given their records, which ``sets.node`` are places among."""
+        for i, words in words_of(sets).items():
+            self.sets[_place(records[i])] = words
+
+    def lacking(self, records: NDArray[Any]) -> NDArray[np.int64]:
+        """Return which of some nodes that are split on categories have no set yet, given their records."""
+        return np.array([i for i in range(records.shape[0]) if _place(records[i]) not in self.sets], np.int64)
+
+    def of_tree(self, records: NDArray[Any], rules: Rules) -> CategorySets:
+        """Return the sets of a tree, given the records of all its nodes."""
+        if not rules.categorical:
+            return NO_SETS
+        node = splits_of_categories(records, rules)[0]
+        return sets_of({int(i): self.sets[_place(records[i])] for i in node.tolist()})
+
+
+def _place(record: Any) -> tuple[int, int]:
+    return int(record["start"]), int(record["in_stop"])
+
+
+def words_of(sets: CategorySets) -> dict[int, NDArray[np.uint32]]:
+    """Return the words of each node that has a set."""
+    ends = sets.offset.tolist()
+    return {node: sets.words[ends[k] : ends[k + 1]] for k, node in enumerate(sets.node.tolist())}
+
+
+def sets_of(words: dict[int, NDArray[np.uint32]]) -> CategorySets:
+    """Return sets of nodes by their words; nodes ascend.
+
+    Examples
+    --------
+    >>> sets = CategorySets.of(np.array([0, 4]), [np.array([1, 33]), np.array([0])])
+    >>> sets_of(words_of(sets)).equals(sets)
+    True
+    """
+    if not words:
+        return NO_SETS
+    offset = np.concatenate([[0], np.cumsum([some.shape[0] for some in words.values()])]).astype(np.int64)
+    return CategorySets(np.array(list(words), np.int32), offset, np.concatenate(list(words.values())))
