@@ -1,9 +1,9 @@
-"""Waiting on a cluster without waiting for ever.
+"""Tasks of a fit, and waiting for them on a cluster without waiting for ever.
 
 Dask itself waits for as long as it takes, also for what can no longer happen. Here every wait is cut into slices, and between slices
 the state of the cluster is looked at: is there still a scheduler, are there workers, do they show signs of life, does anybody still want
 the result, does the scheduler know the tasks that are awaited? Work may take as long as it needs; it is silence that has a deadline
-(:mod:`dtrees.cluster.reliability.heartbeats`), and what workers cannot begin for want of memory.
+(:class:`~dtrees.cluster.reliability.registry.Heartbeats`), and what workers cannot begin for want of memory.
 
 Dask pauses workers that use too much of their memory. Such a worker goes on with the tasks that it runs, and begins no others until it uses
 less (by default, less than 80 % of its limit). Nor does Dask give it up. So what only such workers can do would be waited for without end,
@@ -18,18 +18,21 @@ import contextlib
 import logging
 import queue
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
+from functools import partial
 from typing import Any, NoReturn
+from uuid import uuid4
 
+import dask
 from dask.utils import format_bytes
-from distributed import Client, Future, KilledWorker
+from distributed import Client, Future, KilledWorker, futures_of
 
 from dtrees.cluster.compat import close_connections
-from dtrees.cluster.errors import NotEnoughMemory, SchedulerLost, WorkerLost
-from dtrees.cluster.reliability.fit_context import Fit, current_fit, is_coordinating
-from dtrees.cluster.reliability.heartbeats import Heartbeats
-from dtrees.cluster.transport.clients import NO_WORKER_YET, RUN_AGAIN, SCHEDULER_PATIENCE, answer, explained, in_loop
+from dtrees.cluster.errors import ClusterError, FitCancelled, NotEnoughMemory, SchedulerLost, WorkerLost
+from dtrees.cluster.reliability.fit import Fit, adopted, current_fit, is_coordinating
+from dtrees.cluster.reliability.registry import Heartbeats, belonging
+from dtrees.cluster.transport.clients import NO_WORKER_YET, RUN_AGAIN, SCHEDULER_PATIENCE, answer, explained, in_loop, states
 from dtrees.cluster.transport.events import tell
 
 logger = logging.getLogger("dtrees.cluster")
@@ -127,6 +130,9 @@ class WorkerMonitor:
         self.workers: dict[str, dict[str, Any]] = {}
         self.heartbeats = self._fit.heartbeats if patience is None else Heartbeats(patience)
         self._pauses = Pauses(self._fit)
+        self._known: set[Any] = set()
+        self._first_asked: dict[Any, float] = {}
+        self._next_look = 0.0
 
     def check(self) -> None:
         """Raise if the connection to the scheduler is lost, or nobody wants the fit any more."""
@@ -175,25 +181,12 @@ class WorkerMonitor:
         """
         self._pauses.note(self.workers, self._fit.settings.patience, awaited, needed)
 
-
-class UnknownTasks:
-    """Finds futures whose tasks the scheduler does not know: Dask would wait for them for ever, without a word.
-
-    A task that was known once is forgotten if it is not known any more. One that never was may still be on its way, in a graph with much
-    data, so it is given a minute.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._known: set[Any] = set()
-        self._first_asked: dict[Any, float] = {}
-
-    async def among(self, futures: Sequence[Future]) -> list[Future]:
+    async def unknown(self, futures: Sequence[Future]) -> list[Future]:
         """Return those of some futures, pending as far as their client knows, that can never finish; looks at so many at a time.
+
+        These are of tasks that the scheduler does not know: Dask would wait for them for ever, without a word. A task that was known once
+        is forgotten if it is not known any more. One that never was may still be on its way, in a graph with much data, so it is given a
+        minute.
 
         Raises
         ------
@@ -217,26 +210,8 @@ class UnknownTasks:
         return unknown
 
 
-class FutureWaiter:
-    """Waits for futures, and raises when what they need is lost.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    patience : float, optional
-        See :class:`~dtrees.cluster.reliability.heartbeats.Heartbeats`; by default that of the fit.
-    """
-
-    def __init__(self, client: Client, patience: float | None = None) -> None:
-        self._client = client
-        self._monitor = WorkerMonitor(client, patience)
-        self._unknown = UnknownTasks(client)
-        self._next_look = 0.0
-
-    @property
-    def workers(self) -> dict[str, dict[str, Any]]:
-        """What the scheduler knew of its workers when it was last asked, if it was."""
-        return self._monitor.workers
+class FutureWaiter(WorkerMonitor):
+    """Waits for futures, and raises when what they need is lost."""
 
     def gather(self, futures: Sequence[Future]) -> list[Any]:
         """Return the results of all futures, in order.
@@ -274,14 +249,14 @@ class FutureWaiter:
         What was on its way from a worker that stands still stays on its way; so when any worker goes, all is asked for again.
         """
         while True:
-            n_departed = self._monitor.heartbeats.n_departed
-            again = time.monotonic() + self._monitor.heartbeats.patience
+            n_departed = self.heartbeats.n_departed
+            again = time.monotonic() + self.heartbeats.patience
             coroutine = self._client.gather(futures, asynchronous=True)
             fetching = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
             try:
                 while not wait([fetching], timeout=_SLICE).done:
-                    self.look()
-                    heartbeats = self._monitor.heartbeats
+                    self.attend()
+                    heartbeats = self.heartbeats
                     if heartbeats.n_departed != n_departed or (heartbeats.silent and time.monotonic() > again):
                         break
                 else:
@@ -310,32 +285,32 @@ class FutureWaiter:
                 elif status in ("lost", "pending"):  # its worker was lost since; Dask computes it again
                     await_result(i)
                 else:
-                    self.look()
+                    self.attend()
                     _raise_failure(futures[i])
-            self.look(futures)
+            self.attend(futures)
             yield ready
             n_ready += len(ready)
 
-    def look(self, awaited: Sequence[Future] = ()) -> None:
+    def attend(self, awaited: Sequence[Future] = ()) -> None:
         """Raise if there is nothing to wait for any more.
 
         That is if there is no scheduler, if there have been no workers for too long, if nobody wants the fit, or if the scheduler does not
         know a task that is awaited, or if workers that Dask has paused do not go on.
         """
-        self._monitor.check()
+        self.check()
         if time.monotonic() < self._next_look:
             return
         pending = [future for future in awaited if future.status == "pending"]
-        for future in in_loop(self._client, self._unknown.among, pending):
+        for future in in_loop(self._client, self.unknown, pending):
             raise SchedulerLost(f"The Dask scheduler does not know the task {future.key} of this fit any more. {RUN_AGAIN}.")
-        in_loop(self._client, self._monitor.look)
-        self._next_look = time.monotonic() + self._monitor.heartbeats.seconds_between_looks
-        if self._monitor.heartbeats.all_lost:
-            silent = len(self._monitor.heartbeats.silent)
+        in_loop(self._client, self.look)
+        self._next_look = time.monotonic() + self.heartbeats.seconds_between_looks
+        if self.heartbeats.all_lost:
+            silent = len(self.heartbeats.silent)
             what = f"{silent} workers, none of which shows signs of life" if silent else "no workers left"
             raise WorkerLost(f"The Dask cluster has {what}. {RUN_AGAIN} when it has.")
         if pending:
-            self._monitor.check_pauses(len(pending))
+            self.check_pauses(len(pending))
 
 
 def _take_all(items: queue.SimpleQueue[int], timeout: float) -> list[int]:
@@ -385,3 +360,163 @@ def _is_at_work(facts: Mapping[str, Any]) -> bool:
 def _written(facts: Mapping[str, Any]) -> int:
     """Return how many bytes a worker has on disk: one that writes more there does something about its memory."""
     return int(facts["metrics"].get("spilled_bytes", {}).get("disk", 0))
+
+
+def task_keys(stage: str, n: int) -> list[str]:
+    """Return ``n`` new keys that Dask's dashboard groups as ``dtrees-<stage>``."""
+    token = f"0{uuid4().hex[:9]}"  # the digit keeps Dask from taking it for a word
+    return [f"dtrees-{stage}-{token}-{i}" for i in range(n)]
+
+
+class Tasks:
+    """Makes tasks. Futures that are not kept are released at the end of the block, whether it ends well or in an error.
+
+    Releasing explicitly matters after an error: its traceback refers to futures, and as long as somebody looks at the traceback, the
+    cluster would keep what they stand for.
+
+    Parameters
+    ----------
+    client : distributed.Client
+
+    Attributes
+    ----------
+    client : distributed.Client
+    waiter : FutureWaiter
+        To wait with.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.waiter = FutureWaiter(client)
+        fit = current_fit()
+        self._annotations = belonging(fit.name, fit.turn)
+        self._futures: list[Future] = []
+
+    def __enter__(self) -> Tasks:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        release(self._futures)
+        self._futures.clear()
+
+    def submit(self, stage: str, function: Callable[..., Any], *args: Any, **options: Any) -> Future:
+        """Return the future of one call; ``options`` are those of :meth:`distributed.Client.submit`."""
+        with dask.annotate(**self._annotations):
+            future = self.client.submit(function, *args, key=task_keys(stage, 1)[0], **options)
+        self._futures.append(future)
+        return future
+
+    def send(self, stage: str, value: Any, **there: Any) -> Future:
+        """Return the future of a value, however large; ``there`` is of :meth:`submit`.
+
+        It is what a task returns, not scattered data: the task is run again when the worker that held its result is lost.
+        """
+        with however_large():
+            return self.submit(stage, partial(same, value), **there)
+
+    def map(self, stage: str, function: Callable[..., Any], *sequences: Sequence[Any], **options: Any) -> list[Future]:
+        """Return futures of a call for each element.
+
+        ``workers`` and ``allow_other_workers`` are those of :meth:`distributed.Client.map`. All other options are passed to each call; they
+        are sent as one task, as a table of many columns or categories has large ones, and Dask would make tasks of these by their names.
+        """
+        n_calls = len(sequences[0])
+        there = {name: options.pop(name) for name in ("workers", "allow_other_workers") if name in options}
+        if options and n_calls:
+            sequences = ([self.send("options", options, **there)] * n_calls, *sequences)
+            function = partial(_with_options, function)
+        with dask.annotate(**self._annotations):
+            futures = self.client.map(function, *sequences, key=task_keys(stage, n_calls), **there)
+        self._futures += futures
+        return list(futures)
+
+    def compute(self, delayed: Sequence[Any]) -> list[Future]:
+        """Return futures of Dask's delayed objects, computed in one graph so that what they share is computed once."""
+        with dask.annotate(**self._annotations):
+            futures = self.client.compute(delayed)
+        self._futures += futures
+        return list(futures)
+
+    def find(self, keys: Sequence[str]) -> list[Future]:
+        """Return futures of tasks that the scheduler knows already.
+
+        Raises
+        ------
+        SchedulerLost
+            If it does not know some of them any more, or does not answer.
+        """
+        unknown = [key for key, state in states(self.client, keys).items() if state is None]
+        if unknown:
+            raise SchedulerLost(f"The Dask scheduler does not know {len(unknown)} of {len(keys)} tasks of this fit any more. {RUN_AGAIN}.")
+        futures = adopted(self.client, keys)
+        self._futures += futures
+        return futures
+
+    def keep(self, *futures: Future) -> None:
+        """Leave it to the caller to release some futures."""
+        kept = set(map(id, futures))
+        self._futures = [future for future in self._futures if id(future) not in kept]
+
+
+#: Have Dask send what is meant to be sent without its warning of large graphs: ``with however_large():``.
+however_large = partial(dask.config.set, {"distributed.admin.large-graph-warning-threshold": "1 PiB"})
+
+
+def same(value: Any) -> Any:
+    """Return the argument."""
+    return value
+
+
+def _with_options(function: Callable[..., Any], options: dict[str, Any], *args: Any) -> Any:
+    return function(*args, **options)
+
+
+def release(futures: Iterable[Future | None]) -> None:
+    """Give up futures; the cluster frees what nobody else wants."""
+    for future in futures:
+        if future is not None:
+            future.release()
+
+
+@contextlib.contextmanager
+def lost_data_named(client: Client, arguments: Mapping[str, Any]) -> Iterator[None]:
+    """Say so if an error of the cluster in the block comes of lost data.
+
+    What ``client.scatter`` put on the cluster is gone with the last worker that holds it. Dask then cancels whatever needs it, without a
+    word of the reason.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    arguments : mapping from str to Any
+        What the user has given, by name.
+
+    Raises
+    ------
+    WorkerLost
+        In place of that error.
+    """
+    try:
+        yield
+    except FitCancelled:
+        raise
+    except ClusterError as error:
+        for name, given in arguments.items():
+            n_pieces, n_lost = _count_lost(client, given)
+            if n_lost:
+                raise WorkerLost(
+                    f"{name} is lost in part: {n_lost} of the {n_pieces} futures that it is made of were data of client.scatter. They went "
+                    "with the worker that held them, and cannot be computed again. Scatter them anew, with broadcast=True to have them on "
+                    f"several workers, or make {name} of what can be read again (dask.dataframe.read_parquet, dask.array.from_array). "
+                    "Then run the fit again."
+                ) from error
+        raise
+
+
+def _count_lost(client: Client, given: Any) -> tuple[int, int]:
+    """Return how many futures there are in something, and how many of them the cluster does not know any more."""
+    keys = [future.key for future in futures_of([given])]
+    known: Mapping[Any, Any] = {}
+    with contextlib.suppress(SchedulerLost, RuntimeError):  # without a scheduler there is no telling
+        known = states(client, keys) if keys else {}
+    return len(keys), sum(state is None for state in known.values())
