@@ -20,7 +20,7 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Fit
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.backend import Backend, GrowOne, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.tables import checked_table, is_sparse
+from dtrees.ensemble.input.tables import checked_table, is_frame, is_sparse
 from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_target
 from dtrees.tree.tree import Tree
 
@@ -62,9 +62,9 @@ class LocalBackend:
         """Check, encode and presort a training set; here, that is the same for any kind of trees."""
         from dtrees.engine.run.compiling import note_compilation
 
-        note_compilation(is_sparse(X))
         y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
         X = checked_table(X)
+        note_compilation(is_sparse(X))
         n_rows = X.shape[0]
         if n_rows == 0:
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
@@ -157,7 +157,7 @@ class LocalBackend:
 
     def header(self, X: Any) -> Any:
         """Return ``X``, as an array unless it is a frame or sparse."""
-        return checked_table(X)
+        return X if is_frame(X) else checked_table(X)
 
     def predict(self, X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> NDArray[Any]:
         """Apply ``function`` to ``X``, which must have rows."""

@@ -40,7 +40,17 @@ from dtrees.ensemble.input.column import (
     numbers_at,
     numbers_of,
 )
-from dtrees.ensemble.input.tables import by_columns, by_rows, checked_table, frame_columns, is_frame, is_sparse, numeric_array, sparse_table
+from dtrees.ensemble.input.tables import (
+    by_columns,
+    by_rows,
+    checked_table,
+    frame_columns,
+    is_frame,
+    is_sparse,
+    numbers_of_frame,
+    numeric_array,
+    sparse_table,
+)
 from dtrees.ensemble.input.warning import warn
 
 #: Text columns are warned of from so many categories on: those that are all numbers, and those with another text in most rows.
@@ -211,6 +221,9 @@ class Schema:
         ValueError
             If X holds integers beyond 2**53, or columns of another kind than the schema's.
         """
+        X = checked_table(X)
+        if is_frame(X) and all(column.kind == NUMERIC for column in self.columns):
+            X = numbers_of_frame(X)
         if is_frame(X):
             named = frame_columns(X)
             self._check_width(len(named))
@@ -222,7 +235,6 @@ class Schema:
             for j, array in enumerate(encoded):
                 matrix[:, j] = array
             return matrix
-        X = checked_table(X)
         self._check_width(X.shape[1])
         for _, column in self._categorical:
             if not column.holds_numbers:
