@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.grow.block import fill_block, make_block
-from dtrees.split.node.candidate import CONSTANT, SPLIT, complete, empty_candidates
 from dtrees.split.node.limits import BestThreshold, RandomThreshold
 from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import CONSTANT, SPLIT, complete, empty_candidates
 from dtrees.split.numbers import hashing
+from dtrees.split.search.random_threshold import search_random_block
 from dtrees.split.search.scratch import make_scratch
-from dtrees.split.search.thresholds.random_threshold import search_random_block
-from dtrees.split.search.tiny.tiny_node import search_tiny_node
+from dtrees.split.search.tiny_node import search_tiny_node
 from dtrees.split.table.columns import presort
 from tests import naive
 from tests.split.nodes import KEY, Answer, candidate, comparable, draws, package_limits, slope_of, sums_of

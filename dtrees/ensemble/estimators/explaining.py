@@ -13,7 +13,7 @@ from dtrees.ensemble.in_process import backend_for
 from dtrees.ensemble.prediction import Explain
 
 if TYPE_CHECKING:
-    from dtrees.tree.sparse_rows import SparseRows
+    from dtrees.tree.predict import SparseRows
 
 
 class Explaining(BaseEstimator):

@@ -10,8 +10,7 @@ import pytest
 import dtrees
 from dtrees.engine.run.compiling import compile_division
 from dtrees.split.grow.parallel_subtree import grow_together
-from dtrees.split.node.marking import mark_many
-from dtrees.split.node.partition import divide_many
+from dtrees.split.node.partition import divide_many, mark_many
 from dtrees.split.search.column import search_many
 from tests.slow import level_by_level
 

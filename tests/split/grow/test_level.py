@@ -15,8 +15,8 @@ from dtrees.engine.shard.zone_planner import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
 from dtrees.split.grow import level
 from dtrees.split.grow.level import search_level
-from dtrees.split.node.candidate import Candidates, empty_candidates
 from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import Candidates, empty_candidates
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import map_zones

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.split.node.candidate import CONSTANT, SPLIT, best_by_node, empty_candidates, midpoint
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.records import NodesOfTree
+from dtrees.split.node.records import CONSTANT, SPLIT, NodesOfTree, best_by_node, empty_candidates, midpoint
 from dtrees.split.search.column import search_many
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import presort

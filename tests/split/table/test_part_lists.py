@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dtrees.split.compile.work_queue import make_queue
-from dtrees.split.table.part_lists import NO_LISTS, are_listed, list_parts, take_listed
+from dtrees.split.table.keyed_columns import NO_LISTS, are_listed, list_parts, take_listed
 from dtrees.split.zones.sums import note_places
 
 N_PARTS = np.array([64, 16, 0])

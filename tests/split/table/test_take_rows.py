@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.split.table.columns import Assembly, presort
-from dtrees.split.table.take_rows import take_rows
+from dtrees.split.table.columns import Assembly, presort, take_rows
 from tests.split.strategies import tables
 
 

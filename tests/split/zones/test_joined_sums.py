@@ -11,10 +11,8 @@ from dtrees.split.compile.kernels import kernel
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import ALL_JOINED, MOST_JOINED, ROWS_PER_JOINED
 from dtrees.split.table.columns import presort
-from dtrees.split.table.joined_columns import not_joined
-from dtrees.split.table.zone_map import ZoneMap, map_zones
-from dtrees.split.zones.accumulate import add_rows, include_joined
-from dtrees.split.zones.sums import SCALE, lay_out_slots
+from dtrees.split.table.zone_map import ZoneMap, map_zones, not_joined
+from dtrees.split.zones.sums import SCALE, add_rows, include_joined, lay_out_slots
 
 
 @kernel

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.criterion import criterion_named
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.node.limits import BestThreshold, Categories, SplitLimits
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.records import NodeColumn
-from dtrees.split.search.categories.groups import make_groups
-from dtrees.split.search.categories.orders import order_ends
-from dtrees.split.search.categories.subsets import choose_sides_of_node, n_categories_left, search_categories
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT, NodeColumn
+from dtrees.split.search.categories import choose_sides_of_node, n_categories_left, search_categories
+from dtrees.split.search.category_orders import make_groups, order_ends
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import presort
 

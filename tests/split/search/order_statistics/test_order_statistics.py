@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.criterion import criterion_named
-from dtrees.split.node.candidate import SPLIT
-from dtrees.split.search.order_statistics.deviations import DEVIATION, deviations_by_tree, note_all_quantiles
-from dtrees.split.search.order_statistics.line_up import ITEM, LINE, LINK, deviations
+from dtrees.split.node.records import SPLIT
+from dtrees.split.search.deviations import DEVIATION, deviations_by_tree, note_all_quantiles
+from dtrees.split.search.line_up import ITEM, LINE, LINK, deviations
 from dtrees.split.table.columns import presort
 from tests import naive
 from tests.examples import examples

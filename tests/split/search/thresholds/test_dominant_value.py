@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.split.node.candidate import CONSTANT, SPLIT
+from dtrees.split.node.records import CONSTANT, SPLIT
 from dtrees.split.policy import PROBED_ROWS
 from tests import naive
 from tests.examples import examples

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtrees.split.grow.block import block_rows
-from dtrees.split.node.candidate import SPLIT
+from dtrees.split.node.records import SPLIT
 from dtrees.split.policy import BLOCK_CELLS, BLOCK_ROWS, MOST_BLOCK_ROWS
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR

@@ -12,8 +12,8 @@ import pytest
 from dtrees.split.compile.kernels import lean_entry
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, SPLIT
-from dtrees.split.search.thresholds.vector_sweep import EXACT_WEIGHT, sweeps_stretches
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.search.vectors import EXACT_WEIGHT, sweeps_stretches
 from tests import naive
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
 from tests.split.nodes import best_of, expected, same, search_of, widen

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtrees.split.node.candidate import NO_SPLIT, SPLIT
+from dtrees.split.node.records import NO_SPLIT, SPLIT
 from dtrees.split.policy import TINY_ROWS
 from tests import naive
 from tests.examples import examples

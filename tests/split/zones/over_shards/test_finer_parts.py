@@ -16,7 +16,7 @@ from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import FOLD
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import presort
-from dtrees.split.table.part_lists import NO_LISTS, list_parts
+from dtrees.split.table.keyed_columns import NO_LISTS, list_parts
 from dtrees.split.zones.over_shards.finer_parts import finer_part, sum_finer
 from dtrees.split.zones.over_shards.records import KeptRows, PartTasks, ShardRows
 from dtrees.split.zones.sums import note_places
