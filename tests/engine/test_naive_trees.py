@@ -134,7 +134,8 @@ def test_forest_trees_under_constraints(criterion: str, targets: tuple[int, ...]
 
 
 @pytest.mark.parametrize(
-    ("criterion", "constrained"), [("newton", False), ("newton", True), pytest.param("newton_l1", False, marks=pytest.mark.slow)]
+    ("criterion", "constrained"),
+    [("newton", False), ("newton", True), *(pytest.param("newton_l1", some, marks=pytest.mark.slow) for some in (False, True))],
 )
 @given(problem=problems(0), data=st.data())
 @examples(300)
@@ -216,6 +217,7 @@ def with_large_categories(table: Table, target: NDArray[np.float64], seed: int) 
             marks=pytest.mark.thorough,
         ),
         *(pytest.param(i, some, i == 1, marks=pytest.mark.slow) for i, some in enumerate(CONSTRAINTS)),
+        pytest.param(0, {"criterion": "newton_l1", "reg_alpha": 5.0, **CONSTRAINTS[1]}, False, marks=pytest.mark.slow),
     ],
 )
 def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], weighted: bool) -> None:
