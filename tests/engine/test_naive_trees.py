@@ -163,7 +163,7 @@ def test_newton_trees(
     unit = 2.0 ** (sample.exponents[1] - sample.exponents[0])
     for node, value in zip(root.preorder(), tree.value[:, 0], strict=True):
         if constrained:
-            around = node.constraints or Constraints(some)
+            around = node.constraints or Constraints(some, l1=some.reg_alpha * 2.0 ** sample.exponents[0])
             if node.sums[1] + some.reg_lambda:
                 wanted = around.value(node.sums, some.reg_lambda * 2.0 ** sample.exponents[1]) * unit
                 assert value == pytest.approx(0.5 * wanted, rel=1e-9, abs=1e-12 * np.abs(target).max())
