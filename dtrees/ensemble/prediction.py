@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.input.schema import Schema
+from dtrees.ensemble.input.target import common_dtype
 from dtrees.tree.stacking import restacked, stacked
 from dtrees.tree.tree import Tree
 
@@ -274,25 +275,15 @@ class Mean:
 
 @dataclass(frozen=True)
 class Labels:
-    """Step: class probabilities to the label of the largest, the first one of equals."""
-
-    classes: NDArray[Any]
-
-    def __call__(self, probabilities: NDArray[Any]) -> NDArray[Any]:
-        """Take the labels."""
-        return self.classes.take(np.argmax(probabilities, axis=1), axis=0)
-
-
-@dataclass(frozen=True)
-class LabelsOfTargets:
-    """Step: class probabilities of several targets, side by side, to the label of the largest of each."""
+    """Step: class probabilities, of several targets side by side, to the label of the largest of each, the first one of equals."""
 
     classes: tuple[NDArray[Any], ...]
-    dtype: np.dtype[Any]
 
     def __call__(self, probabilities: NDArray[Any]) -> NDArray[Any]:
-        """Take the labels, shape (n, n_targets)."""
-        labels = np.empty((probabilities.shape[0], len(self.classes)), self.dtype)
+        """Take the labels, shape (n,) or (n, n_targets)."""
+        if len(self.classes) == 1:
+            return self.classes[0].take(np.argmax(probabilities, axis=1), axis=0)
+        labels = np.empty((probabilities.shape[0], len(self.classes)), common_dtype(self.classes))
         for k, (classes, mine) in enumerate(zip(self.classes, split_targets(probabilities, self.classes), strict=True)):
             labels[:, k] = classes.take(np.argmax(mine, axis=1), axis=0)
         return labels
@@ -311,14 +302,14 @@ def split_targets(values: NDArray[Any], classes: Sequence[NDArray[Any]]) -> list
 def columns_of_targets(values: Any, classes: Sequence[NDArray[Any]]) -> list[Any]:
     """Return what :func:`split_targets` does of a lazy collection; columns of frames are called by their classes."""
     ends = np.cumsum([len(labels) for labels in classes]).tolist()
-    pieces = []
+    parts = []
     for labels, end in zip(classes, ends, strict=True):
         places = range(end - len(labels), end)
         if hasattr(values, "columns"):
-            pieces.append(values[list(places)].rename(columns=dict(zip(places, labels.tolist(), strict=True))))
+            parts.append(values[list(places)].rename(columns=dict(zip(places, labels.tolist(), strict=True))))
         else:
-            pieces.append(values[:, places.start : places.stop])
-    return pieces
+            parts.append(values[:, places.start : places.stop])
+    return parts
 
 
 def first_column(raw: NDArray[Any]) -> NDArray[Any]:

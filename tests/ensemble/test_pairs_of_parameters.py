@@ -16,8 +16,8 @@ import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
 
 import dtrees
-from dtrees.ensemble.in_process import LocalBackend
-from tests.ensemble.samples import SLOW_KINDS
+from dtrees.ensemble.in_process import Backend
+from tests.ensemble.samples import KINDS, SLOW_KINDS
 from tests.slow import thorough_for
 
 RANDOM = np.random.default_rng(0)
@@ -78,19 +78,6 @@ OTHERS = {"importance_type", "n_jobs", "random_state", "verbose", "warm_start", 
 #: What is so anyway may be asked for: criteria by the order of targets take category numbers for numbers.
 SAYS_WHAT_IS_SO = {("categorical_features", "absolute_error"), ("categorical_features", "quantile")}
 
-KINDS = [
-    dtrees.DecisionTreeRegressor,
-    dtrees.DecisionTreeClassifier,
-    dtrees.ExtraTreeRegressor,
-    dtrees.ExtraTreeClassifier,
-    dtrees.RandomForestRegressor,
-    dtrees.RandomForestClassifier,
-    dtrees.ExtraTreesRegressor,
-    dtrees.ExtraTreesClassifier,
-    dtrees.GradientBoostingRegressor,
-    dtrees.GradientBoostingClassifier,
-]
-
 
 class _PlanError(Exception):
     """Ends a fit when its plan is known."""
@@ -106,8 +93,8 @@ def describe(monkeypatch):
     def boost(self, table, plan, previous, initial, callback):
         raise _PlanError(f"{plan!r} {initial!r}")
 
-    monkeypatch.setattr(LocalBackend, "grow_forest", grow_forest)
-    monkeypatch.setattr(LocalBackend, "boost", boost)
+    monkeypatch.setattr(Backend, "grow_forest", grow_forest)
+    monkeypatch.setattr(Backend, "boost", boost)
 
     def fit(kind, parameters):
         y = (Y > 1).astype(int) if "Class" in kind.__name__ else Y

@@ -10,6 +10,7 @@ The statistic of a node is one of :mod:`dtrees.split.criteria.statistics`. Sums 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from dtrees.split.compile.specialised import optional, specialised
@@ -60,6 +61,19 @@ def n_class_sums(criterion: Any, n_sums: int) -> int:
     n_sums, inner = without_words(criterion, n_sums), criterion.criterion if hasattr(criterion, "constraints") else criterion
     version = node_statistic.versions[type(inner)]
     return {classes_of: n_sums, amounts_of: n_sums - 1, classes_of_targets: n_sums - 1}.get(version, 0)
+
+
+def take_from_inside(kinds: Sequence[type], parts: Sequence[Any]) -> None:
+    """Have criteria of some kinds, which have another one inside, take parts from that one."""
+    for part in parts:
+        part.of(*kinds)(_of_inside(part))
+
+
+def _of_inside(part: Any) -> Any:
+    def version(criterion, *rest):
+        return part(criterion.criterion, *rest)
+
+    return version
 
 
 @specialised

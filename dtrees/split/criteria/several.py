@@ -90,34 +90,12 @@ def value_for_targets(criterion: Criterion, classes: tuple[int, ...], rows: NDAr
     return SeveralAmounts(inner, rows)
 
 
+parts.take_from_inside((SeveralAmounts, SeveralClasses), (parts.class_term, parts.score_of_terms, parts.is_arithmetic))
+parts.take_from_inside((SeveralAmounts,), (parts.most_in_box,))
+parts.take_from_inside((SeveralClasses,), (parts.has_convex_terms,))
 parts.node_statistic.of(SeveralAmounts)(parts.amounts_of)
 parts.node_statistic.of(SeveralClasses)(parts.classes_of_targets)
 parts.node_statistic.of(SeveralDeviations)(parts.moments_of)
-
-
-@parts.class_term.of(SeveralAmounts, SeveralClasses)
-def _(criterion, left, right, h, other_h):
-    return parts.class_term(criterion.criterion, left, right, h, other_h)
-
-
-@parts.score_of_terms.of(SeveralAmounts, SeveralClasses)
-def _(criterion, terms, h, other_h, h_all, n_classes):
-    return parts.score_of_terms(criterion.criterion, terms, h, other_h, h_all, n_classes)
-
-
-@parts.has_convex_terms.of(SeveralClasses)
-def _(criterion):
-    return parts.has_convex_terms(criterion.criterion)
-
-
-@parts.most_in_box.of(SeveralAmounts)
-def _(criterion, low, high, whole, weights):
-    return parts.most_in_box(criterion.criterion, low, high, whole, weights)
-
-
-@parts.is_arithmetic.of(SeveralAmounts, SeveralClasses)
-def _(criterion):
-    return parts.is_arithmetic(criterion.criterion)
 
 
 @parts.gain.of(SeveralAmounts)

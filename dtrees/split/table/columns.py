@@ -486,9 +486,9 @@ def renumber(codes, n_distinct, rows, present, out, found):
         before[word] = n
         bits = present[word]
         while bits != np.uint64(0):
-            code = 64 * word + np.int64(lowest_bit(bits))
-            if code < n_distinct:
-                found[n] = code
+            there = 64 * word + np.int64(lowest_bit(bits))
+            if there < n_distinct:
+                found[n] = there
                 n += 1
             bits &= bits - one
     for i in range(rows.shape[0]):

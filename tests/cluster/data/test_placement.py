@@ -22,14 +22,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dtrees
-from dtrees.cluster.data.costs import forest_by_columns, forest_by_rows
-from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes
+from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, forest_by_columns, forest_by_rows
 from dtrees.cluster.data.placement import place, spread
 from dtrees.cluster.errors import NotEnoughMemory
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.shard.targets.forest_target import OutOfBag
 from dtrees.ensemble.backend import LoadOptions
-from dtrees.ensemble.evaluation.evaluation_sets import make_block
+from dtrees.ensemble.evaluation_sets import make_block
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.policy import DISK_BYTES, FEWEST_ZONES, MAX_ZONES
@@ -43,7 +42,6 @@ MODELS: dict[str, Any] = {
     "boosting": lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.8, random_state=1),
     "forest": lambda: dtrees.RandomForestRegressor(5, oob_score=True, max_features=0.5, random_state=2),
     "tree": lambda: dtrees.DecisionTreeRegressor(max_depth=5, random_state=3),
-    "by default": lambda: dtrees.GradientBoostingRegressor(n_estimators=4),
 }
 
 
@@ -91,7 +89,7 @@ def test_bytes_of_evaluation_sets() -> None:
         y = rng.integers(0, n_classes, 1000) if n_classes else rng.random(1000)
         classes = np.arange(n_classes) if n_classes else None
         schema = Schema.infer(X)
-        block, _ = make_block(X, y, weight, schema=schema, classes=classes, set_name="later")
+        block = make_block(X, y, weight, schema=schema, classes=classes, set_name="later")
         n_outputs = n_classes if n_classes > 2 else 1
         held = block.X.nbytes + block.y.nbytes + (0 if weight is None else weight.nbytes) + n_outputs * 8000  # and the sums of trees
         planned = block_bytes(schema, 1000, weighted=weight is not None, n_classes=n_classes)
@@ -463,22 +461,12 @@ def test_columns_are_spread_by_size_and_threads() -> None:
 # --- fits ---
 
 
-#: Which models are fitted where in every run, and in slow tests.
-QUICK = ("boosting", "sharded"), ("forest", "replicated")
-SLOW = [
-    ("boosting", "one-worker"),
-    ("boosting", "auto"),
-    ("tree", "sharded"),
-    *(("forest", how) for how in ("one-worker", "sharded", "auto")),
-]
-
-
 @pytest.mark.parametrize(
     ("name", "placement"),
     [
-        *QUICK,
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW),
-        pytest.param("by default", "sharded", marks=pytest.mark.thorough),
+        ("boosting", "sharded"),
+        ("forest", "replicated"),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("boosting", "auto"), ("tree", "sharded"), ("forest", "auto"))),
     ],
 )
 def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name: str, placement: str) -> None:
@@ -506,15 +494,8 @@ def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name:
         ("forest", "sharded", ["wide"]),
         pytest.param("boosting", "sharded", ["wide", "word"], marks=pytest.mark.slow),
         pytest.param("boosting", "one-worker", ["wide"], marks=pytest.mark.slow),
-        *(
-            pytest.param(*rest, marks=pytest.mark.thorough)
-            for rest in (
-                ("forest", "sharded", ["wide", "word"]), ("boosting", "sharded", ["wide"]), ("forest", "one-worker", ["wide"]),
-                ("forest", "one-worker", ["wide", "word"]), ("boosting", "one-worker", ["wide", "word"]),
-            )
-        ),
     ],
-)  # fmt: skip
+)
 def test_fewer_columns_than_workers(client: Client, name: str, placement: str, columns: list[str]) -> None:
     X, y = training_set(n_partitions=7)
     fitted = dtrees.submit(MODELS[name](), X[columns], y, placement=placement).result(timeout=150)

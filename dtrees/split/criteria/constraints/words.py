@@ -191,18 +191,12 @@ def note_words(criterion: Any, sums: Any, left: Any) -> None:
     """Write a node's words behind the sums of what its best split sends left."""
 
 
-@note_words.of(InOrder)
+@note_words.of(InOrder, Clipped)
 def _(criterion, sums, left):
     at = sums.shape[0] - n_words(criterion.constraints)
     for k in range(at, sums.shape[0]):
         left[k] = sums[k]
     left[at + BETWEEN] = _bits_of(criterion.constraints.state[MIDDLE])
-
-
-@note_words.of(Clipped)
-def _(criterion, sums, left):
-    for k in range(sums.shape[0] - n_words(criterion.constraints), sums.shape[0]):
-        left[k] = sums[k]
 
 
 @kernel

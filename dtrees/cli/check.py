@@ -1,0 +1,171 @@
+"""``dtrees check``: whether an installation, and a cluster, are fit for work."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import dtrees
+from dtrees.cli.clusters import cluster
+from dtrees.cli.display import Display, plural
+from dtrees.cli.errors import CommandError
+from dtrees.cli.models import FAMILIES
+from dtrees.version import DISTRIBUTION, pip_install
+
+#: On which results, messages or pickles depend.
+_PACKAGES = ("dtrees", "numpy", "numba", "llvmlite", "scikit-learn", "dask", "distributed", "cloudpickle", "pandas")
+
+
+#: Whether a second process compiles kernels beside this one.
+_HELPER = "DTREES_HELPER"
+#: Tables that have kernels of their own, and how many rows make a node small, or large enough to be searched by sums of zones.
+_TABLES = ("numbers", "categories", "sparse", "monotonic", "several targets")
+_ROWS = (2_000, 50_000)
+
+
+def run(*, scheduler: str | None, as_json: bool, models: Sequence[str] = (), all_models: bool = False) -> None:
+    """Carry out the command; the arguments are its options.
+
+    Raises
+    ------
+    CommandError
+        If versions on a cluster differ.
+    """
+    display = Display(as_json=as_json)
+    here = versions()
+    found = {"here": here}
+    if scheduler is not None:
+        with cluster(display, scheduler) as client:
+            found |= {f"worker {address}": told for address, told in sorted(client.run(versions).items())}
+            found["scheduler"] = client.run_on_scheduler(versions)
+    groups = _alike(found)
+    display.table([(name, *(told[name] for told in groups.values())) for name in here], ("", *groups))
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        other = importlib.metadata.version("dtrees")
+        display.warn(
+            f"the package dtrees {other} is installed, too. It is another project's, or an old version of this one, and has files of the "
+            f"same names: pip uninstall dtrees {DISTRIBUTION}, then {pip_install()}."
+        )
+    differing = sorted({name for told in found.values() for name in here if told.get(name) != here[name]} - {"kernels"})
+    before = os.environ.get(_HELPER)
+    os.environ[_HELPER] = "0"  # kernels are compiled when this has ended, and not by a process that goes on
+    try:
+        start = time.monotonic()
+        with display.stage("Compiling kernels, or reading compiled ones"):
+            _fit_a_little()
+        with warnings.catch_warnings(action="ignore"):  # about tables that are not the user's
+            n_kinds = _compile_kinds(tuple(FAMILIES) if all_models else models, display)
+        seconds = time.monotonic() - start
+    finally:
+        os.environ.pop(_HELPER)
+        if before is not None:
+            os.environ[_HELPER] = before
+    display.document(
+        {"versions": found, "differing": differing, "seconds_of_kernels": seconds, "kinds_of_fits": n_kinds, "ok": not differing}
+    )
+    if differing:
+        raise CommandError(f"Versions differ: {', '.join(differing)}. Install the same everywhere, lest results or messages do.")
+    display.result("All is well." if scheduler is None else f"All is well: {plural(len(found) - 2, 'worker')} and the scheduler.")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of this process, and what its compiled kernels are named by: it depends on the kind of processor, too."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = dtrees.__version__ if name == "dtrees" else importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "missing"
+    from dtrees.split.compile.cache import kernel_version
+
+    return {**found, "kernels": kernel_version()}
+
+
+def _alike(found: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
+    """Return versions by who has them, those of workers that have the same in one.
+
+    >>> _alike({"here": {"a": "1"}, "worker x": {"a": "2"}, "worker y": {"a": "2"}, "worker z": {"a": "3"}})
+    {'here': {'a': '1'}, '2 workers, such as x': {'a': '2'}, 'worker z': {'a': '3'}}
+    """
+    groups: dict[str, Mapping[str, str]] = {}
+    waiting = list(found.items())
+    while waiting:
+        name, told = waiting.pop(0)
+        same = [other for other, others in waiting if name.startswith("worker ") and other.startswith("worker ") and others == told]
+        waiting = [pair for pair in waiting if pair[0] not in same]
+        groups[f"{len(same) + 1} workers, such as {name.removeprefix('worker ')}" if same else name] = told
+    return groups
+
+
+def _fit_a_little() -> None:
+    """Fit models that need most kernels of tables of numbers."""
+    import numpy as np
+
+    X = np.random.default_rng(0).random((5000, 4))
+    y = X[:, 0] + X[:, 1] ** 2
+    dtrees.GradientBoostingRegressor(n_estimators=2).fit(X, y).predict(X[:10])
+    dtrees.GradientBoostingClassifier(n_estimators=2).fit(X, y > 1).predict(X[:10])
+    dtrees.RandomForestRegressor(2).fit(X, y).predict(X[:10])
+    dtrees.RandomForestClassifier(2).fit(X, y > 1).predict(X[:10])
+
+
+def _compile_kinds(models: Sequence[str], display: Display) -> int:
+    """Fit models of each kind that has kernels of its own, and tell of each that had some compiled; return how many."""
+    from dtrees.engine.run.compiling import n_compiled
+
+    kinds = [(*of_model, table, n_rows) for name in models for of_model in _estimators(name) for table in _TABLES for n_rows in _ROWS]
+    n_kinds = 0
+    for number, (estimator, n_classes, table, n_rows) in enumerate(kinds, 1):
+        before, start = n_compiled(), time.monotonic()
+        n_kinds += _fit(estimator, n_classes, table, n_rows)
+        n_new = n_compiled() - before
+        if n_new or number == len(kinds):
+            what = f"{type(estimator).__name__} of {table}, {n_rows:,} rows: {plural(n_new, 'kernel')}"
+            display.note(f"{number} of {len(kinds)} kinds of fits: {what}, {time.monotonic() - start:.1f} s")
+    return n_kinds
+
+
+def _estimators(model: str) -> Iterator[tuple[Any, int]]:
+    """Yield an estimator of each criterion or loss of a model, and for how many classes; 0 is for regression."""
+    from dtrees.ensemble.objective.registry import registered_losses
+    from dtrees.split.criteria.criterion import criteria_for
+
+    size = {} if model == "tree" else {"n_estimators": 1}
+    if model == "boosting":
+        objectives = [("loss", name, classes) for name, classes, _ in registered_losses()]
+    else:
+        classification = [("criterion", name, classes) for name in sorted(criteria_for("classification")) for classes in (2, 3)]
+        objectives = [*(("criterion", name, 0) for name in sorted(criteria_for("regression"))), *classification]
+    for parameter, name, classes in objectives:
+        estimator_class = getattr(dtrees, FAMILIES[model] + ("Classifier" if classes else "Regressor"))
+        yield estimator_class(**size, **{parameter: name}, random_state=0), classes
+
+
+def _fit(estimator: Any, n_classes: int, table: str, n_rows: int) -> bool:
+    """Fit an estimator to a made-up table; tell whether it takes such a table."""
+    import numpy as np
+    import pandas as pd
+    import scipy.sparse
+    from sklearn.base import clone
+
+    X = np.random.default_rng(0).random((n_rows, 4))
+    y = 1.0 + X[:, 0] + X[:, 1] ** 2
+    given: Any = X
+    if table == "categories":
+        given = pd.DataFrame(X).rename(columns=str).assign(word=np.where(X[:, 2] > 0.5, "a", np.where(X[:, 3] > 0.5, "b", "c")))
+    elif table == "sparse":
+        given = scipy.sparse.csr_array(np.where(X > 0.7, X, 0.0))
+    constraint = {"monotonic_cst": [1, 0, 0, 0]} if table == "monotonic" else {}
+    target: Any = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes)) if n_classes else y
+    target = np.column_stack([target, target[::-1]]) if table == "several targets" else target
+    try:
+        clone(estimator).set_params(**constraint, max_depth=4).fit(given, target).predict(given[:10])
+    except ValueError:  # it refuses such a table, and so will the user's be
+        return False
+    return True

@@ -1,0 +1,575 @@
+"""Bags of boosters, with scikit-learn's names: boosting on several draws of the rows, averaged.
+
+A booster is a function of its number, the bag's seed and the table. Who grows it, and when, leaves no trace in it. It is the model that the
+boosting estimator fits, with the booster's ``random_state``, to the whole table, weighted by how often the booster drew each row.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from dtrees.engine.plan.plans import Callback
+from dtrees.ensemble.backend import Output, Placement, Table
+from dtrees.ensemble.callbacks import called_together, grown_or_kept
+from dtrees.ensemble.compat import HasMethods, check_parameters, checked_fit
+from dtrees.ensemble.estimators.base import Model, all_or_nothing
+from dtrees.ensemble.estimators.base_boosting import Boosting
+from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
+from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
+from dtrees.ensemble.estimators.parameters import (
+    FLOAT_SHARE,
+    N_JOBS,
+    POSITIVE_INTEGER,
+    RANDOM_STATE,
+    parameter,
+    with_parameters,
+)
+from dtrees.ensemble.in_process import LOCAL, Backend
+from dtrees.ensemble.input import rules
+from dtrees.ensemble.input.plain_data import from_plain, plain, take
+from dtrees.ensemble.input.schema import Schema
+from dtrees.ensemble.input.target import TargetSummary
+from dtrees.ensemble.prediction import Predict, Step
+
+if TYPE_CHECKING:
+    from dtrees.split.table.sparse_columns import AnyColumns
+
+#: Cells of the blocks of rows that out-of-bag predictions are made for.
+_BLOCK_CELLS = 2**20
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The rows that boosters draw.
+
+    Attributes
+    ----------
+    seed : int
+    n_draws : int
+        Rows for each booster.
+    bootstrap : bool
+        Whether they are drawn with replacement, in proportion to their weights; otherwise without, from those that have a weight.
+    """
+
+    seed: int
+    n_draws: int
+    bootstrap: bool
+
+    def counts(self, number: int, n_rows: int, weight: NDArray[np.float64] | None) -> NDArray[np.int64]:
+        """Return how often a booster draws each row, shape (n_rows,)."""
+        from dtrees.split.numbers import hashing  # brings in the compiler
+        from dtrees.split.numbers.fixed_point import to_fixed
+
+        seed, counts = hashing.as_seed(self.seed), np.zeros(n_rows, np.int64)
+        if self.bootstrap:
+            cumulative = np.empty(0, np.int64) if weight is None else np.cumsum(to_fixed(weight)[0])
+            hashing.bootstrap_counts(seed, number, self.n_draws, cumulative, counts)
+            return counts
+        eligible = np.ones(n_rows, np.bool_) if weight is None else weight > 0
+        chosen = np.empty(n_rows, np.bool_)
+        hashing.subsample(seed, hashing.STREAM_SUBSAMPLE, number, min(self.n_draws, int(eligible.sum())), eligible, chosen)
+        counts[chosen] = 1
+        return counts
+
+    def weights(self, counts: NDArray[np.int64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Return the weights that a booster gives to rows: how often it drew them or, without replacement, their own if it did."""
+        return counts.astype(np.float64) if self.bootstrap or weight is None else counts * weight
+
+    def random_state(self, number: int) -> int:
+        """Return the ``random_state`` of a booster."""
+        return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0] >> 1)
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A booster and, where that is wanted, the rows that it did not draw, ascending, and its predictions for them, shape (n_out, k)."""
+
+    booster: Boosting
+    outside: NDArray[np.int64] | None = None
+    out_of_bag: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class GrowBooster:
+    """Boosts the members of a bag; travels to workers.
+
+    Attributes
+    ----------
+    template : Boosting
+        One that knows columns and classes, and has no trees.
+    draws : Draws
+    out_of_bag : bool
+        Whether to predict the rows that a booster did not draw.
+    """
+
+    template: Boosting
+    draws: Draws
+    out_of_bag: bool
+
+    def __call__(self, table: Table, number: int, callback: Callback | None = None) -> Grown:
+        """Return booster ``number`` of a table of this process; the callback is called after each of its rounds."""
+        counts = self.draws.counts(number, table.n_rows, table.weight)
+        booster = copy.copy(self.template)
+        booster.random_state = self.draws.random_state(number)
+        fit_presorted(booster, weighted(table, self.draws.weights(counts, table.weight)), callback)
+        if not self.out_of_bag:
+            return Grown(booster)
+        outside = np.flatnonzero(counts == 0)
+        return Grown(booster, outside, _predictions(booster, table.columns, outside, table.n_jobs))
+
+
+def weighted(table: Table, weight: NDArray[np.float64]) -> Table:
+    """Return a table of this process with other weights."""
+    summary = TargetSummary.of(table.target, weight, classify=table.classes is not None)
+    return replace(table, **vars(summary), weight=weight)
+
+
+def fit_presorted(booster: Boosting, table: Table, callback: Callback | None) -> None:
+    """Boost an estimator that knows columns and classes, from a table of this process."""
+    loss = booster._loss(table)
+    plan = booster._plan(table, loss, False)
+    initial = booster._starting_points(LOCAL, table, plan, loss, keep=False)
+    booster._take_over(LOCAL.boost(table, plan, [], initial, callback), plan, keep=False)
+
+
+def steps_of(booster: Boosting) -> tuple[Step, ...]:
+    """Return the steps from raw predictions to what a bag averages: values, or probabilities."""
+    return booster._probability_steps() if is_classifier(booster) else booster._value_steps()
+
+
+def _predictions(booster: Boosting, columns: AnyColumns, rows: NDArray[np.int64], n_jobs: int | None) -> NDArray[np.float64]:
+    """Return the predictions of some rows, whose values are read from presorted columns."""
+    predict = Predict(booster._schema, booster._trees, steps_of(booster), n_jobs)
+    block = max(1, _BLOCK_CELLS // columns.n_columns)
+    found = []
+    for first in range(0, max(1, len(rows)), block):
+        matrix = rows_of(columns, rows[first : first + block])
+        values = predict.finish(booster._trees.raw(matrix, n_jobs))
+        found.append(values if values.ndim == 2 else values[:, np.newaxis])
+    return np.concatenate(found)
+
+
+def rows_of(columns: AnyColumns, rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return some rows of presorted columns as numbers, shape (n, n_columns), NaN where missing.
+
+    Examples
+    --------
+    >>> from dtrees.split.table.columns import presort
+    >>> columns = presort([np.array([5.0, np.nan, 3.0]), np.array([1, 1, 2])])
+    >>> rows_of(columns, np.array([1, 2]))
+    array([[nan,  1.],
+           [ 3.,  2.]])
+    """
+    matrix = np.empty((len(rows), columns.n_columns), columns.values.dtype)
+    for j in range(columns.n_columns):
+        with_missing = np.append(columns.distinct(j), np.array(np.nan, matrix.dtype))
+        matrix[:, j] = with_missing[_codes(columns, j, rows)]
+    return matrix
+
+
+def _codes(columns: Any, j: int, rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the codes of some rows in a column."""
+    if not hasattr(columns, "zero_code"):
+        return columns.codes[j, rows]
+    codes = np.full(len(rows), columns.zero_code[j])
+    stored = columns.rows[columns.starts[j] : columns.starts[j + 1]]
+    places = np.searchsorted(rows, stored)
+    there = places < len(rows)
+    there[there] = rows[places[there]] == stored[there]
+    codes[places[there]] = columns.codes[columns.starts[j] : columns.starts[j + 1]][there]
+    return codes
+
+
+@dataclass(frozen=True)
+class MeanOfBoosters:
+    """A block of rows to the mean of what boosters predict; a function that a backend maps over a collection.
+
+    Attributes
+    ----------
+    boosters : tuple of Predict
+        Of one schema.
+    steps : tuple of callable
+        Applied to the mean, one after the other.
+    """
+
+    boosters: tuple[Predict, ...]
+    steps: tuple[Step, ...] = ()
+
+    def __call__(self, X: Any) -> NDArray[Any]:
+        """Predict a block of rows."""
+        first, *others = self.boosters
+        matrix = first.schema.matrix(X)
+        total = first.finish(first.trees.raw(matrix, first.n_jobs))
+        for booster in others:
+            total = total + booster.finish(booster.trees.raw(matrix, booster.n_jobs))
+        mean = total / len(self.boosters)
+        for step in self.steps:
+            mean = step(mean)
+        return mean
+
+
+def out_of_bag_mean(grown: Sequence[Any], n_rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the mean, over boosters that did not draw a row, of their predictions for it, shape (n_rows, k), and the number of these.
+
+    They are added up in the order of the boosters.
+    """
+    total, n_boosters = np.zeros((n_rows, grown[0].out_of_bag.shape[1])), np.zeros(n_rows, np.int64)
+    for one in grown:
+        total[one.outside] += one.out_of_bag
+        n_boosters[one.outside] += 1
+    return total / np.maximum(n_boosters, 1)[:, np.newaxis], n_boosters
+
+
+#: What all boosters of a bag have alike, and a model file has once.
+_SHARED = ("schema", "named", "classes", "targets")
+
+
+@with_parameters
+class BagParameters:
+    """Parameters of bags.
+
+    Parameters
+    ----------
+    estimator : booster or None
+        The booster; None has its defaults. Its ``random_state`` is replaced by one for each booster. What wants more than rows that are
+        drawn is refused: an estimator as ``init``, and ``early_stopping_rounds`` (``n_iter_no_change`` is none such).
+    n_estimators : int
+        Number of boosters.
+    max_samples : int or float
+        Rows drawn for each booster: a number, or a share of the number of rows of a weight above 0, whatever they weigh.
+    bootstrap : bool
+        Draw rows with replacement, with probability in proportion to their weight; a row that is drawn twice counts as one of twice the
+        weight. Otherwise without, and rows keep their weight.
+    oob_score : bool or callable
+        Also predict each row by the boosters that did not draw it, and score that: as ``score`` does, or by the callable
+        ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
+    n_jobs : int or None
+        Threads to fit and predict with; None is as the estimator says. The result does not depend on it. On a cluster, the workers' own
+        number of threads counts.
+    random_state : int, RandomState, Generator or None
+        Decides rows, and the ``random_state`` of each booster. Pass an int for the same bag every time.
+    verbose : int
+        Tell of the progress, in lines, from booster to booster.
+    """
+
+    estimator: Any = parameter(default=None, allowed=[HasMethods(["fit", "predict"]), None], kw_only=False)
+    n_estimators: int = parameter(default=10, allowed=[POSITIVE_INTEGER], kw_only=False)
+    max_samples: int | float = parameter(default=1.0, allowed=[POSITIVE_INTEGER, FLOAT_SHARE])
+    bootstrap: bool = parameter(default=True, allowed=["boolean"])
+    oob_score: Any = parameter(default=False, allowed=["boolean", callable])
+    n_jobs: int | None = parameter(default=None, allowed=N_JOBS)
+    random_state: Any = parameter(default=None, allowed=RANDOM_STATE)
+    verbose: int = parameter(default=0, allowed=["verbose"])
+
+
+class Bagging(BagParameters, Model):
+    """What the two bags share.
+
+    Attributes
+    ----------
+    estimators_ : list of boosters
+        The boosters, fitted.
+    estimators_samples_ : list of ndarray of int
+        The rows that each booster was fitted to, as often as it drew them.
+    n_features_in_ : int
+        Number of columns at fit.
+    feature_names_in_ : ndarray of str of shape (n_features_in_,)
+        Names of the columns; only where they all had names that are strings.
+    placement_ : dtrees.ensemble.backend.Placement
+        Where the columns were during the fit, and why. Not part of a saved model.
+    oob_score_ : float
+        Score of the out-of-bag predictions; only with ``oob_score``.
+    """
+
+    _UNIT: ClassVar[str] = "booster"
+    #: Trees of boosters depend on each other, boosters do not.
+    _GROUP_PER_OUTPUT: ClassVar[bool] = False
+    _BOOSTER: ClassVar[type[Boosting]]
+
+    estimators_: list[Any]
+    n_features_in_: int
+    placement_: Placement
+    oob_score_: float
+
+    #: What rows are drawn by: draws, number of rows and their weights, where these are known.
+    _drawn: tuple[Draws, int, NDArray[np.float64] | None] | None
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimators_")
+
+    @checked_fit
+    @all_or_nothing
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        callbacks: Sequence[Callback] = (),
+        client: Any = None,
+        placement: str | None = None,
+    ) -> Self:
+        """Boost each booster on its own draw of the rows; on a cluster each is a task of its own.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
+            As the estimator takes it.
+        y : array-like of shape (n,), or, for a regressor, (n, k)
+            Finite numbers for a regressor, labels (at least two) for a classifier.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Non-negative. With ``bootstrap`` rows are drawn in proportion to it, otherwise it weighs them.
+        callbacks : sequence of callable, default=()
+            Called with a :class:`dtrees.callbacks.Progress` after each booster; one that returns True ends the fit there.
+            :class:`dtrees.ProgressBar` and :class:`dtrees.KeepOnInterrupt` are among those that there are.
+        client : distributed.Client or None, default=None
+            The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
+            here is sent to one worker.
+        placement : {"auto", "one-worker", "replicated"} or None, default=None
+            Where the columns of a Dask collection are on the cluster; see :func:`dtrees.submit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the message says what is wanted.
+        """
+        template = self._template()
+        if not self.bootstrap and self.oob_score:
+            raise ValueError("oob_score=True is only available if bootstrap=True")
+        callback = called_together(callbacks)
+        backend, table = template._load(
+            X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True, several=self._SEVERAL_TARGETS
+        )
+        template._check_classes(table)
+        self._take_columns(template)
+        self.placement_ = template.placement_
+        n_draws = rules.number_of_draws(self.max_samples, table, None)
+        draws = Draws(rules.draw_seed(self.random_state), n_draws, bool(self.bootstrap))
+        grow = GrowBooster(template, draws, bool(self.oob_score))
+        grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks)
+        for one in grown:
+            one.booster._schema, one.booster.placement_ = template._schema, template.placement_
+            one.booster.n_jobs = None if self.estimator is None else self.estimator.n_jobs  # that of the bag is no part of boosters
+        self.estimators_ = [one.booster for one in grown]
+        if all(tree.node_count == 1 for booster in self.estimators_ for group in booster._trees.groups for tree in group):
+            template._trees = self.estimators_[0]._trees
+            template._warn_without_splits("no column of X divides rows into leaves that the parameters of the estimator allow")
+        here = table.weight is None or isinstance(table.weight, np.ndarray)
+        self._drawn = (draws, table.n_rows, table.weight) if here else None
+        self._score_out_of_bag(backend, table, grown)
+        return self
+
+    def _template(self) -> Any:
+        """Return the booster that is to be fitted, without trees, its parameters checked.
+
+        Raises
+        ------
+        TypeError
+            If the estimator is no booster of the kind.
+        ValueError
+            If it wants what a bag has not.
+        """
+        kind = self._BOOSTER
+        if self.estimator is not None and type(self.estimator) is not kind:
+            raise TypeError(
+                f"estimator is {self.estimator!r:.60}; wants a {kind.__name__}, as bags of trees are forests; for bags of others in "
+                "memory there is scikit-learn's class of the same name"
+            )
+        template: Any = kind() if self.estimator is None else clone(self.estimator)
+        check_parameters(template)
+        if self.n_jobs is not None:
+            template.n_jobs = self.n_jobs
+        if template.init is not None and not template._init_is_zero:
+            raise ValueError(
+                f"estimator has init={template.init!r:.60}, which a bag cannot fit to what each booster draws; wants 'zero' or None"
+            )
+        if template.early_stopping_rounds is not None:
+            raise ValueError(
+                f"estimator has early_stopping_rounds={template.early_stopping_rounds}, which is for an eval_set, and a bag has none; "
+                "use n_iter_no_change, which holds out some of the rows that a booster draws"
+            )
+        template._warn_of_parameters_without_effect()
+        template._check_combinations(None, keep=False)
+        return template
+
+    def _take_columns(self, booster: Any) -> None:
+        """Set what a booster knows of columns and classes."""
+        for name in ("n_features_in_", "feature_names_in_", "classes_", "n_classes_"):
+            self.__dict__.pop(name, None)
+            if hasattr(booster, name):
+                setattr(self, name, getattr(booster, name))
+
+    def _score_out_of_bag(self, backend: Backend, table: Table, grown: Sequence[Grown]) -> None:
+        """Set the out-of-bag score and predictions."""
+        self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
+        if not self.oob_score:
+            return
+        self._take_out_of_bag(backend, table, *out_of_bag_mean(grown, table.n_rows))
+
+    @property
+    def estimators_samples_(self) -> list[NDArray[np.integer]]:
+        """The rows that each booster was fitted to, as often as it drew them, ascending; drawn anew each time that they are asked for.
+
+        Raises
+        ------
+        AttributeError
+            If that is not known: of a model from a file, and where rows were drawn by weights on a cluster, which stayed there.
+        """
+        check_is_fitted(self)
+        drawn = getattr(self, "_drawn", None)
+        if drawn is None:
+            raise AttributeError(
+                "estimators_samples_ are not known: the model is from a file, or its rows were drawn by weights on a cluster"
+            )
+        draws, n_rows, weight = drawn
+        rows = np.arange(n_rows)
+        return [np.repeat(rows, draws.counts(number, n_rows, weight)) for number in range(len(self.estimators_))]
+
+    @property
+    def _schema(self) -> Schema:
+        check_is_fitted(self)
+        schema: Schema = self.estimators_[0]._schema
+        return schema
+
+    @property
+    def _n_targets(self) -> int:
+        return int(self.estimators_[0]._n_targets)
+
+    def _map(self, X: Any, function: Any, output: Output) -> Any:
+        return self.estimators_[0]._map(X, function, output)
+
+    def _value_steps(self) -> tuple[Step, ...]:
+        """Return no steps: what boosters predict are values, or probabilities."""
+        return ()
+
+    _probability_steps = _value_steps
+
+    def _predictor(self, *last: Step) -> MeanOfBoosters:
+        """Return the function that a backend maps over rows."""
+        n_jobs = self.estimators_[0].n_jobs if self.n_jobs is None else self.n_jobs
+        predictors = (booster._predictor(*steps_of(booster)) for booster in self.estimators_)
+        return MeanOfBoosters(tuple(replace(one, n_jobs=n_jobs) for one in predictors), last)
+
+    def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata that JSON can hold, and named arrays; see :meth:`~dtrees.ensemble.state.EstimatorState._to_state`."""
+        given = self.get_params(deep=False)
+        estimator = given.pop("estimator")
+        if callable(given["oob_score"]):
+            given["oob_score"] = True
+        states = [booster._to_state(mappable) for booster in self.estimators_]
+        metadata = {
+            "parameters": {name: plain(value) for name, value in given.items()},
+            "estimator": None if estimator is None else states[0][0]["parameters"] | {"random_state": plain(estimator.random_state)},
+            "shared": {name: states[0][0][name] for name in _SHARED if name in states[0][0]},
+            "boosters": [{name: value for name, value in state.items() if name not in _SHARED} for state, _ in states],
+        }
+        score = getattr(self, "oob_score_", None)
+        if isinstance(score, int | float):
+            metadata["oob_score"] = float(score)
+        arrays = {f"{k}.{name}": array for k, (_, own) in enumerate(states) for name, array in own.items()}
+        return metadata, arrays
+
+    @classmethod
+    def _from_state(cls, metadata: Any, arrays: dict[str, NDArray[Any]], mapped: bool = False) -> Self:
+        """Return the bag that :meth:`_to_state` described; raises ValueError for what describes none."""
+        owner = "the bag's state"
+        try:
+            given = {name: from_plain(value) for name, value in take(metadata, "parameters", dict, owner).items()}
+            own, shared = take(metadata, "estimator", (dict, type(None)), owner), take(metadata, "shared", dict, owner)
+            bag = cls(None if own is None else cls._BOOSTER(**{name: from_plain(value) for name, value in own.items()}), **given)
+            check_parameters(bag)
+            boosters = take(metadata, "boosters", list, owner)
+            if own is not None:
+                check_parameters(bag.estimator)
+                if _but_draws(own) != _but_draws(boosters[0]["parameters"]):
+                    raise ValueError(f"{owner} has an estimator of other parameters than its boosters have")
+            bag.estimators_ = []
+            for k, state in enumerate(boosters):
+                of_booster = {name.partition(".")[2]: array for name, array in arrays.items() if name.partition(".")[0] == str(k)}
+                bag.estimators_.append(cls._BOOSTER._from_state({**state, **shared}, of_booster, mapped))
+            if not bag.estimators_:
+                raise ValueError(f"{owner} has no boosters; wants at least one")
+            for booster in bag.estimators_:
+                booster._schema = bag.estimators_[0]._schema
+            bag._take_columns(bag.estimators_[0])
+            if "oob_score" in metadata:
+                bag.oob_score_ = take(metadata, "oob_score", float, owner)
+        except (AttributeError, KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"{owner} is damaged or of another kind: {type(error).__name__}: {error}") from error
+        return bag
+
+
+@with_parameters
+class BaggingRegressor(Regressor, Bagging):
+    """A bag of boosters for regression: boosting on several draws of the rows, averaged (Breiman, 1996).
+
+    It is scikit-learn's ``BaggingRegressor`` over :class:`GradientBoostingRegressor`, for Dask collections too: there each booster is a
+    task of its own. The table is presorted once for all of them.
+
+    Attributes
+    ----------
+    oob_prediction_ : ndarray of float64 of shape (n,) or (n, n_outputs_)
+        Out-of-bag prediction of each row, 0 for a row that every booster drew; only with ``oob_score``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dtrees import BaggingRegressor, GradientBoostingRegressor
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> bag = BaggingRegressor(GradientBoostingRegressor(n_estimators=50), n_estimators=30, oob_score=True, random_state=0)
+    >>> bag = bag.fit(X, X[:, 0] + X[:, 1] ** 2)
+    >>> len(bag.estimators_), bag.predict(X).shape, bool(0.5 < bag.oob_score_ < bag.score(X, X[:, 0] + X[:, 1] ** 2))
+    (30, (500,), True)
+    """
+
+    _BOOSTER: ClassVar[type[Boosting]] = GradientBoostingRegressor
+
+
+@with_parameters
+class BaggingClassifier(Classifier, Bagging):
+    """A bag of boosters for classification: boosting on several draws of the rows, probabilities averaged (Breiman, 1996).
+
+    It is scikit-learn's ``BaggingClassifier`` over :class:`GradientBoostingClassifier`, for Dask collections too: there each booster is a
+    task of its own. The table is presorted once for all of them.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes_,)
+        Labels, ascending.
+    n_classes_ : int
+    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_)
+        Out-of-bag class probabilities of each row, 0 for a row that every booster drew; only with ``oob_score``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dtrees import BaggingClassifier, GradientBoostingClassifier
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> bag = BaggingClassifier(GradientBoostingClassifier(n_estimators=20), n_estimators=5, random_state=0)
+    >>> bag.fit(X, np.where(X[:, 0] > 0, "high", "low")).predict([[1.5, 0.0, 0.0], [-1.5, 0.0, 0.0]]).tolist()
+    ['high', 'low']
+    """
+
+    _BOOSTER: ClassVar[type[Boosting]] = GradientBoostingClassifier
+    _SEVERAL_TARGETS: ClassVar[bool] = False
+
+
+def _but_draws(parameters: dict[str, Any]) -> str:
+    """Return the parameters of a booster that are those of its bag's estimator: each draws by a number of its own.
+
+    They are text, in which True is not 1.0.
+    """
+    return json.dumps({name: value for name, value in parameters.items() if name != "random_state"}, sort_keys=True)

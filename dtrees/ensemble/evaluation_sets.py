@@ -1,0 +1,271 @@
+"""Evaluation sets: rows that are no part of the fit, and are predicted as it goes on.
+
+They are kept apart from the table that trees are grown on. Growing is then what it is without them, to the last bit; and their raw
+predictions are summed tree by tree, as in prediction, so that a metric is that of the fitted model's own (staged)
+predictions. A round costs one message to those who have rows, with its few trees, and one back, with sums.
+
+Terms
+-----
+block
+    consecutive rows of one set (:class:`~dtrees.ensemble.metrics.Block`): a set in this process is one, a Dask collection has
+    one for each partition.
+scorer
+    keeps the raw predictions of some blocks (:class:`Scorer`): the only one in this process, or one on each worker.
+
+A scorer measures each of its blocks, and :class:`Evaluation` puts the parts together, in the order of the rows. The result does not depend
+on the number of scorers: metrics see to that (:mod:`~dtrees.ensemble.metrics`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.ensemble.input.schema import Schema
+from dtrees.ensemble.input.target import check_lengths, check_target, check_weights, encode_target, labels_of
+from dtrees.ensemble.metrics import Block, Metric
+from dtrees.ensemble.objective.loss import naming_target
+from dtrees.ensemble.prediction import AdditiveTrees, by_target
+from dtrees.tree.tree import Tree
+
+Rounds = Sequence[Sequence[Tree]]
+#: From rows of X, and of ``base_margin`` where it is given, to the raw scores that trees are added to, shape (n, K).
+Start = Callable[[Any, Any], NDArray[np.float64]]
+
+#: Targets and weights of all rows of a set.
+Rows = tuple[NDArray[Any], NDArray[np.float64] | None]
+
+
+@dataclass(frozen=True)
+class EvalSet:
+    """An evaluation set as the user gave it, and what its raw scores start from where that is not the same for all rows."""
+
+    name: str
+    X: Any
+    y: Any
+    weight: Any = None
+    base_margin: Any = None
+    start: Start | None = field(default=None, repr=False)
+
+
+def named_sets(eval_set: Any) -> list[EvalSet]:
+    """Return evaluation sets with their names; those of a list are called ``validation_0`` and so on, as by XGBoost.
+
+    Parameters
+    ----------
+    eval_set : sequence or mapping of (X, y), (X, y, weight) or (X, y, weight, base_margin), or None
+
+    Examples
+    --------
+    >>> [given.name for given in named_sets([("X", "y"), ("X", "y", "weight")])]
+    ['validation_0', 'validation_1']
+    >>> named_sets({"later": ("X", "y")})
+    [EvalSet(name='later', X='X', y='y', weight=None, base_margin=None)]
+    """
+    if eval_set is None:
+        return []
+    form = "wants a list of tuples (X, y), (X, y, weight) or (X, y, weight, base_margin), or a dict from names to such tuples"
+    if isinstance(eval_set, Mapping):
+        given = dict(eval_set)
+    elif isinstance(eval_set, list) or (isinstance(eval_set, tuple) and all(isinstance(one, tuple | list) for one in eval_set)):
+        given = {f"validation_{i}": one for i, one in enumerate(eval_set)}
+    else:
+        raise TypeError(f"eval_set is of type {type(eval_set).__name__}; {form}")
+    for name, one in given.items():
+        if not isinstance(name, str) or not isinstance(one, tuple | list) or len(one) not in (2, 3, 4):
+            raise ValueError(f"eval_set has {name!r}: {type(one).__name__}; {form}")
+    return [EvalSet(name, *one) for name, one in given.items()]
+
+
+def has_weight(block: Block) -> bool:
+    """Tell whether a row of a block has a weight above zero."""
+    return bool(len(block.y) if block.weight is None else block.weight.any())
+
+
+def check_set(name: str, n_rows: int, is_weighted: bool) -> None:
+    """Raise ValueError if a set has no rows, or none with a weight above zero."""
+    if n_rows == 0:
+        raise ValueError(f"eval_set {name!r} has no rows; wants at least one")
+    if not is_weighted:
+        raise ValueError(f"eval_set {name!r} has no weight above zero; wants at least one")
+
+
+def make_block(
+    X: Any,
+    y: Any,
+    weight: Any,
+    base_margin: Any = None,
+    *,
+    schema: Schema,
+    classes: NDArray[Any] | list[NDArray[Any]] | None,
+    set_name: str,
+    n_targets: int = 1,
+    start: Start | None = None,
+) -> Block:
+    """Encode rows of an evaluation set.
+
+    Raises
+    ------
+    ValueError
+        If they cannot be used. The message names the set.
+    """
+    try:
+        y = check_target(y, classify=classes is not None, name="fit", several=n_targets > 1)
+        if n_targets > 1 and y.shape[1:] != (n_targets,):
+            raise ValueError(f"y has the shape {y.shape}; wants (n, {n_targets}), as the y that is fitted has {n_targets} targets")
+        matrix = schema.matrix(X)
+        check_lengths(len(matrix), y)
+        weight = check_weights(weight, len(y))
+        if classes is not None:
+            _check_known(y, classes)
+            y = encode_target(y, classes)
+        margin = None if start is None else np.ascontiguousarray(start(X, base_margin).T)
+    except ValueError as error:
+        raise ValueError(f"eval_set {set_name!r}: {error}") from error
+    return Block(matrix, y, weight, margin)
+
+
+def _check_known(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]]) -> None:
+    """Raise ValueError for a label that is none of the classes of its target."""
+    each = by_target(classes)
+    for k, labels in enumerate(each):
+        with naming_target(k, len(each)):
+            mine = labels_of(y, k)
+            unknown = mine[~np.isin(mine, labels)]
+            if len(unknown):
+                raise ValueError(
+                    f"y has the label {unknown[:1].tolist()[0]!r}, which the y that is fitted has not; wants labels among {labels.tolist()}"
+                )
+
+
+class Scorer:
+    """Keeps the raw predictions of blocks, as far as it has been told of rounds.
+
+    Parameters
+    ----------
+    blocks : sequence of Block
+    metrics : sequence of Metric
+    n_threads : int
+    """
+
+    def __init__(self, blocks: Sequence[Block], metrics: Sequence[Metric], n_threads: int) -> None:
+        self._blocks = blocks
+        self._metrics = metrics
+        self._n_threads = n_threads
+        self._sums: list[NDArray[np.float64]] = []
+
+    def score(self, rounds: Rounds, initial: NDArray[np.float64], quiet: int, afresh: bool) -> list[list[list[Any]]]:
+        """Add rounds, and return what the metrics say after each but the first ``quiet``: by round, block and metric.
+
+        With ``afresh`` these are the first rounds of a fit.
+        """
+        if afresh:
+            self._initial = initial
+            self._sums = [
+                np.zeros((initial.shape[0], len(block.y))) if block.margin is None else block.margin.copy() for block in self._blocks
+            ]
+        said = []
+        for i, trees in enumerate(rounds):
+            self._add(trees)
+            if i >= quiet:
+                said.append([self._measure(*known) for known in zip(self._blocks, self._sums, strict=True)])
+        return said
+
+    def _measure(self, block: Block, sums: NDArray[np.float64]) -> list[Any]:
+        raw = sums + self._initial[:, np.newaxis]
+        return [metric.partial(block, raw) for metric in self._metrics]
+
+    def _add(self, trees: Sequence[Tree]) -> None:
+        steps = AdditiveTrees([[tree] for tree in trees])
+        for block, sums in zip(self._blocks, self._sums, strict=True):
+            sums += steps.raw(block.X, self._n_threads).T
+
+
+@dataclass(frozen=True)
+class LocalSets:
+    """Evaluation sets, and what is to be measured on them.
+
+    Attributes
+    ----------
+    names : tuple of str
+    set_of_block : tuple of int
+        For each block the position of its set, ascending.
+    blocks : tuple of Block
+    metrics : tuple of Metric
+    """
+
+    names: tuple[str, ...]
+    set_of_block: tuple[int, ...]
+    blocks: tuple[Block, ...]
+    metrics: tuple[Metric, ...]
+
+
+class Evaluation(ABC):
+    """Evaluation sets as the engine asks for them; see :class:`dtrees.engine.run.boosting_rounds.Evaluation`.
+
+    Parameters
+    ----------
+    about : LocalSets
+        The blocks themselves are left to subclasses.
+    """
+
+    def __init__(self, about: LocalSets) -> None:
+        self.sets = about.names
+        self.metrics = tuple(metric.name for metric in about.metrics)
+        self._set_of_block = np.array(about.set_of_block)
+        self._measured = about.metrics
+        self._rows: list[Rows] | None = None
+
+    @abstractmethod
+    def _ask(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> list[list[list[Any]]]:
+        """Return what scorers say after each round from ``first`` on: by round, block and metric."""
+
+    @abstractmethod
+    def _targets(self) -> list[Rows]:
+        """Return targets and weights of each block."""
+
+    def score(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> NDArray[np.float64]:
+        """Return the metrics after each round from ``first`` on, shape (n_rounds - first, n_sets, n_metrics)."""
+        if self._rows is None and any(metric.needs_rows for metric in self._measured):
+            self._rows = self._by_set(self._targets())
+        said = self._ask(rounds, initial, first)
+        scores = np.empty((len(said), len(self.sets), len(self.metrics)))
+        for i, j, k in np.ndindex(scores.shape):
+            partials = [said[i][block][k] for block in np.flatnonzero(self._set_of_block == j)]
+            metric = self._measured[k]
+            scores[i, j, k] = metric.value(partials, self._rows[j] if metric.needs_rows and self._rows is not None else None)
+        return scores
+
+    def _by_set(self, rows: list[Rows]) -> list[Rows]:
+        joined: list[Rows] = []
+        for j in range(len(self.sets)):
+            mine = [rows[block] for block in np.flatnonzero(self._set_of_block == j)]
+            weights = [weight for _, weight in mine if weight is not None]
+            joined.append((np.concatenate([y for y, _ in mine]), np.concatenate(weights) if weights else None))
+        return joined
+
+
+class LocalEvaluation(Evaluation):
+    """Evaluation sets in this process.
+
+    Parameters
+    ----------
+    sets : LocalSets
+    n_threads : int
+    """
+
+    def __init__(self, sets: LocalSets, n_threads: int) -> None:
+        super().__init__(sets)
+        self._blocks = sets.blocks
+        self._scorer = Scorer(sets.blocks, sets.metrics, n_threads)
+
+    def _ask(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> list[list[list[Any]]]:
+        return self._scorer.score(rounds[first:], initial, 0, first == 0)
+
+    def _targets(self) -> list[Rows]:
+        return [(block.y, block.weight) for block in self._blocks]
