@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dtrees
@@ -42,6 +44,18 @@ def test_estimators_load_no_more_than_scikit_learn_does() -> None:
     large = {"sklearn.metrics", "sklearn.preprocessing", "sklearn.tree", "sklearn.ensemble", "sklearn.model_selection"}
     assert ours.isdisjoint(large)
     assert large <= theirs
+
+
+def test_a_loaded_model_predicts_without_scikit_learns_trees_which_then_know_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.dtrees"
+    model = dtrees.GradientBoostingRegressor(n_estimators=2).fit(np.arange(20.0)[:, np.newaxis], np.arange(20.0))
+    dtrees.save(model, path)
+    predict = f"import dtrees, numpy; model = dtrees.load({str(path)!r}); model.predict(numpy.zeros((1, 1)))"
+    large = {"sklearn.ensemble", "sklearn.metrics", "sklearn.tree", "sklearn.dummy", "dask", "distributed", "rich"}
+    assert modules_after(predict).isdisjoint(large)
+    knows = "from sklearn.ensemble import GradientBoostingRegressor; assert isinstance(model, GradientBoostingRegressor)"
+    knows_tree = "from sklearn.tree import DecisionTreeRegressor; assert isinstance(model.estimators_[0, 0], DecisionTreeRegressor)"
+    assert "sklearn.ensemble" in modules_after(f"{predict}; {knows}; {knows_tree}")
 
 
 @pytest.mark.parametrize("name", [name for name in dtrees.__all__ if name != "__version__"])

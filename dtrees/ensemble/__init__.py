@@ -26,6 +26,7 @@ and a prediction: a function of a block of rows (:mod:`dtrees.ensemble.predictio
 from __future__ import annotations
 
 from dtrees.ensemble.bag.bagging import BaggingClassifier, BaggingRegressor
+from dtrees.ensemble.compat import stand_in_for_sklearns
 from dtrees.ensemble.estimators.forests import ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
@@ -46,3 +47,5 @@ __all__ = [
     "RandomForestClassifier",
     "RandomForestRegressor",
 ]
+
+stand_in_for_sklearns(*(globals()[name] for name in __all__))

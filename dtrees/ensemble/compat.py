@@ -9,9 +9,14 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sklearn
@@ -283,18 +288,45 @@ def _scorers() -> dict[Callable[..., Any], Any]:
     return {scorer._score_func: scorer for scorer in scorers}
 
 
-@functools.cache
-def stand_in_for_sklearns(kind: type) -> None:
-    """Have functions of scikit-learn's that ask for one of its own classes take an estimator of a class.
+def stand_in_for_sklearns(*ours: type) -> None:
+    """Have functions of scikit-learn's that ask for one of its own classes take estimators of ours.
 
-    Those that print a tree, or know a faster way for trees, ask: ``export_text``, ``plot_tree``, ``partial_dependence``. The class becomes
-    a virtual subclass of scikit-learn's of the same name (see :meth:`abc.ABCMeta.register`), when there is a model that could be passed
-    to them: to import scikit-learn's trees takes time.
+    Those that print a tree, or know a faster way for trees, ask: ``export_text``, ``plot_tree``, ``partial_dependence``. Each class becomes
+    a virtual subclass of scikit-learn's of the same name (see :meth:`abc.ABCMeta.register`), as soon as somebody imports that one: to
+    import scikit-learn's trees takes longer than to predict.
     """
-    import sklearn.ensemble
-    import sklearn.tree
+    for name in ("sklearn.tree", "sklearn.ensemble"):
+        if name in sys.modules:
+            _register(ours, sys.modules[name])
+        else:
+            sys.meta_path.insert(0, _RegisterWhenImported(name, ours))
 
-    for own in kind.__mro__:
-        theirs = getattr(sklearn.tree, own.__name__, None) or getattr(sklearn.ensemble, own.__name__, None)
-        if theirs is not None and own is not theirs:
+
+def _register(ours: Sequence[type], module: Any) -> None:
+    for own in ours:
+        theirs = getattr(module, own.__name__, None)
+        if theirs is not None:
             theirs.register(own)
+
+
+class _RegisterWhenImported(MetaPathFinder):
+    """Finds a module as usual, and registers classes when it has been imported."""
+
+    def __init__(self, name: str, ours: Sequence[type]) -> None:
+        self._name, self._ours = name, ours
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Return how the module is loaded; None for any other."""
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            usual = spec.loader.exec_module
+
+            def run(module: ModuleType) -> None:
+                usual(module)
+                _register(self._ours, module)
+
+            spec.loader.exec_module = run  # type: ignore[method-assign]
+        return spec

@@ -26,7 +26,6 @@ from dtrees.ensemble.compat import (
     CheckedParameters,
     DocumentationLink,
     parameter_names,
-    stand_in_for_sklearns,
     with_known_names,
 )
 from dtrees.ensemble.estimators.explaining import Explaining
@@ -140,8 +139,6 @@ class TreeEstimator(
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
         self.__dict__.update(self.__dict__.pop(_SENT_TIMES, {}))
-        if self.__sklearn_is_fitted__():
-            stand_in_for_sklearns(type(self))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_trees")
@@ -345,7 +342,6 @@ class TreeEstimator(
         self._grown_by = (*(kept if there else ()), (self._trees.n_rounds - there, resolved(self)))
 
     def _single_tree(self, kind: type[TreeEstimator], parameters: dict[str, Any], classes: Any, tree: Tree) -> Any:
-        stand_in_for_sklearns(kind)
         single = kind(**parameters)
         single._schema = self._schema
         single._trees = AdditiveTrees([[tree]])
@@ -428,7 +424,6 @@ def all_or_nothing(fit: F) -> F:
                 fitted.__dict__.update(vars(self))
                 fit(fitted, X, y, sample_weight, **options)
         own = set(parameter_names(type(self)))
-        stand_in_for_sklearns(type(self))
         if isinstance(self, TreeEstimator) and hasattr(self, "warm_start"):
             fitted._note_parameters(self.__dict__.get("_trees"), self.__dict__.get("_grown_by", ()))
         learnt = {name: value for name, value in vars(fitted).items() if name not in own}

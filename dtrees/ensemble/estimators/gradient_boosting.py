@@ -7,7 +7,6 @@ from numbers import Real
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.backend import Output, Table
@@ -89,6 +88,8 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
             return self._init_estimator or "zero"
         assert self._trees.initial is not None
         value = self._fitted_loss.predictions(self._trees.initial[np.newaxis])
+        from sklearn.dummy import DummyRegressor
+
         return DummyRegressor().fit(np.zeros((1, self.n_features_in_)), value)
 
     def _value_steps(self) -> tuple[Step, ...]:
@@ -187,6 +188,8 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         if self._starts != BY_LOSS:
             return self._init_estimator or "zero"
         assert self._trees.initial is not None
+        from sklearn.dummy import DummyClassifier
+
         shares = self._by_target(self._fitted_loss.predictions(self._trees.initial[np.newaxis]))
         each = shares if isinstance(shares, list) else [shares]
         priors = [

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from dtrees.engine.plan.plans import CONSTRAINTS, ForestPlan, Rules
-from dtrees.ensemble.compat import check_parameters, parameter_names, stand_in_for_sklearns
+from dtrees.ensemble.compat import check_parameters, parameter_names
 from dtrees.ensemble.input.by_size import NAMES, is_auto
 from dtrees.ensemble.input.plain_data import check_labels, from_plain, plain, shown, take
 from dtrees.ensemble.input.rules import LARGEST_INTEGER
@@ -143,7 +143,6 @@ class EstimatorState:
         try:
             model = cls._restore_facts(metadata, arrays)
             model._restore_trees(arrays)
-            stand_in_for_sklearns(cls)  # type: ignore[arg-type]
             if "seed" in metadata and not cls._GROUP_PER_OUTPUT and "batches" not in metadata:
                 raise ValueError("the model's state has a seed, but not the batches of trees that were grown from it")
             if "batches" in metadata:

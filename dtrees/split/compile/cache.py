@@ -32,6 +32,7 @@ from numba.core import config, types
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
@@ -244,12 +245,11 @@ class KernelCache(_Cache):
         path = self.find(sig)
         if path is None:
             return None
-        target_context.refresh()
+        rtsys.initialize(target_context)  # all that machine code needs: to load what Numba compiles by takes as long as to import it
         try:
-            compiled = CompileResult._rebuild(target_context, *pickle.loads(checked(path.read_bytes())))
+            return CompileResult._rebuild(target_context, *pickle.loads(checked(path.read_bytes())))
         except (OSError, ValueError):
             return None
-        return compiled
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save the kernel for arguments of these types, unless it refers to objects of this process: others then compile it themselves."""
