@@ -17,35 +17,24 @@ one run in the user's own process.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from dtrees.engine.plan.plans import Callback, Progress
+from dtrees.ensemble.evaluation.callbacks import EarlyStopping, KeepOnInterrupt, Monitor, ProgressBar
 
 if TYPE_CHECKING:
     from dtrees.cluster.growing.watching import local_callback
-    from dtrees.engine.plan.plans import Callback, Progress
-    from dtrees.ensemble.evaluation.callbacks import EarlyStopping, KeepOnInterrupt, Monitor, ProgressBar
 
 __all__ = ["Callback", "EarlyStopping", "KeepOnInterrupt", "Monitor", "Progress", "ProgressBar", "local_callback"]
-
-_MODULES = {
-    "Callback": "dtrees.engine.plan.plans",
-    "EarlyStopping": "dtrees.ensemble.evaluation.callbacks",
-    "KeepOnInterrupt": "dtrees.ensemble.evaluation.callbacks",
-    "Monitor": "dtrees.ensemble.evaluation.callbacks",
-    "Progress": "dtrees.engine.plan.plans",
-    "ProgressBar": "dtrees.ensemble.evaluation.callbacks",
-    "local_callback": "dtrees.cluster.growing.watching",
-}
-
 
 if not TYPE_CHECKING:  # who checks types would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
+        if name != "local_callback":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(_MODULES[name]), name)
-        globals()[name] = value
-        return value
+        from dtrees.cluster.growing.watching import local_callback  # brings in Dask
+
+        return local_callback
 
 
 def __dir__() -> list[str]:

@@ -33,9 +33,8 @@ from safetensors import SafetensorError, safe_open
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees import ensemble
-from dtrees.atomic_file import atomic_file
-from dtrees.checked_arrays import MappedFile, check_bools, digest, pack
 from dtrees.ensemble.persistence.state import PACKED
+from dtrees.files import MappedFile, atomic_file, check_bools, digest, pack
 from dtrees.version import __version__
 
 #: Version of the files written here, and the newest that can be read.

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from dtrees.atomic_file import atomic_file
+from dtrees.files import atomic_file
 
 
 def test_files_of_killed_processes_are_removed(tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ from click.testing import CliRunner, Result
 from distributed import Client, LocalCluster
 
 import dtrees
-from dtrees.cli.commands.demo import flats
-from dtrees.cli.commands.predict import _output_names, predict_part
-from dtrees.cli.data.target import held_out
+from dtrees.cli.fit import flats
 from dtrees.cli.main import main
+from dtrees.cli.predict import _output_names, predict_part
+from dtrees.cli.target import held_out
 from dtrees.cluster.growing import submission
 from dtrees.cluster.transport.clients import connect
 from tests.cluster.samples import assert_clean, wait_until
@@ -202,13 +202,13 @@ def test_files_that_only_workers_can_read(folder: Path, tmp_path: Path, monkeypa
         assert len(pd.read_csv(tmp_path / "p.csv")) == 600
         assert "Score on 600 rows of flats.csv" in succeed("evaluate", tmp_path / "m", "flats.csv", "--target", "rent", *where).stdout
         assert "'nowhere.csv' does not exist" in fail("fit", "nowhere.csv", "--target", "rent", *where)
-        monkeypatch.setattr("dtrees.cli.commands.check._fit_a_little", lambda: None)
+        monkeypatch.setattr("dtrees.cli.check._fit_a_little", lambda: None)
         assert "All is well: 1 worker and the scheduler." in succeed("check", *where).stdout
     assert "'flats.csv' does not exist" in fail("fit", "flats.csv", "--target", "rent")
 
 
 def test_another_project_of_that_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtrees.cli.commands.check._fit_a_little", lambda: None)
+    monkeypatch.setattr("dtrees.cli.check._fit_a_little", lambda: None)
     real = importlib.metadata.version
     installed = {"dtrees": "0.8b21"}
     monkeypatch.setattr("importlib.metadata.version", lambda name: installed[name] if name in installed else real(name))
@@ -219,7 +219,7 @@ def test_another_project_of_that_name_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_check_of_a_cluster(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtrees.cli.commands.check._fit_a_little", lambda: None)
+    monkeypatch.setattr("dtrees.cli.check._fit_a_little", lambda: None)
     assert "All is well: 1 worker and the scheduler." in succeed("check", "--scheduler", scheduler).stdout
     real = importlib.metadata.version
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.0" if name == "pandas" else real(name))
@@ -294,7 +294,10 @@ def test_predictions_of_several_targets(folder: Path, tmp_path: Path) -> None:
 class _TwoTargets:
     """A model of two targets of labels."""
 
-    n_outputs_, classes_ = 2, (np.array(["a", "b"], object), np.array([1, 5, 7]))
+    n_outputs_ = 2
+
+    def __init__(self) -> None:
+        self.classes_ = [np.array(["a", "b"], object), np.array([1, 5, 7])]
 
     def predict(self, X: pd.DataFrame) -> np.ndarray:
         return np.column_stack([self.classes_[k][X["x"] % len(self.classes_[k])] for k in range(2)])

@@ -24,7 +24,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 import dtrees
-from dtrees import checked_arrays
+from dtrees import files
 from dtrees.tree import stacking
 from tests import earlier_models
 from tests.slow import slow_for
@@ -71,7 +71,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]
         document = json.loads(file.metadata()["dtrees"])
         arrays = {key: file.get_tensor(key).copy() for key in file.keys()}  # noqa: SIM118
     change(document, arrays)
-    document["sha256"] = checked_arrays.digest(document, arrays)
+    document["sha256"] = files.digest(document, arrays)
     path.write_bytes(safetensors.numpy.save(arrays, {"dtrees": json.dumps(document)}))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 
 import dtrees
-from dtrees.cli.commands.demo import flats
+from dtrees.cli.fit import flats
 
 matplotlib.use("Agg")
 matplotlib.rcParams.update({"svg.hashsalt": "dtrees", "svg.fonttype": "path"})

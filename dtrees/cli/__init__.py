@@ -4,16 +4,16 @@ It is thin. Each module does one step and can be used, and is tested, without th
 
 ``main``
     commands and options; imports nothing heavy, so that ``--help`` is there at once.
-``commands``
-    what the commands do: a module each, and one for those that look at a saved model.
+``fit``, ``predict``, ``saved``, ``check``
+    what the commands do: train; predict for a table and score; show, draw and export a model; look at an installation.
 ``clusters``, ``models``
     which Dask cluster; which estimator, with which parameters.
-``data``
-    CSV and Parquet as Dask DataFrames; what the target column is, which rows are for the test, where to write.
-``terminal``
-    what is printed: notes, live progress, tables, every failure as one line that says what to do.
+``tables``, ``target``
+    CSV and Parquet as Dask DataFrames, and where to write; what the target column is, which rows are for the test.
 ``scores``
     how good predictions are, beside a trivial baseline.
+``display``, ``errors``
+    what is printed: notes, live progress, tables, every failure as one line that says what to do.
 """
 
 from __future__ import annotations

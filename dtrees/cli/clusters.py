@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 import dtrees
-from dtrees.cli.terminal.display import Display, plural
-from dtrees.cli.terminal.errors import TRACEBACK_VARIABLE, CommandError
+from dtrees.cli.display import Display, plural
+from dtrees.cli.errors import TRACEBACK_VARIABLE, CommandError
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Commands and options. What the commands do is in :mod:`dtrees.cli.commands`, imported only when they run."""
+"""Commands and options. What the commands do is in other modules, imported only when they run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dtrees import __version__
-from dtrees.cli.terminal.errors import OneLineGroup
+from dtrees.cli.errors import OneLineGroup
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120, "show_default": True}
 
@@ -78,24 +78,17 @@ _cluster_options = _options(
         type=click.IntRange(1),
         metavar="N",
         help="Worker processes of the embedded cluster.  [default: one worker, in the process of the command]",
-        show_default=False,
     ),
     click.option(
         "--threads-per-worker",
         type=click.IntRange(1),
         metavar="N",
         help="Threads of each worker of the embedded cluster.  [default: the cores, shared out]",
-        show_default=False,
     ),
 )
 
 _csv_options = _options(
-    click.option(
-        "--separator",
-        metavar="CHAR",
-        help="What stands between the values of a CSV file.  [default: a comma; a tab for .tsv]",
-        show_default=False,
-    ),
+    click.option("--separator", metavar="CHAR", help="What stands between the values of a CSV file.  [default: a comma; a tab for .tsv]"),
     click.option("--decimal", metavar="CHAR", default=".", help="What stands before the fraction of a number in a CSV file."),
     click.option("--thousands", metavar="CHAR", help="What groups the digits of a number in a CSV file, if anything."),
 )
@@ -103,7 +96,7 @@ _csv_options = _options(
 
 def _with_form(options: dict[str, Any]) -> dict[str, Any]:
     """Put the options about CSV files into one."""
-    from dtrees.cli.data.tables import CSVForm
+    from dtrees.cli.tables import CSVForm
 
     form = CSVForm(*(options.pop(name) for name in ("separator", "decimal", "thousands")))
     return options | {"form": form}
@@ -160,9 +153,7 @@ def main() -> None:
     "--test-size",
     type=click.FloatRange(0, 1, max_open=True),
     metavar="SHARE",
-    default=None,
     help="Share of the rows, drawn at random, to hold out and score the model on; 0 trains on all.  [default: 0.2]",
-    show_default=False,
 )
 @click.option("--test", metavar="DATA", help="Score the model on this data instead, and train on all of the rest.")
 @click.option(
@@ -175,14 +166,7 @@ def main() -> None:
     metavar="PATH",
     help="Keep finished trees in this file (or s3://...), and go on from those that an interrupted run of the same command left there.",
 )
-@click.option(
-    "--checkpoint-interval",
-    type=click.FloatRange(0),
-    metavar="SECONDS",
-    default=None,
-    help="From one checkpoint to the next.  [default: 60]",
-    show_default=False,
-)
+@click.option("--checkpoint-interval", type=click.FloatRange(0), metavar="SECONDS", help="From one checkpoint to the next.  [default: 60]")
 @_output_model_option
 @_report_option
 @_json_option
@@ -194,9 +178,9 @@ def fit(**options: Any) -> None:
     Text columns are used as categories and missing values are fine. Without --scheduler a Dask cluster is started on this machine for
     the time of the run; the link printed first shows it at work.
     """
-    from dtrees.cli.commands.fit import FitOptions, run
+    from dtrees.cli.fit import fit
 
-    run(FitOptions(**_with_form(options)))
+    fit(**_with_form(options))
 
 
 @main.command(epilog=_PREDICT_EPILOG, short_help="Predict with a saved model.")
@@ -209,9 +193,9 @@ def fit(**options: Any) -> None:
 @click.option("--scheduler", metavar="ADDRESS", help="Predict on this Dask cluster; otherwise in this process.")
 def predict(**options: Any) -> None:
     """Predict with MODEL, a file that `dtrees fit --output` wrote, for each row of DATA, in order."""
-    from dtrees.cli.commands.predict import run
+    from dtrees.cli.predict import predict
 
-    run(**_with_form(options))
+    predict(**_with_form(options))
 
 
 @main.command(short_help="Score a saved model on a table.")
@@ -227,23 +211,21 @@ def predict(**options: Any) -> None:
 @click.option("--scheduler", metavar="ADDRESS", help="Score on this Dask cluster, whose workers read DATA; otherwise in this process.")
 def evaluate(**options: Any) -> None:
     """Score MODEL on DATA, beside a prediction that looks at no column."""
-    from dtrees.cli.commands.evaluate import run
+    from dtrees.cli.predict import evaluate
 
-    run(**_with_form(options))
+    evaluate(**_with_form(options))
 
 
 @main.command(short_help="Say what a saved model is.")
 @_model_argument
 @click.option("--tree", type=click.IntRange(0), metavar="N", help="Print this tree as text instead; they are counted from 0.")
 @click.option("--depth", type=click.IntRange(0), metavar="N", default=10, help="How deep the tree is printed.")
-@click.option(
-    "--importance", "importance_type", type=click.Choice(["gain", "split", "cover"]), default="gain", help="What importances count."
-)
+@click.option("--importance", "importance_type", type=_IMPORTANCES, default="gain", help="What importances count.")
 @click.option("--columns", type=click.IntRange(1), metavar="N", default=20, help="How many columns are listed, the most important first.")
 @_json_option
 def show(**options: Any) -> None:
     """Print what MODEL is: its size, the parameters that were changed, how much columns matter; or one of its trees."""
-    from dtrees.cli.commands import saved
+    from dtrees.cli import saved
 
     saved.show(**options)
 
@@ -254,20 +236,11 @@ def show(**options: Any) -> None:
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where to write: a name ending in .png, .svg or .pdf.")
 @click.option("--tree", type=click.IntRange(0), metavar="N", default=0, help="Which tree, counted from 0.")
 @click.option("--depth", type=click.IntRange(0), metavar="N", default=4, help="How deep the tree is drawn.")
-@click.option(
-    "--importance",
-    "importance_type",
-    type=_IMPORTANCES,
-    default=None,
-    help="What importances count.  [default: as the model was told]",
-    show_default=False,
-)
-@click.option(
-    "--metric", metavar="NAME", default=None, help="Which metric of boosting.  [default: what chose the best round]", show_default=False
-)
+@click.option("--importance", "importance_type", type=_IMPORTANCES, help="What importances count.  [default: as the model was told]")
+@click.option("--metric", metavar="NAME", help="Which metric of boosting.  [default: what chose the best round]")
 def plot(**options: Any) -> None:
     """Draw one of the trees of MODEL, how much columns matter, or how boosting got better round by round. Wants matplotlib."""
-    from dtrees.cli.commands import saved
+    from dtrees.cli import saved
 
     saved.plot(**options)
 
@@ -285,7 +258,7 @@ def plot(**options: Any) -> None:
 @click.option("--tree", type=click.IntRange(0), metavar="N", default=0, help="Which tree, counted from 0, for text and dot.")
 def export(**options: Any) -> None:
     """Write MODEL as a file that other tools read."""
-    from dtrees.cli.commands import saved
+    from dtrees.cli import saved
 
     saved.export(**options)
 
@@ -308,7 +281,7 @@ def check(**options: Any) -> None:
 
     The exit code is 1 if versions differ.
     """
-    from dtrees.cli.commands.check import run
+    from dtrees.cli.check import run
 
     run(**options)
 
@@ -340,6 +313,6 @@ def completion(shell: str) -> None:
 @_cluster_options
 def demo(**options: Any) -> None:
     """Make up a table of flat rents, train on it as `dtrees fit` does, and show how to go on."""
-    from dtrees.cli.commands.demo import run
+    from dtrees.cli.fit import demo
 
-    run(**options)
+    demo(**options)

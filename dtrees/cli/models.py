@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dtrees
-from dtrees.cli.terminal.errors import CommandError
+from dtrees.cli.errors import CommandError
 
 #: What ``--model`` names, as the first part of the class name.
 FAMILIES = {"tree": "DecisionTree", "forest": "RandomForest", "extra-trees": "ExtraTrees", "boosting": "GradientBoosting"}

@@ -8,7 +8,6 @@ Sums of each partition come to the client, never rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,22 +17,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dtrees.ensemble.prediction import by_target
+from dtrees.ensemble.scores import Score
 
 #: Probabilities are kept this far from 0 in the log loss, as in scikit-learn.
 _SMALLEST = float(np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True)
-class Score:
-    """One figure: what it is called, the model's and the baseline's.
-
-    ``share`` says that it is at most 1 and the larger the better (R2, accuracy); otherwise it is an error, the smaller the better.
-    """
-
-    name: str
-    model: float
-    baseline: float
-    share: bool
 
 
 @dataclass(frozen=True)
@@ -55,11 +42,9 @@ def baseline(target: Any, classes: Sequence[Any] | None) -> Baseline:
     """Return the baseline of a training target, a Dask Series; ``classes`` are None for regression."""
     import dask
 
-    parts = target.to_delayed()
     if classes is None:
-        sums = dask.compute(*[dask.delayed(_count_and_sum)(part) for part in parts])
-        return Baseline(mean=sum(total for _, total in sums) / sum(count for count, _ in sums))
-    counts = np.sum(dask.compute(*[dask.delayed(_class_counts)(part, tuple(classes)) for part in parts]), axis=0)
+        return Baseline(mean=float(target.mean().compute()))
+    counts = np.sum(dask.compute(*[dask.delayed(_class_counts)(part, tuple(classes)) for part in target.to_delayed()]), axis=0)
     if not counts.any():
         found = target.head(1, npartitions=-1).tolist()[0]
         raise ValueError(f"The target {target.name!r} has none of the model's classes, such as {classes[0]!r}, but {found!r}.")
@@ -67,10 +52,9 @@ def baseline(target: Any, classes: Sequence[Any] | None) -> Baseline:
 
 
 def regression_sums(target: Any, predicted: NDArray[np.float64], mean: float) -> NDArray[np.float64]:
-    """Return sums over the rows of one partition that add up over partitions; ``mean`` is the baseline's."""
+    """Return sums over the rows of one partition that add up over partitions: a row for the model, and one for the baseline's ``mean``."""
     y = np.asarray(target, dtype=np.float64)
-    error, deviation = y - predicted, y - mean
-    return np.array([len(y), error @ error, np.abs(error).sum(), deviation.sum(), deviation @ deviation, np.abs(deviation).sum()])
+    return np.array([[len(y), error @ error, np.abs(error).sum(), error.sum()] for error in (y - predicted, y - mean)])
 
 
 def regression_scores(sums: NDArray[np.float64]) -> list[Score]:
@@ -80,37 +64,28 @@ def regression_scores(sums: NDArray[np.float64]) -> list[Score]:
     >>> [(score.name, round(score.model, 3), round(score.baseline, 3)) for score in regression_scores(sums)]
     [('R2', 0.857, 0.0), ('RMSE', 0.816, 2.16), ('MAE', 0.667, 2.0)]
     """
-    n, squared, absolute, shift, baseline_squared, baseline_absolute = sums.tolist()
-    total = baseline_squared - shift * shift / n  # squares about the test rows' own mean
+    n, squared, absolute, shift = sums.T
+    total = squared[1] - shift[1] ** 2 / n[1]  # squares about the test rows' own mean
+    explained = 1 - squared / total if total > 0 else np.full(2, np.nan)
     return [
-        Score("R2", 1 - squared / total if total > 0 else math.nan, 1 - baseline_squared / total if total > 0 else math.nan, True),
-        Score("RMSE", math.sqrt(squared / n), math.sqrt(baseline_squared / n), False),
-        Score("MAE", absolute / n, baseline_absolute / n, False),
+        _score("R2", explained, greater_is_better=True),
+        _score("RMSE", np.sqrt(squared / n), greater_is_better=False),
+        _score("MAE", absolute / n, greater_is_better=False),
     ]
 
 
 def classification_sums(target: Any, probabilities: NDArray[np.float64], trivial: Baseline) -> NDArray[np.float64]:
-    """Return sums over the rows of one partition that add up over partitions.
+    """Return sums over the rows of one partition that add up over partitions: a row for the model, and one for the baseline.
 
     A row whose class was not among the training rows counts as wrong, with the smallest probability.
     """
     codes = _codes(target, trivial.classes)
-    known = codes >= 0
-    frequencies = np.array(trivial.frequencies)
-
-    def loss(probability: NDArray[np.float64]) -> float:
-        return float(-np.log(np.clip(np.where(known, probability, 0.0), _SMALLEST, 1.0)).sum())
-
-    return np.array(
-        [
-            len(codes),
-            (probabilities.argmax(axis=1) == codes).sum() if len(codes) else 0,
-            loss(probabilities[np.arange(len(codes)), codes]),
-            (codes == int(frequencies.argmax())).sum(),
-            loss(frequencies[codes]),
-        ],
-        dtype=np.float64,
-    )
+    frequencies = np.tile(trivial.frequencies, (len(codes), 1))
+    sums = []
+    for shares in (probabilities, frequencies):
+        of_class = np.where(codes >= 0, shares[np.arange(len(codes)), codes], 0.0)
+        sums.append([len(codes), (shares.argmax(axis=1) == codes).sum(), -np.log(np.clip(of_class, _SMALLEST, 1.0)).sum()])
+    return np.array(sums, dtype=np.float64)
 
 
 def classification_scores(sums: NDArray[np.float64]) -> list[Score]:
@@ -121,15 +96,14 @@ def classification_scores(sums: NDArray[np.float64]) -> list[Score]:
     >>> [(score.name, round(score.model, 3), round(score.baseline, 3)) for score in classification_scores(sums)]
     [('accuracy', 1.0, 0.5), ('log loss', 0.308, 0.837)]
     """
-    n, right, loss, baseline_right, baseline_loss = sums.tolist()
-    return [
-        Score("accuracy", right / n, baseline_right / n, True),
-        Score("log loss", loss / n, baseline_loss / n, False),
-    ]
+    n, right, loss = sums.T
+    return [_score("accuracy", right / n, greater_is_better=True), _score("log loss", loss / n, greater_is_better=False)]
 
 
-def _count_and_sum(part: pd.Series) -> tuple[int, float]:
-    return len(part), float(part.sum())
+def _score(name: str, figures: NDArray[np.float64], greater_is_better: bool) -> Score:
+    """Return a score from the model's figure and the baseline's."""
+    model, trivial = figures.tolist()
+    return Score(name, model, trivial, greater_is_better)
 
 
 def _class_counts(part: pd.Series, classes: tuple[Any, ...]) -> NDArray[np.int64]:
@@ -180,12 +154,11 @@ def as_document(found: Sequence[Score]) -> dict[str, dict[str, float]]:
 
 
 def _score_part(part: Any, model: Any, columns: list[str], trivial: dict[str, Baseline]) -> Any:
-    """Return the sums of each target over the rows of a partition, shape (n_targets, n_sums)."""
+    """Return the sums of each target over the rows of a partition, shape (n_targets, 2, n_sums)."""
     if not len(part):
         return 0.0
     if any(one.classes for one in trivial.values()):
-        shares = model.predict_proba(part[columns])
-        shares = shares if isinstance(shares, list) else [shares]
+        shares = by_target(model.predict_proba(part[columns]))
         return [classification_sums(part[name], mine, one) for (name, one), mine in zip(trivial.items(), shares, strict=True)]
     predicted = model.predict(part[columns]).reshape(len(part), -1).T
     return [regression_sums(part[name], mine, one.mean) for (name, one), mine in zip(trivial.items(), predicted, strict=True)]

@@ -11,10 +11,8 @@ collection
 
 Use
 ---
-An estimator asks :func:`~dtrees.ensemble.in_process.backend_for`. The local backend takes all that no other claims. A package with another
-kind of collection registers itself, without being imported until such a collection turns up::
-
-    register_backend(lambda X: type(X).__module__.partition(".")[0] == "dask", load_dask_backend)
+An estimator asks :func:`~dtrees.ensemble.in_process.backend_for`. The local backend takes all that no other claims; others are not imported
+until one of their collections turns up.
 
 A fit is ``table = backend.load(X, y, weight, ...)``, then ``backend.grow_forest(table, plan, ...)`` or ``backend.boost(table, plan, ...)``.
 A prediction is ``backend.predict(X, function, output)``: ``function`` maps a block of rows (a NumPy array or frame) to an array of

@@ -7,6 +7,8 @@ The engine is imported when something is fitted, so that importing an estimator 
 from __future__ import annotations
 
 import concurrent.futures
+import functools
+import importlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.backends import registered_backend
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, ForestPlan, ForestResult, Progress
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.backend import Backend, GrowOne, LoadOptions, Output, Placement, Table
@@ -214,11 +215,20 @@ def drawn_rows(n_rows: int, n: int | None, seed: int) -> NDArray[np.int64]:
 #: The only one that is needed: it keeps nothing.
 LOCAL = LocalBackend()
 
+#: Who serves collections, and clients, of other packages: module and class, which are imported when such a one turns up.
+_BACKENDS = dict.fromkeys(("dask", "distributed"), ("dtrees.cluster.backend", "DaskBackend"))
+
 
 def backend_for(X: Any) -> Backend:
-    """Return the backend for the collection ``X``: the first registered one that claims it, else the local one."""
-    backend: Backend | None = registered_backend(X)
-    return LOCAL if backend is None else backend
+    """Return the backend for the collection ``X``: that of the package of its type, else the local one."""
+    place = _BACKENDS.get(type(X).__module__.partition(".")[0])
+    return LOCAL if place is None else _backend(*place)
+
+
+@functools.cache
+def _backend(module: str, name: str) -> Backend:
+    backend: Backend = getattr(importlib.import_module(module), name)()
+    return backend
 
 
 def in_memory(collection: Any) -> Any:

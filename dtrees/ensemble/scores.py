@@ -1,4 +1,4 @@
-"""What ``score`` and out-of-bag scores measure.
+"""What ``score`` and out-of-bag scores measure, and what scores are shown beside.
 
 NumPy's sums, which scikit-learn's metrics are made of, depend on the layout of arrays; so these are put in one layout first.
 
@@ -7,9 +7,35 @@ NumPy's sums, which scikit-learn's metrics are made of, depend on the layout of 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+
+@dataclass(frozen=True)
+class Score:
+    """A figure of a model beside that of a prediction that looks at no column.
+
+    Attributes
+    ----------
+    name : str
+    model, baseline : float
+    greater_is_better : bool
+        Otherwise it is an error, the smaller the better.
+    meaning : str
+    """
+
+    name: str
+    model: float
+    baseline: float
+    greater_is_better: bool
+    meaning: str = ""
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the model's is better than the baseline's."""
+        return self.model > self.baseline if self.greater_is_better else self.model < self.baseline
 
 
 def r2_score(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:

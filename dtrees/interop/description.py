@@ -13,12 +13,16 @@ link
     raw predictions are the probabilities of classes themselves.
 matrix
     the table that trees read: numbers as they are, categories as their numbers, NaN where a value is missing (:func:`to_numbers`).
+
+dtrees compares a value x with a threshold t in float64. A tool that casts compares f(x) with t, where f rounds to the nearest float32. Both
+send a float32 the same way. Other values may be rounded past a threshold: for those of a given table, the threshold is moved between
+float32(a) and float32(b), where a and b are its values on both sides. Where these are the same float32, no threshold can tell them apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -35,8 +39,8 @@ from dtrees.ensemble.objective.classification import BinaryLogLoss, Exponential,
 from dtrees.ensemble.objective.custom import CustomObjective
 from dtrees.ensemble.objective.deviances import LogLink
 from dtrees.ensemble.objective.regression import ByOrder, SquaredError
+from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
-from dtrees.version import pip_install
 
 IDENTITY, EXPONENTIAL, LOGISTIC, SOFTMAX, SHARES = "identity", "exponential", "logistic", "softmax", "shares"
 
@@ -209,22 +213,6 @@ def refuse_sets(model: PlainModel, target: str, others: str) -> None:
             raise ValueError(f"{column} is split by sets of categories, which {target} cannot carry; use {others}")
 
 
-def needed(module: str, extra: str) -> Any:
-    """Import a module that is no requirement of dtrees.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed; the message says how to install it.
-    """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        install = pip_install(extra) if extra in ("export", "jax", "mlflow") else f"pip install {extra}"
-        raise ImportError(f"this needs {package}, which cannot be imported ({error}); {install}") from error
-
-
 def to_numbers(model: Any, X: Any) -> NDArray[np.float64]:
     """Return a table as the numbers that an exported model takes in its place.
 
@@ -271,3 +259,106 @@ def to_numbers(model: Any, X: Any) -> NDArray[np.float64]:
     if not isinstance(matrix, np.ndarray):
         raise TypeError(f"X is a sparse {type(X).__name__}; pass X.toarray()")
     return np.ascontiguousarray(matrix, np.float64)
+
+
+def last_rounded_below(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the largest float64 that, rounded to float32, are not above thresholds: they decide for x as thresholds do for float32(x).
+
+    Examples
+    --------
+    >>> t = last_rounded_below(np.array([0.1]))
+    >>> float(np.float32(t[0])) <= 0.1, float(np.float32(np.nextafter(t[0], 1))) <= 0.1
+    (True, False)
+    """
+    low = rounded_down(threshold)
+    high = np.nextafter(low, np.float32(np.inf))
+    with np.errstate(invalid="ignore"):
+        middle = (low.astype(np.float64) + high.astype(np.float64)) / 2  # exact: neighbours
+    # Halfway is rounded to the even one of the two.
+    moved = np.where(middle.astype(np.float32) <= low, middle, np.nextafter(middle, -np.inf))
+    return np.where(np.isinf(high), np.inf, moved)
+
+
+def thresholds_for(model: PlainModel, estimator: Any, X: Any, target: str) -> Callable[[Tree], NDArray[np.float64]]:
+    """Return a function from a tree to its thresholds: moved such that a tool sends the rows of ``X``, if any, as dtrees does."""
+    return (lambda tree: tree.threshold) if X is None else _Float32Table(model, to_numbers(estimator, X), target).thresholds
+
+
+class _Float32Table:
+    """A table whose rows a tool is to send the way that dtrees does, though it rounds their values.
+
+    Parameters
+    ----------
+    model : PlainModel
+    matrix : ndarray of float64 of shape (n, n_features)
+        Numbers, as trees read them.
+    target : str
+        The tool, for messages.
+    """
+
+    def __init__(self, model: PlainModel, matrix: NDArray[np.float64], target: str) -> None:
+        self._model, self._matrix, self._target = model, matrix, target
+        self._values: dict[int, NDArray[np.float64]] = {}
+
+    def _sorted(self, column: int) -> NDArray[np.float64]:
+        """Return the distinct values of a column, ascending, missing ones left out."""
+        if column not in self._values:
+            values = np.unique(self._matrix[:, column])
+            self._values[column] = values[~np.isnan(values)]
+        return self._values[column]
+
+    def thresholds(self, tree: Tree) -> NDArray[np.float64]:
+        """Return the thresholds of a tree, moved where the rounded values would be sent another way.
+
+        Raises
+        ------
+        ValueError
+            If values on both sides of one become the same float32; the message names the column.
+        """
+        moved = tree.threshold.copy()
+        colliding: list[int] = []
+        with np.errstate(over="ignore"):
+            for column in np.unique(tree.feature[tree.feature >= 0]).tolist():
+                values = self._sorted(column)
+                nodes = np.flatnonzero((tree.feature == column) & np.isfinite(tree.threshold))
+                place = np.searchsorted(values, tree.threshold[nodes], side="right")
+                between = (place > 0) & (place < values.shape[0])
+                nodes, place = nodes[between], place[between]
+                low, high = (values[place - 1].astype(np.float32), values[place].astype(np.float32))
+                moved[nodes] = _between(tree.threshold[nodes], low, high)
+                colliding += nodes[low == high].tolist()
+            if colliding:
+                from dtrees.tree.predict import apply, packed_for
+
+                leaves = apply(packed_for([tree], self._matrix.dtype), self._matrix)[:, 0]
+                for node in colliding:
+                    moved[node] = self._by_rows(tree, node, leaves)
+        return moved
+
+    def _by_rows(self, tree: Tree, node: int, leaves: NDArray[np.int32]) -> float:
+        """Return the threshold of a node by the rows that it has: those whose values collide may be elsewhere."""
+        column, threshold = int(tree.feature[node]), float(tree.threshold[node])
+        values = self._matrix[:, column]
+        end = node  # of the subtree: nodes are in preorder
+        while tree.children_left[end] >= 0:
+            end = int(tree.children_right[end])
+        here = (leaves >= node) & (leaves <= end) & ~np.isnan(values)
+        left, right = values[here & (values <= threshold)], values[here & (values > threshold)]
+        if not left.size or not right.size:
+            lowest = np.float32(right.min(initial=np.inf))
+            return float(np.float32(left.max())) if left.size else float(np.nextafter(lowest, np.float32(-np.inf)))
+        a, b = float(left.max()), float(right.min())
+        low, high = np.array([a], np.float32), np.array([b], np.float32)
+        if low[0] == high[0]:
+            raise ValueError(
+                f"{self._model.column(column)} has the values {a!r} and {b!r} on both sides of a threshold, and {self._target} rounds both "
+                f"to the float32 {low[0]!s}; scale or shift the column so that they differ, or use dtrees.to_onnx, dtrees.to_treelite or "
+                "dtrees.to_jax, which compare in float64"
+            )
+        return float(_between(np.array([threshold]), low, high)[0])
+
+
+def _between(threshold: NDArray[np.float64], low: NDArray[np.float32], high: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return thresholds t with low <= t < high, the ones given where they are."""
+    below = np.nextafter(high, np.float32(-np.inf)).astype(np.float64)
+    return np.where(low > threshold, low.astype(np.float64), np.where(high <= threshold, below, threshold))

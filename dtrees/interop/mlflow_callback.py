@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from dtrees.engine.plan.plans import Progress
 from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.interop.description import needed
 from dtrees.model_file import save
+from dtrees.version import needed
 
 #: MLflow cuts longer values.
 _LONGEST = 500

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.input.column import CATEGORICAL
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe, needed, to_numbers
-from dtrees.interop.float32 import Float32Table
+from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe, thresholds_for
 from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
+from dtrees.version import needed
 
 #: Rows of a block, and levels that stand apart. Seconds of CPU for 100,000 rows and 100 trees of depth 6, where dtrees' own kernels take
 #: 0.05: 0.16 without such levels, 0.12 with 3, 0.10 with 4, and 0.15 with blocks of 4,096.
@@ -104,13 +104,10 @@ def to_jax(model: Any, *, X: Any = None) -> Callable[[Any], Any]:
     """
     plain = describe(model, "JAX")
     jax = needed("jax", "jax")
-    table = None if X is None else Float32Table(plain, to_numbers(model, X), "float32")
+    thresholds = thresholds_for(plain, model, X, "float32")
     wide = _arrays(plain, [tree.threshold for _, tree in plain.trees()])
-    single = wide.threshold, wide.top_threshold
-    if table is not None:
-        moved = _arrays(plain, [table.thresholds(tree) for _, tree in plain.trees()])
-        single = moved.threshold, moved.top_threshold
-    narrow = wide._replace(threshold=rounded_down(single[0]), top_threshold=rounded_down(single[1]))
+    moved = wide if X is None else _arrays(plain, [thresholds(tree) for _, tree in plain.trees()])
+    narrow = wide._replace(threshold=rounded_down(moved.threshold), top_threshold=rounded_down(moved.top_threshold))
     link = _link(plain)
     walk = jax.jit(_walk, static_argnames="deep")
     deep = max(tree.max_depth for _, tree in plain.trees()) > _DEEP

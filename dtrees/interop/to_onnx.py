@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe, needed
+from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe
 from dtrees.tree.tree import Tree
+from dtrees.version import needed
 
 #: Versions of the operators, and of the format: the first that have what is used here.
 _OPSET, _ML_OPSET, _IR_VERSION = 18, 5, 10
 #: Modes of nodes: x <= split, and x in a set.
 _LEQ, _MEMBER = 0, 6
+#: Attributes that are tensors, in place of lists.
+_TENSORS = "nodes_splits", "nodes_modes", "leaf_weights", "membership_values"
 
 
 def to_onnx(model: Any) -> Any:
@@ -149,16 +152,11 @@ def _ensemble(onnx: Any, plain: PlainModel) -> dict[str, Any]:
             parts.append(_part(tree, tree.value[:, k], output + k, n_nodes, n_leaves))
             n_nodes, n_leaves = n_nodes + len(parts[-1]["nodes_modes"]), n_leaves + len(parts[-1]["leaf_weights"])
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-    def tensor(name: str) -> Any:
-        return onnx.numpy_helper.from_array(joined.pop(name), name)
-
-    tensors = {name: tensor(name) for name in ("nodes_splits", "nodes_modes", "leaf_weights")}
-    members = joined.pop("membership_values")
-    if members.size:
-        tensors["membership_values"] = onnx.numpy_helper.from_array(members, "membership_values")
-    lists = {name: values.tolist() for name, values in joined.items()}
-    return {**lists, **tensors, "n_targets": plain.n_outputs, "aggregate_function": 1, "post_transform": 0}
+    attributes: dict[str, Any] = {"n_targets": plain.n_outputs, "aggregate_function": 1, "post_transform": 0}
+    for name, values in joined.items():
+        if values.size:  # there may be no sets
+            attributes[name] = onnx.numpy_helper.from_array(values, name) if name in _TENSORS else values.tolist()
+    return attributes
 
 
 def _part(tree: Tree, value: NDArray[np.float64], output: int, first_node: int, first_leaf: int) -> dict[str, NDArray[Any]]:
@@ -166,34 +164,23 @@ def _part(tree: Tree, value: NDArray[np.float64], output: int, first_node: int, 
     leaf = tree.children_left < 0
     place = np.where(leaf, first_leaf + np.cumsum(leaf) - 1, first_node + np.cumsum(~leaf) - 1)
     inner = np.flatnonzero(~leaf)
-    shared = {"tree_roots": np.array([first_node]), "leaf_targetids": np.full(int(leaf.sum()), output), "leaf_weights": value[leaf]}
-    if not inner.size:  # a tree wants a node: one whose sides are the same leaf
-        none = np.zeros(1)
-        nodes = _nodes(none, none, none, np.full((2, 1), first_leaf), np.ones((2, 1)), none)
-        return nodes | shared | {"membership_values": np.empty(0)}
     sides = np.stack([tree.children_left[inner], tree.children_right[inner]])
-    modes = np.where(np.isnan(tree.threshold[inner]), _MEMBER, _LEQ)
+    if not inner.size:  # a tree wants a node: one whose sides are the same leaf
+        inner, sides = np.zeros(1, np.int64), np.zeros((2, 1), np.int64)
     # Sets end by NaN. One that only tells missing values apart is empty: ONNX Runtime wants a member, so it gets what no category is.
     sets = [tree.categories.of_node(node).astype(np.float64) for node in tree.categories.node.tolist()]
     members = [np.append(some if some.size else -1.0, np.nan) for some in sets]
-    nodes = _nodes(
-        tree.feature[inner], np.nan_to_num(tree.threshold[inner], posinf=np.inf), modes, place[sides], leaf[sides],
-        tree.missing_go_to_left[inner],
-    )  # fmt: skip
-    return nodes | shared | {"membership_values": np.concatenate([np.empty(0), *members])}
-
-
-def _nodes(
-    feature: NDArray[Any], split: NDArray[Any], mode: NDArray[Any], place: NDArray[Any], is_leaf: NDArray[Any], missing: NDArray[Any]
-) -> dict[str, NDArray[Any]]:
-    """Return the attributes of nodes; ``place`` and ``is_leaf`` have a row for each side."""
     return {
-        "nodes_featureids": feature.astype(np.int64),
-        "nodes_splits": split.astype(np.float64),
-        "nodes_modes": mode.astype(np.uint8),
-        "nodes_truenodeids": place[0].astype(np.int64),
-        "nodes_falsenodeids": place[1].astype(np.int64),
-        "nodes_trueleafs": is_leaf[0].astype(np.int64),
-        "nodes_falseleafs": is_leaf[1].astype(np.int64),
-        "nodes_missing_value_tracks_true": missing.astype(np.int64),
+        "tree_roots": np.array([first_node]),
+        "leaf_targetids": np.full(int(leaf.sum()), output),
+        "leaf_weights": value[leaf],
+        "nodes_featureids": np.maximum(tree.feature[inner], 0).astype(np.int64),
+        "nodes_splits": np.nan_to_num(tree.threshold[inner], posinf=np.inf),
+        "nodes_modes": np.where(np.isnan(tree.threshold[inner]), _MEMBER, _LEQ).astype(np.uint8),
+        "nodes_truenodeids": place[sides[0]].astype(np.int64),
+        "nodes_falsenodeids": place[sides[1]].astype(np.int64),
+        "nodes_trueleafs": leaf[sides[0]].astype(np.int64),
+        "nodes_falseleafs": leaf[sides[1]].astype(np.int64),
+        "nodes_missing_value_tracks_true": tree.missing_go_to_left[inner].astype(np.int64),
+        "membership_values": np.concatenate([np.empty(0), *members]),
     }

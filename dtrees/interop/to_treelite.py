@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, describe, needed
+from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, describe
 from dtrees.tree.tree import Tree
+from dtrees.version import needed
 
 #: Treelite's name of the step from sums to predictions, and its task.
 _STEPS = {

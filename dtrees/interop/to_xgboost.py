@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.atomic_file import atomic_file
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe, needed, to_numbers
-from dtrees.interop.float32 import Float32Table
+from dtrees.files import atomic_file
+from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe, thresholds_for
 from dtrees.split.numbers.elementary import exp, log
 from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
+from dtrees.version import needed
 
 _TARGET = "XGBoost"
 #: The first version that has a base score for each output.
@@ -27,15 +28,14 @@ _VERSION = [3, 1, 0]
 #: The parent of a root.
 _NO_NODE = 2**31 - 1
 
-#: XGBoost's objective for a loss of one target, and what it calls its parameters. Others go by their link.
-_OBJECTIVES: dict[str, tuple[str, str | None]] = {
-    "squared_error": ("reg:squarederror", "reg_loss_param"),
-    "absolute_error": ("reg:absoluteerror", None),
-    "quantile": ("reg:quantileerror", "quantile_loss_param"),
-    "huber": ("reg:pseudohubererror", "pseudo_huber_param"),
-    "poisson": ("count:poisson", "poisson_regression_param"),
-    "gamma": ("reg:gamma", "reg_loss_param"),
-    "tweedie": ("reg:tweedie", "tweedie_regression_param"),
+_SCALE = {"reg_loss_param": {"scale_pos_weight": "1"}}
+#: XGBoost's objective for a loss of one target, and its parameters; others go by their link.
+_OBJECTIVES: dict[str | None, tuple[str, dict[str, Any]]] = {
+    "squared_error": ("reg:squarederror", _SCALE),
+    "absolute_error": ("reg:absoluteerror", {}),
+    "huber": ("reg:pseudohubererror", {"pseudo_huber_param": {"huber_slope": "1"}}),
+    "poisson": ("count:poisson", {"poisson_regression_param": {"max_delta_step": "0.7"}}),
+    "gamma": ("reg:gamma", _SCALE),
 }
 
 
@@ -85,28 +85,27 @@ def to_xgboost(model: Any, path: str | os.PathLike[str] | None = None, *, X: Any
     'count:poisson'
     """
     plain = describe(model, _TARGET, margins=True)
-    table = None if X is None else Float32Table(plain, to_numbers(model, X), _TARGET)
+    thresholds = thresholds_for(plain, model, X, _TARGET)
     if path is None:
         xgboost = needed("xgboost", "xgboost")
         booster = xgboost.Booster()
-        booster.load_model(bytearray(_document(plain, table)))
+        booster.load_model(bytearray(_document(plain, thresholds)))
         return booster
     with atomic_file(path) as file:
-        file.write(_document(plain, table))
+        file.write(_document(plain, thresholds))
     return None
 
 
-def _document(plain: PlainModel, table: Float32Table | None) -> bytes:
+def _document(plain: PlainModel, thresholds: Callable[[Tree], NDArray[np.float64]]) -> bytes:
     """Return the model as XGBoost writes one."""
     objective, parameters = _objective(plain)
     base, left_over = _base(plain)
-    slope = plain.slope if plain.link == LOGISTIC else 1.0
     parts: list[tuple[int, Tree, NDArray[np.float64]]] = []
     two_shares = plain.link == SHARES and plain.n_outputs == 2
     for number, (output, tree) in enumerate(plain.trees()):
         first = left_over[output] if plain.by_groups and number < len(plain.groups) else 0.0
         for k in [1] if two_shares else range(tree.value.shape[1]):
-            parts.append((0 if two_shares else output + k, tree, (tree.value[:, k] * slope + first) / plain.divisor))
+            parts.append((0 if two_shares else output + k, tree, (tree.value[:, k] * plain.slope + first) / plain.divisor))
     if not plain.by_groups:
         parts.sort(key=lambda part: part[0])
     n_outputs = 1 if two_shares else plain.n_outputs
@@ -115,6 +114,8 @@ def _document(plain: PlainModel, table: Float32Table | None) -> bytes:
         categorical[tree.feature[tree.categories.node]] = True
     is_multiclass = plain.link == SOFTMAX
     n_trees = len(parts)
+    score = ",".join(f"{one:.9g}" for one in base[:n_outputs])
+    trees = [_tree(number, tree, value, plain.n_features, thresholds(tree)) for number, (_, tree, value) in enumerate(parts)]
     document = {
         "learner": {
             "attributes": {},
@@ -125,19 +126,16 @@ def _document(plain: PlainModel, table: Float32Table | None) -> bytes:
                 "model": {
                     "cats": {"enc": [], "feature_segments": [], "sorted_idx": []},
                     "gbtree_model_param": {
-                        "num_parallel_tree": "1" if plain.by_groups else str(len(plain.groups[0])),
+                        "num_parallel_tree": str(1 if plain.by_groups else n_trees // n_outputs),
                         "num_trees": str(n_trees),
                     },
                     "iteration_indptr": list(range(0, n_trees + 1, n_outputs if plain.by_groups else n_trees)),
                     "tree_info": [output for output, _, _ in parts],
-                    "trees": [
-                        _tree(number, tree, value, plain.n_features, tree.threshold if table is None else table.thresholds(tree))
-                        for number, (_, tree, value) in enumerate(parts)
-                    ],
+                    "trees": trees,
                 },
             },
             "learner_model_param": {
-                "base_score": f"{base[0]:.9g}" if n_outputs == 1 else "[" + ",".join(f"{one:.9g}" for one in base[:n_outputs]) + "]",
+                "base_score": score if n_outputs == 1 else f"[{score}]",
                 "boost_from_average": "0",
                 "num_class": str(n_outputs) if is_multiclass else "0",
                 "num_feature": str(plain.n_features),
@@ -158,29 +156,21 @@ def _names(plain: PlainModel) -> list[str]:
 
 def _objective(plain: PlainModel) -> tuple[str, dict[str, Any]]:
     """Return the objective, and its parameters."""
-    by_link = {EXPONENTIAL: "poisson"}
     if plain.link == LOGISTIC:
-        return "binary:logistic", {"reg_loss_param": {"scale_pos_weight": "1"}}
+        return "binary:logistic", _SCALE
     if plain.link == SOFTMAX:
         return "multi:softprob", {"softmax_multiclass_param": {"num_class": str(plain.n_outputs)}}
-    loss = plain.loss if plain.n_outputs == 1 and plain.loss in _OBJECTIVES else by_link.get(plain.link, "squared_error")
-    assert loss is not None
-    name, parameters = _OBJECTIVES[loss]
-    values: dict[str, str] = {"reg_loss_param": {"scale_pos_weight": "1"}, "poisson_regression_param": {"max_delta_step": "0.7"}}.get(
-        parameters or "", {}
-    )
+    loss = plain.loss if plain.n_outputs == 1 else None
     if loss == "quantile":
-        values = {"quantile_alpha": f"[{plain.estimator.alpha}]"}
-    elif loss == "tweedie":
-        values = {"tweedie_variance_power": str(plain.estimator.tweedie_variance_power)}
-    elif loss == "huber":
-        values = {"huber_slope": "1"}
-    return name, {} if parameters is None else {parameters: values}
+        return "reg:quantileerror", {"quantile_loss_param": {"quantile_alpha": f"[{plain.estimator.alpha}]"}}
+    if loss == "tweedie":
+        return "reg:tweedie", {"tweedie_regression_param": {"tweedie_variance_power": str(plain.estimator.tweedie_variance_power)}}
+    return _OBJECTIVES.get(loss) or _OBJECTIVES["poisson" if plain.link == EXPONENTIAL else "squared_error"]
 
 
 def _base(plain: PlainModel) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Return the base score of each output, and what it lacks of what raw predictions start from."""
-    raw = plain.initial * (plain.slope if plain.link == LOGISTIC else 1.0)
+    raw = plain.initial * plain.slope
     if plain.link == LOGISTIC:
         base = np.clip(1.0 / (1.0 + exp(-raw)), 1e-7, 1.0 - 1e-7).astype(np.float32)
         return base, raw - log(base.astype(np.float64) / (1.0 - base.astype(np.float64)))

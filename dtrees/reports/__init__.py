@@ -3,9 +3,8 @@
 ``report``
     the page, put together; what users call.
 ``rows``
-    the rows that it is about: those given, or a sample of them; one target after the other.
-``scores``
-    figures of the model beside those of a trivial prediction.
+    the rows that it is about: those given, or a sample of them; one target after the other, and scores of the model beside those of a
+    trivial prediction.
 ``facts``
     what the model is: parameters, sizes, where it was fitted, with which versions; what the columns of the rows hold.
 ``figures``

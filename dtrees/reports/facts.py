@@ -18,7 +18,7 @@ from sklearn.base import is_classifier
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.tables import is_sparse
-from dtrees.export.node_text import short_text
+from dtrees.node_texts import column_names, short_text
 from dtrees.reports.rows import importances_of, members_of
 from dtrees.version import __version__
 
@@ -186,8 +186,8 @@ def summarise_columns(model: Any, X: Any, limit: int) -> tuple[list[ColumnSummar
     else:
         every = schema.encode(X)
         encoded = [every[j] for j in order]
-    names = getattr(model, "feature_names_in_", [f"feature_{j}" for j in range(model.n_features_in_)])
-    found = [_summary(str(names[j]), schema.columns[j], values, float(importances[j])) for j, values in zip(order, encoded, strict=True)]
+    names = column_names(model)
+    found = [_summary(names[j], schema.columns[j], values, float(importances[j])) for j, values in zip(order, encoded, strict=True)]
     return found, len(importances)
 
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.export.node_text import NodeOptions, NodeTexts
-from dtrees.plots.charts import deciding_metric, learning_curves, plot_importance, plot_metric
-from dtrees.plots.tree import draw_tree
+from dtrees.node_texts import NodeOptions, NodeTexts
+from dtrees.plots import deciding_metric, draw_tree, learning_curves, plot_importance, plot_metric
 from dtrees.reports.rows import Target, importances_of, members_of
 
 #: Of more classes, only the most frequent ones are drawn.
@@ -50,11 +49,16 @@ def curves(model: Any) -> list[Picture]:
     found, first = learning_curves(model), deciding_metric(model)
     if first is not None and list(found.get("loss", ())) == ["training"] and "training" in found[first]:
         del found["loss"]  # which is in the first picture
-    return [_curve(model, name) for name in sorted(found, key=lambda name: name != first)]
+    caption = "The value after each round."
+    return [
+        _drawn(f"Learning curve: {name}", caption, partial(_plot, plot_metric, model, metric=name))
+        for name in sorted(found, key=lambda name: name != first)
+    ]
 
 
-def _curve(model: Any, name: str) -> Picture:
-    return _drawn(f"Learning curve: {name}", "The value after each round.", lambda ax: plot_metric(model, name, title=None, ax=ax))
+def _plot(plot: Callable[..., Any], model: Any, ax: Any, **options: Any) -> None:
+    """Draw what users can draw, too, without a title."""
+    plot(model, title=None, ax=ax, **options)
 
 
 def predictions(target: Target) -> list[Picture]:
@@ -64,21 +68,13 @@ def predictions(target: Target) -> list[Picture]:
 
 def importances(model: Any) -> list[Picture]:
     """Return pictures of how much columns matter, by gain and by number of splits."""
-    shown = min(model.n_features_in_, 20)
     first, *others = members_of(model)
-
-    def counted(kind: str) -> dict[str, Any]:
-        return {"importances": importances_of(model, kind)} if others else {"importance_type": kind}
-
-    def picture(kind: str) -> Picture:
-        return _drawn(
-            f"By {kind}",
-            "As shares of all columns.",
-            lambda ax: plot_importance(first, title=None, ax=ax, **counted(kind)),
-            (6.4, 1.1 + 0.28 * shown),
-        )
-
-    return [picture("gain"), picture("split")]
+    size = 6.4, 1.1 + 0.28 * min(model.n_features_in_, 20)
+    found = []
+    for kind in ("gain", "split"):
+        options = {"importances": importances_of(model, kind)} if others else {"importance_type": kind}
+        found.append(_drawn(f"By {kind}", "As shares of all columns.", partial(_plot, plot_importance, first, **options), size))
+    return found
 
 
 def trees(model: Any, n_trees: int, max_depth: int | None) -> list[Picture]:

@@ -11,14 +11,12 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from dtrees.atomic_file import atomic_file
-from dtrees.export.node_text import short_text
-from dtrees.export.text import check_integer
-from dtrees.plots.charts import pyplot
+from dtrees.files import atomic_file
+from dtrees.node_texts import check_integer, short_text
+from dtrees.plots import pyplot
 from dtrees.reports import facts, figures
 from dtrees.reports.facts import summarise_columns
-from dtrees.reports.rows import Rows, members_of, take_rows, without_steps
-from dtrees.reports.scores import scores_of
+from dtrees.reports.rows import Rows, members_of, scores_of, take_rows, without_steps
 
 #: Of more columns, or targets, these are shown.
 _MAX_COLUMNS, _MAX_TARGETS = 100, 4

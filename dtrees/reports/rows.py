@@ -1,21 +1,27 @@
-"""What a report is about: a model, or the boosters of a bag, the rows, and what the model predicts for them."""
+"""What a report is about: a model, or the boosters of a bag, the rows, what the model predicts for them, and how good that is.
+
+Scores stand beside those of a prediction that looks at no column (scikit-learn's Dummy estimators).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import metrics
 from sklearn.base import is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.bag.bagging import Bagging
 from dtrees.ensemble.input.target import check_target, check_weights
-from dtrees.plots.charts import check_model, importance_by
+from dtrees.ensemble.scores import Score
+from dtrees.plots import check_model, importance_by
 
 
 @dataclass(frozen=True)
@@ -98,12 +104,12 @@ def take_rows(model: Any, X: Any, y: Any, sample_weight: Any, base_margin: Any, 
         # Lists, one of each target, where there are several.
         classes, shares = (values if isinstance(values, list) else [values] for values in (model.classes_, shares))
         parts = zip(labels, actual, found, shares, classes, strict=True)
-        targets, unknown = zip(*(_of_classes(*part, weight) for part in parts), strict=True)
+        targets, unknown = zip(*(_target_of_classes(*part, weight) for part in parts), strict=True)
         return Rows(n_total, X, targets, int(np.any(unknown, axis=0).sum()), seconds)
     return Rows(n_total, X, [Target(*three, None, None, weight) for three in zip(labels, actual, found, strict=True)], 0, seconds)
 
 
-def _of_classes(
+def _target_of_classes(
     name: str,
     actual: NDArray[Any],
     predicted: NDArray[Any],
@@ -148,3 +154,99 @@ def importances_of(model: Any, kind: str) -> NDArray[np.float64]:
     """Return how much columns matter by a count of splits, of a bag on average over its boosters."""
     importances: NDArray[np.float64] = np.mean([importance_by(member, kind) for member in members_of(model)], axis=0)
     return importances
+
+
+def scores_of(target: Target, model: Any) -> tuple[str, list[Score]]:
+    """Return in words what the baseline predicts, and the scores of a target."""
+    return _scores_of_classes(target) if target.classes is not None else _scores_of_numbers(target, model)
+
+
+def _scores_of_numbers(target: Target, model: Any) -> tuple[str, list[Score]]:
+    actual, weight = target.actual, target.weight
+    loss, criterion = str(getattr(model, "loss", "")), str(model.criterion)
+    strategy, words = "mean", "the mean"
+    alpha = float(getattr(model, "alpha", 0.5)) if loss == "quantile" else 0.5
+    if loss == "quantile":
+        strategy, words = "quantile", f"the {alpha:g} quantile"
+    elif "absolute_error" in (loss, criterion):
+        strategy, words = "median", "the median"
+    dummy = DummyRegressor(strategy=strategy, quantile=alpha if loss == "quantile" else None)
+    trivial = dummy.fit(np.zeros((len(actual), 1)), actual, weight).predict(np.zeros((len(actual), 1)))
+
+    def score(name: str, meaning: str, metric: Callable[..., float], greater: bool = False, **more: Any) -> Score:
+        model_s, trivial_s = (float(metric(actual, found, sample_weight=weight, **more)) for found in (target.predicted, trivial))
+        return Score(name, model_s, trivial_s, greater, meaning)
+
+    found = [
+        *_of_loss(loss, criterion, alpha, model, actual, target.predicted, score),
+        score("RMSE", "root of the mean squared error", metrics.root_mean_squared_error),
+        score("MAE", "mean absolute error", metrics.mean_absolute_error),
+        score("median error", "half of the rows are nearer", metrics.median_absolute_error),
+    ]
+    if len(actual) > 1:
+        found.insert(0, score("R²", "share of the variance that is explained, 1 at best", metrics.r2_score, True))
+    return f"{words} of the target, {trivial[0]:.6g}", found
+
+
+def _of_loss(
+    loss: str,
+    criterion: str,
+    alpha: float,
+    model: Any,
+    actual: NDArray[np.float64],
+    predicted: NDArray[np.float64],
+    score: Callable[..., Score],
+) -> Iterator[Score]:
+    """Yield the score that belongs to a loss or criterion other than squared and absolute error."""
+    if loss == "quantile":
+        yield score("pinball loss", f"of the {alpha:g} quantile", metrics.mean_pinball_loss, alpha=alpha)
+    positive = bool((predicted > 0).all() and (actual >= 0).all() and actual.sum() > 0)
+    if "poisson" in (loss, criterion) and positive:
+        yield score("Poisson deviance", "mean over rows", metrics.mean_poisson_deviance)
+    if loss == "gamma" and positive and (actual > 0).all():
+        yield score("gamma deviance", "mean over rows", metrics.mean_gamma_deviance)
+    if loss == "tweedie" and positive:
+        power = float(model.tweedie_variance_power)
+        yield score("Tweedie deviance", f"of the power {power:g}, mean over rows", metrics.mean_tweedie_deviance, power=power)
+
+
+def _scores_of_classes(target: Target) -> tuple[str, list[Score]]:
+    actual, weight, classes, shares = target.actual, target.weight, target.classes, target.probabilities
+    assert classes is not None
+    assert shares is not None
+    codes = np.searchsorted(classes, actual)
+    dummy = DummyClassifier(strategy="prior").fit(np.zeros((len(codes), 1)), codes, weight)
+    trivial = np.zeros_like(shares)
+    trivial[:, dummy.classes_] = dummy.class_prior_
+    labels, guess = np.searchsorted(classes, target.predicted), trivial.argmax(axis=1)
+    present = np.unique(codes)
+
+    def score(name: str, meaning: str, metric: Callable[..., float], greater: bool, one: Any, other: Any, **more: Any) -> Score:
+        mine, others = (float(metric(codes, found, sample_weight=weight, **more)) for found in (one, other))
+        return Score(name, mine, others, greater, meaning)
+
+    found = [
+        score("accuracy", "share of rows whose class is predicted", metrics.accuracy_score, True, labels, guess),
+        score(
+            "balanced accuracy", "mean over classes of that share", metrics.recall_score, True, labels, guess,
+            labels=present, average="macro", zero_division=np.nan,
+        ),
+    ]  # fmt: skip
+    second = f"of the class {classes[-1]}"
+    if len(classes) > 1:
+        every, summing_to_one = np.arange(len(classes)), shares / shares.sum(axis=1, keepdims=True)
+        found.append(score("log loss", "of the probabilities", metrics.log_loss, False, summing_to_one, trivial, labels=every))
+        of, average, among = (second, "binary", None) if len(classes) == 2 else ("mean over classes", "macro", present)
+        for name, metric in (("precision", metrics.precision_score), ("recall", metrics.recall_score), ("F1", metrics.f1_score)):
+            found.append(score(name, of, metric, True, labels, guess, labels=among, average=average, zero_division=0.0))
+    if len(classes) == 2 == len(present):
+        for name, meaning, metric, greater in (
+            ("ROC AUC", second, metrics.roc_auc_score, True),
+            ("average precision", second, metrics.average_precision_score, True),
+            ("Brier score", "mean squared error of the probability", metrics.brier_score_loss, False),
+        ):
+            found.append(score(name, meaning, metric, greater, shares[:, 1], trivial[:, 1]))
+    elif len(present) == len(classes) > 2:
+        meaning = "each class against the others, mean"
+        found.append(score("ROC AUC", meaning, metrics.roc_auc_score, True, summing_to_one, trivial, multi_class="ovr"))
+    return f"the shares of the classes, so the class {classes[guess[0]]}", found

@@ -161,13 +161,8 @@ def _compact(trees: Sequence[Tree]) -> list[CompactTree] | None:
     """Return what trees follow from; None where that would not pay, or does not say all."""
     if sum(tree.node_count for tree in trees) < LARGE:
         return None
-    small = []
-    for tree in trees:
-        made = tree.compact()
-        if made is None:
-            return None
-        small.append(made)
-    return small
+    small = [made for tree in trees if (made := tree.compact()) is not None]
+    return small if len(small) == len(trees) else None
 
 
 def _is_pure(tree: CompactTree) -> bool:

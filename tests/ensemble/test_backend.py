@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from dtrees import backends
+from dtrees.ensemble import in_process
 from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
 from dtrees.ensemble.in_process import backend_for
 from tests.ensemble.samples import (
@@ -80,8 +80,7 @@ class BlockBackend:
 
 @pytest.fixture
 def blocks(monkeypatch):
-    monkeypatch.setattr(backends, "_registered", [])
-    backends.register_backend(lambda X: isinstance(X, Blocks), BlockBackend)
+    monkeypatch.setitem(in_process._BACKENDS, Blocks.__module__.partition(".")[0], (__name__, "BlockBackend"))
     return Blocks(X[:100], X[:0], X[100:])
 
 

@@ -12,8 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 import dtrees
-from dtrees.export.node_text import Drawn, NodeOptions, NodeTexts
-from dtrees.export.text import Branches
+from dtrees.node_texts import Branches, Drawn, NodeOptions, NodeTexts
 from tests.ensemble.estimators.test_explaining import explained
 from tests.ensemble.samples import is_classifier, trees
 from tests.export.test_graphviz import graph

@@ -14,7 +14,7 @@ import pytest
 
 import dtrees
 from dtrees import GradientBoostingRegressor, export_graphviz, load, save
-from dtrees.export.node_text import NodeOptions, NodeTexts, class_colour, exact_text, node_colours, short_text
+from dtrees.node_texts import NodeOptions, NodeTexts, class_colour, exact_text, node_colours, short_text
 from tests.ensemble.samples import KINDS, LABELS, SIGNAL, X, every_kind, is_classifier, make, target
 from tests.export.test_text import goes, people
 

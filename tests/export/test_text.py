@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 import dtrees
 from dtrees import export_text
-from dtrees.export.text import Branches
+from dtrees.node_texts import Branches
 from tests.ensemble.samples import LABELS, SIGNAL, X
 
 KINDS = ["DecisionTreeRegressor", "DecisionTreeClassifier", "ExtraTreeRegressor", "ExtraTreeClassifier"]

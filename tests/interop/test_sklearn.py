@@ -23,7 +23,7 @@ from dtrees import (
     to_sklearn,
 )
 from dtrees.ensemble.compat import SKLEARN_VERSION
-from dtrees.interop.to_sklearn import LEAST_SHARE
+from dtrees.interop.scikit_learn import LEAST_SHARE
 from tests.ensemble.samples import SLOW_KINDS
 from tests.interop.cases import BAGS, BOOSTING, FULL, LABELS, PEOPLE, SIGNAL, TARGETS, TREES, TWO, WAGE, Case, X, parametrized, predictions
 from tests.slow import slow_for

@@ -12,9 +12,8 @@ import pytest
 
 import dtrees
 from dtrees import plot_importance, plot_metric, plot_tree
-from dtrees.export.node_text import NodeOptions, NodeTexts
-from dtrees.plots.charts import learning_curves
-from dtrees.plots.tree import centres
+from dtrees.node_texts import NodeOptions, NodeTexts
+from dtrees.plots import centres, learning_curves
 from tests.ensemble.samples import LABELS, SIGNAL, X, every_kind, make, target
 from tests.slow import one_quick
 
@@ -218,8 +217,8 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(dtrees, "plots", dtrees.plots)  # to have it back afterwards
-    draw_tree = importlib.import_module("dtrees.plots.tree").plot_tree
-    draw_importance = importlib.import_module("dtrees.plots.charts").plot_importance
+    draw_tree = importlib.import_module("dtrees.plots").plot_tree
+    draw_importance = importlib.import_module("dtrees.plots").plot_importance
     tree = dtrees.DecisionTreeRegressor().fit([[1.0], [2.0]], [1.0, 2.0])
     assert "digraph" in dtrees.export_graphviz(tree)
     for draw in (draw_tree, draw_importance):

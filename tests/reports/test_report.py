@@ -18,8 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 import dtrees
 from dtrees.reports.facts import parameters_of, summarise_columns, times_of
-from dtrees.reports.rows import Target
-from dtrees.reports.scores import scores_of
+from dtrees.reports.rows import Target, scores_of
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, every_kind, make, target
 
 

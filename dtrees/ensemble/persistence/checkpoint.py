@@ -15,7 +15,7 @@ previous
 
 Files appear whole or not at all: a new one is written under a temporary name, the old one is renamed, and then the new one gets its
 name. Whenever a run dies, one of the two is there and whole. If the newer one is damaged nevertheless (by a full disk, for example), the
-previous one is used. No pickle is involved: the format is that of model files (:mod:`dtrees.checked_arrays`).
+previous one is used. No pickle is involved: the format is that of model files (:mod:`dtrees.files`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.atomic_file import atomic_file
-from dtrees.checked_arrays import pack, unpack
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Backend, Table
 from dtrees.ensemble.input.plain_data import take
 from dtrees.ensemble.input.warning import warn
+from dtrees.files import atomic_file, pack, unpack
 from dtrees.tree.stacking import stacked, unstacked
 from dtrees.tree.tree import Tree
 from dtrees.version import __version__

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 
 import dtrees
-from dtrees.cli.commands import check
-from dtrees.cli.commands.demo import flats
+from dtrees.cli import check
+from dtrees.cli.fit import flats
 from dtrees.cli.main import main
 
 
@@ -250,7 +250,7 @@ def test_export_of_a_model(form: str, folder: Path, tmp_path: Path) -> None:
 def test_check(compile_kernels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     fits: list[None] = []
     if not compile_kernels:
-        monkeypatch.setattr("dtrees.cli.commands.check._fit_a_little", lambda: fits.append(None))
+        monkeypatch.setattr("dtrees.cli.check._fit_a_little", lambda: fits.append(None))
     result = run("check", "--json")
     found = json.loads(result.stdout)
     assert found["ok"]

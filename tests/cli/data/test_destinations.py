@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dtrees.cli.data.output import check_destinations, check_new
-from dtrees.cli.terminal.errors import CommandError
+from dtrees.cli.errors import CommandError
+from dtrees.cli.tables import check_destinations, check_new
 
 
 def test_free_places(tmp_path: Path) -> None:

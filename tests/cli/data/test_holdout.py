@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dtrees.cli.data.target import held_out, split
+from dtrees.cli.target import held_out, split
 
 FRAME = pd.DataFrame({"row": np.arange(1000)})
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dtrees.cli.data import csv_types
-from dtrees.cli.data.tables import CSVForm, column_names, find_files, read_table, repeated_names
-from dtrees.cli.terminal.errors import CommandError
+from dtrees.cli import tables
+from dtrees.cli.errors import CommandError
+from dtrees.cli.tables import CSVForm, Table, find_table, read_table
 
 
 @pytest.fixture
@@ -23,8 +23,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def rows(data: object, **options: object) -> list[tuple[object, ...]]:
-    return list(read_table(str(data), **options).compute().itertuples(index=False, name=None))  # type: ignore[arg-type]
+def find(data: object, separator: str | None = None) -> Table:
+    return find_table(str(data), CSVForm(separator))
+
+
+def rows(data: object, separator: str | None = None) -> list[tuple[object, ...]]:
+    return list(read_table(find(data, separator)).compute().itertuples(index=False, name=None))
 
 
 def test_one_file_a_folder_and_a_pattern(folder: Path) -> None:
@@ -36,7 +40,7 @@ def test_parquet_file_and_folder(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1.5, np.nan], "b": ["x", None]})
     frame.to_parquet(tmp_path / "one.parquet")
     frame.to_parquet(tmp_path / "two.pq")
-    assert column_names(find_files(str(tmp_path))) == ["a", "b"]
+    assert find(tmp_path).names == ["a", "b"]
     assert len(rows(tmp_path)) == 4
 
 
@@ -49,18 +53,18 @@ def test_compressed_and_tab_separated(tmp_path: Path) -> None:
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n1,x\n"))
     (tmp_path / "t.tsv").write_text("a\tb\n1\tx\n")
     (tmp_path / "t.txt").write_text("a;b\n1;x\n")
-    assert rows(tmp_path / "t.csv.gz") == rows(tmp_path / "t.tsv") == rows(tmp_path / "t.txt", form=CSVForm(separator=";")) == [(1, "x")]
+    assert rows(tmp_path / "t.csv.gz") == rows(tmp_path / "t.tsv") == rows(tmp_path / "t.txt", ";") == [(1, "x")]
 
 
 def test_dtypes_are_those_of_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that look alike at first: integers then a gap, integers then text, flags then a gap, nothing then text."""
-    monkeypatch.setattr(csv_types, "BLOCK_SIZE", 4096)
+    monkeypatch.setattr(tables, "BLOCK_SIZE", 4096)
     n = 2000
     lines = [f"{i},{i},{'true' if i % 2 else 'false'},,{i / 2},007" for i in range(n)]
     lines += ["1,x,true,late,3,08", ",5,,later,4,09"]
     path = tmp_path / "t.csv"
     path.write_text("gap,mixed,flag,late,number,code\n" + "\n".join(lines) + "\n")
-    table = read_table(str(path), text=["code"])
+    table = read_table(find(path), text=["code"])
     assert table.npartitions > 5
     frame = table.compute()
     assert frame["gap"].dtype == np.float64
@@ -74,7 +78,7 @@ def test_dtypes_are_those_of_all_rows(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("quotes", ['"', '""'])
 def test_line_breaks_within_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, quotes: str) -> None:
     """Blocks may begin within them; where none does, blocks stay blocks."""
-    monkeypatch.setattr(csv_types, "BLOCK_SIZE", 400)
+    monkeypatch.setattr(tables, "BLOCK_SIZE", 400)
     wanted = [(i, f"first line\n{i},second line\nthird line {quotes[1:]}") for i in range(200)]
     frame = pd.DataFrame(wanted, columns=["a", "b"])
     frame.to_csv(tmp_path / "t.csv", index=False)
@@ -82,7 +86,7 @@ def test_line_breaks_within_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "line breaks within quotes" in caplog.text
     caplog.clear()
     (tmp_path / "u.csv").write_text("a,b\n" + "".join(f'{i},"a, b"\n' for i in range(200)))
-    table = read_table(str(tmp_path / "u.csv"))
+    table = read_table(find(tmp_path / "u.csv"))
     assert table.npartitions > 3
     assert table.compute()["b"].unique().tolist() == ["a, b"]
     assert not caplog.text
@@ -90,27 +94,23 @@ def test_line_breaks_within_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
-    assert column_names(find_files(str(tmp_path / "t.csv"))) == ["a", "b"]
-    assert list(read_table(str(tmp_path / "t.csv")).columns) == ["a", "b"]
+    assert find(tmp_path / "t.csv").names == ["a", "b"]
+    assert list(read_table(find(tmp_path / "t.csv")).columns) == ["a", "b"]
 
 
 def test_quoted_names_and_values(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('"a, b",c\n"x, y",1\n')
-    assert column_names(find_files(str(tmp_path / "t.csv"))) == ["a, b", "c"]
+    assert find(tmp_path / "t.csv").names == ["a, b", "c"]
     assert rows(tmp_path / "t.csv") == [("x, y", 1)]
 
 
 def test_columns_of_one_name(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,a,,a.1,c,\n1,2,3,4,5,6,7\n")
-    files = find_files(str(tmp_path / "t.csv"))
-    assert repeated_names(files) == {"a.2": "a"}
-    assert (
-        column_names(files)
-        == list(read_table(str(tmp_path / "t.csv")).columns)
-        == ["a", "b", "a.2", "Unnamed: 3", "a.1", "c", "Unnamed: 6"]
-    )
+    table = find(tmp_path / "t.csv")
+    assert table.repeated == {"a.2": "a"}
+    assert table.names == list(read_table(find(tmp_path / "t.csv")).columns) == ["a", "b", "a.2", "Unnamed: 3", "a.1", "c", "Unnamed: 6"]
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "t.parquet")
-    assert repeated_names(find_files(str(tmp_path / "t.parquet"))) == {}
+    assert find(tmp_path / "t.parquet").repeated == {}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_columns_of_one_name(tmp_path: Path) -> None:
 def test_files_that_are_no_tables(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CommandError, match=message):
-        read_table(str(tmp_path / name))
+        read_table(find(tmp_path / name))
 
 
 @pytest.mark.parametrize("header", ["[id],[b]", "<DATE>,<OPEN>", "{a},b"])
@@ -141,20 +141,20 @@ def test_names_with_brackets_are_csv(tmp_path: Path, header: str) -> None:
 
 def test_files_that_are_not_there(folder: Path) -> None:
     with pytest.raises(CommandError, match=r"does not exist. Did you mean 'part-1.csv'"):
-        find_files(str(folder / "prat-1.csv"))
+        find(folder / "prat-1.csv")
     with pytest.raises(CommandError, match="does not exist. Nor does its folder"):
-        find_files(str(folder / "no" / "such.csv"))
+        find(folder / "no" / "such.csv")
     with pytest.raises(CommandError, match="No file matches"):
-        find_files(str(folder / "x*.csv"))
+        find(folder / "x*.csv")
     (folder / "empty").mkdir()
     with pytest.raises(CommandError, match="has no CSV or Parquet files"):
-        find_files(str(folder / "empty"))
+        find(folder / "empty")
 
 
 def test_files_that_do_not_go_together(folder: Path) -> None:
     (folder / "part-3.csv").write_text("a,c\n1,2\n")
     with pytest.raises(CommandError, match=r"part-3.csv' has other columns than"):
-        read_table(str(folder))
+        read_table(find(folder))
     pd.DataFrame({"a": [1]}).to_parquet(folder / "part-4.parquet")
     with pytest.raises(CommandError, match="both CSV and Parquet"):
-        find_files(str(folder))
+        find(folder)

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dtrees.cli.data.target import TargetSummary, choose_task, convert, merge, number_as_text, summarize_part
-from dtrees.cli.terminal.errors import CommandError
+from dtrees.cli.errors import CommandError
+from dtrees.cli.target import TargetSummary, choose_task, convert, merge, number_as_text, summarize_part
 
 MANY_NUMBERS = list(range(11))
 

@@ -9,11 +9,11 @@ import warnings
 import pytest
 from rich.console import Console
 
-from dtrees.cli.scores import Score
-from dtrees.cli.terminal import display as module
-from dtrees.cli.terminal.display import Display
+from dtrees.cli import display as module
+from dtrees.cli.display import Display
 from dtrees.engine.plan.plans import Progress
 from dtrees.engine.run import compiling
+from dtrees.ensemble.scores import Score
 
 
 def make(terminal: bool) -> tuple[Display, io.StringIO, io.StringIO]:
@@ -92,7 +92,7 @@ def test_names_are_not_taken_for_markup() -> None:
     display, out, err = make(terminal=True)
     display.note("[bold]x")
     display.result("[/]")
-    display.scores("[red]", [Score("R2", 0.5, -0.00004, share=True), Score("RMSE", 1234.5, 2.0, share=False)], "[b]")
+    display.scores("[red]", [Score("R2", 0.5, -0.00004, True), Score("RMSE", 1234.5, 2.0, False)], "[b]")
     with display.stage("reading [x]"):
         pass
     assert "[bold]x" in err.getvalue()

@@ -13,9 +13,9 @@ from typing import Any
 
 import dtrees
 from dtrees.cli.clusters import cluster
+from dtrees.cli.display import Display, plural
+from dtrees.cli.errors import CommandError
 from dtrees.cli.models import FAMILIES
-from dtrees.cli.terminal.display import Display, plural
-from dtrees.cli.terminal.errors import CommandError
 from dtrees.version import DISTRIBUTION, pip_install
 
 #: On which results, messages or pickles depend.

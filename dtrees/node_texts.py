@@ -1,4 +1,4 @@
-"""What the nodes and edges of a drawn tree say, and the colours of nodes, whatever draws them.
+"""What the nodes and edges of a tree say, in words, whatever writes or draws them, and the colours of nodes.
 
 Lines and their order are those of scikit-learn's drawings: the test of a split, impurity, rows, value and class. Edges say "yes" or "no",
 and which of them rows take whose value is missing, as XGBoost's do.
@@ -11,16 +11,22 @@ black text.
 from __future__ import annotations
 
 import colorsys
+import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dtrees.ensemble.bag.bagging import Bagging
+from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier
-from dtrees.export.text import Branches, check_integer, class_names_for, single_tree
+from dtrees.ensemble.estimators.single_tree import SingleTree
+from dtrees.ensemble.input.column import CATEGORICAL
+from dtrees.ensemble.prediction import by_target
 from dtrees.tree.tree import Tree
 
 LABELS = ("all", "root", "none")
@@ -72,7 +78,6 @@ class Drawn:
         Which of the lines matter most: those of the test, or the prediction.
     left_out : bool
         Whether it stands for all that is below ``max_depth``.
-    is_leaf : bool
     """
 
     number: int
@@ -81,7 +86,6 @@ class Drawn:
     lines: tuple[str, ...]
     bold: range
     left_out: bool
-    is_leaf: bool
 
 
 class NodeTexts:
@@ -114,11 +118,11 @@ class NodeTexts:
         while waiting:
             node, parent, edge, stop = waiting.pop()
             if deepest is not None and tree.node_depth[node] > deepest:
-                yield Drawn(node, parent, edge, self._left_out(node, stop), range(0), True, True)
+                yield Drawn(node, parent, edge, self._left_out(node, stop), range(0), True)
                 continue
             is_leaf = bool(tree.feature[node] < 0)
             lines, bold = self._lines(node, is_leaf)
-            yield Drawn(node, parent, edge, tuple(lines), bold, False, is_leaf)
+            yield Drawn(node, parent, edge, tuple(lines), bold, False)
             if not is_leaf:
                 yes, no = self._edges(node)
                 right = int(tree.children_right[node])
@@ -174,6 +178,133 @@ class NodeTexts:
 
     def _number(self, value: float) -> str:
         return short_text(value, self._options.precision)
+
+
+class Branches:
+    """Texts of the branches of a tree's nodes.
+
+    Parameters
+    ----------
+    model : SingleTree
+        Fitted.
+    feature_names : array-like of str of shape (n_features,) or None
+        None for the names at fit, or ``feature_0``, ``feature_1``, ... where there were none.
+    number : callable
+        From a threshold to its text.
+    show_missing : bool
+        Say which way missing values go.
+    max_categories : int
+        How many categories of a set are named.
+    """
+
+    def __init__(
+        self, model: SingleTree, feature_names: ArrayLike | None, number: Callable[[float], str], show_missing: bool, max_categories: int
+    ) -> None:
+        self._tree, self._columns = model._tree, model._schema.columns
+        self._names = column_names(model, feature_names)
+        self._number, self._show_missing, self._max_categories = number, show_missing, max_categories
+
+    def of(self, node: int) -> tuple[str, str]:
+        """Return what rows are like that an inner node sends left, and right."""
+        left, right = self.tests(node)
+        if not self._show_missing or self.is_about_missing(node):
+            return left, right
+        return (f"{left} or missing", right) if self._tree.missing_go_to_left[node] else (left, f"{right} or missing")
+
+    def tests(self, node: int) -> tuple[str, str]:
+        """Return what rows are like that an inner node sends left, and right, those whose value is missing apart."""
+        column = int(self._tree.feature[node])
+        name, threshold = self._names[column], float(self._tree.threshold[node])
+        if self.is_about_missing(node):
+            return f"{name} is not missing", f"{name} is missing"
+        if self._columns[column].kind == CATEGORICAL:
+            left = f"{{{self._listed(column, self._categories(node, threshold))}}}"
+            return f"{name} in {left}", f"{name} not in {left}"
+        number = self._number(threshold)
+        return f"{name} <= {number}", f"{name} >  {number}"
+
+    def is_about_missing(self, node: int) -> bool:
+        """Tell whether an inner node divides missing values from all others."""
+        return math.isinf(float(self._tree.threshold[node]))
+
+    def _categories(self, node: int, threshold: float) -> NDArray[np.int64]:
+        """Return the numbers of the categories that go left: those of the node's set, or those up to a threshold in their order."""
+        return self._tree.categories.of_node(node) if math.isnan(threshold) else np.arange(math.floor(threshold) + 1)
+
+    def _listed(self, column: int, numbers: NDArray[np.int64]) -> str:
+        categories = self._columns[column].categories
+        some = [str(categories[k]) for k in numbers[: self._max_categories].tolist()]
+        more = len(numbers) - len(some)
+        return ", ".join([*some, *([f"{more} more"] if more else [])])
+
+
+def no_estimator(argument: str, model: Any) -> TypeError:
+    """Return the error that says what an argument is in place of an estimator that has trees."""
+    hint = " that has trees: of a bag, one of its boosters (estimators_)" if isinstance(model, Bagging) else ""
+    return TypeError(f"{argument} is of type {type(model).__name__}; wants an estimator of dtrees{hint}")
+
+
+def single_tree(model: Any, tree_index: Any = 0) -> SingleTree:
+    """Return a fitted single tree as it came, or one of the trees of an ensemble.
+
+    Parameters
+    ----------
+    model : estimator of dtrees
+    tree_index : int, default=0
+        Which of the trees of an ensemble, from 0; those of boosting with several trees a round are numbered round by round.
+
+    Raises
+    ------
+    TypeError
+        If it is no estimator of dtrees, or ``tree_index`` no integer.
+    ValueError
+        If there are not so many trees.
+    sklearn.exceptions.NotFittedError
+        If it is not fitted.
+    """
+    if not isinstance(model, TreeEstimator):
+        raise no_estimator("decision_tree", model)
+    model._check_fitted()
+    check_integer("tree_index", tree_index, 0)
+    trees = [model] if isinstance(model, SingleTree) else np.ravel(model.estimators_)
+    if tree_index >= len(trees):
+        raise ValueError(f"tree_index is {tree_index}; wants 0 to {len(trees) - 1}, as there are {len(trees)} trees")
+    tree: SingleTree = trees[tree_index]
+    return tree
+
+
+def check_integer(name: str, number: Any, least: int) -> None:
+    """Raise TypeError for what is no integer, and ValueError for one below the least that may be."""
+    if not isinstance(number, Integral) or isinstance(number, bool):
+        raise TypeError(f"{name} is {number!r}; wants an integer of at least {least}")
+    if number < least:
+        raise ValueError(f"{name} is {number}; wants at least {least}")
+
+
+def column_names(model: Any, given: ArrayLike | None = None) -> list[str]:
+    """Return the names of columns: those given, else those at fit, or ``feature_0``, ``feature_1``, ... where there were none."""
+    known = getattr(model, "feature_names_in_", [f"feature_{j}" for j in range(model.n_features_in_)])
+    return names_for("feature_names", given, known, "column of the fit")
+
+
+def class_names_for(given: Any, model: SingleTree) -> list[list[str]]:
+    """Return the names of the classes of each target, those given or ``classes_`` where that is None; none for regression."""
+    classes = by_target(getattr(model, "classes_", None))
+    if len(classes) == 1:
+        return [names_for("class_names", given, classes[0], "one of classes_")]
+    if given is not None and (not isinstance(given, list | tuple) or len(given) != len(classes)):
+        raise ValueError(f"class_names is {given!r:.60}; wants a list of the names of classes for each of the {len(classes)} targets")
+    return [names_for(f"class_names[{k}]", given and given[k], labels, f"one of classes_[{k}]") for k, labels in enumerate(classes)]
+
+
+def names_for(argument: str, given: ArrayLike | None, default: Sequence[Any] | NDArray[Any], what: str) -> list[str]:
+    """Return the names that an argument gives, one for each of ``what``; the default where it is None."""
+    if given is None:
+        return [str(name) for name in default]
+    names = np.asarray(given, dtype=object)
+    if names.shape != (len(default),):
+        raise ValueError(f"{argument} has shape {names.shape}; wants ({len(default)},), a name for each {what}")
+    return [str(name) for name in names]
 
 
 def short_text(value: float, precision: int) -> str:

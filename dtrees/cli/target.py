@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dtrees.cli.terminal.errors import CommandError
+from dtrees.cli.errors import CommandError
 from dtrees.ensemble.input.column import looks_like_number
 
 #: Up to this many distinct whole numbers are taken for classes.

@@ -21,10 +21,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from dtrees.cli.scores import Score
-
 if TYPE_CHECKING:
     from dtrees.ensemble.evaluation.displays import TerminalBar
+    from dtrees.ensemble.scores import Score
 
 #: Seconds between lines where there is no terminal.
 _LINE_INTERVAL = 10.0
@@ -55,7 +54,7 @@ class Display:
         if self._as_json:
             click.echo(json.dumps(_plain(content), indent=2, allow_nan=False))
 
-    def table(self, rows: Sequence[Sequence[str]], heads: Sequence[str] = (), right: Collection[int] = ()) -> None:
+    def table(self, rows: Sequence[Sequence[str | Text]], heads: Sequence[str] = (), right: Collection[int] = ()) -> None:
         """Print rows of text side by side, the columns ``right`` flush right."""
         table = Table(show_header=bool(heads))
         for head in heads or [""] * len(rows[0]):
@@ -63,7 +62,7 @@ class Display:
         for number in right:
             table.columns[number].justify = "right"
         for row in rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
         self.stdout.print(table, soft_wrap=False)
 
     def note(self, message: str) -> None:
@@ -73,6 +72,11 @@ class Display:
     def warn(self, message: str) -> None:
         """Say what the user should know, but need not act on."""
         self.stderr.print(Text(f"Note: {message}", style="yellow"))
+
+    def repeated_names(self, data: str, repeated: Mapping[str, str]) -> None:
+        """Mention CSV columns that are called otherwise here than in the file, where an earlier one has the same name."""
+        for called, name in repeated.items():
+            self.warn(f"{data!r} has several columns {name!r}; this one is called {called!r} here.")
 
     @contextlib.contextmanager
     def warnings(self) -> Iterator[None]:
@@ -97,16 +101,12 @@ class Display:
 
     def scores(self, title: str, scores: Sequence[Score], baseline: str) -> None:
         """Print figures of a model beside those of the baseline."""
-        self.stdout.print(Text(title, style="bold"))
-        table = Table()
-        table.add_column("")
-        table.add_column("model", justify="right")
-        table.add_column(Text(f"baseline ({baseline})"), justify="right")
+        rows = []
         for score in scores:
-            better = score.model > score.baseline if score.share else score.model < score.baseline
-            model, trivial = (f"{value:.4f}" if score.share else _figure(value) for value in (score.model, score.baseline))
-            table.add_row(score.name, Text(model, style="bold green" if better else "bold red"), trivial)
-        self.stdout.print(table, soft_wrap=False)
+            model, trivial = (f"{value:.4f}" if score.greater_is_better else _figure(value) for value in (score.model, score.baseline))
+            rows.append((score.name, Text(model, style="bold green" if score.is_better else "bold red"), trivial))
+        self.stdout.print(Text(title, style="bold"))
+        self.table(rows, ("", "model", f"baseline ({baseline})"), right=[1, 2])
 
     @contextlib.contextmanager
     def stage(self, description: str) -> Iterator[None]:

@@ -1,17 +1,21 @@
-"""The importances of columns and the learning curves of boosting as pictures, and what all pictures need of matplotlib."""
+"""Pictures of models by matplotlib: trees, the importances of columns, and the learning curves of boosting.
+
+Boxes of a tree are as close as they can be, parents in the middle above their children (Reingold and Tilford, 1981).
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.export.text import check_integer, names_for, no_estimator
-from dtrees.version import pip_install
+from dtrees.node_texts import Drawn, NodeOptions, NodeTexts, check_integer, column_names, no_estimator, node_colours
+from dtrees.version import needed
 
 _MEANINGS = {"gain": "gain of the splits", "split": "number of splits", "cover": "weight of the rows that are split"}
 _COLOUR, _INCHES, _MAX_NAME = "#3c82c8", 0.28, 40
@@ -85,8 +89,7 @@ def plot_importance(
     else:
         mean, deviation = _given(importances, model.n_features_in_)
         meaning = "importance"
-    known = getattr(model, "feature_names_in_", [f"feature_{j}" for j in range(model.n_features_in_)])
-    names = names_for("feature_names", feature_names, known, "column of the fit")
+    names = column_names(model, feature_names)
     order = np.argsort(-mean, kind="stable")[:max_num_features]
     ax = axes_for(ax, (7.0, 1.2 + _INCHES * len(order)) if ax is None and figsize is None else figsize)
     _draw(ax, mean[order], None if deviation is None else deviation[order], precision)
@@ -258,18 +261,8 @@ def deciding_metric(model: Any) -> str | None:
 
 
 def pyplot() -> Any:
-    """Return :mod:`matplotlib.pyplot`.
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed; it says how to install it.
-    """
-    try:
-        import matplotlib.pyplot
-    except ImportError as error:
-        raise ImportError(f"dtrees draws with matplotlib, which cannot be imported ({error}); {pip_install('plot')}") from error
-    return matplotlib.pyplot
+    """Return :mod:`matplotlib.pyplot`; ImportError says how to install it."""
+    return needed("matplotlib.pyplot", "plot")
 
 
 def axes_for(ax: Any, figsize: Any) -> Any:
@@ -303,3 +296,282 @@ def checked_size(figsize: Any) -> tuple[float, float] | None:
     if not (width > 0 and height > 0):
         raise ValueError(f"figsize is {figsize!r}; wants positive numbers")
     return width, height
+
+
+#: Lengths are in points, where text has this size.
+_FONT_SIZE = 9.0
+_LINE, _PADDING, _GAP, _EDGE, _MARGIN = 1.25 * _FONT_SIZE, 5.0, 12.0, 34.0, 8.0
+#: No figure that is made here is larger, in points; what does not fit is drawn smaller.
+_LARGEST = 150 * 72.0
+#: In axes that are given, text is not enlarged beyond this size.
+_LARGEST_FONT = 14.0
+_EDGE_COLOUR, _LEFT_OUT = "#808080", "#e0e0e0"
+
+
+def plot_tree(
+    decision_tree: Any,
+    *,
+    tree_index: int = 0,
+    max_depth: int | None = 3,
+    feature_names: ArrayLike | None = None,
+    class_names: ArrayLike | None = None,
+    label: str = "all",
+    filled: bool = True,
+    impurity: bool = True,
+    node_ids: bool = False,
+    proportion: bool = False,
+    rounded: bool = True,
+    precision: int = 3,
+    show_missing: bool = True,
+    max_categories: int = 5,
+    ax: Any = None,
+    figsize: Any = None,
+    fontsize: float | None = None,
+) -> Any:
+    """Draw a tree with matplotlib.
+
+    A node shows its test, impurity, rows, and what it predicts, and has the colour of that. Edges say which rows take them, and are the
+    wider the more do. Below ``max_depth``, a grey box stands for each subtree.
+
+    Parameters
+    ----------
+    decision_tree : estimator of dtrees
+        A fitted tree, such as a member of an ensemble, or an ensemble.
+    tree_index : int, default=0
+        Which tree of an ensemble; boosting's are numbered round by round.
+    max_depth : int or None, default=3
+        Nodes below this depth are left out; None draws all.
+    feature_names : array-like of str of shape (n_features,) or None, default=None
+        None for the names at fit, or ``feature_0``, ``feature_1``, ... if it was fitted on an array.
+    class_names : array-like of str of shape (n_classes,), or list of such arrays for several targets, or None, default=None
+        In the order of ``classes_``; None for the classes themselves.
+    label : {"all", "root", "none"}, default="all"
+        In which nodes numbers have names.
+    filled : bool, default=True
+        Whether nodes have the colour of what they predict, the stronger the purer (for numbers, the larger).
+    impurity : bool, default=True
+        Show the impurity of each node; boosted trees have none.
+    node_ids : bool, default=False
+        Show the number of each node.
+    proportion : bool, default=False
+        Show shares in place of numbers of rows and weights of classes.
+    rounded : bool, default=True
+        Round the corners.
+    precision : int, default=3
+        Digits after the point.
+    show_missing : bool, default=True
+        Say on edges which way missing values go.
+    max_categories : int, default=5
+        How many categories of a set are named.
+    ax : matplotlib.axes.Axes or None, default=None
+        Where to draw; None makes a new figure.
+    figsize : pair of float or None, default=None
+        The size of the new figure in inches; None is what the tree needs.
+    fontsize : float or None, default=None
+        None is what fits.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    TypeError
+        If this is no estimator of dtrees, or a number is no integer.
+    ValueError
+        If names are not as many as columns or classes, a number is too small, or there are not so many trees.
+
+    Examples
+    --------
+    >>> from dtrees import DecisionTreeClassifier, plot_tree
+    >>> tree = DecisionTreeClassifier().fit([[1.0], [2.0], [3.0]], ["no", "no", "yes"])
+    >>> ax = plot_tree(tree)
+    >>> ax.figure.savefig("tree.svg")  # doctest: +SKIP
+    """
+    options = NodeOptions(
+        max_depth, feature_names, class_names, label, impurity, node_ids, proportion, precision, show_missing, max_categories
+    )
+    figure = pyplot().figure
+    return draw_tree(NodeTexts(decision_tree, tree_index, options), figure, ax, checked_size(figsize), fontsize, filled, rounded)
+
+
+def draw_tree(
+    texts: NodeTexts,
+    make_figure: Callable[..., Any],
+    ax: Any = None,
+    figsize: tuple[float, float] | None = None,
+    fontsize: float | None = None,
+    filled: bool = True,
+    rounded: bool = True,
+) -> Any:
+    """Draw the nodes of a tree, and return the axes; ``make_figure`` makes a new figure, given ``figsize``."""
+    layout = _Layout.of(list(texts.drawn()))
+    scale, ax = _canvas(layout, make_figure, ax, figsize, fontsize)
+    colours = node_colours(texts.tree, texts.classify) if filled else ["#ffffff"] * texts.tree.node_count
+    shares = texts.tree.weighted_n_node_samples / max(float(texts.tree.weighted_n_node_samples[0]), 1e-300)
+    for i, drawn in enumerate(layout.drawn):
+        if drawn.parent >= 0:
+            _draw_edge(ax, layout, i, scale, float(shares[drawn.number]))
+    for i, drawn in enumerate(layout.drawn):
+        _draw_node(ax, layout, i, scale, _LEFT_OUT if drawn.left_out else colours[drawn.number], rounded)
+    return ax
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where boxes are, in points from the upper left corner, y downwards."""
+
+    drawn: Sequence[Drawn]
+    parent: Sequence[int]
+    x: NDArray[np.float64]
+    top: NDArray[np.float64]
+    width: NDArray[np.float64]
+    height: NDArray[np.float64]
+    size: tuple[float, float]
+
+    @classmethod
+    def of(cls, drawn: Sequence[Drawn]) -> _Layout:
+        place = {node.number: i for i, node in enumerate(drawn)}
+        parent = [place.get(node.parent, -1) for node in drawn]
+        left, right, depth = [-1] * len(drawn), [-1] * len(drawn), np.zeros(len(drawn), np.int64)
+        for i, above in enumerate(parent[1:], 1):
+            side = right if left[above] >= 0 else left
+            side[above] = i
+            depth[i] = depth[above] + 1
+        width = np.array([max(map(_text_width, node.lines)) + 2 * _PADDING for node in drawn])
+        height = np.array([len(node.lines) * _LINE + 2 * _PADDING for node in drawn])
+        rows = np.zeros(depth.max() + 1)
+        np.maximum.at(rows, depth, height)
+        tops = np.concatenate([[0.0], np.cumsum(rows + _EDGE)]) + _MARGIN
+        x = centres(left, right, width.tolist(), _GAP) + _MARGIN
+        size = float((x + width / 2).max()) + _MARGIN, float(tops[-1]) - _EDGE + _MARGIN
+        return cls(drawn, parent, x, tops[depth], width, height, size)
+
+
+def _text_width(line: str) -> float:
+    """Return how wide a line is, as if it were bold."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    width: float = text_to_path.get_text_width_height_descent(line, FontProperties(size=_FONT_SIZE, weight="bold"), ismath=False)[0]
+    return width
+
+
+def _canvas(
+    layout: _Layout, make_figure: Callable[..., Any], ax: Any, figsize: tuple[float, float] | None, fontsize: float | None
+) -> tuple[float, Any]:
+    """Return the size of text over that of the layout, and axes without frame whose data coordinates are the layout's."""
+    if fontsize is not None and not fontsize > 0:
+        raise ValueError(f"fontsize is {fontsize!r}; wants a positive number, or None")
+    wanted = 1.0 if fontsize is None else fontsize / _FONT_SIZE
+    width, height = layout.size
+    if ax is None:
+        fits = min(wanted, _LARGEST / width, _LARGEST / height)
+        figure = make_figure(figsize=figsize or (width * fits / 72, height * fits / 72))
+        ax = figure.add_axes((0, 0, 1, 1))
+    else:
+        ax = axes_for(ax, figsize)
+        ax.clear()
+    ax.set_axis_off()
+    inches = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
+    # Points of the page for one of the layout, so that all of it fits.
+    scale = min(72 * inches.width / width, 72 * inches.height / height, _LARGEST_FONT / _FONT_SIZE if fontsize is None else np.inf)
+    spare_x, spare_y = 72 * inches.width / scale - width, 72 * inches.height / scale - height
+    ax.set_xlim(-spare_x / 2, width + spare_x / 2)
+    ax.set_ylim(height + spare_y / 2, -spare_y / 2)
+    return (scale if fontsize is None else wanted), ax
+
+
+def _draw_edge(ax: Any, layout: _Layout, i: int, scale: float, share: float) -> None:
+    above = layout.parent[i]
+    x, y = [layout.x[above], layout.x[i]], [layout.top[above] + layout.height[above], layout.top[i]]
+    ax.plot(x, y, color=_EDGE_COLOUR, linewidth=scale * (0.6 + 2.4 * share), zorder=1, solid_capstyle="round")
+    text = ax.text(
+        (x[0] + 2 * x[1]) / 3,
+        (y[0] + 2 * y[1]) / 3,
+        layout.drawn[i].edge,
+        fontsize=0.85 * _FONT_SIZE * scale,
+        ha="center",
+        va="center",
+        color="#404040",
+        zorder=2,
+        bbox={"boxstyle": "square,pad=0.1", "facecolor": ax.get_facecolor(), "edgecolor": "none"},
+    )
+    text.set_gid(f"edge-{layout.drawn[i].number}")
+
+
+def _draw_node(ax: Any, layout: _Layout, i: int, scale: float, colour: str, rounded: bool) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    drawn, x, top = layout.drawn[i], layout.x[i], layout.top[i]
+    # The corners are drawn around a rectangle that is smaller by their radius.
+    radius = _PADDING if rounded else 0.0
+    box = FancyBboxPatch(
+        (x - layout.width[i] / 2 + radius, top + radius),
+        layout.width[i] - 2 * radius,
+        layout.height[i] - 2 * radius,
+        boxstyle=f"round,pad={radius}" if rounded else "square,pad=0",
+        facecolor=colour,
+        edgecolor="#303030",
+        linewidth=0.8 * scale,
+        linestyle="--" if drawn.left_out else "-",
+        zorder=3,
+    )
+    box.set_gid(f"box-{drawn.number}")
+    ax.add_patch(box)
+    for k, line in enumerate(drawn.lines):
+        text = ax.text(
+            x,
+            top + _PADDING + (k + 0.5) * _LINE,
+            line,
+            fontsize=_FONT_SIZE * scale,
+            fontweight="bold" if k in drawn.bold else "normal",
+            ha="center",
+            va="center_baseline",
+            color="black",
+            zorder=4,
+            parse_math=False,
+        )
+        text.set_gid(f"node-{drawn.number}")
+
+
+def centres(left: Sequence[int], right: Sequence[int], width: Sequence[float], gap: float) -> NDArray[np.float64]:
+    """Return the middle of each box, shape (n,); the leftmost box begins at 0.
+
+    Parameters
+    ----------
+    left, right : sequence of int
+        The children of each node, -1 where it has none. Nodes are in preorder.
+    width : sequence of float
+        Of the boxes.
+    gap : float
+        The least space between boxes of a level.
+
+    Examples
+    --------
+    >>> centres([1, -1, -1], [2, -1, -1], [4.0, 2.0, 6.0], 1.0).tolist()
+    [3.5, 1.0, 6.0]
+    """
+    n = len(width)
+    shift = np.zeros(n)
+    # The outlines of subtrees: how far they reach to the left and to the right of their root, level by level.
+    outlines: list[tuple[list[float], list[float]]] = [([], [])] * n
+    for node in range(n - 1, -1, -1):
+        half = width[node] / 2
+        begin, end = [-half], [half]
+        if left[node] >= 0:
+            (left_begin, left_end), (right_begin, right_end) = outlines[left[node]], outlines[right[node]]
+            apart = (max(a - b for a, b in zip(left_end, right_begin, strict=False)) + gap) / 2
+            shift[left[node]], shift[right[node]] = -apart, apart
+            begin += [x - apart for x in left_begin] + [x + apart for x in right_begin[len(left_begin) :]]
+            end += [x + apart for x in right_end] + [x - apart for x in left_end[len(right_end) :]]
+            outlines[left[node]] = outlines[right[node]] = ([], [])
+        outlines[node] = begin, end
+    middle = np.zeros(n)
+    for node in range(n):
+        if left[node] >= 0:
+            for child in (left[node], right[node]):
+                middle[child] = middle[node] + shift[child]
+    return middle - min(outlines[0][0]) if n else middle

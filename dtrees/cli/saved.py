@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 import dtrees
-from dtrees.atomic_file import atomic_file
-from dtrees.cli.data.output import check_destinations, check_suffix
+from dtrees.cli.display import Display
 from dtrees.cli.models import load_trees
-from dtrees.cli.terminal.display import Display
-from dtrees.export.text import single_tree
-from dtrees.plots.charts import importance_by
+from dtrees.cli.tables import check_destinations, check_suffix
+from dtrees.files import atomic_file
+from dtrees.node_texts import column_names, single_tree
+from dtrees.plots import importance_by, pyplot
 from dtrees.reports.facts import facts_of, figures_of, parameters_of
 
 
@@ -52,23 +52,14 @@ def show(*, model: str, tree: int | None, depth: int, importance_type: str, colu
 def _importances(estimator: Any, kind: str) -> dict[str, float]:
     """Return the importances by the name of the column, the largest first."""
     values = importance_by(estimator, kind)
-    names = getattr(estimator, "feature_names_in_", [f"feature_{j}" for j in range(len(values))])
-    return {str(names[j]): float(values[j]) for j in np.argsort(-values, kind="stable").tolist()}
+    names = column_names(estimator)
+    return {names[j]: float(values[j]) for j in np.argsort(-values, kind="stable").tolist()}
 
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 
 
-def plot(
-    *,
-    model: str,
-    what: str,
-    output: str,
-    tree: int,
-    depth: int | None,
-    importance_type: str | None,
-    metric: str | None,
-) -> None:
+def plot(*, model: str, what: str, output: str, tree: int, depth: int | None, importance_type: str | None, metric: str | None) -> None:
     """Draw a picture of a saved model; the arguments are the options of the command."""
     display = Display()
     check_suffix("--output", output, _SUFFIXES, "a picture")
@@ -81,8 +72,6 @@ def plot(
 
 
 def _draw(estimator: Any, what: str, tree: int, depth: int | None, importance_type: str | None, metric: str | None) -> Any:
-    from dtrees.plots.charts import pyplot
-
     pyplot().switch_backend("agg")
     if what == "tree":
         return dtrees.plot_tree(estimator, tree_index=tree, max_depth=depth)

@@ -1,1 +1,0 @@
-"""The commands, each as a sequence of steps."""

@@ -1,1 +1,0 @@
-"""Tables that commands read and write, and what is in them."""

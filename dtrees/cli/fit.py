@@ -1,0 +1,285 @@
+"""``dtrees fit``: from a table to a scored model; ``dtrees demo``: that with a synthetic table, for someone without data at hand.
+
+What ``options`` has is declared in :mod:`dtrees.cli.main`; ``settings`` are those of ``--set``, ``form`` is how CSV files are written.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+
+import dtrees
+from dtrees.cli import models, scores, target
+from dtrees.cli.clusters import cluster
+from dtrees.cli.display import Display, plural
+from dtrees.cli.errors import CommandError, describe
+from dtrees.cli.tables import (
+    HTML_SUFFIXES,
+    CSVForm,
+    Table,
+    check_columns,
+    check_destinations,
+    check_new,
+    check_suffix,
+    column_list,
+    find_table,
+    read_table,
+)
+from dtrees.files import atomic_file
+from dtrees.plots import pyplot
+
+_DEFAULT_TEST_SIZE = 0.2
+_DEMO_TARGET = "rent"
+
+
+def fit(**given: Any) -> None:
+    """Carry out the command; the arguments are its options."""
+    options = SimpleNamespace(**given)
+    display = Display(as_json=options.as_json)
+    parameters = _check(options)
+    tables = _Tables(options, display)
+    if options.scheduler is None:
+        tables.find(None)
+    with cluster(display, options.scheduler, options.n_workers, options.threads_per_worker) as client:
+        if options.scheduler is not None:
+            tables.find(client)
+        columns = tables.columns
+        frame, summary = tables.read("DATA")
+        task, reason = target.choose_task(summary, options.target, options.task)
+        display.note(f"Task: {task} ({reason}).")
+        if task == "classification" and (example := target.number_as_text(summary.distinct)):
+            display.warn(
+                f"{options.target!r} looks like numbers, such as {example!r}, which makes {summary.count} classes. {target.AS_NUMBERS}"
+            )
+        if summary.n_missing:
+            display.warn(f"left out {summary.n_missing:,} of {summary.n_rows:,} rows, in which {options.target!r} is missing.")
+        frame = target.with_target(frame, options.target, task, summary)
+        train, test = frame, None
+        if options.test is not None:
+            test = tables.read_further("--test", frame, task, summary)
+        elif test_size := _DEFAULT_TEST_SIZE if options.test_size is None else options.test_size:
+            train, test = target.split(frame, test_size, options.seed)
+        watched = {}
+        if options.validation is not None:
+            rows = tables.read_further("--validation", frame, task, summary)
+            watched = {"eval_set": {"validation": (rows[columns], rows[options.target])}}
+        n_train, n_test = _count_rows(train, test)
+        if n_train == 0 or (test is not None and n_test == 0):
+            raise CommandError(f"{n_train:,} rows are for training and {n_test:,} for the test; give more data or another --test-size.")
+
+        estimator = models.build(options.model, task, parameters, options.seed)
+        display.note(f"{type(estimator).__name__} on {plural(n_train, 'row')} and {plural(len(columns), 'column')}.")
+        _fit(estimator, train[columns], train[options.target], watched, options, display)
+        found = {"estimator": type(estimator).__name__, "task": task, "target": options.target, "columns": columns, "n_train": n_train}
+        if options.output:  # before scoring: if that fails, the work of the fit is not lost
+            dtrees.save(estimator, options.output)
+        if test is not None:
+            with display.stage("Scoring"):
+                trivial = scores.baseline(train[options.target], scores.classes_of(estimator)[0])
+                figures = scores.evaluate(estimator, test, columns, {options.target: trivial}, client)[options.target]
+            rows = plural(n_test, "held-out row") if options.test is None else f"{plural(n_test, 'row')} of {options.test}"
+            display.scores(f"Score on {rows}", figures, trivial.describe())
+            found |= {"n_test": n_test, "baseline": trivial.describe(), "scores": scores.as_document(figures)}
+        if options.report:
+            _report(estimator, train if test is None else test, columns, options, display)
+    if options.output:
+        display.result(f"Model saved to {options.output}. Use it with: dtrees predict {options.output} DATA --output FILE")
+    else:
+        display.note("The model was not saved; --output MODEL does that.")
+    display.document({**found, "model": options.output, "report": options.report})
+
+
+def _check(options: Any) -> dict[str, Any]:
+    """Check all that can be checked before a cluster is started and files are looked at; return the parameters of the model."""
+    if options.test is not None and options.test_size is not None:
+        raise click.UsageError("--test and --test-size exclude each other: one gives the test data, the other draws it from DATA")
+    if options.validation is not None and options.model != "boosting":
+        raise click.UsageError(f"--validation is for --model boosting, which is trained round by round; --model is {options.model}")
+    if options.checkpoint is not None and options.model == "tree":
+        raise click.UsageError("--checkpoint is for models of several trees; --model is tree")
+    if options.checkpoint is None and options.checkpoint_interval is not None:
+        raise click.UsageError("--checkpoint-interval is for --checkpoint, which is not given")
+    parameters = models.read_parameters(options.params, options.settings)
+    if options.validation is None and "early_stopping_rounds" in parameters:
+        raise click.UsageError("early_stopping_rounds stops by the scores on --validation DATA; or use -p n_iter_no_change=N")
+    models.check_parameters(options.model, parameters)
+    if options.report:
+        check_suffix("--report", options.report, HTML_SUFFIXES, "a page of HTML")
+        pyplot()
+    return parameters
+
+
+def choose_features(names: Sequence[str], target: str, features: Sequence[str], drop: Sequence[str], data: str) -> list[str]:
+    """Return the columns to train on, in the table's order."""
+    check_columns([target], names, "--target", data)
+    wanted, dropped = column_list(features), column_list(drop)
+    check_columns(wanted, names, "--features", data)
+    check_columns(dropped, names, "--drop", data)
+    if target in wanted:
+        raise CommandError(f"--features names the target {target!r}; a model that is given the answer learns nothing. Leave it out.")
+    columns = [name for name in names if name != target and name not in dropped and (not wanted or name in wanted)]
+    if not columns:
+        raise CommandError(f"No columns are left to train on besides the target {target!r}; check --features and --drop.")
+    return columns
+
+
+class _Tables:
+    """The tables of one command, and the columns to train on.
+
+    Tables go by the options that name them: ``DATA``, ``--test`` and ``--validation``.
+    """
+
+    def __init__(self, options: Any, display: Display) -> None:
+        self._options, self._display = options, display
+        self._client: Any = None
+        self._tables: dict[str, Table] = {}
+        self.columns: list[str] = []
+
+    def find(self, client: Any) -> None:
+        """Check that files are there, for a client's workers if not here, and have the columns that options name."""
+        options, self._client = self._options, client
+        table = find_table(options.data, options.form, client)
+        self._display.repeated_names(options.data, table.repeated)
+        self.columns = choose_features(table.names, options.target, options.features, options.drop, options.data)
+        self._tables["DATA"] = table
+        for option, data in (("--test", options.test), ("--validation", options.validation)):
+            if data is not None:
+                self._tables[option] = find_table(data, options.form, client)
+                check_columns([*self.columns, options.target], self._tables[option].names, option, data)
+        read = [path for table in self._tables.values() for path in table.paths] + ([options.params] if options.params else [])
+        check_destinations({"--output": options.output, "--checkpoint": options.checkpoint, "--report": options.report}, read)
+
+    def read(self, option: str, **kinds: Collection[str]) -> tuple[Any, target.TargetSummary]:
+        """Load a table into the cluster's memory, and see what its target is; ``kinds`` are options of :func:`read_table`."""
+        options, table = self._options, self._tables[option]
+        with self._display.stage(f"Reading {table.data}"):
+            try:
+                frame = read_table(table, self._client, **kinds)[[*self.columns, options.target]].persist()
+                return frame, target.summarize(frame[options.target])
+            except FileNotFoundError as error:
+                if options.scheduler is None:
+                    raise
+                path = error.filename or table.data
+                raise CommandError(
+                    f"The workers of {options.scheduler} cannot read {path}; put the data where all of them find it under that path."
+                ) from error
+            except KeyError as error:  # of CSV files, the headers were compared already
+                lack = f"some of its files lack columns that the first has ({error.args[0]})"
+                raise CommandError(f"Cannot read {table.data}: {lack}.") from error
+            except ValueError as error:
+                raise CommandError(f"Cannot read {table.data}: {describe(error)}") from error
+
+    def read_further(self, option: str, frame: Any, task: str, summary: target.TargetSummary) -> Any:
+        """Return the rows of another table than the one to train on."""
+        name, wanted = self._options.target, [*self.columns, self._options.target]
+        # A column that is text in one of the tables is text in both, and one of numbers or flags is read as such.
+        text = [column for column in wanted if str(frame.dtypes[column]).startswith("str")]
+        rows, found = self.read(option, text=text, numbers=[column for column in wanted if column not in text])
+        if found.kinds and (target.TEXT in found.kinds) != (target.TEXT in summary.kinds):
+            raise CommandError(f"{option}: the target {name!r} holds text in one of the two tables and numbers in the other.")
+        if found.n_missing:
+            kind = option.removeprefix("--")
+            self._display.warn(f"left out {found.n_missing:,} of {found.n_rows:,} {kind} rows, in which {name!r} is missing.")
+        return target.with_target(rows, name, task, target.merge([summary, found]))
+
+
+def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: Any, display: Display) -> None:
+    """Fit, and where a column stands in the way say how to leave it out."""
+    from dtrees.cluster.growing.watching import local_callback
+
+    given = {"checkpoint": options.checkpoint, "checkpoint_interval": options.checkpoint_interval}
+    more = watched | {name: value for name, value in given.items() if value is not None}
+    try:
+        unit = "round" if options.model == "boosting" else "tree"
+        with (
+            display.training(unit, elsewhere=options.scheduler is not None) as progress,
+            local_callback(progress, note=display.note) as callback,
+        ):
+            estimator.fit(X, y, callbacks=[callback], **more)
+    except ValueError as error:
+        if "X column" not in str(error):
+            raise
+        raise CommandError(f"{describe(error).rstrip('.')}. Or leave the column out with --drop.") from error
+
+
+def _report(estimator: Any, rows: Any, columns: list[str], options: Any, display: Display) -> None:
+    """Write the report, about the test rows or, without any, about those of the fit."""
+    said = "of the fit" if options.test is None and options.test_size == 0 else f"of {options.test}" if options.test else "held out"
+    with display.stage("Writing the report"):
+        dtrees.report(
+            estimator, rows[columns], rows[options.target], options.report, rows=f"{said}; target {options.target}", seed=options.seed
+        )
+    display.result(f"Report written to {options.report}")
+
+
+def _count_rows(train: Any, test: Any) -> tuple[int, int]:
+    import dask
+
+    count = dask.delayed(len)
+    parts = [[] if frame is None else frame.to_delayed() for frame in (train, test)]
+    lengths = dask.compute(*[[count(part) for part in group] for group in parts])
+    return sum(lengths[0]), sum(lengths[1])
+
+
+#: What the demo leaves as it is of the options of ``dtrees fit``.
+_NO_OPTION = dict.fromkeys(("test_size", "test", "validation", "checkpoint", "checkpoint_interval"))
+
+
+def demo(*, rows: int, data: str | None, **options: Any) -> None:
+    """Carry out the command: ``rows`` of a synthetic table, the file to store them in, and options of ``dtrees fit``."""
+    display = Display(as_json=options["as_json"])
+    with tempfile.TemporaryDirectory(prefix="dtrees-demo-") as folder:
+        path = data or str(Path(folder) / "flats.csv")
+        check_suffix("--data", path, ("", ".csv", ".txt"), "a CSV file")
+        check_new("--data", path)
+        check_destinations({"--data": path, "--output": options["output"], "--report": options["report"]}, [])
+        with atomic_file(path) as file:
+            flats(rows, options["seed"]).to_csv(file, index=False)
+        display.note(f"Made up {rows:,} flats; the rent is to be predicted from the other columns.")
+        fit(data=path, target=_DEMO_TARGET, task="auto", features=(), drop=(), form=CSVForm(), **_NO_OPTION, **options)
+    table = f"{data} --target {_DEMO_TARGET}" if data else "DATA --target COLUMN"
+    display.result(f"Next: dtrees fit {table} --model forest --output model.dtrees")
+
+
+def flats(n_rows: int, seed: int) -> pd.DataFrame:
+    """Return synthetic flats and their monthly rents.
+
+    The rent depends on numbers and on text, on some of them only together; two columns have gaps, and there is noise, so that no model
+    can reach an R2 of 1.
+
+    >>> flats(3, seed=0).columns.tolist()
+    ['area', 'rooms', 'floor', 'lift', 'built', 'centre_km', 'district', 'heating', 'rent']
+    """
+    random = np.random.default_rng(seed)
+    area = random.gamma(8, 9, n_rows).clip(18, 240).round(1)
+    rooms = (area / 28 + random.normal(0, 0.6, n_rows)).round().clip(1, 8)
+    floor = random.integers(0, 12, n_rows)
+    lift = random.random(n_rows) < floor / 12
+    built = random.choice([1905, 1930, 1955, 1972, 1990, 2008, 2020], n_rows) + random.integers(-8, 5, n_rows)
+    centre_km = random.gamma(2, 2.2, n_rows).round(2)
+    district = random.choice(["Harbour", "Hill", "Mill", "Old Town", "Park", "Station"], n_rows)
+    heating = random.choice(["district heat", "gas", "heat pump", "oil"], n_rows, p=[0.3, 0.4, 0.2, 0.1])
+    per_metre = 9 + 7 * np.exp(-centre_km / 3) + 2.5 * (built > 2000) + 1.5 * (built < 1935)
+    per_metre += pd.Series(district).map({"Harbour": 2, "Hill": 1, "Mill": -1, "Old Town": 3, "Park": 2.5, "Station": -2}).to_numpy()
+    per_metre -= 1.2 * (heating == "oil") + 0.25 * floor * ~lift
+    rent = (per_metre * area * (1 + random.normal(0, 0.07, n_rows)) + 60 * rooms).round(2)
+    return pd.DataFrame(
+        {
+            "area": area,
+            "rooms": rooms,
+            "floor": floor,
+            "lift": lift,
+            "built": np.where(random.random(n_rows) < 0.05, np.nan, built),
+            "centre_km": centre_km,
+            "district": district,
+            "heating": pd.Series(heating).where(random.random(n_rows) >= 0.1),
+            _DEMO_TARGET: rent,
+        }
+    )

@@ -1,1 +1,0 @@
-"""Trees for people to read, and for other tools."""

@@ -1,1 +1,0 @@
-"""Pictures of models, by matplotlib, which is imported when one is drawn."""
