@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
-from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.compile.memory import prefetch
 from dtrees.split.table.joined_columns import join
 from dtrees.tree.packing import pack_nodes
 from dtrees.tree.tree import Tree

@@ -13,7 +13,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from dtrees.split.compile.kernels import inlined_kernel, lean_kernel, separate_kernel
-from dtrees.split.compile.prefetch import prefetch_row
+from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.policy import AHEAD, ROWS_PER_JOINED_SUM
 
 

@@ -1,4 +1,4 @@
-"""Asking the processor for memory that will soon be read, or written.
+"""Memory as the processor sees it: asking for what will soon be read, or written, and numbers read from any place or of another kind.
 
 The rows of a node are scattered over the table: each visit to one is a cache miss, and loops with much to do for each row do not look far
 enough ahead by themselves. Where tables are larger than the cache, asking for rows some way ahead takes such loops from three
@@ -62,3 +62,43 @@ def prefetch_row(array, i):
 def prefetch_to_write(array, i):
     """Ask for ``array[i]`` of a one-dimensional array that this thread is to write."""
     _prefetch_to_write(array, (i,))
+
+
+def _pointer(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [place]), ir.IntType(64).as_pointer())
+
+
+@intrinsic
+def write_word(typing_context: Any, array: Any, place: Any, word: Any) -> Any:
+    """Write a number of 8 bytes to ``array[place:place + 8]``, of a contiguous array of bytes."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(arguments[2], _pointer(context, builder, signature.args[0], arguments[0], arguments[1]), align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64, types.uint64), generate
+
+
+@intrinsic
+def read_word(typing_context: Any, array: Any, place: Any) -> Any:
+    """Return the number of 8 bytes at ``array[place:place + 8]``, of a contiguous array of bytes."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(_pointer(context, builder, signature.args[0], arguments[0], arguments[1]), align=1)
+
+    return types.uint64(array, types.uint64), generate
+
+
+@intrinsic
+def read_float64(typing_context: Any, words: Any, i: Any) -> Any:
+    """Return the float64 whose two halves are ``words[i]``, of a contiguous float32 array of shape (n, 2)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.args[0]
+        array = context.make_array(kind)(context, builder, arguments[0])
+        place = context.cast(builder, arguments[1], signature.args[1], types.intp)
+        pointer = cgutils.get_item_pointer(context, builder, kind, array, [place, context.get_constant(types.intp, 0)])
+        return builder.load(builder.bitcast(pointer, ir.DoubleType().as_pointer()), align=4)
+
+    return types.float64(words, i), generate
