@@ -17,8 +17,8 @@ from dtrees.ensemble import GradientBoostingClassifier as GradientBoostingClassi
 from dtrees.ensemble import GradientBoostingRegressor as GradientBoostingRegressor
 from dtrees.ensemble import RandomForestClassifier as RandomForestClassifier
 from dtrees.ensemble import RandomForestRegressor as RandomForestRegressor
-from dtrees.ensemble.evaluation.callbacks import KeepOnInterrupt as KeepOnInterrupt
-from dtrees.ensemble.evaluation.callbacks import ProgressBar as ProgressBar
+from dtrees.ensemble.callbacks import KeepOnInterrupt as KeepOnInterrupt
+from dtrees.ensemble.callbacks import ProgressBar as ProgressBar
 from dtrees.errors import NotEnoughMemory as NotEnoughMemory
 from dtrees.errors import SchedulerLost as SchedulerLost
 from dtrees.errors import WorkerLost as WorkerLost

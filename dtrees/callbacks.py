@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dtrees.engine.plan.plans import Callback, Progress
-from dtrees.ensemble.evaluation.callbacks import EarlyStopping, KeepOnInterrupt, Monitor, ProgressBar
+from dtrees.ensemble.callbacks import EarlyStopping, KeepOnInterrupt, Monitor, ProgressBar
 
 if TYPE_CHECKING:
     from dtrees.cluster.growing.watching import local_callback

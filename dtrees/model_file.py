@@ -33,7 +33,7 @@ from safetensors import SafetensorError, safe_open
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees import ensemble
-from dtrees.ensemble.persistence.state import PACKED
+from dtrees.ensemble.state import PACKED
 from dtrees.files import MappedFile, atomic_file, check_bools, digest, pack
 from dtrees.version import __version__
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtrees.ensemble.bag.bagging import Bagging
+from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier
 from dtrees.ensemble.estimators.single_tree import SingleTree

@@ -40,7 +40,7 @@ from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.run.lockstep import grow_forest_on_shards
-from dtrees.ensemble.in_process import LocalBackend
+from dtrees.ensemble.in_process import Backend
 from tests.cluster.samples import in_partitions
 from tests.engine.shards import ShardedExecutor
 from tests.random_cases import Case, draw
@@ -100,19 +100,19 @@ def _over_shards(rows: bool, case: Case) -> Iterator[None]:
         cuts = [list(itertools.pairwise(ends))[i::n_shards] for i in range(min(n_shards, len(ends) - 1))]
         return LocalRowsExecutor.of(columns, table.target, table.weight, cuts)
 
-    def grow_forest(self: LocalBackend, table: Any, plan: Any, first: int, last: int, callback: Any) -> Any:
+    def grow_forest(self: Backend, table: Any, plan: Any, first: int, last: int, callback: Any) -> Any:
         with contextlib.closing(executor(table)) as shards:
             if rows:
                 return grow_forest_on_rows(shards, plan, first, last, callback, n_side_by_side=2)
             return grow_forest_on_shards(shards, plan, first, last, 2, callback)
 
-    def boosted(self: LocalBackend, table: Any, plan: Any, previous: Any, initial: Any, callback: Any) -> Any:
+    def boosted(self: Backend, table: Any, plan: Any, previous: Any, initial: Any, callback: Any) -> Any:
         with contextlib.closing(executor(table)) as shards:
             return boost(shards, plan, previous=previous, initial=initial, callback=callback)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalBackend, "grow_forest", grow_forest)
-        patch.setattr(LocalBackend, "boost", boosted)
+        patch.setattr(Backend, "grow_forest", grow_forest)
+        patch.setattr(Backend, "boost", boosted)
         patch.setattr("dtrees.engine.rows.tree.SENT_ROWS", case.n_rows // 10)
         patch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: n_rows // 10)
         yield

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.evaluation.displays import TerminalBar
+    from dtrees.ensemble.callbacks import TerminalBar
     from dtrees.ensemble.scores import Score
 
 #: Seconds between lines where there is no terminal.
@@ -130,7 +130,7 @@ class Display:
         elsewhere : bool, default=False
             Whether it runs on machines whose messages are not seen here: a long wait for the first is then explained.
         """
-        from dtrees.ensemble.evaluation.displays import TerminalBar  # takes a while
+        from dtrees.ensemble.callbacks import TerminalBar  # takes a while
 
         bar = TerminalBar(unit, self.stderr, transient=True) if self.stderr.is_terminal else None
         progress = TrainingProgress(self, bar, unit)
@@ -178,7 +178,7 @@ class TrainingProgress:
 
     def __call__(self, progress: Any) -> None:
         """Take in one finished tree or round (a ``dtrees.callbacks.Progress``)."""
-        from dtrees.ensemble.evaluation.displays import figures
+        from dtrees.ensemble.callbacks import figures
 
         self._done = max(self._done, progress.done)
         self._score = ", ".join(f"{name} {_figure(value)}" for name, value in figures(progress).items())

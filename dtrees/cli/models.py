@@ -54,7 +54,7 @@ def check_parameters(model: str, parameters: Mapping[str, Any]) -> None:
     known = {name for task in ("Classifier", "Regressor") for name in _estimator_class(model, task)().get_params(deep=False)}
     for parameter in parameters:
         if parameter not in known:
-            from dtrees.ensemble.input.other_names import suggestion  # brings in scikit-learn
+            from dtrees.ensemble.estimators.parameters import suggestion  # brings in scikit-learn
 
             raise CommandError(
                 f"--model {model} has no parameter {parameter!r}. {suggestion(parameter, sorted(known - set(_SET_ELSEWHERE)))}"

@@ -199,7 +199,7 @@ def check_columns(wanted: Sequence[str], columns: Sequence[str], option: str, da
     """Raise a :class:`CommandError` if the table has no column of a name that an option gave."""
     for name in wanted:
         if name not in columns:
-            from dtrees.ensemble.input.other_names import suggestion  # brings in scikit-learn
+            from dtrees.ensemble.estimators.parameters import suggestion  # brings in scikit-learn
 
             raise CommandError(f"{option}: {data!r} has no column {name!r}. {suggestion(name, columns)}")
 
@@ -343,7 +343,7 @@ def _nearby(system: Any, path: str) -> str:
         names = [PurePath(found).name for found in system.ls(str(PurePath(path).parent), detail=False)]
     except OSError:
         return " Nor does its folder."
-    from dtrees.ensemble.input.other_names import suggestion  # brings in scikit-learn
+    from dtrees.ensemble.estimators.parameters import suggestion  # brings in scikit-learn
 
     hint = suggestion(PurePath(path).name, names)
     return f" {hint}" if hint.startswith("Did") else " Check the path."

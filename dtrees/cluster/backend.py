@@ -1,4 +1,4 @@
-"""The backend for Dask DataFrames and Arrays: see :class:`dtrees.ensemble.backend.Backend` for what a backend does.
+"""The backend for Dask DataFrames and Arrays: see :class:`dtrees.ensemble.in_process.Backend` for what a backend does.
 
 With a :class:`distributed.Client` around, tables are loaded, and trees grown, on its cluster. Without one, the collections are computed
 with Dask's local scheduler, and everything else happens in this process. Inside a task, the client is that of the task's worker.
@@ -16,7 +16,6 @@ import numpy as np
 from distributed import Future
 from numpy.typing import NDArray
 
-from dtrees.cluster.data.column_blocks import ClusterTable
 from dtrees.cluster.data.loading import load
 from dtrees.cluster.data.partitions import column_names, computed, draw_rows, in_order, is_array, whole_rows
 from dtrees.cluster.data.predict import predict
@@ -28,17 +27,17 @@ from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.transport.clients import checked_client, current_client, default_client, in_task, out_of_the_way, own_client
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import GrowOne, LoadOptions, Output, Table
-from dtrees.ensemble.in_process import LOCAL
+from dtrees.ensemble.in_process import LOCAL, Backend
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
-    from dtrees.ensemble.evaluation.metrics import Metric
+    from dtrees.ensemble.evaluation_sets import EvalSet
+    from dtrees.ensemble.metrics import Metric
 
 logger = logging.getLogger("dtrees.cluster")
 
 
-class DaskBackend:
+class DaskBackend(Backend):
     """Fits and predicts where Dask does."""
 
     def fit(
@@ -75,11 +74,6 @@ class DaskBackend:
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
-        if not isinstance(table.columns, ClusterTable):
-            names = ("X", "y", "weight", "base_margin")
-            rows = iter(computed(*(getattr(given, name) for given in sets for name in names)))
-            here = [replace(given, **{name: next(rows) for name in names}) for given in sets]
-            return LOCAL.load_evaluation(table, here, metrics)
         from dtrees.cluster.growing.evaluation import load_evaluation
 
         with out_of_the_way():
@@ -89,8 +83,6 @@ class DaskBackend:
 
     def fingerprint(self, table: Table) -> str:
         """Return a digest of the whole training set."""
-        if not isinstance(table.columns, ClusterTable):
-            return LOCAL.fingerprint(table)
         from dtrees.cluster.growing.evaluation import fingerprint
 
         with out_of_the_way():
@@ -98,8 +90,6 @@ class DaskBackend:
 
     def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
         """Grow the trees ``first`` to ``last - 1``."""
-        if not isinstance(table.columns, ClusterTable):
-            return LOCAL.grow_forest(table, plan, first, last, callback)
         from dtrees.cluster.growing.fits import grow_forest
 
         with out_of_the_way():
@@ -114,8 +104,6 @@ class DaskBackend:
         callback: Callback | None,
     ) -> BoostingResult:
         """Boost up to ``plan.n_rounds`` rounds."""
-        if not isinstance(table.columns, ClusterTable):
-            return LOCAL.boost(table, plan, previous, initial, callback)
         from dtrees.cluster.growing.fits import boost
 
         with out_of_the_way():
@@ -123,8 +111,6 @@ class DaskBackend:
 
     def grow_bag(self, table: Table, grow: GrowOne, n: int, callback: Callback | None) -> list[Any]:
         """Return what is grown by number, each by a task."""
-        if not isinstance(table.columns, ClusterTable):
-            return LOCAL.grow_bag(table, grow, n, callback)
         from dtrees.cluster.growing.by_tasks import grow_bag
 
         with out_of_the_way():
@@ -132,13 +118,11 @@ class DaskBackend:
 
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target into this process."""
-        return self._rows(table, "target") if isinstance(table.columns, ClusterTable) else LOCAL.target(table)
+        return self._rows(table, "target")
 
     def weight(self, table: Table) -> NDArray[np.float64] | None:
         """Fetch the weights into this process."""
-        if table.weight is None or not isinstance(table.columns, ClusterTable):
-            return LOCAL.weight(table)
-        return self._rows(table, "weight")
+        return None if table.weight is None else self._rows(table, "weight")
 
     def _rows(self, table: Table, name: str) -> NDArray[Any]:
         with out_of_the_way(), Tasks(table.columns.client) as tasks:

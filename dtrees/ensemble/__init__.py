@@ -8,29 +8,27 @@ and a prediction: a function of a block of rows (:mod:`dtrees.ensemble.predictio
 
 - :mod:`~dtrees.ensemble.estimators.single_tree`, :mod:`~dtrees.ensemble.estimators.forests`,
   :mod:`~dtrees.ensemble.estimators.gradient_boosting`: the ten estimators.
-- :mod:`~dtrees.ensemble.estimators.base`, :mod:`~dtrees.ensemble.estimators.base_forest`,
+- :mod:`~dtrees.ensemble.estimators.base`, :mod:`~dtrees.ensemble.estimators.base_kinds`,
   :mod:`~dtrees.ensemble.estimators.base_boosting`: what they share.
-- :mod:`~dtrees.ensemble.bag.bagging`, :mod:`~dtrees.ensemble.bag.members`: bags of boosters.
+- :mod:`~dtrees.ensemble.bagging`: bags of boosters.
 - :mod:`~dtrees.ensemble.input.schema`, :mod:`~dtrees.ensemble.input.target`: input to numbers.
 - :mod:`~dtrees.ensemble.estimators.parameters`: parameters, what they may be and mean; :mod:`~dtrees.ensemble.input.rules`: the rules that
   follow from them.
 - :mod:`~dtrees.ensemble.objective.registry`: the losses of boosting.
-- :mod:`~dtrees.ensemble.evaluation.metrics`: what is measured after each round on
-  :mod:`~dtrees.ensemble.evaluation.evaluation_sets`.
-- :mod:`~dtrees.ensemble.evaluation.callbacks`: callbacks, and early stopping.
-- :mod:`~dtrees.ensemble.persistence.checkpoint`: finished trees, kept for a fit to go on from.
-- :mod:`~dtrees.ensemble.persistence.state`: what a model file holds.
+- :mod:`~dtrees.ensemble.metrics`: what is measured after each round on :mod:`~dtrees.ensemble.evaluation_sets`.
+- :mod:`~dtrees.ensemble.callbacks`: callbacks, early stopping, and progress bars.
+- :mod:`~dtrees.ensemble.checkpoint`: finished trees, kept for a fit to go on from.
+- :mod:`~dtrees.ensemble.state`: what a model file holds.
 - :mod:`~dtrees.ensemble.backend`, :mod:`~dtrees.ensemble.in_process`: where the data is, and the backend for this process.
 """
 
 from __future__ import annotations
 
-from dtrees.ensemble.bag.bagging import BaggingClassifier, BaggingRegressor
-from dtrees.ensemble.compat import stand_in_for_sklearns
+from dtrees.ensemble.bagging import BaggingClassifier, BaggingRegressor
+from dtrees.ensemble.callbacks import EarlyStopping
 from dtrees.ensemble.estimators.forests import ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
-from dtrees.ensemble.evaluation.callbacks import EarlyStopping
 
 __all__ = [
     "BaggingClassifier",
@@ -47,5 +45,3 @@ __all__ = [
     "RandomForestClassifier",
     "RandomForestRegressor",
 ]
-
-stand_in_for_sklearns(*(globals()[name] for name in __all__))

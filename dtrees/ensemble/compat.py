@@ -10,13 +10,11 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
-from types import ModuleType
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sklearn
@@ -28,26 +26,15 @@ try:
     from sklearn.base import _fit_context
     from sklearn.utils import _safe_indexing
     from sklearn.utils._param_validation import (
-        HasMethods as HasMethods,
-    )
-    from sklearn.utils._param_validation import (
-        Hidden as Hidden,
-    )
-    from sklearn.utils._param_validation import (
-        Interval as Interval,
-    )
-    from sklearn.utils._param_validation import (
-        Options as Options,
-    )
-    from sklearn.utils._param_validation import (
-        RealNotInt as RealNotInt,
-    )
-    from sklearn.utils._param_validation import (
-        StrOptions as StrOptions,
-    )
-    from sklearn.utils._param_validation import (
+        HasMethods,
+        Hidden,
+        Interval,
+        Options,
+        RealNotInt,
+        StrOptions,
         validate_parameter_constraints,
     )
+    from sklearn.utils.validation import _check_monotonic_cst
 except ImportError as error:
     raise ImportError(
         f"dtrees needs scikit-learn 1.7 or later, but scikit-learn {sklearn.__version__} is installed, and it lacks a part that "
@@ -75,12 +62,15 @@ if TYPE_CHECKING:  # scikit-learn has no types, and where a base is of unknown t
         """What makes a regressor."""
 
 else:
-    from sklearn.base import BaseEstimator as BaseEstimator
-    from sklearn.base import ClassifierMixin as ClassifierMixin
-    from sklearn.base import RegressorMixin as RegressorMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+
+#: What is taken from here as it is.
+__all__ = ["BaseEstimator", "ClassifierMixin", "HasMethods", "Hidden", "Interval", "Options", "RealNotInt", "RegressorMixin", "StrOptions"]
 
 #: Rows of arrays and of frames of every kind, as scikit-learn takes them for its own validation sets.
 safe_indexing = _safe_indexing
+#: The signs of ``monotonic_cst``, checked, for each column of an estimator that knows its columns.
+check_monotonic_cst = _check_monotonic_cst
 #: Major and minor version.
 SKLEARN_VERSION = tuple(map(int, sklearn.__version__.split(".")[:2]))
 
@@ -288,45 +278,48 @@ def _scorers() -> dict[Callable[..., Any], Any]:
     return {scorer._score_func: scorer for scorer in scorers}
 
 
-def stand_in_for_sklearns(*ours: type) -> None:
-    """Have functions of scikit-learn's that ask for one of its own classes take estimators of ours.
+class _AtImport(MetaPathFinder):
+    """Registers classes with scikit-learn's of the same names as soon as somebody imports these; to do so takes time."""
 
-    Those that print a tree, or know a faster way for trees, ask: ``export_text``, ``plot_tree``, ``partial_dependence``. Each class becomes
-    a virtual subclass of scikit-learn's of the same name (see :meth:`abc.ABCMeta.register`), as soon as somebody imports that one: to
-    import scikit-learn's trees takes longer than to predict.
-    """
-    for name in ("sklearn.tree", "sklearn.ensemble"):
-        if name in sys.modules:
-            _register(ours, sys.modules[name])
-        else:
-            sys.meta_path.insert(0, _RegisterWhenImported(name, ours))
+    def __init__(self) -> None:
+        self.waiting: set[type] = set()
 
-
-def _register(ours: Sequence[type], module: Any) -> None:
-    for own in ours:
-        theirs = getattr(module, own.__name__, None)
-        if theirs is not None:
-            theirs.register(own)
-
-
-class _RegisterWhenImported(MetaPathFinder):
-    """Finds a module as usual, and registers classes when it has been imported."""
-
-    def __init__(self, name: str, ours: Sequence[type]) -> None:
-        self._name, self._ours = name, ours
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """Return how the module is loaded; None for any other."""
-        if name != self._name:
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """Have the module register classes once it is there, if it is one that has such."""
+        spec = PathFinder.find_spec(name, path) if name in _MODULES_OF_TREES else None
+        if spec is None or spec.loader is None:
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
-        if spec is not None and spec.loader is not None:
-            usual = spec.loader.exec_module
+        execute = spec.loader.exec_module
 
-            def run(module: ModuleType) -> None:
-                usual(module)
-                _register(self._ours, module)
+        def execute_and_register(module: Any) -> None:
+            execute(module)
+            for kind in self.waiting:
+                _register(kind, module)
 
-            spec.loader.exec_module = run  # type: ignore[method-assign]
+        spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
         return spec
+
+
+_MODULES_OF_TREES = "sklearn.tree", "sklearn.ensemble"
+_at_import = _AtImport()
+sys.meta_path.insert(0, _at_import)
+
+
+@functools.cache
+def stand_in_for_sklearns(kind: type) -> None:
+    """Have functions of scikit-learn's that ask for one of its own classes take an estimator of a class.
+
+    Those that print a tree, or know a faster way for trees, ask: ``export_text``, ``plot_tree``, ``partial_dependence``. The class becomes
+    a virtual subclass of scikit-learn's of the same name (see :meth:`abc.ABCMeta.register`) when somebody imports that.
+    """
+    _at_import.waiting.add(kind)
+    for name in _MODULES_OF_TREES:
+        if name in sys.modules:
+            _register(kind, sys.modules[name])
+
+
+def _register(kind: type, module: Any) -> None:
+    for own in kind.__mro__:
+        theirs = getattr(module, own.__name__, None)
+        if theirs is not None and own is not theirs:
+            theirs.register(own)

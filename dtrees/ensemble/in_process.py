@@ -19,15 +19,14 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, ForestPlan, ForestResult, Progress
 from dtrees.engine.threads import effective_n_jobs
-from dtrees.ensemble.backend import Backend, GrowOne, LoadOptions, Output, Placement, Table
-from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.tables import checked_table, is_sparse
+from dtrees.ensemble.backend import GrowOne, LoadOptions, Output, Placement, Table
+from dtrees.ensemble.input.schema import Schema, checked_table, is_sparse
 from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_target
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
-    from dtrees.ensemble.evaluation.metrics import Metric
+    from dtrees.ensemble.evaluation_sets import EvalSet
+    from dtrees.ensemble.metrics import Metric
     from dtrees.split.table.sparse_columns import AnyColumns
 
 #: Presorting fewer cells than this takes less time than starting threads.
@@ -46,13 +45,16 @@ class _SingleUse:
         return self._columns.pop()
 
 
-class LocalBackend:
-    """Fits and predicts in this process; see :class:`dtrees.ensemble.backend.Backend`."""
+class Backend:
+    """Where a table lives and where trees grow: this process. Backends of other collections override what differs."""
 
     def fit(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Any = None, placement: str | None = None
-    ) -> None:
-        """Return None: this is the place, and the estimator fits itself."""
+    ) -> Any:
+        """Fit a copy of the estimator where the data is, and return it; None if this is the place, and ``estimator.fit`` should go on.
+
+        ``client`` and ``placement`` are what the user says of where that is to be.
+        """
         if placement is not None:
             raise ValueError(
                 f"placement is {placement!r}, but X is a {type(X).__name__} in memory, which is fitted in this process; wants a Dask "
@@ -60,7 +62,10 @@ class LocalBackend:
             )
 
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
-        """Check, encode and presort a training set; here, that is the same for any kind of trees."""
+        """Check, encode and presort a training set.
+
+        Raises ValueError for all input that cannot be learnt from; messages name the argument, what came and what is wanted.
+        """
         from dtrees.engine.run.compiling import note_compilation
 
         note_compilation(is_sparse(X))
@@ -75,31 +80,35 @@ class LocalBackend:
         summary.check()
         schema = Schema.infer(X, options.categories)
         columns = _presort(schema, X, options.n_jobs)
-        target = encode_target(y, summary.labels)
+        target = encode_target(y, summary.classes)
         handle = _SingleUse(columns) if options.single_use else columns
-        return Table.of(
+        return Table.load(
             schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=options.n_jobs,
-            base_margin=in_memory(options.base_margin), X=X if options.fetch_X else None,
+            base_margin=in_memory(options.base_margin)[0], X=X if options.fetch_X else None,
         )  # fmt: skip
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
-        """Check and encode evaluation sets."""
-        from dtrees.ensemble.evaluation.evaluation_sets import BlockSummary, LocalSets, make_block
+        """Check and encode evaluation sets as the table was; return the table with them.
+
+        Raises ValueError, naming the set, for what cannot be predicted or measured.
+        """
+        from dtrees.ensemble.evaluation_sets import LocalSets, check_set, has_weight, make_block
 
         blocks = []
         for given in sets:
-            X = checked_table(given.X)
-            block, summary = make_block(
-                X, given.y, given.weight, given.base_margin, schema=table.schema, classes=table.classes, set_name=given.name,
+            X, y, weight, base_margin = in_memory(given.X, given.y, given.weight, given.base_margin)
+            block = make_block(
+                checked_table(X), y, weight, base_margin, schema=table.schema, classes=table.classes, set_name=given.name,
                 n_targets=table.n_targets, start=given.start,
             )  # fmt: skip
-            blocks.append(replace(block, center=BlockSummary.merge([summary], given.name).center))
+            check_set(given.name, len(block.y), has_weight(block))
+            blocks.append(block)
         names = tuple(given.name for given in sets)
         return replace(table, evaluation=LocalSets(names, tuple(range(len(blocks))), tuple(blocks), tuple(metrics)))
 
     def fingerprint(self, table: Table) -> str:
-        """Return a digest of the whole training set."""
-        from dtrees.ensemble.persistence.checkpoint import array_digest, column_digests, table_digest
+        """Return a digest of the whole training set, however it is cut into partitions."""
+        from dtrees.ensemble.checkpoint import array_digest, column_digests, table_digest
 
         weight = None if table.weight is None else array_digest(table.weight)
         return table_digest(table, column_digests(table.columns), array_digest(table.target), weight)
@@ -127,11 +136,15 @@ class LocalBackend:
         initial: NDArray[np.float64] | None,
         callback: Callback | None,
     ) -> BoostingResult:
-        """Boost up to ``plan.n_rounds`` rounds."""
+        """Boost up to ``plan.n_rounds`` rounds, the ``previous`` ones included.
+
+        ``initial`` is the raw prediction to start from, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose.
+        Evaluation sets of the table are scored after every round.
+        """
         from dtrees.engine.run.boosting_rounds import boost
         from dtrees.engine.run.compiling import compile_endings
         from dtrees.engine.run.local_executor import LocalExecutor
-        from dtrees.ensemble.evaluation.evaluation_sets import LocalEvaluation
+        from dtrees.ensemble.evaluation_sets import LocalEvaluation
 
         compile_endings(plan)
         n_threads = effective_n_jobs(table.n_jobs)
@@ -140,7 +153,10 @@ class LocalBackend:
             return boost(executor, plan, previous=previous, initial=initial, callback=callback, evaluation=evaluation)
 
     def grow_bag(self, table: Table, grow: GrowOne, n: int, callback: Callback | None) -> list[Any]:
-        """Return what is grown by number, one after the other."""
+        """Return what ``grow(table, number, None)`` returns for the numbers below ``n``, where the table is in memory.
+
+        ``grow`` is picklable. The callback is called after each, in order; where it ends the fit, later ones are left out.
+        """
         began, grown = time.perf_counter(), []
         try:
             for number in range(n):
@@ -152,31 +168,37 @@ class LocalBackend:
         return grown
 
     def target(self, table: Table) -> NDArray[Any]:
-        """Return the encoded target."""
+        """Return the encoded target (float64 values or class codes) of shape (n,) in this process, for out-of-bag scores."""
         return np.asarray(table.target)
 
     def weight(self, table: Table) -> NDArray[np.float64] | None:
-        """Return the weights."""
+        """Return the weights, of shape (n,), in this process; None without."""
         weight: NDArray[np.float64] | None = table.weight
         return weight
 
     def header(self, X: Any) -> Any:
-        """Return ``X``, as an array unless it is a frame or sparse."""
+        """Return a local frame or array with the columns of ``X``, with or without its rows, to check names and number of columns."""
         return checked_table(X)
 
-    def predict(self, X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> NDArray[Any]:
-        """Apply ``function`` to ``X``, which must have rows."""
+    def predict(self, X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> Any:
+        """Apply ``function`` to the blocks of ``X``; lazy where ``X`` is, whose blocks may be empty then.
+
+        ``beside`` is values of the same rows, or one number for all, to pass as the second argument; None passes none.
+        """
         X = self.header(X)
         if X.shape[0] == 0:
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}); {output.name} wants at least one")
-        return function(X) if beside is None else function(X, in_memory(beside))
+        return function(X) if beside is None else function(X, in_memory(beside)[0])
 
     def gather(self, *collections: Any) -> list[Any]:
-        """Return what is local already."""
+        """Return collections (or None) as local arrays, to score with."""
         return list(collections)
 
     def draw_rows(self, n: int | None, seed: int, X: Any, *others: Any) -> tuple[int, list[Any]]:
-        """Return at most ``n`` rows of collections."""
+        """Return how many rows X has, and at most ``n`` of them, drawn at random and in order, of each collection (or None).
+
+        None brings all rows. Raises ValueError for others that have not as many rows as X.
+        """
         from dtrees.ensemble.compat import safe_indexing
 
         X = checked_table(X)
@@ -216,8 +238,8 @@ def drawn_rows(n_rows: int, n: int | None, seed: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(seed).choice(n_rows, n, replace=False))
 
 
-#: The only one that is needed: it keeps nothing.
-LOCAL = LocalBackend()
+#: The only one of this process that is needed: it keeps nothing.
+LOCAL = Backend()
 
 #: Who serves collections, and clients, of other packages: module and class, which are imported when such a one turns up.
 _BACKENDS = dict.fromkeys(("dask", "distributed"), ("dtrees.cluster.backend", "DaskBackend"))
@@ -235,6 +257,7 @@ def _backend(module: str, name: str) -> Backend:
     return backend
 
 
-def in_memory(collection: Any) -> Any:
-    """Return a collection, wherever it is, as an array or frame in this process."""
-    return backend_for(collection).gather(collection)[0]
+def in_memory(*collections: Any) -> list[Any]:
+    """Return collections, wherever they are, as arrays or frames in this process."""
+    elsewhere = (backend for backend in map(backend_for, collections) if backend is not LOCAL)
+    return next(elsewhere, LOCAL).gather(*collections)

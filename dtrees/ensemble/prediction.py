@@ -274,24 +274,15 @@ class Mean:
 
 @dataclass(frozen=True)
 class Labels:
-    """Step: class probabilities to the label of the largest, the first one of equals."""
-
-    classes: NDArray[Any]
-
-    def __call__(self, probabilities: NDArray[Any]) -> NDArray[Any]:
-        """Take the labels."""
-        return self.classes.take(np.argmax(probabilities, axis=1), axis=0)
-
-
-@dataclass(frozen=True)
-class LabelsOfTargets:
-    """Step: class probabilities of several targets, side by side, to the label of the largest of each."""
+    """Step: class probabilities, of several targets side by side, to the label of the largest of each, the first one of equals."""
 
     classes: tuple[NDArray[Any], ...]
     dtype: np.dtype[Any]
 
     def __call__(self, probabilities: NDArray[Any]) -> NDArray[Any]:
-        """Take the labels, shape (n, n_targets)."""
+        """Take the labels, shape (n,) or (n, n_targets)."""
+        if len(self.classes) == 1:
+            return self.classes[0].take(np.argmax(probabilities, axis=1), axis=0)
         labels = np.empty((probabilities.shape[0], len(self.classes)), self.dtype)
         for k, (classes, mine) in enumerate(zip(self.classes, split_targets(probabilities, self.classes), strict=True)):
             labels[:, k] = classes.take(np.argmax(mine, axis=1), axis=0)

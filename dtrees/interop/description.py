@@ -29,16 +29,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.ensemble.bag.bagging import Bagging
+from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_MARGIN
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.objective.classification import BinaryLogLoss, Exponential, MultinomialLogLoss
-from dtrees.ensemble.objective.custom import CustomObjective
-from dtrees.ensemble.objective.deviances import LogLink
-from dtrees.ensemble.objective.regression import ByOrder, SquaredError
+from dtrees.ensemble.objective.registry import CustomObjective
+from dtrees.ensemble.objective.regression import ByOrder, LogLink, SquaredError
 from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
 

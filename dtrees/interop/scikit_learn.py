@@ -20,7 +20,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees import ensemble
-from dtrees.ensemble.bag.bagging import Bagging
+from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.compat import SKLEARN_VERSION, check_parameters
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.input.by_size import resolved

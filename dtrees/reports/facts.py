@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from dtrees.ensemble.input.column import CATEGORICAL
-from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.tables import is_sparse
+from dtrees.ensemble.input.schema import Schema, is_sparse
 from dtrees.node_texts import column_names, short_text
 from dtrees.reports.rows import importances_of, members_of
 from dtrees.version import __version__

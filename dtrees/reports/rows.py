@@ -18,7 +18,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.ensemble.bag.bagging import Bagging
+from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.input.target import check_target, check_weights
 from dtrees.ensemble.scores import Score
 from dtrees.plots import check_model, importance_by

@@ -254,7 +254,7 @@ def _mend(where: str) -> None:
     [
         ("dtrees.engine.shard.targets.boosting_target:BoostingTarget.start", boosting, "sharded"),
         pytest.param("dtrees.ensemble.objective.regression:SquaredError.initial", boosting, "sharded", marks=pytest.mark.slow),
-        ("dtrees.ensemble.evaluation.evaluation_sets:Scorer.score", boosting, "sharded"),
+        ("dtrees.ensemble.evaluation_sets:Scorer.score", boosting, "sharded"),
         ("dtrees.engine.run.forest_growth:grow_forest", forest, "replicated"),
         ("dtrees.engine.shard.targets.forest_target:ForestTarget.start", forest, "sharded"),
         pytest.param("dtrees.engine.shard.tree_state:TreeState._share_rows", forest, "sharded", marks=pytest.mark.slow),

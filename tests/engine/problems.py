@@ -23,10 +23,9 @@ from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.lockstep import grow_forest_on_shards
 from dtrees.ensemble.objective.classification import Exponential, log_loss_for
-from dtrees.ensemble.objective.custom import CustomObjective
-from dtrees.ensemble.objective.deviances import Gamma, Poisson, Tweedie
-from dtrees.ensemble.objective.regression import AbsoluteError, Huber, Quantile
-from dtrees.ensemble.objective.several_targets import SeveralTargets
+from dtrees.ensemble.objective.loss import SeveralTargets
+from dtrees.ensemble.objective.registry import CustomObjective
+from dtrees.ensemble.objective.regression import AbsoluteError, Gamma, Huber, Poisson, Quantile, Tweedie
 from dtrees.split.table import keyed_columns, zone_map
 from dtrees.split.table.columns import presort
 from tests.engine.shards import (

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from dtrees.ensemble import in_process
-from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
+from dtrees.ensemble.evaluation_sets import EvalSet
 from dtrees.ensemble.in_process import backend_for
 from tests.ensemble.samples import (
     BOOSTING,

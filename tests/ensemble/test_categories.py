@@ -49,7 +49,7 @@ def test_columns_are_named_in_every_way():
     ("given", "message"),
     [
         (["job"], r"names the column 'job', which X does not have"),
-        ([2], r"holds 2; wants names of columns, positions from 0 to 1"),
+        ([2], r"holds 2; wants names of columns, or positions from 0 to 1"),
         ([True], r"is a mask of 1 columns, but X has 2"),
         ([1, "level"], r"names a column twice"),
         ([[1]], r"has shape \(1, 1\)"),

@@ -16,7 +16,7 @@ import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
 
 import dtrees
-from dtrees.ensemble.in_process import LocalBackend
+from dtrees.ensemble.in_process import Backend
 from tests.ensemble.samples import SLOW_KINDS
 from tests.slow import thorough_for
 
@@ -106,8 +106,8 @@ def describe(monkeypatch):
     def boost(self, table, plan, previous, initial, callback):
         raise _PlanError(f"{plan!r} {initial!r}")
 
-    monkeypatch.setattr(LocalBackend, "grow_forest", grow_forest)
-    monkeypatch.setattr(LocalBackend, "boost", boost)
+    monkeypatch.setattr(Backend, "grow_forest", grow_forest)
+    monkeypatch.setattr(Backend, "boost", boost)
 
     def fit(kind, parameters):
         y = (Y > 1).astype(int) if "Class" in kind.__name__ else Y

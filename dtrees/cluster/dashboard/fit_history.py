@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dtrees.engine.plan.plans import Progress
-from dtrees.ensemble.evaluation.displays import COMPILING, figures
+from dtrees.ensemble.callbacks import COMPILING, figures
 
 #: Points of a curve; when there are more, every second one is left out.
 _POINTS = 400

@@ -15,7 +15,7 @@ from dask.utils import format_bytes
 
 from dtrees.cluster.dashboard.fit_history import FitHistory, WorkerShare
 from dtrees.engine.plan.plans import Progress
-from dtrees.ensemble.evaluation.displays import duration, figures, in_words
+from dtrees.ensemble.callbacks import duration, figures, in_words
 
 #: Its path, and the name of its tab.
 PAGE = "dtrees"

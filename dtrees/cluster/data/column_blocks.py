@@ -147,7 +147,7 @@ def load_columns(
             blocks = [side_by_side(tasks, blocks, ids, n_rows, workers[0])]
     if plan.placement.kind != "sharded":
         ids, workers = [list(range(len(schema)))], workers[:1]
-    codes = tasks.map("encode", _encode_target, parts.y, classes=summary.labels, name=options.estimator_name, several=options.several)
+    codes = tasks.map("encode", _encode_target, parts.y, classes=summary.classes, name=options.estimator_name, several=options.several)
     target = tasks.submit("target", _join_targets, codes)
     weight = None if parts.weight is None else tasks.submit("weight", _join_weights, parts.weight)
     release([*parts.X, *parts.y, *(parts.weight or ()), *codes])  # each goes when the tasks that need it are done

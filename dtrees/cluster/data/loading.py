@@ -28,8 +28,7 @@ from dtrees.cluster.data.row_blocks import load_rows, partition_holders, share_o
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.ensemble.backend import LoadOptions, Table
-from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.tables import checked_table
+from dtrees.ensemble.input.schema import Schema, checked_table
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights
 
 logger = logging.getLogger("dtrees.cluster")
@@ -85,11 +84,11 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         plan.tell(capacities)
         columns: Any
         if plan.placement.kind == "rows":
-            columns = target = load_rows(tasks, parts, plan, shares, schema, summary.labels, options)
+            columns = target = load_rows(tasks, parts, plan, shares, schema, summary.classes, options)
             weight = None if parts.weight is None else columns
         else:
             columns, target, weight = load_columns(tasks, parts, plan, schema, summary, options)
-    return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement, base_margin=margin, X=here)
+    return Table.load(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement, base_margin=margin, X=here)
 
 
 def _plan(

@@ -22,7 +22,7 @@ from scipy import sparse
 from dtrees.cluster.compat import partitions_together
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.ensemble.in_process import drawn_rows
-from dtrees.ensemble.input.tables import is_sparse
+from dtrees.ensemble.input.schema import is_sparse
 from dtrees.ensemble.input.target import warn_of_column
 
 

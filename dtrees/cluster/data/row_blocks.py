@@ -34,9 +34,9 @@ from dtrees.cluster.transport.clients import holders
 from dtrees.engine.rows.all_rows import in_order
 from dtrees.engine.threads import Threads
 from dtrees.ensemble.backend import LoadOptions
+from dtrees.ensemble.checkpoint import array_digest
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import check_target, check_weights, encode_target
-from dtrees.ensemble.persistence.checkpoint import array_digest
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.keyed_columns import arrange_rows
 from dtrees.split.table.mmap_arrays import Room, forget, is_on_disk, mapped, on_disk

@@ -8,7 +8,7 @@ the scores.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,9 @@ from dtrees.cluster.growing.lasting_actors import LastingActors
 from dtrees.cluster.reliability.tasks import Tasks, however_large, release
 from dtrees.cluster.transport.direct_channel import ActorBase
 from dtrees.ensemble.backend import Table
-from dtrees.ensemble.evaluation.evaluation_sets import BlockSummary, EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, make_block
-from dtrees.ensemble.evaluation.metrics import Block, Metric
-from dtrees.ensemble.persistence.checkpoint import array_digest, column_digests, table_digest
+from dtrees.ensemble.checkpoint import array_digest, column_digests, table_digest
+from dtrees.ensemble.evaluation_sets import EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, check_set, has_weight, make_block
+from dtrees.ensemble.metrics import Block, Metric
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,6 @@ class ClusterSets:
 def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> ClusterSets:
     """Check and encode evaluation sets, each block on the worker that is to have it; a set in memory becomes one block."""
     blocks: list[Future] = []
-    centers: list[float | tuple[float, ...]] = []
     sizes: list[int] = []
     set_of_block: list[int] = []
     columns = table.columns
@@ -63,17 +62,17 @@ def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metri
     with Tasks(client) as tasks:
         for position, given in enumerate(sets):
             made = _encode(tasks, table, given)
-            summaries = tasks.waiter.gather(tasks.map("count", _summary, made))
+            rows, weighted = zip(*tasks.waiter.gather(tasks.map("count", _count, made)), strict=True)
+            check_set(given.name, sum(rows), any(weighted))
             blocks += made
-            centers += [BlockSummary.merge(summaries, given.name).center] * len(made)
             options: Any = {"weighted": given.weight is not None, "started": given.start is not None}
-            sizes += [block_bytes(table.schema, one.n_rows, **options, **about) for one in summaries]
+            sizes += [block_bytes(table.schema, n_rows, **options, **about) for n_rows in rows]
             set_of_block += [position] * len(made)
         workers = place_blocks(sizes, columns.placement, nthreads(client), columns.spare)
         made = blocks
         blocks = [
-            tasks.submit("encode", _block, one, center, workers=[worker], allow_other_workers=True)
-            for one, center, worker in zip(made, centers, workers, strict=True)
+            tasks.submit("encode", _moved, one, workers=[worker], allow_other_workers=True)
+            for one, worker in zip(made, workers, strict=True)
         ]
         release(made)
         tasks.waiter.wait(blocks)
@@ -116,12 +115,12 @@ def fetch_rows(tasks: Tasks, *values: Any) -> list[Any]:
     return [joined(tasks.waiter.gather(parts[str(i)])) if str(i) in parts else one for i, one in enumerate(values)]
 
 
-def _summary(made: tuple[Block, BlockSummary]) -> BlockSummary:
-    return made[1]
+def _count(block: Block) -> tuple[int, bool]:
+    return len(block.y), has_weight(block)
 
 
-def _block(made: tuple[Block, BlockSummary], center: float | tuple[float, ...]) -> Block:
-    return replace(made[0], center=center)
+def _moved(block: Block) -> Block:
+    return block
 
 
 def _targets(block: Block) -> Rows:
@@ -129,7 +128,7 @@ def _targets(block: Block) -> Rows:
 
 
 def fingerprint(table: Table) -> str:
-    """Return a digest of the training set; see :meth:`dtrees.ensemble.backend.Backend.fingerprint`."""
+    """Return a digest of the training set; see :meth:`dtrees.ensemble.in_process.Backend.fingerprint`."""
     if isinstance(table.columns, ClusterRows):
         with Tasks(table.columns.client) as tasks:
             return table_digest(table, *digests(tasks, table.columns))
@@ -147,14 +146,14 @@ def fingerprint(table: Table) -> str:
 
 
 class ScorerActor(ActorBase):
-    """A :class:`~dtrees.ensemble.evaluation.evaluation_sets.Scorer` on a worker, using as many threads as the worker has."""
+    """A :class:`~dtrees.ensemble.evaluation_sets.Scorer` on a worker, using as many threads as the worker has."""
 
     def __init__(self, blocks: list[Block], metrics: Sequence[Metric]) -> None:
         super().__init__()
         self._scorer = Scorer(blocks, metrics, threads_of(get_worker()))
 
     def score(self, rounds: Rounds, initial: NDArray[np.float64], quiet: int, afresh: bool) -> list[list[list[Any]]]:
-        """Add rounds; see :meth:`dtrees.ensemble.evaluation.evaluation_sets.Scorer.score`."""
+        """Add rounds; see :meth:`dtrees.ensemble.evaluation_sets.Scorer.score`."""
         with exits_as_errors():
             return self._scorer.score(rounds, initial, quiet, afresh)
 

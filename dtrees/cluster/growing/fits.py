@@ -38,8 +38,8 @@ from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.engine.run.lockstep import grow_forest_on_shards, trees_side_by_side
 from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
 from dtrees.ensemble.backend import Table
-from dtrees.ensemble.evaluation.evaluation_sets import LocalEvaluation, LocalSets
-from dtrees.ensemble.evaluation.metrics import Block
+from dtrees.ensemble.evaluation_sets import LocalEvaluation, LocalSets
+from dtrees.ensemble.metrics import Block
 from dtrees.split.table.columns import Columns
 from dtrees.tree.tree import Tree
 

@@ -50,14 +50,14 @@ from dtrees.cluster.reliability.liveness import FutureWaiter
 from dtrees.cluster.reliability.tasks import however_large, lost_data_named
 from dtrees.cluster.transport.clients import ask, client_given, give_up, own_client
 from dtrees.cluster.transport.events import tell
-from dtrees.ensemble.bag.bagging import Bagging
+from dtrees.ensemble.bagging import Bagging
+from dtrees.ensemble.callbacks import ProgressBar, keeps_on_interrupt, warn_of_interrupt
+from dtrees.ensemble.checkpoint import absolute_path
 from dtrees.ensemble.compat import check_parameters
 from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.ensemble.evaluation.callbacks import ProgressBar, keeps_on_interrupt, warn_of_interrupt
 from dtrees.ensemble.input.by_size import draws_by_default_alone
 from dtrees.ensemble.input.rules import draw_seed
 from dtrees.ensemble.input.warning import collected_warnings, warn
-from dtrees.ensemble.persistence.checkpoint import absolute_path
 
 logger = logging.getLogger("dtrees.cluster")
 

@@ -20,28 +20,27 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.ensemble.backend import LoadOptions, Output, Placement, Table
+from dtrees.ensemble.callbacks import shown, with_bars
 from dtrees.ensemble.compat import (
     BaseEstimator,
     CheckedParameters,
     DocumentationLink,
     parameter_names,
+    stand_in_for_sklearns,
     with_known_names,
 )
-from dtrees.ensemble.estimators.explaining import Explaining
-from dtrees.ensemble.estimators.parameters import CommonParameters
-from dtrees.ensemble.evaluation.callbacks import shown, with_bars
-from dtrees.ensemble.in_process import LOCAL, backend_for, in_memory
+from dtrees.ensemble.estimators.inspection import Explaining
+from dtrees.ensemble.estimators.parameters import CommonParameters, NamedParameters, suggestion
+from dtrees.ensemble.in_process import LOCAL, Backend, backend_for
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.named_columns import Chosen, columns_of_categories, ordered_columns
-from dtrees.ensemble.input.other_names import NamedParameters, suggestion
-from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.tables import column_names
+from dtrees.ensemble.input.schema import Schema, column_names
 from dtrees.ensemble.input.target import check_target, check_weights
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.loss import ROUNDING
-from dtrees.ensemble.persistence.state import EstimatorState, take_classes
 from dtrees.ensemble.prediction import (
     AdditiveTrees,
     FindLeaves,
@@ -49,13 +48,15 @@ from dtrees.ensemble.prediction import (
     Step,
     by_target,
 )
+from dtrees.ensemble.state import EstimatorState, take_classes
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
-    from dtrees.ensemble.evaluation.metrics import Metric
+    from dtrees.ensemble.evaluation_sets import EvalSet
+    from dtrees.ensemble.metrics import Metric
 
 R = TypeVar("R")
+Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
 #: Numbers of rounds, and the parameters by which so many were grown.
 GrownBy = tuple[tuple[int, dict[str, Any]], ...]
 
@@ -64,9 +65,57 @@ _TIMES = ("_loading_seconds", "_growing_seconds")
 _SENT_TIMES = "_sent_times"
 
 
-class TreeEstimator(
-    CommonParameters, Explaining, EstimatorState, CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator, ABC
-):
+class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator):
+    """What trees, their ensembles and bags of boosters share."""
+
+    #: What a fit counts as it goes on.
+    _UNIT: ClassVar[str] = "tree"
+    #: Whether y may have several columns, each a target.
+    _SEVERAL_TARGETS: ClassVar[bool] = True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = self._SEVERAL_TARGETS
+        return tags
+
+    @property
+    def n_outputs_(self) -> int:
+        """Number of targets: of columns of y."""
+        check_is_fitted(self)
+        return int(self._n_targets)
+
+    def _check_fitted(self) -> None:
+        """Raise NotFittedError before fit."""
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
+
+    def _score(self, metric: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
+        """Return what a metric says of the predictions of X; y and the weights are read as they are at fit."""
+        y, predictions, sample_weight = backend_for(X).gather(y, self.predict(X), sample_weight)
+        y = check_target(y, classify=is_classifier(self), name=type(self).__name__, several=np.ndim(predictions) == 2)
+        y = np.ascontiguousarray(y)  # in another order, the last bit of a sum is another
+        return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
+
+    def _forget(self, *names: str) -> None:
+        """Take away what a fit before has set."""
+        for name in names:
+            self.__dict__.pop(name, None)
+
+    def _take_out_of_bag(self, backend: Backend, table: Table, mean: NDArray[np.float64], n_members: NDArray[np.integer]) -> None:
+        """Set the out-of-bag predictions of rows, from the mean over so many members of an ensemble, and their score."""
+        if not n_members.all():
+            warn(
+                f"Some inputs do not have OOB scores. This probably means too few {self._UNIT}s were used to compute any reliable OOB "
+                "estimates."
+            )
+        metric = self.oob_score if callable(self.oob_score) else self._metric
+        self.oob_score_ = metric(backend.target(table), self._keep_out_of_bag(mean))
+
+
+class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
     """Base class of the ten estimators.
 
     Attributes
@@ -93,9 +142,6 @@ class TreeEstimator(
     Missing values (NaN) are allowed: each split sends them to the side that gains more.
     """
 
-    #: What a fit counts as it goes on.
-    _UNIT: ClassVar[str] = "tree"
-
     min_samples_leaf_: int
     warm_start: bool
     n_features_in_: int
@@ -109,28 +155,13 @@ class TreeEstimator(
     _n_targets: int = 1
     #: Whether the tree is a boosted one, whose nodes have no impurity: the criterion is about gains alone.
     _boosted: bool = False
+    #: Scores that were passed along with rows to be predicted.
+    _margin: Any = None
     _grown_by: GrownBy  # by fits, the first one first; not there of a model from a file
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        return tags
-
-    @property
-    def n_outputs_(self) -> int:
-        """Number of targets: of columns of y."""
-        check_is_fitted(self)
-        return self._n_targets
 
     def __getstate__(self) -> Any:
         # Single trees are made on demand, from trees that are in the state anyway. Equal fits have equal pickles, so times are left out.
-        state = dict(super().__getstate__())
-        for name in ("_members", *_TIMES):
-            state.pop(name, None)
-        return state
+        return {name: value for name, value in super().__getstate__().items() if name not in ("_members", *_TIMES)}
 
     def send_times(self) -> None:
         """Have the next pickle keep how long the fit took, for whoever unpickles it."""
@@ -139,6 +170,8 @@ class TreeEstimator(
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
         self.__dict__.update(self.__dict__.pop(_SENT_TIMES, {}))
+        if self.__sklearn_is_fitted__():
+            stand_in_for_sklearns(type(self))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_trees")
@@ -160,7 +193,7 @@ class TreeEstimator(
         ``purpose`` are fields of :class:`~dtrees.ensemble.backend.LoadOptions`.
         """
         backend = backend_for(X)
-        self.__dict__.pop("_members", None)
+        self._forget("_members")
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
         chosen = self._chosen_categories()
@@ -169,6 +202,8 @@ class TreeEstimator(
         start = time.perf_counter()
         table = backend.load(X, y, sample_weight, options)
         self._loading_seconds = time.perf_counter() - start
+        if table.placement.kind == "local":  # whatever X was
+            backend = LOCAL
         if keep:
             self._check_same_encoding(table)
         self._n_targets = table.n_targets
@@ -177,6 +212,17 @@ class TreeEstimator(
         self._refuse_text_as_numbers(chosen)
         self.placement_ = table.placement
         return backend, table
+
+    def _with_checkpoint(
+        self, plan: Plan, backend: Backend, table: Table, checkpoint: Any, interval: Any, *, keep: bool, initial: Any = None
+    ) -> Plan:
+        """Return a plan that keeps its trees in a checkpoint, if there is to be one, and take over its seed."""
+        if checkpoint is not None:
+            from dtrees.ensemble.checkpoint import with_checkpoint  # of use here only
+
+            plan = with_checkpoint(plan, self, backend, table, checkpoint, interval, keep=keep, initial=initial)
+            self._seed = plan.seed
+        return plan
 
     def _timed(self, grow: Callable[[], R]) -> R:
         """Return what ``grow()`` does, and note how long it took, for reports."""
@@ -217,10 +263,6 @@ class TreeEstimator(
                 self._check_names(backend_for(given.X).header(given.X), reset=False)
             except ValueError as error:
                 raise ValueError(f"eval_set {given.name!r}: {error}") from error
-        if backend is LOCAL:
-            sets = [
-                replace(given, **{name: in_memory(getattr(given, name)) for name in ("X", "y", "weight", "base_margin")}) for given in sets
-            ]
         return backend.load_evaluation(table, sets, metrics)
 
     def _warn_without_splits(self, why: str) -> None:
@@ -263,8 +305,7 @@ class TreeEstimator(
 
     def _map(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
         """Apply a function to the rows of ``X``, by its backend; its columns must be those of fit."""
-        backend = self._check_columns(X)
-        return backend.predict(X, function, output)
+        return self._check_columns(X).predict(X, function, output, self._margin)
 
     def _check_columns(self, X: Any) -> Backend:
         """Check the columns of ``X`` by scikit-learn's rules, and return its backend."""
@@ -280,18 +321,13 @@ class TreeEstimator(
         """Check the names and the number of columns by scikit-learn's rules, or, with ``reset``, take them over."""
         if reset and type(X) is np.ndarray:  # it has no names; scikit-learn looks for some as long as it takes to grow a small tree
             self.n_features_in_ = X.shape[1]
-            self.__dict__.pop("feature_names_in_", None)
+            self._forget("feature_names_in_")
             return
         names = column_names(X)
         if len(set(names)) < len(names):
             twice = sorted({str(name) for name in names if names.count(name) > 1})
             raise ValueError(f"X has more than one column of the name {', '.join(map(repr, twice))}; wants a name of its own for each")
         validate_data(self, X=with_known_names(X, names), skip_check_array=True, reset=reset)
-
-    def _check_fitted(self) -> None:
-        """Raise NotFittedError before fit."""
-        if not self.__sklearn_is_fitted__():
-            check_is_fitted(self)
 
     def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
         return Predict(self._schema, self._trees, steps, self.n_jobs, n_rounds)
@@ -342,6 +378,7 @@ class TreeEstimator(
         self._grown_by = (*(kept if there else ()), (self._trees.n_rounds - there, resolved(self)))
 
     def _single_tree(self, kind: type[TreeEstimator], parameters: dict[str, Any], classes: Any, tree: Tree) -> Any:
+        stand_in_for_sklearns(kind)
         single = kind(**parameters)
         single._schema = self._schema
         single._trees = AdditiveTrees([[tree]])
@@ -361,17 +398,6 @@ class TreeEstimator(
         if not isinstance(leaves, np.ndarray):
             raise TypeError(f"decision_path wants an array or a frame in memory, not {type(X).__name__}; pass X.compute()")
         return leaves
-
-    def _score(self, metric: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
-        backend = backend_for(X)
-        return measured(self, metric, *backend.gather(y, self.predict(X), sample_weight))
-
-
-def measured(model: Any, metric: Callable[..., float], y: Any, predictions: Any, sample_weight: Any) -> float:
-    """Return what a metric says of predictions; y and the weights are read as they are at fit."""
-    y = check_target(y, classify=is_classifier(model), name=type(model).__name__, several=np.ndim(predictions) == 2)
-    y = np.ascontiguousarray(y)  # in another order, the last bit of a sum is another
-    return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
 
 
 def _difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
@@ -424,6 +450,7 @@ def all_or_nothing(fit: F) -> F:
                 fitted.__dict__.update(vars(self))
                 fit(fitted, X, y, sample_weight, **options)
         own = set(parameter_names(type(self)))
+        stand_in_for_sklearns(type(self))
         if isinstance(self, TreeEstimator) and hasattr(self, "warm_start"):
             fitted._note_parameters(self.__dict__.get("_trees"), self.__dict__.get("_grown_by", ()))
         learnt = {name: value for name, value in vars(fitted).items() if name not in own}

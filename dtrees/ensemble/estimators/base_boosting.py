@@ -20,25 +20,24 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.early_stopping import Stopping
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Loss, Rules
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Rules
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.backend import Output, Table
+from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grown_or_kept, split_callbacks, with_monitor
 from dtrees.ensemble.compat import checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import Members, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN, SAID, ZERO, StartingPoints
-from dtrees.ensemble.evaluation.callbacks import EarlyStopping, Monitor, called_together, grown_or_kept, split_callbacks, with_monitor
-from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, named_sets
-from dtrees.ensemble.evaluation.metrics import check_metrics, metric_for, metric_name
-from dtrees.ensemble.evaluation.scoring import check_scoring, scoring_for
+from dtrees.ensemble.evaluation_sets import EvalSet, named_sets
 from dtrees.ensemble.in_process import LOCAL, in_memory
-from dtrees.ensemble.input import combinations, rules
+from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.by_size import draws_by_default_alone, resolved, set_by_size
 from dtrees.ensemble.input.warning import warn
+from dtrees.ensemble.metrics import check_metrics, check_scoring, metric_for, metric_name, scoring_for
 from dtrees.ensemble.objective import registry
-from dtrees.ensemble.objective.custom import NAME, CustomObjective
 from dtrees.ensemble.objective.loss import LinkedLoss
+from dtrees.ensemble.objective.registry import NAME
 from dtrees.ensemble.prediction import AdditiveTrees, Step
 
 
@@ -115,8 +114,6 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     def _loss(self, table: Table) -> LinkedLoss:
         """Return the loss for a table."""
-        if callable(self.loss):
-            return CustomObjective(table.n_classes, self.loss, n_targets=table.n_targets)
         n_classes = list(map(len, table.classes)) if isinstance(table.classes, list) else table.n_classes
         return registry.loss_for(self.loss, n_classes, self._parameters_of_loss(), table.n_targets)
 
@@ -131,7 +128,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             if registry.name_of(self.loss) not in others and value not in others.values():
                 wanted = " or ".join(f"loss={other!r}" for other in others)
                 warn(f"{name}={value} has no effect: it is for {wanted}, but loss is {self.loss!r}; pass such a loss, or no {name}")
-        combinations.warn_of_rows_held_out(self)
+        rules.warn_of_rows_held_out(self)
 
     @property
     def _fitted_loss(self) -> LinkedLoss:
@@ -151,7 +148,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         callbacks: Sequence[Callback | EarlyStopping] = (),
         monitor: Monitor | None = None,
         checkpoint: Any = None,
-        checkpoint_interval: float = combinations.CHECKPOINT_INTERVAL,
+        checkpoint_interval: float = rules.CHECKPOINT_INTERVAL,
         client: Any = None,
         placement: str | None = None,
     ) -> Self:
@@ -216,7 +213,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         if keep and name != self._loss_name:
             raise ValueError(f"warm_start=True keeps the trees of the loss {self._loss_name!r}, but loss is {name!r}; pass the same")
         self._warn_of_parameters_without_effect()
-        combinations.check_checkpoint(checkpoint, checkpoint_interval)
+        rules.check_checkpoint(checkpoint, checkpoint_interval)
         loss_parameters = self._parameters_of_loss()
         if keep and loss_parameters != self._loss_parameters:
             raise ValueError(
@@ -224,11 +221,8 @@ class Boosting(StartingPoints, Members, TreeEstimator):
                 f"{loss_parameters}; pass the same"
             )
         sets = named_sets(eval_set)
-        scorer = check_scoring(self.scoring, classify=is_classifier(self))
-        default = registry.default_metric(name, classify=is_classifier(self))
-        asked = check_metrics(self.eval_metric, classify=is_classifier(self), default=default)
-        self._check_combinations(asked, scorer, base_margin, keep=keep)
-        combinations.check_early_stopping(self.early_stopping_rounds, sets)
+        asked, scorer = self._check_combinations(base_margin, keep=keep)
+        rules.check_early_stopping(self.early_stopping_rounds, sets)
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
@@ -240,11 +234,11 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             sets=sets,
             rows_refusal=self._rows_refusal(scorer),
             base_margin=base_margin,
-            fetch_X=self._init_is_estimator,
+            fetch_X=self.init is not None and not self._init_is_zero,
         )
         self._check_classes(table)
         loss = self._loss(table)
-        plan = replace(self._plan(table, loss, keep), stopping=stopping, scoring=scoring_for(scorer, loss, table.classes))
+        plan = replace(self._plan(table, loss, keep), stopping=stopping)
         initial = self._starting_points(backend, table, plan, loss, keep=keep)
         table = replace(table, X=None, base_margin=None)
         if sets:
@@ -253,11 +247,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         if keep and getattr(self, "_validated_by", None) == self._validation(plan):
             plan = replace(plan, scores_before=tuple(self.validation_score_.tolist()))
         previous = list(zip(*self._trees.groups, strict=True)) if keep else []
-        if checkpoint is not None:
-            from dtrees.ensemble.persistence.checkpoint import with_checkpoint  # of use here only
-
-            plan = with_checkpoint(plan, self, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
-            self._seed = plan.seed
+        plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
         result = grown_or_kept(
             lambda: self._timed(lambda: backend.boost(table, plan, previous, initial, callback)),
             callbacks,
@@ -266,7 +256,6 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         )
         self._n_grown = len(result.rounds) - len(previous) if checkpoint is None else None
         self._take_over(result, plan, keep=keep)
-        self._loss_name, self._loss_parameters = name, loss_parameters
         if result.train_score.size and result.train_score[-1] > loss.negligible(result.initial):
             self._warn_without_splits(
                 f"no column of X divides rows into leaves with hessians of min_child_weight={self.min_child_weight} in all (a row has "
@@ -280,18 +269,17 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     def _rows_refusal(self, scorer: Any) -> str | None:
         """Return why these parameters cannot be boosted with where rows stay where they are, whatever the table; None if they can."""
         n_classes = 2 if is_classifier(self) else 0
-        loss: LinkedLoss
-        if callable(self.loss):
-            loss = CustomObjective(n_classes, self.loss)
-        else:
-            loss = registry.loss_for(self.loss, n_classes, self._parameters_of_loss())
+        loss = registry.loss_for(self.loss, n_classes, self._parameters_of_loss())
         first_order = self.criterion == "squared_error"
         plan = BoostingPlan(Rules("newton", 1, 1), 0, loss, 1, scoring=scoring_for(scorer, loss), first_order=first_order)
         return rows_placement_refusal(plan, self.loss)
 
-    def _check_combinations(self, asked: Sequence[Any], scorer: Any, base_margin: Any, *, keep: bool) -> None:
-        """Raise ValueError for parameters that make no sense together."""
-        if registry.name_of(self.loss) == "huber" and "loss" in asked:
+    def _check_combinations(self, base_margin: Any, *, keep: bool) -> tuple[list[Any], Any]:
+        """Return the metrics that are asked for, and the scorer; raise ValueError for parameters that make no sense together."""
+        classify, name = is_classifier(self), registry.name_of(self.loss)
+        scorer = check_scoring(self.scoring, classify=classify)
+        asked = check_metrics(self.eval_metric, classify=classify, default=registry.default_metric(name, classify=classify))
+        if name == "huber" and "loss" in asked:
             raise ValueError("eval_metric has 'loss', but loss='huber' is another one in each round; use 'mae' or 'rmse'")
         if isinstance(self.loss, str) and self.loss == NAME:
             raise ValueError("loss='custom' stands for a function that a model file could not hold; pass the function to fit again")
@@ -313,9 +301,11 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         starts = BY_MARGIN if base_margin is not None else BY_LOSS if self.init is None else ZERO if self._init_is_zero else BY_ESTIMATOR
         if keep and starts != self._starts:
             raise ValueError(f"warm_start=True keeps trees that started from {SAID[self._starts]}, not from {SAID[starts]}; pass the same")
+        return asked, scorer
 
     def _take_over(self, result: BoostingResult, plan: BoostingPlan, *, keep: bool) -> None:
         """Set trees and losses."""
+        self._loss_name, self._loss_parameters = registry.name_of(self.loss), self._parameters_of_loss()
         score = np.full_like(result.train_score, np.nan) if plan.loss.takes_all_rows else result.train_score
         self.train_score_ = np.concatenate([self.train_score_, score]) if keep else score
         if self.n_iter_no_change is not None:
@@ -324,8 +314,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             self._validated_by = self._validation(plan)
             _check_deciding(self.validation_score_, f"scoring={self.scoring!r}")
         else:
-            for name in ("validation_score_", "_validated_by"):
-                self.__dict__.pop(name, None)
+            self._forget("validation_score_", "_validated_by")
         self._take_over_out_of_bag(result, keep=keep)
         self.max_features_, self.min_samples_leaf_ = plan.rules.max_features, plan.rules.min_samples_leaf
         self.max_leaf_nodes_, self.max_depth_ = plan.rules.max_leaf_nodes, plan.rules.max_depth
@@ -341,8 +330,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         """Set the losses of rows that rounds did not draw, NaN for rounds that drew all; as in scikit-learn, each is of other rows."""
         earlier = getattr(self, "oob_scores_", np.full(self._trees.n_rounds, np.nan)) if keep else np.empty(0)
         improved = getattr(self, "oob_improvement_", earlier) if keep else np.empty(0)
-        for name in ("oob_scores_", "oob_improvement_", "oob_score_"):
-            self.__dict__.pop(name, None)
+        self._forget("oob_scores_", "oob_improvement_", "oob_score_")
         if len(result.out_of_bag) and isinstance(self.loss, str):
             scores, before = result.out_of_bag.T
             self.oob_scores_ = np.concatenate([earlier, scores])
@@ -352,8 +340,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     def _keep_scores(self, result: BoostingResult, sets: Sequence[EvalSet], metrics: Sequence[str], stopping: Stopping | None) -> None:
         """Set the scores of evaluation sets; with early stopping, leave out the rounds after the best."""
-        for name in ("evals_result_", "best_iteration_", "best_score_"):
-            self.__dict__.pop(name, None)
+        self._forget("evals_result_", "best_iteration_", "best_score_")
         if not sets:
             return
         scores = result.evaluation
@@ -376,32 +363,30 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             if hasattr(self, "oob_scores_"):
                 self.oob_score_ = float(self.oob_scores_[-1])
 
-    def _plan(self, table: Table, loss: Loss, keep: bool) -> BoostingPlan:
+    def _plan(self, table: Table, loss: LinkedLoss, keep: bool) -> BoostingPlan:
         class_weight = rules.class_weights(getattr(self, "class_weight", None), table, by_rows=False)
-        weight = table.total_weight
-        if class_weight is not None and isinstance(table.class_weights, np.ndarray):
-            weight = math.fsum(table.class_weights * np.asarray(class_weight))
-        n_rows, n_classes = table.rows_that_count(class_weight), 0
-        if isinstance(table.class_counts, np.ndarray):
-            n_classes = int(np.count_nonzero(table.class_counts * (1.0 if class_weight is None else np.asarray(class_weight))))
-        elif table.class_counts is not None:
-            n_classes = max(int(np.count_nonzero(counts)) for counts in table.class_counts)
+        weight, factors = float(table.total_weight), 1.0 if class_weight is None or table.n_targets > 1 else np.asarray(class_weight)
+        if class_weight is not None and table.n_targets == 1:
+            weight = math.fsum(table.by_target[0].weights * factors)
+        n_rows = table.rows_that_count(class_weight)
+        n_classes = max((int(np.count_nonzero(target.counts * factors)) for target in table.by_target), default=0)
         set_by_size(self, n_rows, n_classes, keep=keep)
         rules.check_penalty(float(self.reg_lambda_), weight)
         # An integer means the same seed whenever; other random states move on, and rounds added later belong to the first seed.
         if not keep or isinstance(self.random_state, int | np.integer):
             self._seed = 0 if draws_by_default_alone(self) else rules.draw_seed(self.random_state)
         return BoostingPlan(
-            rules=rules.rules_for(self, "newton_l1" if self.reg_alpha > 0 else "newton", n_rows, self.n_features_in_),
+            rules=rules.rules_for(self, "newton_l1" if self.reg_alpha > 0 else "newton", n_rows),
             seed=self._seed,
             loss=loss,
             n_rounds=int(self.n_estimators),
-            n_classes=0 if isinstance(table.classes, list) else table.n_classes,
+            n_classes=table.n_classes if table.n_targets == 1 else 0,
             learning_rate=float(self.learning_rate_),
             subsample=float(self.subsample),
             validation_fraction=None if self.validation_fraction is None else float(self.validation_fraction),
             n_iter_no_change=None if self.n_iter_no_change is None else int(self.n_iter_no_change),
             tol=float(self.tol),
+            scoring=scoring_for(check_scoring(self.scoring, classify=is_classifier(self)), loss, table.classes),
             first_order=self.criterion == "squared_error",
             class_weight=class_weight,
         )
@@ -481,7 +466,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         check_is_fitted(self)
         backend = self._check_columns(X)
         if backend is LOCAL:
-            yield from self._predictor(*steps).staged(X, in_memory(self._margin))
+            yield from self._predictor(*steps).staged(X, in_memory(self._margin)[0])
             return
         for n_rounds in range(1, self._trees.n_rounds + 1):
             yield backend.predict(X, self._predictor(*steps, n_rounds=n_rounds), output, self._margin)

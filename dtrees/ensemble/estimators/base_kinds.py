@@ -9,24 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.ensemble.backend import Backend, Output, Table
+from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import BaseEstimator, ClassifierMixin, RegressorMixin
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.inspection import mean_predictions, side_by_side
 from dtrees.ensemble.estimators.parameters import RegressionCriterion
+from dtrees.ensemble.in_process import Backend
 from dtrees.ensemble.input.target import common_dtype
-from dtrees.ensemble.persistence.state import take_classes
 from dtrees.ensemble.prediction import (
     Labels,
-    LabelsOfTargets,
     Mean,
     Step,
+    by_target,
     columns_of_targets,
     first_column,
     logarithm,
     split_targets,
 )
 from dtrees.ensemble.scores import accuracy_score, r2_score, subset_accuracy
+from dtrees.ensemble.state import take_classes
 
 
 class Regressor(RegressorMixin, BaseEstimator):
@@ -96,9 +97,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return accuracy_score if self._n_targets == 1 else subset_accuracy
 
     def _label_steps(self) -> tuple[Step, ...]:
-        if self._n_targets == 1:
-            return (*self._probability_steps(), Labels(self.classes_))
-        return (*self._probability_steps(), LabelsOfTargets(tuple(self.classes_), common_dtype(self.classes_)))
+        return (*self._probability_steps(), Labels(tuple(by_target(self.classes_)), self._label_output().dtype))
 
     def _label_output(self) -> Output:
         if self._n_targets == 1:

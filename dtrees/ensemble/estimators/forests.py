@@ -1,14 +1,524 @@
-"""The four forests: random forests and extra-trees, for regression and classification."""
+"""The four forests: random forests and extra-trees, for regression and classification; trees grown independently on draws of the rows.
+
+Terms
+-----
+batch
+    trees grown in one fit: a plan and a range of tree numbers. With ``warm_start`` a forest has several. A tree is determined by
+    the plan's seed and its number, so a batch can be grown again, which is how rows of earlier batches get out-of-bag predictions.
+out of bag
+    the rows that a tree did not draw, and what it predicts for them.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
-from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.ensemble.estimators.base_forest import ClassForestParameters, Forest
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
+from dtrees.ensemble.backend import Table
+from dtrees.ensemble.callbacks import Monitor, called_together, grown_or_kept, with_monitor
+from dtrees.ensemble.compat import Options, StrOptions, checked_fit
+from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
-from dtrees.ensemble.estimators.declaring import with_parameters
+from dtrees.ensemble.estimators.inspection import (
+    Members,
+    decision_path_matrix,
+    importance_by_column,
+    normalised,
+)
+from dtrees.ensemble.estimators.parameters import ClassificationCriterion, ForestParameters, parameter, with_parameters
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
+from dtrees.ensemble.in_process import LOCAL, Backend
+from dtrees.ensemble.input import rules
+from dtrees.ensemble.input.target import check_target, encode_target
+from dtrees.ensemble.input.warning import warn
+from dtrees.ensemble.prediction import AdditiveTrees, by_target
+from dtrees.tree.tree import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class SampleSource:
+    """What the draws of a batch of trees follow from, besides its plan.
+
+    Attributes
+    ----------
+    n_rows : int
+    target : ndarray of shape (n_rows,) or (n_rows, n_targets), or None
+        Numbers of classes, where rows are drawn by them.
+    weight : ndarray of float64 of shape (n_rows,) or None
+        The weights of rows, where they are drawn by them.
+    """
+
+    n_rows: int
+    target: NDArray[Any] | None = None
+    weight: NDArray[np.float64] | None = None
+
+    @classmethod
+    def of(cls, table: Table, plan: ForestPlan) -> Self | None:
+        """Return the source of a plan's draws from a table; None if it is not in this process."""
+        if plan.n_draws is None:
+            return cls(table.n_rows)
+        by_class = plan.balanced_draws or plan.class_weight is not None
+        target, weight = table.target if by_class else None, table.weight
+        if any(part is not None and not isinstance(part, np.ndarray) for part in (target, weight)):
+            return None
+        return cls(table.n_rows, target, weight)
+
+    def is_same(self, other: Self) -> bool:
+        """Tell whether draws of the same plan are the same from another source."""
+        return all(np.array_equal(mine, theirs) for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True))
+
+    def rows(self, plan: ForestPlan, first: int, last: int) -> list[NDArray[np.integer]]:
+        """Return the rows of trees, as often as they were drawn, ascending."""
+        numbers: NDArray[np.integer] = np.arange(self.n_rows, dtype=np.int32 if self.n_rows < 2**31 else np.int64)
+        if plan.n_draws is None:
+            return [numbers] * (last - first)
+        from dtrees.engine.plan.row_draws import RowDraws, combine_weights  # brings in the compiler
+
+        target = numbers if self.target is None else self.target
+        draws = RowDraws.of_table(plan, target, combine_weights(self.weight, plan.class_weight, target))
+        return [np.repeat(numbers, draws.counts(tree)) for tree in range(first, last)]
+
+
+def permutation_importances(
+    trees: Sequence[Tree],
+    samples: Sequence[NDArray[np.integer]],
+    X: Any,
+    y: NDArray[Any],
+    n_jobs: int | None,
+    seed: int,
+    ends: NDArray[np.integer],
+) -> NDArray[np.float64]:
+    """Return how much worse trees predict rows that they did not draw, if the values of a column change places among these.
+
+    Parameters
+    ----------
+    trees : sequence of Tree
+    samples : sequence of ndarray of int
+        The rows that each was grown on.
+    X : ndarray or SparseRows of shape (n, n_features)
+    y : ndarray of shape (n,) or (n, n_targets)
+        Numbers of classes (of an integer type), or targets.
+    n_jobs : int or None
+    seed : int
+        How values change places follows from it, the number of the tree and the column.
+    ends : ndarray of int
+        Where the classes of each of several targets but the last end, among those of all.
+
+    Returns
+    -------
+    ndarray of float64 of shape (n_features,)
+        The mean over trees that have rows out of bag of the increase of the error rate, or of the mean squared error.
+    """
+    total, n_trees = np.zeros(X.shape[1]), 0
+    for number, (tree, drawn) in enumerate(zip(trees, samples, strict=True)):
+        outside = np.setdiff1d(np.arange(X.shape[0]), drawn)
+        if not outside.size:
+            continue
+        n_trees += 1
+        columns = np.unique(tree.feature[tree.feature >= 0])
+        if not columns.size:
+            continue
+        of_columns = replace(
+            tree, feature=np.where(tree.feature < 0, tree.feature, np.searchsorted(columns, tree.feature)).astype(np.int32)
+        )
+        alone, rows, truth = AdditiveTrees([[of_columns]]), _cells(X, outside, columns), y[outside]
+        error = _error(alone.raw(rows, n_jobs), truth, ends)
+        for j, column in enumerate(columns):
+            values = rows[:, j].copy()
+            rows[:, j] = np.random.default_rng([seed, number, column]).permutation(values)
+            total[column] += _error(alone.raw(rows, n_jobs), truth, ends) - error
+            rows[:, j] = values
+    return total / max(n_trees, 1)
+
+
+def _cells(X: Any, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> NDArray[Any]:
+    """Return some rows and columns of a table, dense."""
+    if isinstance(X, np.ndarray):
+        return X[np.ix_(rows, columns)]
+    cells: NDArray[Any] = csr_array((X.data, X.columns, X.starts), X.shape)[rows][:, columns].toarray()
+    return cells
+
+
+def _error(predicted: NDArray[np.float64], truth: NDArray[Any], ends: NDArray[np.integer]) -> float:
+    if truth.dtype.kind == "f":
+        return float(np.mean((predicted - truth.reshape(predicted.shape)) ** 2))
+    labels = np.stack([shares.argmax(axis=1) for shares in np.split(predicted, ends, axis=1)], axis=1)
+    return float(np.mean(labels != truth.reshape(labels.shape)))
+
+
+_Batch = tuple[ForestPlan, int, int]
+
+
+class Forest(Members, ForestParameters, TreeEstimator):
+    """What the four forests share.
+
+    Attributes
+    ----------
+    estimators_ : tuple
+        The trees, each as a fitted single tree with the present parameters of the forest, also with ``warm_start``. Some of them can be
+        assigned, to keep only these.
+    oob_score_ : float
+        Score of the out-of-bag predictions; only with ``oob_score``.
+    """
+
+    #: The kind of its single trees, and whether they take random thresholds.
+    _TREE: ClassVar[type[TreeEstimator]]
+    _RANDOM_SPLITS: ClassVar[bool] = False
+
+    criterion: str
+    oob_score_: float
+
+    _batches: list[_Batch]
+    _drawn_from: list[SampleSource | None]
+    _votes: ForestResult | None
+
+    @checked_fit
+    @all_or_nothing
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        callbacks: Sequence[Callback] = (),
+        monitor: Monitor | None = None,
+        checkpoint: Any = None,
+        checkpoint_interval: float = rules.CHECKPOINT_INTERVAL,
+        client: Any = None,
+        placement: str | None = None,
+    ) -> Self:
+        """Grow the forest.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
+            Numbers; in frames also text and categories. NaN marks missing values.
+        y : array-like of shape (n,) or (n, k)
+            Finite numbers for a regressor, labels for a classifier. With k columns there are k targets, which each tree learns together.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Non-negative. With ``bootstrap`` rows are drawn in proportion to it, otherwise it weighs them.
+        callbacks : sequence of callable, default=()
+            Called with a :class:`dtrees.callbacks.Progress` after each tree; one that returns True ends the fit there.
+            :class:`dtrees.ProgressBar` and :class:`dtrees.KeepOnInterrupt` are among those that there are.
+        monitor : callable or None, default=None
+            A callback in scikit-learn's form, called with the number of finished trees less one, a copy of this estimator without the
+            trees, and a dict with the :class:`dtrees.callbacks.Progress` as "progress"; True ends the fit.
+        checkpoint : str, path-like or None, default=None
+            Where to keep the finished trees: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
+            of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
+            would have given; a checkpoint of anything else is refused. It holds trees only, no pickle, appears whole or not at all, and
+            the one before is kept beside it as ``PATH.previous``.
+        checkpoint_interval : float, default=60.0
+            Seconds, about, from one checkpoint to the next. Trees grow in batches of so long; with 0, one by one.
+        client : distributed.Client or None, default=None
+            The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
+            here is sent to one worker.
+        placement : {"auto", "one-worker", "replicated", "sharded", "rows"} or None, default=None
+            Where the cells of a Dask collection are on the cluster; see :func:`dtrees.submit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the message says what is wanted.
+        """
+        self._check_bootstrap()
+        rules.check_checkpoint(checkpoint, checkpoint_interval)
+        keep = self._continues_previous_fit()
+        trees: list[Tree] = list(self._trees.groups[0]) if keep else []
+        if self.n_estimators < len(trees):
+            raise ValueError(
+                f"n_estimators={self.n_estimators} must be larger or equal to len(estimators_)={len(trees)} when warm_start==True"
+            )
+        callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
+        n_trees = self.n_estimators - len(trees)
+        refusal = rules.rows_refusal_of_trees(self.criterion, random_splits=self._RANDOM_SPLITS)
+        backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score, rows_refusal=refusal)
+        rules.check_targets(self, table)
+        if not keep:
+            self._batches, self._votes, self._drawn_from = [], None, []
+        earlier = self._batches
+        if len(trees) == self.n_estimators:
+            warn("Warm-start fitting without increasing n_estimators does not fit new trees.")
+        else:
+            plan = self._plan(table, keep)
+            plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
+            result = grown_or_kept(
+                lambda: self._timed(lambda: backend.grow_forest(table, plan, len(trees), self.n_estimators, callback)),
+                callbacks,
+                0,
+                lambda it: len(it.trees),
+            )
+            self._n_grown = len(result.trees) if checkpoint is None else None
+            batch = replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)
+            self._note_batch(batch, SampleSource.of(table, plan))
+            self.max_features_ = plan.rules.max_features
+            self._trees = AdditiveTrees([trees + result.trees])
+            self._warn_if_constant()
+        self._score_out_of_bag(backend, table, None if len(trees) == self.n_estimators else result, earlier)
+        return self
+
+    def _note_batch(self, batch: _Batch, source: SampleSource | None) -> None:
+        """Note what trees were grown by and on: one batch with those before, if these differ in nothing but their numbers."""
+        # A model from a file does not know what its trees were grown on.
+        batches, sources = self._batches, getattr(self, "_drawn_from", [None] * len(self._batches))
+        if batches and batches[-1][0] == batch[0] and (source is None or sources[-1] is None or source.is_same(sources[-1])):
+            batch, source = (batch[0], batches[-1][1], batch[2]), source and sources[-1]
+            batches, sources = batches[:-1], sources[:-1]
+        self._batches, self._drawn_from = [*batches, batch], [*sources, source]
+
+    def _check_bootstrap(self) -> None:
+        if not self.bootstrap and self.max_samples is not None:
+            raise ValueError(
+                f"max_samples={self.max_samples!r} cannot be set if bootstrap=False, which takes every row; "
+                "set bootstrap=True or max_samples=None"
+            )
+        class_weight = getattr(self, "class_weight", None)
+        if self.bootstrap == "balanced":
+            for name, value in (("max_samples", self.max_samples), ("class_weight", class_weight)):
+                if value is not None:
+                    raise ValueError(
+                        f"{name}={value!r} cannot be set if bootstrap='balanced', which draws as many rows of each class as the smallest "
+                        f"one has; set bootstrap=True or {name}=None"
+                    )
+        if not self.bootstrap and self.oob_score:
+            raise ValueError("oob_score=True is only available if bootstrap=True: without it no tree leaves rows out")
+
+    @property
+    def _weighs_by_tree(self) -> bool:
+        """Whether each tree weighs the classes of its own rows."""
+        weight = getattr(self, "class_weight", None)
+        return isinstance(weight, str) and weight == "balanced_subsample" and bool(self.bootstrap)
+
+    def _plan(self, table: Table, keep: bool) -> ForestPlan:
+        class_weight = getattr(self, "class_weight", None)
+        if keep and isinstance(class_weight, str):
+            warn(
+                f"class_weight={class_weight!r} is not recommended with warm_start if the data of the fits differ: it would mean "
+                "other weights each time. Pass a dict of weights instead.",
+            )
+        by_tree = self._weighs_by_tree
+        factors = None if by_tree else rules.class_weights(class_weight, table, by_rows=False)
+        # An integer means the same seed whenever; other random states move on, and trees added later belong to the first seed.
+        if not keep or isinstance(self.random_state, int | np.integer):
+            self._seed = rules.draw_seed(self.random_state)
+        return rules.forest_plan(
+            self,
+            table,
+            factors,
+            self._seed,
+            random_splits=self._RANDOM_SPLITS,
+            n_draws=self._number_of_draws(table, factors),
+            balanced_draws=self.bootstrap == "balanced",
+            balanced_subsample=by_tree,
+            out_of_bag=bool(self.oob_score),
+        )
+
+    def _number_of_draws(self, table: Table, factors: tuple[Any, ...] | None) -> int | None:
+        if not self.bootstrap:
+            return None
+        if self.bootstrap == "balanced":
+            counts = table.by_target[0].counts[table.by_target[0].weights > 0]
+            return int(counts.min()) * len(counts)
+        return rules.number_of_draws(self.max_samples, table, factors)
+
+    def _score_out_of_bag(self, backend: Backend, table: Table, grown: ForestResult | None, earlier: Sequence[_Batch]) -> None:
+        """Set the out-of-bag score and predictions, from the trees just grown and those of earlier fits."""
+        if grown is not None or not self.oob_score:
+            self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
+        if not self.oob_score or (grown is not None and grown.oob_sum is None):  # not wanted, or cut short with the fit
+            self._votes = None
+            return
+        votes = grown
+        if earlier:
+            kept = self._votes
+            if kept is None or kept.oob_count is None or len(kept.oob_count) != table.n_rows:
+                kept = None
+                for plan, first, last in earlier:
+                    again = backend.grow_forest(table, replace(plan, out_of_bag=True), first, last, None)
+                    kept = _add_votes(kept, again)
+            votes = kept if votes is None else _add_votes(kept, votes)
+        assert votes is not None
+        assert votes.oob_sum is not None
+        assert votes.oob_count is not None
+        self._votes = ForestResult([], votes.oob_sum, votes.oob_count, votes.oob_exponent) if self.warm_start else None
+        mean = np.ldexp(votes.oob_sum.astype(np.float64), -votes.oob_exponent) / np.maximum(votes.oob_count, 1)[:, np.newaxis]
+        self._take_out_of_bag(backend, table, mean, votes.oob_count)
+
+    @property
+    def estimators_(self) -> tuple[Any, ...]:
+        """The trees, each as a fitted estimator of its own, with the parameters that it was grown by. Assign some to keep only these."""
+        return tuple(self._single_trees(self._TREE, getattr(self, "classes_", None))[0])
+
+    @estimators_.setter
+    def estimators_(self, estimators: Sequence[Any]) -> None:
+        check_is_fitted(self)
+        estimators = list(estimators)
+        for estimator in estimators:
+            own = type(estimator) is self._TREE and estimator.__sklearn_is_fitted__() and estimator._schema == self._schema
+            mine, theirs = (by_target(getattr(model, "classes_", None)) for model in (self, estimator))
+            same = own and estimator._n_targets == self._n_targets and len(mine) == len(theirs)
+            if not same or not all(map(np.array_equal, mine, theirs)):
+                raise ValueError(
+                    f"estimators_ is given a {type(estimator).__name__}; wants fitted estimators of type {self._TREE.__name__}, of the "
+                    "same columns, classes and targets as the forest"
+                )
+        if not estimators:
+            raise ValueError("estimators_ is given no tree; wants at least one")
+        self._trees = AdditiveTrees([[tree for estimator in estimators for tree in estimator._trees.groups[0]]])
+        # These belong to the trees that were there.
+        self._forget("_members", "_grown_by", "_seed", "_batches", "_votes", "_drawn_from")
+        self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
+
+    @property
+    def estimator_(self) -> Any:
+        """What each tree is before it is fitted: a single tree with those parameters of the forest that it has."""
+        check_is_fitted(self)
+        return self._TREE(**self._of_member(self._TREE, self.get_params(deep=False)))
+
+    @property
+    def estimators_samples_(self) -> list[NDArray[np.integer]]:
+        """The rows that each tree was grown on, as often as they were drawn, ascending; drawn anew each time that they are asked for.
+
+        Raises
+        ------
+        AttributeError
+            If that is not known: of a model from a file, of one whose ``estimators_`` were assigned, and where rows were drawn by weights
+            or classes on a cluster, which stayed there.
+        """
+        check_is_fitted(self)
+        known = [source for source in getattr(self, "_drawn_from", ()) if source is not None]
+        if len(known) < len(getattr(self, "_batches", ())) or not known:
+            raise AttributeError(
+                "estimators_samples_ are not known: the model is from a file, its estimators_ were assigned, or its rows were drawn by "
+                "weights or classes that are on a cluster; fit it here"
+            )
+        return [rows for batch, source in zip(self._batches, known, strict=True) for rows in source.rows(*batch)]
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """The share each column has in what ``importance_type`` counts of a tree's splits, averaged over trees that have splits."""
+        check_is_fitted(self)
+        trees, kind = [tree for tree in self._trees.groups[0] if tree.node_count > 1], self.importance_type
+        shares = [normalised(importance_by_column(tree, self.n_features_in_, kind)) for tree in trees]
+        return normalised(np.sum(shares, axis=0)) if shares else np.zeros(self.n_features_in_)
+
+    def oob_permutation_importances(self, X: Any, y: Any, *, seed: int = 0) -> NDArray[np.float64]:
+        """Measure how much each column matters to rows that trees have not seen (Breiman, 2001, section 10).
+
+        Each tree predicts the rows that it did not draw, as they are, and with the values of one column in random order among them.
+
+        Parameters
+        ----------
+        X : array-like, sparse table or frame of shape (n, n_features_in_)
+            The very rows that the forest was fitted on, in their order.
+        y : array-like of shape (n,) or (n, n_outputs_)
+        seed : int, default=0
+            Decides the orders.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n_features_in_,)
+            The mean over trees of the increase of the error rate (for regression, the mean squared error), of several targets the mean
+            over these. It may be below 0.
+
+        Raises
+        ------
+        ValueError
+            If rows are not as many as at fit, or trees were grown on all of them.
+        AttributeError
+            If it is not known what trees drew; see ``estimators_samples_``.
+        """
+        samples = self.estimators_samples_
+        if any(plan.n_draws is None for plan, _, _ in self._batches):
+            raise ValueError("importances on rows out of bag want trees that leave rows out; fit with bootstrap=True")
+        if self._check_columns(X) is not LOCAL:
+            raise TypeError(f"oob_permutation_importances wants an array or a frame in memory, not {type(X).__name__}; pass X.compute()")
+        matrix = self._schema.matrix(X)
+        target = check_target(y, classify=is_classifier(self), name=type(self).__name__, several=self._n_targets > 1)
+        if (target.shape[1] if target.ndim == 2 else 1) != self._n_targets:
+            raise ValueError(f"y has shape {target.shape}; wants the {self._n_targets} targets that the forest was fitted on")
+        if {source.n_rows for source in self._drawn_from if source is not None} != {matrix.shape[0]} or len(target) != matrix.shape[0]:
+            raise ValueError(f"X has {matrix.shape[0]} rows and y {len(target)}; wants the rows that the forest was fitted on")
+        classes = getattr(self, "classes_", None)
+        ends = np.cumsum([len(labels) for labels in by_target(classes)])[:-1]
+        return permutation_importances(self._trees.groups[0], samples, matrix, encode_target(target, classes), self.n_jobs, seed, ends)
+
+    def apply(self, X: Any) -> Any:
+        """Find the leaves each row falls in.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of int32 of shape (n, n_estimators)
+            Node numbers within each tree. A Dask collection, not computed yet, if X is one.
+        """
+        return self._find_leaves(X)
+
+    def decision_path(self, X: Any) -> tuple[Any, NDArray[np.int64]]:
+        """Find the nodes each row passes through.
+
+        Parameters
+        ----------
+        X : array-like, sparse table or frame of shape (n, n_features_in_)
+
+        Returns
+        -------
+        indicator : scipy.sparse.csr_matrix of int64 of shape (n, n_nodes)
+            1 where a row passes through a node; the trees' nodes are side by side.
+        n_nodes_ptr : ndarray of int64 of shape (n_estimators + 1,)
+            ``indicator[:, n_nodes_ptr[i]:n_nodes_ptr[i + 1]]`` belongs to tree ``i``.
+        """
+        from scipy.sparse import hstack
+
+        leaves = self._local_leaves(X)
+        trees = self._trees.groups[0]
+        paths = [decision_path_matrix(tree, leaves[:, i]) for i, tree in enumerate(trees)]
+        return hstack(paths).tocsr(), np.cumsum([0] + [tree.node_count for tree in trees])
+
+
+def _add_votes(one: ForestResult | None, other: ForestResult) -> ForestResult:
+    """Return the out-of-bag sums of two batches together, in the coarser of their fixed points."""
+    if one is None or one.oob_sum is None or one.oob_count is None:
+        return other
+    assert other.oob_sum is not None
+    assert other.oob_count is not None
+    exponent = min(one.oob_exponent, other.oob_exponent)
+    total = (one.oob_sum >> (one.oob_exponent - exponent)) + (other.oob_sum >> (other.oob_exponent - exponent))
+    return ForestResult([], total, one.oob_count + other.oob_count, exponent)
+
+
+@with_parameters
+class ClassForestParameters(ClassificationCriterion, ForestParameters):
+    """Parameters of forests for classification.
+
+    Parameters
+    ----------
+    class_weight : dict, list of dicts, {"balanced", "balanced_subsample"} or None
+        Factors for the weights of rows by class. "balanced" gives every class the same weight in all, "balanced_subsample" among
+        the rows of each tree. Of several targets, a list has a dict for each, and factors are multiplied.
+    bootstrap : bool or "balanced"
+        Grow each tree on rows drawn with replacement, with probability in proportion to their weight. Otherwise on all rows.
+        "balanced" draws as many rows of each class as the smallest one has (Chen, Liaw and Breiman, 2004, "Using random forest to learn
+        imbalanced data"; imbalanced-learn's ``BalancedRandomForestClassifier``), for classes of which some are rare.
+    """
+
+    class_weight: Any = parameter(default=None, allowed=[Options(str, {"balanced", "balanced_subsample"}), dict, None, list])
+    bootstrap: bool | str = parameter(default=True, allowed=["boolean", StrOptions({"balanced"})])
 
 
 @with_parameters

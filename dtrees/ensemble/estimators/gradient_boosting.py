@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Real
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import Hidden, Interval, StrOptions
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
-from dtrees.ensemble.estimators.declaring import parameter, with_parameters
-from dtrees.ensemble.estimators.parameters import INSIDE_ONE, ClassWeight
+from dtrees.ensemble.estimators.parameters import INSIDE_ONE, ClassWeight, parameter, with_parameters
 from dtrees.ensemble.estimators.starting import BY_LOSS
-from dtrees.ensemble.evaluation.metrics import CLASSIFICATION
-from dtrees.ensemble.input import combinations, rules
+from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.rules import ALPHA
+from dtrees.ensemble.metrics import CLASSIFICATION
 from dtrees.ensemble.objective import registry
-from dtrees.ensemble.objective.custom import NAME
-from dtrees.ensemble.objective.several_targets import naming_target
+from dtrees.ensemble.objective.loss import naming_target
+from dtrees.ensemble.objective.registry import NAME
 from dtrees.ensemble.prediction import Step, by_target, first_column
 
 
@@ -88,8 +88,6 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
             return self._init_estimator or "zero"
         assert self._trees.initial is not None
         value = self._fitted_loss.predictions(self._trees.initial[np.newaxis])
-        from sklearn.dummy import DummyRegressor
-
         return DummyRegressor().fit(np.zeros((1, self.n_features_in_)), value)
 
     def _value_steps(self) -> tuple[Step, ...]:
@@ -169,14 +167,17 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
 
     def _check_classes(self, table: Table) -> None:
         factors: Any = rules.class_weights(self.class_weight, table, by_rows=False)
-        if not isinstance(table.classes, list):
-            _check_two_classes(table.classes, table.class_weights, factors)
-            return
-        combinations.check_boosted_classes(self, table.n_targets, CLASSIFICATION)
-        each = zip(table.classes, cast(list[Any], table.class_weights), factors or [None] * table.n_targets, strict=True)
-        for k, known in enumerate(each):
-            with naming_target(k):
-                _check_two_classes(*known)
+        n = table.n_targets
+        if n > 1:
+            rules.check_boosted_classes(self, n, CLASSIFICATION)
+        for k, (target, own) in enumerate(zip(table.by_target, [factors] if n == 1 else factors or [None] * n, strict=True)):
+            with naming_target(k, n):
+                n_weighted = np.count_nonzero(target.weights if own is None else target.weights * np.array(own))
+                if n_weighted < 2:
+                    raise ValueError(
+                        f"y contains {n_weighted} class(es) with a weight above zero (of {target.labels.tolist()}); "
+                        "boosting wants rows of at least two classes"
+                    )
 
     @property
     def init_(self) -> Any:
@@ -188,8 +189,6 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         if self._starts != BY_LOSS:
             return self._init_estimator or "zero"
         assert self._trees.initial is not None
-        from sklearn.dummy import DummyClassifier
-
         shares = self._by_target(self._fitted_loss.predictions(self._trees.initial[np.newaxis]))
         each = shares if isinstance(shares, list) else [shares]
         priors = [
@@ -312,13 +311,3 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         check_is_fitted(self)
         staged = self._starting_from(X, base_margin)._staged(X, self._probability_steps(), self._probability_output("predict_proba"))
         return map(self._by_target, staged)
-
-
-def _check_two_classes(classes: Any, weights: Any, factors: Any) -> None:
-    """Raise ValueError unless two classes of a target have a weight above zero, by factors where there are any."""
-    n_weighted = np.count_nonzero(weights if factors is None else weights * np.array(factors))
-    if n_weighted < 2:
-        raise ValueError(
-            f"y contains {n_weighted} class(es) with a weight above zero (of {classes.tolist()}); "
-            "boosting wants rows of at least two classes"
-        )

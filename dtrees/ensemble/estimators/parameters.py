@@ -1,20 +1,221 @@
 """The parameters of the estimators: what each means, what it may be, and its default.
 
-Values are checked as scikit-learn checks those of its own estimators, by constraints in its notation.
+Parameters are declared once: of what a class annotates are made ``__init__``, the checks of a fit, and the documentation. A class declares
+them as a dataclass does its fields, and describes them in its docstring, without their defaults::
+
+    @with_parameters
+    class Depth:
+        max_depth: int | None = parameter(default=None, allowed=[POSITIVE_INTEGER, None])
+
+An estimator has the parameters of its bases, with other defaults where it gives others. Its docstring gets their descriptions, and those
+of attributes and the notes of its bases. (It is no dataclass: Dask would take equal parameters for equal models.)
+
+Values are checked as scikit-learn checks those of its own estimators, by constraints in its notation. Of names of parameters that there are
+not, errors say what may be meant, also where another library has them.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import inspect
+import json
+import re
+from collections.abc import Iterable, Mapping
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
-from dtrees.ensemble.compat import HasMethods, Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
-from dtrees.ensemble.estimators.declaring import parameter, with_parameters
+from dtrees.ensemble.compat import BaseEstimator, HasMethods, Interval, NamesAtTheTime, Options, RealNotInt, StrOptions, parameter_names
 from dtrees.ensemble.input.by_size import AUTO
 from dtrees.ensemble.input.rules import ALPHA, LARGEST_INTEGER, criteria_of
+
+#: Names of parameters here, and what LightGBM, XGBoost, CatBoost and scikit-learn's HistGradientBoosting call them.
+_ELSEWHERE = {
+    "max_leaf_nodes": "num_leaves num_leaf max_leaves max_leaf",
+    "n_estimators": "num_iterations num_iteration n_iter num_boost_round num_round nrounds num_trees max_iter iterations",
+    "learning_rate": "eta shrinkage_rate",
+    "max_depth": "depth",
+    "min_samples_leaf": "min_child_samples min_data_in_leaf min_data_per_leaf min_data",
+    "min_child_weight": "min_sum_hessian_in_leaf min_sum_hessian_per_leaf min_sum_hessian min_hessian",
+    "reg_lambda": "lambda lambda_l2 l2_regularization l2_leaf_reg",
+    "reg_alpha": "lambda_l1 l1_regularization",
+    "min_split_gain": "gamma min_split_loss min_gain_to_split",
+    "subsample": "bagging_fraction sub_row",
+    "colsample_bytree": "feature_fraction sub_feature",
+    "max_features": "feature_fraction_bynode colsample_bynode rsm mtry",
+    "random_state": "seed random_seed",
+    "n_jobs": "nthread nthreads num_thread num_threads n_threads thread_count",
+    "verbose": "verbosity",
+    "monotonic_cst": "monotone_constraints",
+    "interaction_cst": "interaction_constraints",
+    "categorical_features": "categorical_feature categorical_column cat_feature cat_features enable_categorical",
+    "min_samples_category": "min_data_per_group",
+    "class_weight": "scale_pos_weight is_unbalance unbalance unbalanced_sets auto_class_weights class_weights",
+    "loss": "objective objective_type application loss_function",
+    "eval_metric": "metric metrics",
+    "early_stopping_rounds": "early_stopping_round",
+    "n_iter_no_change": "early_stopping od_wait",
+    "estimator": "base_estimator",
+}
+_MEANT = {other: name for name, others in _ELSEWHERE.items() for other in others.split()}
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return what a name that is not known may mean, as a sentence.
+
+    >>> suggestion("num_leaves", ["max_leaf_nodes", "max_depth"]), suggestion("max_dept", ["max_leaf_nodes", "max_depth"])
+    ("Did you mean 'max_leaf_nodes'?", "Did you mean 'max_depth'?")
+    >>> suggestion("target", ["income", "age"])
+    'There are: income, age.'
+    """
+    known = list(known)
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    meant = _MEANT.get(name.lower())
+    close = [meant] if meant in by_lower else difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.7)
+    if close:
+        return f"Did you mean {' or '.join(repr(by_lower[match]) for match in close)}?"
+    shown = ", ".join(known[:30])
+    return f"There are: {shown}{f' and {len(known) - 30} more' if len(known) > 30 else ''}."
+
+
+class NamedParameters:
+    """Mixin of estimators: of a parameter that there is not, the error says which may be meant."""
+
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Have a class show the signature of ``__init__``."""
+        super().__init_subclass__(**given)
+        show_signature(cls)
+
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """Make an estimator; raises TypeError for a parameter that there is not."""
+        for name in given:
+            if name not in parameter_names(cls) and not _takes_any(cls):
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}. {suggestion(name, parameter_names(cls))}")
+        return super().__new__(cls)
+
+    def set_params(self, **given: Any) -> Any:
+        """Set parameters by name, also those of estimators within, as ``name__parameter``.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter; the message says which may be meant.
+        """
+        for name in given:
+            if name.partition("__")[0] not in parameter_names(type(self)):
+                raise ValueError(
+                    f"Invalid parameter {name!r} for estimator {type(self).__name__}. {suggestion(name, parameter_names(type(self)))}"
+                )
+        return super().set_params(**given)  # type: ignore[misc]
+
+
+def show_signature(kind: Any) -> None:
+    """Have a class show the signature of ``__init__``: some versions of Python 3.11 take that of ``__new__`` if both are inherited."""
+    of_method = inspect.signature(kind.__init__)
+    kind.__signature__ = of_method.replace(parameters=[*of_method.parameters.values()][1:])
+
+
+def _takes_any(kind: type) -> bool:
+    """Return whether a class, which may be a user's own, takes parameters of any name."""
+    parameters = inspect.signature(kind.__init__).parameters.values()  # type: ignore[misc]
+    return any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
+
+
+C = TypeVar("C", bound=type)
+
+
+class _Declared(NamedTuple):
+    """A parameter: its default, what it may be in scikit-learn's notation, and whether it is passed by name only."""
+
+    default: Any
+    allowed: list[Any] | None
+    kw_only: bool
+    annotation: str = "Any"
+
+
+#: What each class declares itself.
+_declared: dict[type, dict[str, _Declared]] = {}
+
+
+def parameter(*, default: Any, allowed: list[Any] | None = None, kw_only: bool = True) -> Any:
+    """Return the declaration of a parameter; ``allowed`` are constraints in scikit-learn's notation, by default those of a base."""
+    return _Declared(default, allowed, kw_only)
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(parameter,))
+def with_parameters(cls: C) -> C:
+    """Decorate a class that declares parameters; one that is an estimator gets ``__init__``, constraints and documentation."""
+    own = _declared[cls] = {}
+    for name, annotation in inspect.get_annotations(cls).items():
+        if not annotation.startswith("ClassVar"):
+            given = vars(cls)[name]
+            known = given if isinstance(given, _Declared) else _Declared(given, None, True)
+            own[name] = known._replace(annotation=annotation)
+            setattr(cls, name, known.default)
+    if issubclass(cls, BaseEstimator):
+        _make_estimator(cls)
+    return cls
+
+
+def _make_estimator(cls: Any) -> None:
+    """Set what follows from the parameters of a class and its bases; an inherited one keeps its place."""
+    found: dict[str, _Declared] = {}
+    for base in cls.__mro__:
+        for name, known in _declared.get(base, {}).items():
+            over = found.pop(name, known)
+            found[name] = over._replace(allowed=over.allowed or known.allowed, kw_only=over.kw_only and known.kw_only)
+    found = dict(sorted(found.items(), key=lambda item: item[1].kw_only))
+    cls._parameter_constraints = {name: known.allowed for name, known in found.items()}
+    fields = [(name, known.annotation, dataclasses.field(default=known.default, kw_only=known.kw_only)) for name, known in found.items()]
+    made: Any = dataclasses.make_dataclass(cls.__name__, fields, namespace={"__module__": cls.__module__}, repr=False, eq=False)
+    cls.__init__ = made.__init__
+    show_signature(cls)
+    if cls.__doc__:  # Python may leave docstrings out
+        cls.__doc__ = _description(cls, {name: known.default for name, known in found.items()})
+
+
+def _description(cls: type, defaults: Mapping[str, Any]) -> str:
+    """Return the docstring of an estimator with what its bases say."""
+    own, *of_bases = [_sections(base.__doc__ or "") for base in cls.__mro__ if base.__module__.startswith("dtrees.")]
+    parameters, attributes = (_entries([own, *of_bases], title) for title in ("Parameters", "Attributes"))
+    sections = {
+        "Parameters": "\n".join(_with_default(parameters[name], default) for name, default in defaults.items()),
+        "Attributes": "\n".join(attributes.values()),
+        **next(({"Notes": one["Notes"]} for one in of_bases if "Notes" in one), {}),
+    }
+    others = {title: text for title, text in own.items() if title not in ("", *sections)}
+    return "\n\n".join([own[""], *(f"{title}\n{'-' * len(title)}\n{text}" for title, text in (sections | others).items())])
+
+
+def _sections(docstring: str) -> dict[str, str]:
+    """Return the sections of a docstring by their titles; what comes before them has none."""
+    first, *rest = re.split(r"^(\w+)\n-+\n", inspect.cleandoc(docstring), flags=re.MULTILINE)
+    return {"": first.strip(), **{title: text.strip() for title, text in zip(rest[::2], rest[1::2], strict=True)}}
+
+
+def _entries(docstrings: list[dict[str, str]], title: str) -> dict[str, str]:
+    """Return the entries of a section of docstrings by their names, each from the first that has it."""
+    found: dict[str, str] = {}
+    for sections in docstrings:
+        for entry in re.split(r"\n(?=\S)", sections[title]) if title in sections else ():
+            found.setdefault(entry.partition(" : ")[0], entry)
+    return found
+
+
+def _with_default(entry: str, default: Any) -> str:
+    """Return the description of a parameter with its default."""
+    first, end, rest = entry.partition("\n")
+    return f"{first}, default={json.dumps(default) if isinstance(default, str) else repr(default)}{end}{rest}"
+
 
 POSITIVE_INTEGER = Interval(Integral, 1, LARGEST_INTEGER, closed="both")
 AT_LEAST_TWO = Interval(Integral, 2, LARGEST_INTEGER, closed="both")

@@ -11,15 +11,14 @@ from sklearn.base import clone
 from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.engine.plan.plans import Callback, ForestPlan
+from dtrees.engine.plan.plans import Callback
+from dtrees.ensemble.callbacks import called_together
 from dtrees.ensemble.compat import StrOptions, checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
-from dtrees.ensemble.estimators.declaring import parameter, with_parameters
 from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, importance_by_column, normalised
-from dtrees.ensemble.estimators.parameters import ClassificationCriterion, GrowthParameters
-from dtrees.ensemble.evaluation.callbacks import called_together
-from dtrees.ensemble.input import combinations, rules
+from dtrees.ensemble.estimators.parameters import ClassificationCriterion, GrowthParameters, parameter, with_parameters
+from dtrees.ensemble.input import rules
 from dtrees.ensemble.prediction import AdditiveTrees
 from dtrees.tree.tree import Tree
 
@@ -91,18 +90,10 @@ class SingleTree(TreeParameters, TreeEstimator):
         random_splits = self.splitter == "random"
         refusal = rules.rows_refusal_of_trees(self.criterion, random_splits=random_splits)
         backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True, rows_refusal=refusal)
-        combinations.check_targets(self, table)
+        rules.check_targets(self, table)
         factors = rules.class_weights(getattr(self, "class_weight", None), table, by_rows=True)
-        n_rows = table.rows_that_count(factors)
-        splitting = rules.rules_for(self, self.criterion, n_rows, self.n_features_in_, random_splits=random_splits)
-        plan = ForestPlan(
-            rules=splitting,
-            seed=rules.draw_seed(self.random_state),
-            n_classes=table.n_classes,
-            targets=table.targets,
-            class_weight=factors,
-        )
-        self.max_features_, self._boosted = splitting.max_features, False
+        plan = rules.forest_plan(self, table, factors, rules.draw_seed(self.random_state), random_splits=random_splits)
+        self.max_features_, self._boosted = plan.rules.max_features, False
         self._trees = AdditiveTrees([self._timed(lambda: backend.grow_forest(table, plan, 0, 1, callback)).trees])
         self._n_grown = 1
         self._warn_if_constant()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -13,12 +12,13 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.ensemble.backend import Backend, Output, Table
+from dtrees.ensemble.backend import Table
 from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.parameters import BoostingParameters
-from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, Start
-from dtrees.ensemble.input.tables import checked_table, without_mask
+from dtrees.ensemble.evaluation_sets import EvalSet, Start
+from dtrees.ensemble.in_process import Backend
+from dtrees.ensemble.input.schema import checked_table, without_mask
 from dtrees.ensemble.input.target import decode_target
 from dtrees.ensemble.objective.loss import LinkedLoss
 from dtrees.ensemble.prediction import Predict, Step, by_target
@@ -158,8 +158,6 @@ class StartingPoints(BoostingParameters, TreeEstimator):
     #: How trees start, and the fitted estimator where it is by one.
     _starts: str = BY_LOSS
     _init_estimator: Any = None
-    #: Scores that were passed along with rows to be predicted.
-    _margin: Any = None
 
     @property
     @abstractmethod
@@ -198,10 +196,6 @@ class StartingPoints(BoostingParameters, TreeEstimator):
             self._init_estimator = fit_init(self.init, table.X, labels, weight, held_out, table.classes)
         return np.ascontiguousarray(InitialEstimator(self._init_estimator, loss)(table.X).T)
 
-    @property
-    def _init_is_estimator(self) -> bool:
-        return self.init is not None and not self._init_is_zero
-
     def _start_of(self, given: EvalSet, loss: LinkedLoss) -> Start | None:
         """Return what raw scores of an evaluation set start from; None where all rows have the same."""
         if (given.base_margin is not None) != (self._starts == BY_MARGIN):
@@ -212,9 +206,6 @@ class StartingPoints(BoostingParameters, TreeEstimator):
         if self._starts == BY_MARGIN:
             return GivenScores(loss.n_outputs)
         return InitialEstimator(self._init_estimator, loss) if self._starts == BY_ESTIMATOR else None
-
-    def _map(self, X: Any, function: Callable[..., NDArray[Any]], output: Output) -> Any:
-        return self._check_columns(X).predict(X, function, output, self._margin)
 
     def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
         predictor = super()._predictor(*steps, n_rounds=n_rounds)

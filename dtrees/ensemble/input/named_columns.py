@@ -6,7 +6,7 @@ messages, are as of scikit-learn's trees and ``HistGradientBoosting``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
+from dtrees.ensemble.compat import check_monotonic_cst
 from dtrees.ensemble.input.column import CATEGORICAL
 
 #: In place of the columns, or as one of them: those that hold text or a dtype of categories.
@@ -64,24 +65,26 @@ def columns_of_categories(given: Any, n_columns: int, names: NDArray[Any] | None
         if array.shape[0] != n_columns:
             raise ValueError(f"categorical_features is a mask of {array.shape[0]} columns, but X has {n_columns}")
         return Chosen(tuple(np.flatnonzero(array).tolist()), False)
-    places = []
-    for item in array.tolist():
-        if isinstance(item, str):
-            if names is None:
-                raise ValueError(f"categorical_features names the column {item!r:.60}, but the columns of X have no names; pass positions")
-            found = np.flatnonzero(names == item)
-            if not found.size:
-                raise ValueError(f"categorical_features names the column {item!r:.60}, which X does not have; it has {list(names)!r:.200}")
-            places.append(int(found[0]))
-        elif isinstance(item, int) and 0 <= item < n_columns:
-            places.append(item)
-        else:
-            raise ValueError(
-                f"categorical_features holds {item!r:.60}; wants names of columns, positions from 0 to {n_columns - 1}, or a mask of bool"
-            )
+    places = _numbers("categorical_features", array.tolist(), n_columns, names)
     if len(set(places)) < len(places):
         raise ValueError(f"categorical_features is {given!r:.200}, which names a column twice")
     return Chosen(tuple(sorted(places)), False)
+
+
+def _numbers(parameter: str, columns: Iterable[Any], n_columns: int, names: NDArray[Any] | None) -> list[int]:
+    """Return the numbers of columns that a parameter lists by number or name."""
+    known, numbers = [] if names is None else names.tolist(), []
+    for column in columns:
+        if isinstance(column, str):
+            if column not in known:
+                have = f"has only {known!r:.200}" if known else "has no names of columns; pass positions"
+                raise ValueError(f"{parameter} names the column {column!r:.60}, which X does not have; it {have}")
+            numbers.append(known.index(column))
+        elif isinstance(column, Integral) and not isinstance(column, bool) and 0 <= int(column) < n_columns:
+            numbers.append(int(column))
+        else:
+            raise ValueError(f"{parameter} holds {column!r:.60}; wants names of columns, or positions from 0 to {n_columns - 1}")
+    return numbers
 
 
 def monotonic_rule(estimator: Any) -> tuple[int, ...]:
@@ -121,39 +124,10 @@ def ordered_columns(estimator: Any) -> set[int]:
 
 def _signs(estimator: Any) -> list[int]:
     """Return -1, 0 or 1 for each column."""
-    given = estimator.monotonic_cst
-    return _signs_by_name(estimator, given) if isinstance(given, Mapping) else _signs_in_order(estimator, given)
-
-
-def _signs_by_name(estimator: Any, given: Mapping[Any, Any]) -> list[int]:
-    if not hasattr(estimator, "feature_names_in_"):
-        raise ValueError(
-            f"monotonic_cst is a dict of names, but {type(estimator).__name__} was not fitted on data with feature names. Pass "
-            "monotonic_cst as an integer array instead."
-        )
-    names = estimator.feature_names_in_.tolist()
-    unexpected = sorted(map(str, set(given) - set(names)))
-    if unexpected:
-        shown = unexpected[:5] + ["..."] * (len(unexpected) > 5)
-        raise ValueError(f"monotonic_cst contains {len(unexpected)} unexpected feature names: {shown}.")
-    for name, sign in given.items():
-        if not _is_sign(sign):
-            raise ValueError(f"monotonic_cst[{name!r}] must be either -1, 0 or 1. Got {sign!r}.")
-    return [int(given.get(name, 0)) for name in names]
-
-
-def _signs_in_order(estimator: Any, given: Any) -> list[int]:
-    values, n_columns = np.asarray(given), estimator.n_features_in_
-    if values.ndim != 1 or values.shape[0] != n_columns:
-        shape = values.shape[0] if values.ndim == 1 else values.shape
-        raise ValueError(f"monotonic_cst has shape {shape} but the input data X has {n_columns} features.")
-    if not all(_is_sign(sign) for sign in values.tolist()):
-        raise ValueError(f"monotonic_cst must be None or an array-like of -1, 0 or 1, but got {np.unique(values)}")
-    return [int(sign) for sign in values.tolist()]
-
-
-def _is_sign(value: Any) -> bool:
-    return bool(isinstance(value, int | float | np.number) and value in (-1, 0, 1))
+    signs = check_monotonic_cst(estimator, estimator.monotonic_cst)
+    if signs.ndim != 1:
+        raise ValueError(f"monotonic_cst has shape {signs.shape}; wants a number for each column")
+    return [int(sign) for sign in signs]
 
 
 def interaction_rule(estimator: Any) -> tuple[tuple[tuple[int, ...], ...], int]:
@@ -172,7 +146,15 @@ def interaction_rule(estimator: Any) -> tuple[tuple[tuple[int, ...], ...], int]:
     if isinstance(given, str):
         most = {"no_interactions": 1, "pairwise": 2}[given]
         return (), most if most < n_columns else 0
-    sets = {frozenset(_column_numbers(estimator, group)) for group in given} - {frozenset()}
+    names, sets = getattr(estimator, "feature_names_in_", None), set()
+    for group in given:
+        if isinstance(group, str) or not isinstance(group, Iterable):
+            raise ValueError(
+                f"interaction_cst is {given!r}, which contains {group!r}; Interaction constraints must be a sequence of tuples or lists, "
+                "or sets, of columns"
+            )
+        sets.add(frozenset(_numbers("interaction_cst", group, n_columns, names)))
+    sets.discard(frozenset())
     rest = frozenset(range(n_columns)) - frozenset().union(*sets)
     if rest:
         sets.add(rest)
@@ -180,28 +162,3 @@ def interaction_rule(estimator: Any) -> tuple[tuple[tuple[int, ...], ...], int]:
         return (), 0
     largest = [columns for columns in sets if not any(columns < other for other in sets)]
     return tuple(sorted(tuple(sorted(columns)) for columns in largest)), 0
-
-
-def _column_numbers(estimator: Any, group: Any) -> list[int]:
-    if isinstance(group, str) or not isinstance(group, Iterable):
-        raise ValueError(
-            f"interaction_cst is {estimator.interaction_cst!r}, which contains {group!r}; Interaction constraints must be a sequence of "
-            "tuples or lists, or sets, of columns"
-        )
-    n_columns: int = estimator.n_features_in_
-    names: list[Any] = getattr(estimator, "feature_names_in_", np.empty(0)).tolist()
-    numbers = []
-    for column in group:
-        if isinstance(column, str):
-            if column not in names:
-                known = f"the columns {', '.join(map(repr, names[:5]))}{', ...' * (len(names) > 5)}" if names else "no names of columns"
-                raise ValueError(f"interaction_cst names the column {column!r}, but X has {known}")
-            numbers.append(names.index(column))
-        elif isinstance(column, Integral) and not isinstance(column, bool) and 0 <= int(column) < n_columns:
-            numbers.append(int(column))
-        else:
-            raise ValueError(
-                f"interaction_cst contains {group!r}; Interaction constraints must consist of names of columns, or of integer indices in "
-                f"[0, n_features - 1] = [0, {n_columns - 1}]"
-            )
-    return numbers

@@ -10,12 +10,18 @@ ValueError: the model has columns = '3'; wants int
 
 from __future__ import annotations
 
+import contextlib
+import math
 from decimal import Decimal
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 import numpy as np
+
+#: Integers are below, and so is what they are added to.
+_LARGEST = 2**62
 
 
 def take(data: Any, name: str, kinds: type | tuple[type, ...], owner: str) -> Any:
@@ -33,6 +39,39 @@ def take(data: Any, name: str, kinds: type | tuple[type, ...], owner: str) -> An
     if type(value) not in kinds:
         raise ValueError(f"{owner} has {name} = {shown(value)}; wants {' or '.join(kind.__name__ for kind in kinds)}")
     return value
+
+
+def annotated(value: Any, annotation: Any, what: str, least: int = 0) -> Any:
+    """Return JSON data as a value of an annotation, tuples for lists; numbers are finite and at least ``least``, integers below 2**62.
+
+    >>> annotated([1, 2], tuple[float, ...] | None, "the model has weights")
+    (1.0, 2.0)
+    >>> annotated("a", int, "the model has columns")
+    Traceback (most recent call last):
+    ...
+    ValueError: the model has columns = 'a'; wants int, and numbers that are finite and not below 0
+
+    Raises
+    ------
+    ValueError
+        If it is none. The message starts with ``what``.
+    """
+    for kind in get_args(annotation) if isinstance(annotation, UnionType) else (annotation,):
+        with contextlib.suppress(ValueError):
+            return _of_kind(value, kind, least)
+    name = getattr(annotation, "__name__", annotation)
+    raise ValueError(f"{what} = {shown(value)}; wants {name}, and numbers that are finite and not below {least}")
+
+
+def _of_kind(value: Any, kind: Any, least: int) -> Any:
+    if get_origin(kind) is tuple and type(value) is list:
+        return tuple(_of_kind(item, get_args(kind)[0], least) for item in value)
+    is_number = kind in (int, float)
+    if type(value) is not kind and not (kind is float and type(value) is int):
+        raise ValueError
+    if is_number and not least <= value < (_LARGEST if type(value) is int else math.inf):
+        raise ValueError
+    return float(value) if kind is float else value
 
 
 def shown(value: Any) -> str:

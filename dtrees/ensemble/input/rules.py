@@ -1,8 +1,13 @@
-"""The engine's rules that follow from an estimator's parameters for a table: how nodes are split, what is drawn, how classes weigh."""
+"""The engine's rules that follow from an estimator's parameters for a table: how nodes are split, what is drawn, how classes weigh.
+
+Parameters that make no sense together, or with several targets, are refused, by their names. What a fit can do although one of its
+parameters has no effect, as with scikit-learn's estimators, is warned of.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +17,128 @@ from sklearn.utils import check_random_state
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.input.by_size import came_to, is_auto
-from dtrees.ensemble.input.combinations import CRITERION_ALIASES, check_categories, check_smoothing
 from dtrees.ensemble.input.named_columns import interaction_rule, monotonic_rule
 from dtrees.ensemble.input.warning import warn
 
 if TYPE_CHECKING:
     from dtrees.ensemble.backend import Table
+
+#: Other names of criteria. Friedman's orders splits as squared error does: scikit-learn maps it likewise.
+CRITERION_ALIASES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
+#: How categories are treated, and how if nothing is said.
+_OF_CATEGORIES = {"cat_smooth": 10.0, "min_samples_category": None, "max_cat_threshold": None}
+#: What rows are held out for, and how if nothing is said.
+_OF_ROWS_HELD_OUT = {"validation_fraction": 0.1, "tol": 1e-4}
+#: Seconds between checkpoints, if nothing is said.
+CHECKPOINT_INTERVAL = 60.0
+
+
+def check_categories(estimator: Any, *, by_sums: bool) -> None:
+    """Raise ValueError for parameters about sets of categories where no split is by such a set.
+
+    Parameters
+    ----------
+    estimator : object
+    by_sums : bool
+        Whether its criterion orders categories; otherwise their numbers are taken for numbers.
+    """
+    given = [f"{name}={getattr(estimator, name)!r}" for name, default in _OF_CATEGORIES.items() if getattr(estimator, name) != default]
+    if not given:
+        return
+    if estimator.categorical_features is None:
+        why, wish = "categorical_features=None", "name the columns that hold categories"
+    elif not by_sums:
+        why, wish = f"criterion={estimator.criterion!r}", "use another criterion"
+    else:
+        return
+    raise ValueError(
+        f"{given[0]} is about splits by sets of categories, but {why} takes category numbers for numbers; {wish}, or pass no "
+        f"{given[0].partition('=')[0]}"
+    )
+
+
+def check_smoothing(estimator: Any) -> None:
+    """Raise ValueError for a smoothing of means of categories where sets are drawn at random, whatever the means."""
+    if (value := estimator.cat_smooth) != _OF_CATEGORIES["cat_smooth"]:
+        who = f"splitter={estimator.splitter!r}" if hasattr(estimator, "splitter") else type(estimator).__name__
+        raise ValueError(
+            f"cat_smooth={value!r} is about the order of categories by their means, but {who} draws sets of categories at random; use "
+            "trees of the best splits, or pass no cat_smooth"
+        )
+
+
+def check_checkpoint(checkpoint: Any, checkpoint_interval: Any) -> None:
+    """Raise ValueError for an interval of checkpoints where there are none."""
+    if checkpoint is None and checkpoint_interval != CHECKPOINT_INTERVAL:
+        raise ValueError(
+            f"checkpoint_interval={checkpoint_interval!r} says how often there is a checkpoint, but checkpoint is None; pass a place "
+            "for it, or no checkpoint_interval"
+        )
+
+
+def check_early_stopping(early_stopping_rounds: int | None, sets: Sequence[Any]) -> None:
+    """Raise ValueError for early stopping by evaluation sets where there are none."""
+    if early_stopping_rounds is not None and not sets:
+        raise ValueError(
+            f"early_stopping_rounds={early_stopping_rounds} is early stopping on an evaluation set, but eval_set is None or empty; pass "
+            "eval_set to fit, or use n_iter_no_change, which holds out rows of X"
+        )
+
+
+def warn_of_rows_held_out(estimator: Any) -> None:
+    """Warn of parameters about rows held out where none are."""
+    if estimator.n_iter_no_change is None:
+        for name, default in _OF_ROWS_HELD_OUT.items():
+            if (value := getattr(estimator, name)) != default:
+                warn(f"{name}={value} has no effect: it is for rows held out, but n_iter_no_change is None; pass that, or no {name}")
+
+
+def check_targets(estimator: Any, table: Table) -> None:
+    """Raise ValueError for parameters of a tree or forest that make no sense with the targets of its table; one target goes with all."""
+    n = table.n_targets
+    if n == 1:
+        return
+    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+
+    if estimator.monotonic_cst is not None:
+        raise ValueError(
+            f"monotonic_cst is given, and y has {n} targets. Monotonicity constraints are not supported with multiple outputs, of which "
+            "not all need rise together; pass monotonic_cst=None, or fit a model of each target"
+        )
+    criterion = CRITERION_ALIASES.get(estimator.criterion, estimator.criterion)
+    if criterion_named(criterion).for_targets() is None:
+        raise ValueError(
+            f"criterion={estimator.criterion!r} is for one target, but y has {n}; use another one, or fit a model of each target"
+        )
+    if getattr(estimator, "bootstrap", None) == "balanced":
+        raise ValueError(f"bootstrap='balanced' draws by the classes of one target, but y has {n}; set bootstrap=True")
+    check_class_weight(getattr(estimator, "class_weight", None), n)
+
+
+def check_class_weight(class_weight: Any, n: int) -> None:
+    """Raise ValueError for a dict, which does not say whose classes it is about."""
+    if isinstance(class_weight, dict):
+        raise ValueError(
+            f"For multi-output, class_weight should be a list of dicts, or the string 'balanced': it is {class_weight!r:.60}, and y "
+            f"has {n} targets"
+        )
+
+
+def check_boosted_classes(estimator: Any, n: int, metrics: Sequence[str]) -> None:
+    """Raise ValueError for parameters of boosting that make no sense with several targets of classes, which only some metrics go with."""
+    check_class_weight(estimator.class_weight, n)
+    if callable(estimator.loss):
+        raise ValueError(f"loss is a function, which is for one target of classes, but y has {n}; pass the name of a loss")
+    if not (isinstance(estimator.scoring, str) and estimator.scoring == "loss"):
+        raise ValueError(f"scoring={estimator.scoring!r} is for one target of classes, but y has {n}; pass scoring='loss'")
+    asked = estimator.eval_metric if isinstance(estimator.eval_metric, list | tuple) else [estimator.eval_metric]
+    for metric in asked:
+        if metric is not None and (callable(metric) or metric not in metrics):
+            raise ValueError(
+                f"eval_metric has {metric!r}, but y has {n} targets of classes, over which only {', '.join(metrics)} are averaged; "
+                "wants some of these"
+            )
+
 
 #: Integers of 64 bits, the largest that kernels take.
 LARGEST_INTEGER = 2**63 - 1
@@ -39,12 +160,12 @@ def criteria_of(task: str) -> set[str]:
     return names | {alias for alias, name in CRITERION_ALIASES.items() if name in names}
 
 
-def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, random_splits: bool = False) -> Rules:
+def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: bool = False) -> Rules:
     """Return the splitting rules that follow from an estimator's parameters for a table of this shape.
 
     Fractions of rows are rounded up, as in scikit-learn; ``max_features`` counts among the columns that a tree sees.
     """
-    columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * n_columns))
+    columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * estimator.n_features_in_))
     by_node = not is_auto(estimator.max_features)
     max_features = resolve_max_features(came_to(estimator, "max_features"), columns_per_tree)
     bylevel = float(getattr(estimator, "colsample_bylevel", 1.0))
@@ -89,6 +210,14 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         most_columns=most_columns,
         alpha=_quantile(estimator, criterion),
     )
+
+
+def forest_plan(
+    estimator: Any, table: Table, class_weight: tuple[Any, ...] | None, seed: int, *, random_splits: bool, **draws: Any
+) -> ForestPlan:
+    """Return the plan of a tree or forest; ``draws`` are those fields that say how rows are drawn."""
+    rules = rules_for(estimator, estimator.criterion, table.rows_that_count(class_weight), random_splits=random_splits)
+    return ForestPlan(rules, seed, table.n_classes, class_weight=class_weight, targets=table.targets, **draws)
 
 
 def rows_refusal_of_trees(criterion: str, *, random_splits: bool) -> str | None:
@@ -223,24 +352,21 @@ def class_weights(class_weight: Any, table: Table, *, by_rows: bool) -> tuple[An
     """
     if class_weight is None:
         return None
-    totals: Any = table.class_counts if by_rows else table.class_weights
-    if not isinstance(table.classes, list):
-        if isinstance(class_weight, list):
-            raise ValueError(f"class_weight is the list {class_weight!r:.60}, but y has one target; wants a dict or a preset")
-        factors = _class_factors(class_weight, table.classes, totals)
-        if isinstance(class_weight, dict) and not np.any(np.asarray(table.class_weights) * factors):
-            raise ValueError(
-                f"class_weight is {class_weight}, which leaves no row with a weight above 0; wants a class above 0 that has one"
-            )
-        return factors
-    n = len(table.classes)
-    if isinstance(class_weight, list) and (len(class_weight) != n or not all(isinstance(one, dict) for one in class_weight)):
+    n, given_list = table.n_targets, isinstance(class_weight, list)
+    if n == 1 and given_list:
+        raise ValueError(f"class_weight is the list {class_weight!r:.60}, but y has one target; wants a dict or a preset")
+    if given_list and (len(class_weight) != n or not all(isinstance(one, dict) for one in class_weight)):
         raise ValueError(
             f"For multi-output, number of elements in class_weight should match number of outputs: it is {class_weight!r:.60}; wants "
             f"{n} dicts, one for each target"
         )
-    each = class_weight if isinstance(class_weight, list) else [class_weight] * n
-    return tuple(map(_class_factors, each, table.classes, totals))
+    each = zip(class_weight if given_list else [class_weight] * n, table.by_target, strict=True)
+    factors = tuple(_class_factors(one, known.labels, known.counts if by_rows else known.weights) for one, known in each)
+    if n > 1:
+        return factors
+    if isinstance(class_weight, dict) and not np.any(table.by_target[0].weights * factors[0]):
+        raise ValueError(f"class_weight is {class_weight}, which leaves no row with a weight above 0; wants a class above 0 that has one")
+    return factors[0]
 
 
 def _class_factors(class_weight: Any, classes: Any, totals: Any) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ partition, ``TargetSummary.merge`` over partitions, ``summary.check()`` once, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -31,14 +31,67 @@ from sklearn.utils.validation import column_or_1d
 
 from dtrees.ensemble.input.column import is_missing
 from dtrees.ensemble.input.plain_data import check_labels, plain_label
-from dtrees.ensemble.input.tables import frame_columns, is_frame, is_sparse, without_mask
+from dtrees.ensemble.input.schema import frame_columns, is_frame, is_sparse, without_mask
 from dtrees.ensemble.input.warning import warn
-from dtrees.ensemble.objective.several_targets import naming_target
+from dtrees.ensemble.objective.loss import naming_target
 
 #: Squared differences of targets up to this size can be added up, as many as there can be rows, without overflow.
 MAX_TARGET = 1e148
 #: Sums of weights up to this size can be multiplied by those of their count, or added up again, without overflow.
 MAX_WEIGHT = 1e300
+
+
+@dataclass(frozen=True)
+class ClassSummary:
+    """What a fit must know of all labels of one target together.
+
+    Attributes
+    ----------
+    labels : ndarray
+        Sorted distinct labels.
+    counts : ndarray of int64
+        Rows of a weight above 0 of each class.
+    exact_weights : tuple of Fraction
+        Exact sum of the sample weights of each class; equal to the counts without weights.
+    """
+
+    labels: NDArray[Any]
+    counts: NDArray[np.int64]
+    exact_weights: tuple[Fraction, ...]
+
+    @classmethod
+    def of(cls, y: NDArray[Any], weight: NDArray[np.float64] | None) -> ClassSummary:
+        """Return the summary of labels and weights."""
+        labels, codes = np.unique(y, return_inverse=True)
+        counts = np.bincount(codes if weight is None else codes[weight > 0], minlength=len(labels)).astype(np.int64)
+        if weight is None:
+            return cls(labels, counts, tuple(map(Fraction, counts.tolist())))
+        return cls(labels, counts, tuple(_exact_sum(weight[codes == code]) for code in range(len(labels))))
+
+    @classmethod
+    def merge(cls, parts: Sequence[ClassSummary]) -> ClassSummary:
+        """Return the summary of all partitions together."""
+        if len({isinstance(part.labels[0], str) for part in parts}) > 1:
+            raise ValueError("y holds text in some partitions and numbers in others; give it one dtype")
+        labels = np.unique(np.concatenate([part.labels for part in parts]))
+        counts, weights = np.zeros(len(labels), np.int64), [Fraction(0)] * len(labels)
+        for part in parts:
+            _check_exact(part.labels.tolist(), part.labels.astype(labels.dtype))
+            for code, count, weight in zip(encode_classes(part.labels, labels), part.counts, part.exact_weights, strict=True):
+                counts[code] += count
+                weights[code] += weight
+        return cls(labels, counts, tuple(weights))
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Sum of the sample weights of each class."""
+        return np.array([float(weight) for weight in self.exact_weights])
+
+    def check(self, n_rows: int) -> None:
+        """Raise ValueError for labels that no model of them could be saved with; warn, as scikit-learn does, of very many."""
+        check_labels(self.labels.tolist(), "the labels in y")
+        if n_rows > 20 and 2 * len(self.labels) > n_rows:
+            warn(f"y has {len(self.labels)} classes in {n_rows} rows, more than half as many; for amounts, use a regressor")
 
 
 @dataclass(frozen=True)
@@ -50,92 +103,53 @@ class TargetSummary:
     n_rows : int
     total_weight : Fraction
         Exact sum of the sample weights; the number of rows without weights.
-    classes : ndarray or None
-        Sorted distinct labels; None for regression.
-    class_counts : ndarray of int64 or None
-        Rows of a weight above 0 of each class.
-    class_weights : tuple of Fraction or None
-        Exact sum of the sample weights of each class.
     n_targets : int
         Columns of y.
-    targets : tuple of TargetSummary
-        Of several columns of labels, what there is to know of each; ``classes`` and what follows from them are None then.
     n_weighted : int
         Rows of a weight above 0.
+    by_target : tuple of ClassSummary
+        What there is to know of the labels of each target; empty for regression.
     """
 
     n_rows: int
     total_weight: Fraction
-    classes: NDArray[Any] | None = None
-    class_counts: NDArray[np.int64] | None = None
-    class_weights: tuple[Fraction, ...] | None = None
     n_targets: int = 1
     n_weighted: int = 0
-    targets: tuple[TargetSummary, ...] = ()
+    by_target: tuple[ClassSummary, ...] = ()
 
     @property
-    def labels(self) -> NDArray[Any] | list[NDArray[Any]] | None:
-        """The classes, of several targets a list of those of each; None for regression."""
-        return [target.classes for target in self.targets if target.classes is not None] if self.targets else self.classes
+    def classes(self) -> Any:
+        """Sorted distinct labels, of several targets a list of those of each; None for regression."""
+        labels = [target.labels for target in self.by_target]
+        return labels if self.n_targets > 1 and labels else labels[0] if labels else None
 
     @property
     def n_classes(self) -> int:
         """Number of classes, of several targets in all; 0 for regression."""
-        return sum(target.n_classes for target in self.targets) if self.targets else 0 if self.classes is None else len(self.classes)
+        return sum(len(target.labels) for target in self.by_target)
 
     @classmethod
     def of(cls, y: NDArray[Any], weight: NDArray[np.float64] | None, *, classify: bool) -> TargetSummary:
         """Return the summary of targets from :func:`check_target` and weights from :func:`check_weights`."""
         total = Fraction(len(y)) if weight is None else _exact_sum(weight)
-        n_weighted = len(y) if weight is None else int(np.count_nonzero(weight))
-        if not classify:
-            return cls(len(y), total, n_targets=y.shape[1] if y.ndim == 2 else 1, n_weighted=n_weighted)
-        if y.ndim == 2:
-            targets = tuple(cls.of(labels_of(y, k), weight, classify=True) for k in range(y.shape[1]))
-            return cls(len(y), total, n_targets=y.shape[1], n_weighted=n_weighted, targets=targets)
-        classes, codes = np.unique(y, return_inverse=True)
-        counts = np.bincount(codes if weight is None else codes[weight > 0], minlength=len(classes)).astype(np.int64)
-        if weight is None:
-            class_weights = tuple(Fraction(int(count)) for count in counts)
-        else:
-            class_weights = tuple(_exact_sum(weight[codes == code]) for code in range(len(classes)))
-        return cls(len(y), total, classes, counts, class_weights, n_weighted=n_weighted)
+        n_targets, n_weighted = y.shape[1] if y.ndim == 2 else 1, len(y) if weight is None else int(np.count_nonzero(weight))
+        by_target = tuple(ClassSummary.of(labels_of(y, k), weight) for k in range(n_targets if classify else 0))
+        return cls(len(y), total, n_targets, n_weighted, by_target)
 
     @classmethod
     def merge(cls, summaries: Iterable[TargetSummary]) -> TargetSummary:
         """Return the summary of all partitions together; their order does not matter, and empty ones change nothing."""
-        summaries = list(summaries)
-        n_rows = sum(summary.n_rows for summary in summaries)
-        total = sum((summary.total_weight for summary in summaries), Fraction(0))
-        n_weighted = sum(summary.n_weighted for summary in summaries)
-        widths = sorted({summary.n_targets for summary in summaries if summary.n_rows})
+        filled = [summary for summary in summaries if summary.n_rows]
+        total = sum((summary.total_weight for summary in filled), Fraction(0))
+        widths = sorted({summary.n_targets for summary in filled}) or [1]
         if len(widths) > 1:
             raise ValueError(f"y has {widths[0]} column(s) in some partitions and {widths[-1]} in others; wants as many in all of them")
-        labels = [summary.classes for summary in summaries if summary.classes is not None and len(summary.classes)]
-        by_target = [summary.targets for summary in summaries if summary.targets and summary.n_rows]
-        if by_target:
-            targets = []
-            for k, of_target in enumerate(zip(*by_target, strict=True)):
-                with naming_target(k):
-                    targets.append(cls.merge(of_target))
-            return cls(n_rows, total, n_targets=widths[0], n_weighted=n_weighted, targets=tuple(targets))
-        if not labels:
-            return cls(n_rows, total, n_targets=widths[0] if widths else 1, n_weighted=n_weighted)
-        if len({isinstance(part[0], str) for part in labels}) > 1:
-            raise ValueError("y holds text in some partitions and numbers in others; give it one dtype")
-        classes = np.unique(np.concatenate(labels))
-        for part in labels:
-            _check_exact(part.tolist(), part.astype(classes.dtype))
-        counts = np.zeros(len(classes), dtype=np.int64)
-        weights = [Fraction(0)] * len(classes)
-        for summary in summaries:
-            if summary.classes is None or summary.class_counts is None or summary.class_weights is None or not summary.n_rows:
-                continue
-            codes = encode_classes(summary.classes, classes)
-            for code, count, weight in zip(codes, summary.class_counts, summary.class_weights, strict=True):
-                counts[code] += count
-                weights[code] += weight
-        return cls(n_rows, total, classes, counts, tuple(weights), n_weighted=n_weighted)
+        by_target = []
+        for k, parts in enumerate(zip(*(summary.by_target for summary in filled), strict=True)):
+            with naming_target(k, widths[0]):
+                by_target.append(ClassSummary.merge(parts))
+        n_rows, n_weighted = (sum(getattr(summary, name) for summary in filled) for name in ("n_rows", "n_weighted"))
+        return cls(n_rows, total, widths[0], n_weighted, tuple(by_target))
 
     def check(self) -> None:
         """Raise if nothing can be learnt from these rows.
@@ -151,13 +165,9 @@ class TargetSummary:
             raise ValueError("sample_weight must contain at least one non-zero number; all weights are zero")
         if self.total_weight > MAX_WEIGHT:
             raise ValueError(f"sample_weight adds up to more than {MAX_WEIGHT:g}; wants smaller numbers, only their ratios matter much")
-        if self.classes is not None:
-            check_labels(self.classes.tolist(), "the labels in y")  # so that a model of them can be saved
-        if self.n_rows > 20 and self.classes is not None and 2 * len(self.classes) > self.n_rows:  # as scikit-learn warns
-            warn(f"y has {len(self.classes)} classes in {self.n_rows} rows, more than half as many; for amounts, use a regressor")
-        for k, target in enumerate(self.targets):
-            with naming_target(k):
-                target.check()
+        for k, target in enumerate(self.by_target):
+            with naming_target(k, self.n_targets):
+                target.check(self.n_rows)
 
 
 def check_target(y: Any, *, classify: bool, name: str, several: bool = False) -> NDArray[Any]:
@@ -190,7 +200,7 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
     if getattr(getattr(y, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array
         raise ValueError(f"Complex data not supported: y is an array of dtype {y.dtype}; wants real numbers or labels")
     if several and _is_wide(y):
-        return _several_labels(y, name) if classify else _several_targets(y)
+        return _several_targets(y, classify, name)
     if classify and _is_wide(y):
         raise ValueError(
             "y should be a 1d array, but has several columns; wants one target of classes, as bags of boosters do: pass one column, or fit "
@@ -273,19 +283,6 @@ def _is_wide(y: Any) -> bool:
     return len(shape) == 2 and bool(shape[1] >= 2)
 
 
-def _several_targets(y: Any) -> NDArray[np.float64]:
-    """Return numbers of shape (n, k), column by column."""
-    cells = _cells(y)
-    if cells.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: y is of dtype {cells.dtype}; wants real numbers")
-    _refuse_dates(cells)
-    values = np.empty(cells.shape, order="F")
-    for k in range(cells.shape[1]):
-        with naming_target(k):
-            values[:, k] = _real_target(cells[:, k])
-    return values
-
-
 def _cells(y: Any) -> NDArray[Any]:
     """Return several targets as an array of shape (n, k)."""
     if is_sparse(y):
@@ -299,18 +296,18 @@ def _cells(y: Any) -> NDArray[Any]:
     return cells
 
 
-def _several_labels(y: Any, name: str) -> NDArray[Any]:
-    """Return labels of shape (n, k), column by column: of one dtype where all are of a kind, otherwise as objects."""
+def _several_targets(y: Any, classify: bool, name: str) -> NDArray[Any]:
+    """Return numbers or labels of shape (n, k), column by column: of one dtype where all are of a kind, otherwise as objects."""
     cells = _cells(y)
-    columns = [series.to_native() for _, series in frame_columns(y)] if is_frame(y) else list(cells.T)
+    columns = [series.to_native() for _, series in frame_columns(y)] if classify and is_frame(y) else list(cells.T)
     checked = []
     for k, column in enumerate(columns):
         with naming_target(k):
-            checked.append(check_target(column, classify=True, name=name))
-    labels = np.empty(cells.shape, common_dtype(checked), order="F")
+            checked.append(check_target(column, classify=classify, name=name))
+    targets = np.empty(cells.shape, common_dtype(checked), order="F")
     for k, column in enumerate(checked):
-        labels[:, k] = column
-    return labels
+        targets[:, k] = column
+    return targets
 
 
 def common_dtype(arrays: Iterable[NDArray[Any]]) -> np.dtype[Any]:
@@ -320,7 +317,9 @@ def common_dtype(arrays: Iterable[NDArray[Any]]) -> np.dtype[Any]:
 
 
 def labels_of(y: NDArray[Any], k: int) -> NDArray[Any]:
-    """Return the labels of one of several targets that :func:`check_target` returned, in a dtype of their own."""
+    """Return the labels of one of the targets that :func:`check_target` returned, in a dtype of their own."""
+    if y.ndim == 1:
+        return y
     column: NDArray[Any] = y[:, k]
     return _labels(column) if column.dtype.kind == "O" else column
 

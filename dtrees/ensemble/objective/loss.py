@@ -1,4 +1,4 @@
-"""What a loss is: the parts that boosting needs of it.
+"""What a loss is: the parts that boosting needs of it; and the loss of several targets, with a tree a round for each output of each.
 
 Terms
 -----
@@ -7,15 +7,19 @@ raw prediction
 link
     how raw predictions become what is predicted: :meth:`LinkedLoss.predictions`.
 
-Losses are small, immutable, picklable, and described by their ``repr``. A loss is added by a class beside this one and a line in
-:mod:`dtrees.ensemble.objective.registry`.
+Losses are small, immutable, picklable, and described by their ``repr``. A loss is added by a class in a module beside this one and a line
+in :mod:`dtrees.ensemble.objective.registry`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar, Protocol, Self
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,3 +122,145 @@ def kernels(module: str) -> Any:
     An import statement takes as long as gradients of a hundred rows, even if it finds the module.
     """
     return import_module(f"dtrees.ensemble.objective.arithmetic.{module}")
+
+
+@contextmanager
+def naming_target(k: int, n: int = 2) -> Iterator[None]:
+    """Have a ValueError say which of ``n`` targets it is about, if there are several."""
+    try:
+        yield
+    except ValueError as error:
+        if n == 1:
+            raise
+        raise ValueError(f"{error} (in y[:, {k}])") from error
+
+
+def outputs_of(losses: Sequence[LinkedLoss]) -> tuple[slice, ...]:
+    """Return which of the raw predictions belong to each of several targets, given their losses."""
+    ends = accumulate((loss.n_outputs for loss in losses), initial=0)
+    return tuple(slice(*bounds) for bounds in pairwise(ends))
+
+
+@dataclass(frozen=True)
+class SeveralTargets(BaseLoss):
+    """The mean over targets of their losses. Derivatives and leaves are those of each target's own loss, as if there were no others.
+
+    Targets have the shape (k, n). Raw predictions have a row for each output of each target: one, or one for each of more than two classes.
+
+    Parameters
+    ----------
+    losses : tuple of LinkedLoss
+        One for each target, all of a kind; those that measure leaves or change with the rounds have one output. In a round, those of the
+        round.
+    """
+
+    losses: tuple[LinkedLoss, ...]
+
+    @property
+    def by_target(self) -> tuple[LinkedLoss, ...]:
+        """The losses of the targets."""
+        return self.losses
+
+    @property
+    def n_outputs(self) -> int:
+        """Those of all targets."""
+        return sum(loss.n_outputs for loss in self.losses)
+
+    @property
+    def outputs(self) -> tuple[slice, ...]:
+        """The outputs of each target."""
+        return outputs_of(self.losses)
+
+    def _place(self, output: int) -> tuple[int, slice]:
+        """Return the target that has an output, and all outputs that it has."""
+        return next((k, mine) for k, mine in enumerate(self.outputs) if output < mine.stop)
+
+    @property
+    def constant_hessian(self) -> bool:
+        """As of the loss of each target."""
+        return self.losses[0].constant_hessian
+
+    @property
+    def measures_leaves(self) -> bool:  # type: ignore[override]
+        """As of the loss of each target."""
+        return self.losses[0].measures_leaves
+
+    @property
+    def residual_quantile(self) -> float | None:
+        """As of the loss of each target."""
+        return self.losses[0].residual_quantile
+
+    @property
+    def cut_quantile(self) -> float | None:
+        """As of the loss of each target."""
+        return self.losses[0].cut_quantile
+
+    def cut_at(self, sizes: tuple[float, ...]) -> Self:
+        """Return the losses of the targets, each cut off at its own size."""
+        losses = [loss.cut_at((size,)) for loss, size in zip(self.losses, sizes, strict=True)]
+        return replace(self, losses=tuple(cast(LinkedLoss, loss) for loss in losses))
+
+    def check(self, target: Target) -> None:
+        """Raise a ValueError, which names the target, if the loss is not defined for it, or if there are no rows."""
+        if target.shape[1] == 0:
+            raise ValueError("class_weight leaves no row with a weight above 0; wants classes of all targets above 0 that some row has")
+        for k, loss in enumerate(self.losses):
+            with naming_target(k):
+                loss.check(target[k])
+
+    def initial(self, target: Target, weight: Floats | None) -> Floats:
+        """Return the best constants of all targets, shape (K,)."""
+        best = []
+        for k, loss in enumerate(self.losses):
+            with naming_target(k):
+                best.append(loss.initial(np.ascontiguousarray(target[k]), weight))
+        return np.concatenate(best)
+
+    def for_round(self, target: Target, raw: Floats, weight: Any) -> Self:
+        """Return the losses of the targets for this round."""
+        losses = [
+            loss.for_round(target[k], raw[mine], weight) for k, (loss, mine) in enumerate(zip(self.losses, self.outputs, strict=True))
+        ]
+        return replace(self, losses=tuple(cast(LinkedLoss, loss) for loss in losses))
+
+    def open_round(self, raw: Floats, opened: Floats) -> None:
+        """Write what the gradients of each target follow from."""
+        for loss, mine in zip(self.losses, self.outputs, strict=True):
+            loss.open_round(raw[mine], opened[mine])
+
+    def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
+        """Write the derivatives of one target's loss."""
+        k, mine = self._place(output)
+        self.losses[k].gradients(target[k], opened[mine], output - mine.start, g, h)
+
+    def limit_steps(self, values: Floats, learning_rate: float) -> None:
+        """Shorten steps as the loss of each target does."""
+        self.losses[0].limit_steps(values, learning_rate)
+
+    def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
+        """Write each row's mean loss."""
+        out.fill(0.0)
+        losses = np.empty_like(out)
+        for k, (loss, mine) in enumerate(zip(self.losses, self.outputs, strict=True)):
+            loss.pointwise(target[k], raw[mine], losses)
+            out += losses
+        out /= len(self.losses)
+
+    def measure_leaves(
+        self, target: Target, raw: Floats, output: int, weight: Integers, rows: Any, start: Integers, stop: Integers, out: Floats
+    ) -> None:
+        """Write what the loss of one target measures."""
+        self.losses[output].measure_leaves(target[output], raw, 0, weight, rows, start, stop, out)
+
+    def predictions(self, raw: Floats) -> Floats:
+        """Return what is predicted of each target side by side, values or probabilities, from raw predictions of shape (n, K)."""
+        parts = zip(self.losses, self.outputs, strict=True)
+        return np.column_stack([loss.predictions(np.ascontiguousarray(raw[:, mine])) for loss, mine in parts])
+
+    def raw_predictions(self, predicted: Floats) -> Floats:
+        """Return the raw predictions, shape (n, K), of values of that shape; those of classes are for the loss of each target."""
+        return np.column_stack([loss.raw_predictions(np.ascontiguousarray(predicted[:, k])) for k, loss in enumerate(self.losses)])
+
+    def negligible(self, initial: Floats) -> float:
+        """Return the mean over targets."""
+        return float(np.mean([loss.negligible(initial[mine]) for loss, mine in zip(self.losses, self.outputs, strict=True)]))

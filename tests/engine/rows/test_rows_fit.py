@@ -18,7 +18,7 @@ from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.rows.zone_edges import merge_sketches, sketch_columns
-from dtrees.ensemble.objective.custom import CustomObjective
+from dtrees.ensemble.objective.registry import CustomObjective
 from tests.engine.problems import Problem, assert_same, boosting, cut_finely, pulled_together, send_rows, spread
 from tests.engine.shards import Squared, rules
 

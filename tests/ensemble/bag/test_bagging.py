@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
 
 import dtrees
-from dtrees.ensemble.bag.members import rows_of
+from dtrees.ensemble.bagging import rows_of
 from dtrees.split.table.columns import presort
 from dtrees.split.table.sparse_columns import presort_sparse
 

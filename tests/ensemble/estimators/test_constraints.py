@@ -212,17 +212,17 @@ def test_names_and_numbers_are_the_same(kind):
 
 
 BAD = [
-    ("monotonic_cst", [1, 0], "monotonic_cst has shape 2 but the input data X has 5 features"),
+    ("monotonic_cst", [1, 0], r"monotonic_cst has shape \(2,\) but the input data X has 5 features"),
     ("monotonic_cst", [[1, 0, 0, 0, 0]], r"monotonic_cst has shape \(1, 5\)"),
-    ("monotonic_cst", [1, 0, 0, 0, 2], "monotonic_cst must be None or an array-like of -1, 0 or 1"),
-    ("monotonic_cst", [1, 0, 0, 0, math.nan], "monotonic_cst must be None or an array-like of -1, 0 or 1"),
-    ("monotonic_cst", {"a": 1}, "monotonic_cst is a dict of names, .*was not fitted on data with feature names"),
+    ("monotonic_cst", [1, 0, 0, 0, 2], "monotonic_cst must be an array-like of -1, 0 or 1"),
+    ("monotonic_cst", [1, 0, 0, 0, math.nan], "monotonic_cst must be an array-like of -1, 0 or 1"),
+    ("monotonic_cst", {"a": 1}, "was not fitted on data with feature names"),
     ("monotonic_cst", 3, "The 'monotonic_cst' parameter"),
     ("interaction_cst", "triples", "The 'interaction_cst' parameter"),
     ("interaction_cst", [0, 1], "interaction_cst is .* must be a sequence of tuples or lists"),
-    ("interaction_cst", [(0, 7)], r"interaction_cst contains \(0, 7\)"),
-    ("interaction_cst", [(0, True)], "interaction_cst contains"),
-    ("interaction_cst", [("a", "b")], "interaction_cst names the column 'a', but X has no names"),
+    ("interaction_cst", [(0, 7)], "interaction_cst holds 7; wants names of columns, or positions from 0 to 4"),
+    ("interaction_cst", [(0, True)], "interaction_cst holds True"),
+    ("interaction_cst", [("a", "b")], "interaction_cst names the column 'a', which X does not have; it has no names"),
 ]
 
 
@@ -242,7 +242,7 @@ def test_errors_of_frames_and_classes():
         clone(model).set_params(monotonic_cst={"a": 2}).fit(frame, X[:, 1] > 0)
     with pytest.raises(ValueError, match="monotonic_cst is 1 for X column 'word', whose values are categories"):
         clone(model).set_params(monotonic_cst={"word": 1}).fit(frame, X[:, 1] > 0)
-    with pytest.raises(ValueError, match="interaction_cst names the column 'z', but X has the columns 'a', 'b'"):
+    with pytest.raises(ValueError, match=r"interaction_cst names the column 'z', which X does not have; it has only \['a', 'b'"):
         clone(model).set_params(interaction_cst=[("a", "z")]).fit(frame, X[:, 1] > 0)
     for kind in (dtrees.DecisionTreeClassifier, dtrees.ExtraTreesClassifier, dtrees.GradientBoostingClassifier):
         with pytest.raises(
@@ -291,7 +291,7 @@ def test_plans_without_constraints_are_saved_as_ever(tmp_path):
 def test_damaged_plans_are_refused(bad):
     metadata, arrays = make(dtrees.RandomForestRegressor).fit(X, target(dtrees.RandomForestRegressor))._to_state()
     metadata["batches"][0][0].update(bad)
-    with pytest.raises(ValueError, match="the model's plan has constraints"):
+    with pytest.raises(ValueError, match="the model's plan has (constraints|interactions|most_columns)"):
         dtrees.RandomForestRegressor._from_state(metadata, arrays)
 
 

@@ -16,9 +16,9 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.class_weight import compute_sample_weight
 
 import dtrees
+from dtrees.ensemble.estimators.base_kinds import subset_accuracy
 from dtrees.ensemble.estimators.inspection import side_by_side
-from dtrees.ensemble.prediction import LabelsOfTargets, columns_of_targets, split_targets
-from dtrees.ensemble.scores import subset_accuracy
+from dtrees.ensemble.prediction import Labels, columns_of_targets, split_targets
 from tests.ensemble.samples import LABELS, RNG, SIGNAL, WEIGHT, N, X, every_forest, is_classifier, make, sklearns, trees
 from tests.slow import thorough_for
 
@@ -309,7 +309,7 @@ def test_tags(kind):
 def test_steps():
     shares = np.array([[0.2, 0.8, 0.5, 0.5, 0.0], [0.9, 0.1, 0.0, 0.4, 0.6]])
     classes = (np.array(["a", "b"]), np.array([1, 5, 7]))
-    labels = LabelsOfTargets(classes, np.dtype(object))(shares)
+    labels = Labels(classes, np.dtype(object))(shares)
     assert labels.tolist() == [["b", 1], ["a", 7]]
     first, second = split_targets(shares, classes)
     assert_array_equal(first, shares[:, :2])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import dtrees
-from dtrees.ensemble.evaluation.metrics import (
+from dtrees.ensemble.metrics import (
     CLASSIFICATION,
     REGRESSION,
     Block,
@@ -47,11 +47,10 @@ def sample(n_classes, n=N, *, ties=False):
 
 
 def blocks_of(y, raw, weight, bounds):
-    center = float(np.average(y, weights=weight))
     edges = [0, *bounds, len(y)]
     for start, stop in itertools.pairwise(edges):
         part = slice(start, stop)
-        yield Block(np.empty((stop - start, 0)), y[part], None if weight is None else weight[part], center), raw[:, part]
+        yield Block(np.empty((stop - start, 0)), y[part], None if weight is None else weight[part]), raw[:, part]
 
 
 def measure(metric, y, raw, weight, bounds=()):

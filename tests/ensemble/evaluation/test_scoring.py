@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
 from dtrees.engine.shard.targets.boosting_scales import rows_held_out
-from dtrees.ensemble.evaluation.scoring import check_scoring
+from dtrees.ensemble.metrics import check_scoring
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, assert_same_trees, make
 
 Regressor, Classifier = dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier

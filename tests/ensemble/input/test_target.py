@@ -24,11 +24,12 @@ def test_summaries_do_not_depend_on_partitions(rows, n_parts):
     whole = TargetSummary.of(y, weight, classify=True)
     parts = np.array_split(np.arange(len(rows)), n_parts)  # some are empty
     merged = TargetSummary.merge(TargetSummary.of(y[part], weight[part], classify=True) for part in parts)
-    assert (merged.n_rows, merged.total_weight, merged.class_weights) == (whole.n_rows, whole.total_weight, whole.class_weights)
+    (of_merged,), (of_whole,) = merged.by_target, whole.by_target
+    assert (merged.n_rows, merged.total_weight, of_merged.exact_weights) == (whole.n_rows, whole.total_weight, of_whole.exact_weights)
     assert merged.n_weighted == whole.n_weighted == np.count_nonzero(weight)
     np.testing.assert_array_equal(merged.classes, whole.classes)
-    assert merged.class_counts.tolist() == whole.class_counts.tolist() == [np.count_nonzero(weight[y == label]) for label in whole.classes]
-    assert whole.total_weight == sum(whole.class_weights)
+    assert of_merged.counts.tolist() == of_whole.counts.tolist() == [np.count_nonzero(weight[y == label]) for label in whole.classes]
+    assert whole.total_weight == sum(of_whole.exact_weights)
     np.testing.assert_array_equal(whole.classes[encode_classes(y, whole.classes)], y)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dtrees
-from dtrees.ensemble.objective.deviances import Gamma, Poisson, Tweedie
+from dtrees.ensemble.objective.regression import Gamma, Poisson, Tweedie
 from tests.examples import examples
 
 LOSSES = [Poisson(), Gamma(), Tweedie(1.1), Tweedie(1.5), Tweedie(1.9)]

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dtrees
-from dtrees.ensemble.persistence import checkpoint as checkpoints
+from dtrees.ensemble import checkpoint as checkpoints
 from dtrees.split.table.columns import presort
 from dtrees.tree.tree import Tree
 from tests.ensemble.samples import BOOSTING, FORESTS, LABELS, SIGNAL, WEIGHT, X, every_ensemble, is_classifier, make, target

@@ -1,11 +1,16 @@
-"""Bags of boosters, with scikit-learn's names: fitting, scores out of bag, and their state in a model file."""
+"""Bags of boosters, with scikit-learn's names: boosting on several draws of the rows, averaged.
+
+A booster is a function of its number, the bag's seed and the table. Who grows it, and when, leaves no trace in it. It is the model that the
+boosting estimator fits, with the booster's ``random_state``, to the whole table, weighted by how often the booster drew each row.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,26 +18,221 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback
-from dtrees.ensemble.backend import Backend, Output, Placement, Table
-from dtrees.ensemble.bag.members import Draws, GrowBooster, Grown, MeanOfBoosters, out_of_bag_mean, steps_of
-from dtrees.ensemble.compat import BaseEstimator, DocumentationLink, HasMethods, check_parameters, checked_fit
-from dtrees.ensemble.estimators.base import all_or_nothing, measured
+from dtrees.ensemble.backend import Output, Placement, Table
+from dtrees.ensemble.callbacks import called_together, grown_or_kept
+from dtrees.ensemble.compat import HasMethods, check_parameters, checked_fit
+from dtrees.ensemble.estimators.base import Model, all_or_nothing
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
-from dtrees.ensemble.estimators.declaring import parameter, with_parameters
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
-from dtrees.ensemble.estimators.parameters import FLOAT_SHARE, N_JOBS, POSITIVE_INTEGER, RANDOM_STATE
-from dtrees.ensemble.evaluation.callbacks import called_together, grown_or_kept
-from dtrees.ensemble.evaluation.metrics import check_metrics
-from dtrees.ensemble.evaluation.scoring import check_scoring
-from dtrees.ensemble.in_process import backend_for
+from dtrees.ensemble.estimators.parameters import (
+    FLOAT_SHARE,
+    N_JOBS,
+    POSITIVE_INTEGER,
+    RANDOM_STATE,
+    parameter,
+    with_parameters,
+)
+from dtrees.ensemble.in_process import LOCAL, Backend
 from dtrees.ensemble.input import rules
-from dtrees.ensemble.input.other_names import NamedParameters
 from dtrees.ensemble.input.plain_data import from_plain, plain, take
 from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.warning import warn
-from dtrees.ensemble.objective import registry
-from dtrees.ensemble.prediction import Step
+from dtrees.ensemble.input.target import TargetSummary
+from dtrees.ensemble.prediction import Predict, Step
+
+if TYPE_CHECKING:
+    from dtrees.split.table.sparse_columns import AnyColumns
+
+#: Cells of the blocks of rows that out-of-bag predictions are made for.
+_BLOCK_CELLS = 2**20
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The rows that boosters draw.
+
+    Attributes
+    ----------
+    seed : int
+    n_draws : int
+        Rows for each booster.
+    bootstrap : bool
+        Whether they are drawn with replacement, in proportion to their weights; otherwise without, from those that have a weight.
+    """
+
+    seed: int
+    n_draws: int
+    bootstrap: bool
+
+    def counts(self, number: int, n_rows: int, weight: NDArray[np.float64] | None) -> NDArray[np.int64]:
+        """Return how often a booster draws each row, shape (n_rows,)."""
+        from dtrees.split.numbers import hashing  # brings in the compiler
+        from dtrees.split.numbers.fixed_point import to_fixed
+
+        seed, counts = hashing.as_seed(self.seed), np.zeros(n_rows, np.int64)
+        if self.bootstrap:
+            cumulative = np.empty(0, np.int64) if weight is None else np.cumsum(to_fixed(weight)[0])
+            hashing.bootstrap_counts(seed, number, self.n_draws, cumulative, counts)
+            return counts
+        eligible = np.ones(n_rows, np.bool_) if weight is None else weight > 0
+        chosen = np.empty(n_rows, np.bool_)
+        hashing.subsample(seed, hashing.STREAM_SUBSAMPLE, number, min(self.n_draws, int(eligible.sum())), eligible, chosen)
+        counts[chosen] = 1
+        return counts
+
+    def weights(self, counts: NDArray[np.int64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Return the weights that a booster gives to rows: how often it drew them or, without replacement, their own if it did."""
+        return counts.astype(np.float64) if self.bootstrap or weight is None else counts * weight
+
+    def random_state(self, number: int) -> int:
+        """Return the ``random_state`` of a booster."""
+        return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0] >> 1)
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A booster and, where that is wanted, the rows that it did not draw, ascending, and its predictions for them, shape (n_out, k)."""
+
+    booster: Boosting
+    outside: NDArray[np.int64] | None = None
+    out_of_bag: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class GrowBooster:
+    """Boosts the members of a bag; travels to workers.
+
+    Attributes
+    ----------
+    template : Boosting
+        One that knows columns and classes, and has no trees.
+    draws : Draws
+    out_of_bag : bool
+        Whether to predict the rows that a booster did not draw.
+    """
+
+    template: Boosting
+    draws: Draws
+    out_of_bag: bool
+
+    def __call__(self, table: Table, number: int, callback: Callback | None = None) -> Grown:
+        """Return booster ``number`` of a table of this process; the callback is called after each of its rounds."""
+        counts = self.draws.counts(number, table.n_rows, table.weight)
+        booster = copy.copy(self.template)
+        booster.random_state = self.draws.random_state(number)
+        fit_presorted(booster, weighted(table, self.draws.weights(counts, table.weight)), callback)
+        if not self.out_of_bag:
+            return Grown(booster)
+        outside = np.flatnonzero(counts == 0)
+        return Grown(booster, outside, _predictions(booster, table.columns, outside, table.n_jobs))
+
+
+def weighted(table: Table, weight: NDArray[np.float64]) -> Table:
+    """Return a table of this process with other weights."""
+    summary = TargetSummary.of(table.target, weight, classify=table.classes is not None)
+    return replace(table, **vars(summary), weight=weight)
+
+
+def fit_presorted(booster: Boosting, table: Table, callback: Callback | None) -> None:
+    """Boost an estimator that knows columns and classes, from a table of this process."""
+    loss = booster._loss(table)
+    plan = booster._plan(table, loss, False)
+    initial = booster._starting_points(LOCAL, table, plan, loss, keep=False)
+    booster._take_over(LOCAL.boost(table, plan, [], initial, callback), plan, keep=False)
+
+
+def steps_of(booster: Boosting) -> tuple[Step, ...]:
+    """Return the steps from raw predictions to what a bag averages: values, or probabilities."""
+    return booster._probability_steps() if is_classifier(booster) else booster._value_steps()
+
+
+def _predictions(booster: Boosting, columns: AnyColumns, rows: NDArray[np.int64], n_jobs: int | None) -> NDArray[np.float64]:
+    """Return the predictions of some rows, whose values are read from presorted columns."""
+    predict = Predict(booster._schema, booster._trees, steps_of(booster), n_jobs)
+    block = max(1, _BLOCK_CELLS // columns.n_columns)
+    found = []
+    for first in range(0, max(1, len(rows)), block):
+        matrix = rows_of(columns, rows[first : first + block])
+        values = predict.finish(booster._trees.raw(matrix, n_jobs))
+        found.append(values if values.ndim == 2 else values[:, np.newaxis])
+    return np.concatenate(found)
+
+
+def rows_of(columns: AnyColumns, rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return some rows of presorted columns as numbers, shape (n, n_columns), NaN where missing.
+
+    Examples
+    --------
+    >>> from dtrees.split.table.columns import presort
+    >>> columns = presort([np.array([5.0, np.nan, 3.0]), np.array([1, 1, 2])])
+    >>> rows_of(columns, np.array([1, 2]))
+    array([[nan,  1.],
+           [ 3.,  2.]])
+    """
+    matrix = np.empty((len(rows), columns.n_columns), columns.values.dtype)
+    for j in range(columns.n_columns):
+        with_missing = np.append(columns.distinct(j), np.array(np.nan, matrix.dtype))
+        matrix[:, j] = with_missing[_codes(columns, j, rows)]
+    return matrix
+
+
+def _codes(columns: Any, j: int, rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the codes of some rows in a column."""
+    if not hasattr(columns, "zero_code"):
+        return columns.codes[j, rows]
+    codes = np.full(len(rows), columns.zero_code[j])
+    stored = columns.rows[columns.starts[j] : columns.starts[j + 1]]
+    places = np.searchsorted(rows, stored)
+    there = places < len(rows)
+    there[there] = rows[places[there]] == stored[there]
+    codes[places[there]] = columns.codes[columns.starts[j] : columns.starts[j + 1]][there]
+    return codes
+
+
+@dataclass(frozen=True)
+class MeanOfBoosters:
+    """A block of rows to the mean of what boosters predict; a function that a backend maps over a collection.
+
+    Attributes
+    ----------
+    boosters : tuple of Predict
+        Of one schema.
+    steps : tuple of callable
+        Applied to the mean, one after the other.
+    """
+
+    boosters: tuple[Predict, ...]
+    steps: tuple[Step, ...] = ()
+
+    def __call__(self, X: Any) -> NDArray[Any]:
+        """Predict a block of rows."""
+        first, *others = self.boosters
+        matrix = first.schema.matrix(X)
+        total = first.finish(first.trees.raw(matrix, first.n_jobs))
+        for booster in others:
+            total = total + booster.finish(booster.trees.raw(matrix, booster.n_jobs))
+        mean = total / len(self.boosters)
+        for step in self.steps:
+            mean = step(mean)
+        return mean
+
+
+def out_of_bag_mean(grown: Sequence[Grown], n_rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the mean, over boosters that did not draw a row, of their predictions for it, shape (n_rows, k), and the number of these.
+
+    They are added up in the order of the boosters.
+    """
+    total: Any = 0.0
+    n_boosters = np.zeros(n_rows, np.int64)
+    for one in grown:
+        assert one.outside is not None
+        assert one.out_of_bag is not None
+        told = np.zeros((n_rows, one.out_of_bag.shape[1]))
+        told[one.outside] = one.out_of_bag
+        total = total + told
+        n_boosters[one.outside] += 1
+    return total / np.maximum(n_boosters, 1)[:, np.newaxis], n_boosters
+
 
 #: What all boosters of a bag have alike, and a model file has once.
 _SHARED = ("schema", "named", "classes", "targets")
@@ -76,7 +276,7 @@ class BagParameters:
     verbose: int = parameter(default=0, allowed=["verbose"])
 
 
-class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
+class Bagging(BagParameters, Model):
     """What the two bags share.
 
     Attributes
@@ -99,8 +299,6 @@ class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
     #: Trees of boosters depend on each other, boosters do not.
     _GROUP_PER_OUTPUT: ClassVar[bool] = False
     _BOOSTER: ClassVar[type[Boosting]]
-    #: Whether y may have several columns, each a target.
-    _SEVERAL_TARGETS: ClassVar[bool] = True
 
     estimators_: list[Any]
     n_features_in_: int
@@ -109,14 +307,6 @@ class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
 
     #: What rows are drawn by: draws, number of rows and their weights, where these are known.
     _drawn: tuple[Draws, int, NDArray[np.float64] | None] | None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = self._SEVERAL_TARGETS
-        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "estimators_")
@@ -216,11 +406,8 @@ class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
                 f"estimator has early_stopping_rounds={template.early_stopping_rounds}, which is for an eval_set, and a bag has none; "
                 "use n_iter_no_change, which holds out some of the rows that a booster draws"
             )
-        classify = is_classifier(template)
-        default = registry.default_metric(registry.name_of(template.loss), classify=classify)
-        asked = check_metrics(template.eval_metric, classify=classify, default=default)
         template._warn_of_parameters_without_effect()
-        template._check_combinations(asked, check_scoring(template.scoring, classify=classify), None, keep=False)
+        template._check_combinations(None, keep=False)
         return template
 
     def _take_columns(self, booster: Any) -> None:
@@ -232,17 +419,10 @@ class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
 
     def _score_out_of_bag(self, backend: Backend, table: Table, grown: Sequence[Grown]) -> None:
         """Set the out-of-bag score and predictions."""
-        for name in ("oob_score_", "oob_prediction_", "oob_decision_function_"):
-            self.__dict__.pop(name, None)
+        self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
         if not self.oob_score:
             return
-        mean, n_boosters = out_of_bag_mean(grown, table.n_rows)
-        if not n_boosters.all():
-            warn(
-                "Some inputs do not have OOB scores. This probably means too few boosters were used to compute any reliable OOB estimates."
-            )
-        metric: Any = self.oob_score if callable(self.oob_score) else self._metric
-        self.oob_score_ = metric(backend.target(table), self._keep_out_of_bag(mean))
+        self._take_out_of_bag(backend, table, *out_of_bag_mean(grown, table.n_rows))
 
     @property
     def estimators_samples_(self) -> list[NDArray[np.integer]]:
@@ -264,12 +444,6 @@ class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
         return [np.repeat(rows, draws.counts(number, n_rows, weight)) for number in range(len(self.estimators_))]
 
     @property
-    def n_outputs_(self) -> int:
-        """Number of targets: of columns of y."""
-        check_is_fitted(self)
-        return int(self.estimators_[0].n_outputs_)
-
-    @property
     def _schema(self) -> Schema:
         check_is_fitted(self)
         schema: Schema = self.estimators_[0]._schema
@@ -278,9 +452,6 @@ class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
     @property
     def _n_targets(self) -> int:
         return int(self.estimators_[0]._n_targets)
-
-    def _check_fitted(self) -> None:
-        check_is_fitted(self)
 
     def _map(self, X: Any, function: Any, output: Output) -> Any:
         return self.estimators_[0]._map(X, function, output)
@@ -297,11 +468,8 @@ class Bagging(BagParameters, NamedParameters, DocumentationLink, BaseEstimator):
         predictors = (booster._predictor(*steps_of(booster)) for booster in self.estimators_)
         return MeanOfBoosters(tuple(replace(one, n_jobs=n_jobs) for one in predictors), last)
 
-    def _score(self, metric: Any, X: Any, y: Any, sample_weight: Any) -> float:
-        return measured(self, metric, *backend_for(X).gather(y, self.predict(X), sample_weight))
-
     def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return metadata that JSON can hold, and named arrays; see :meth:`~dtrees.ensemble.persistence.state.EstimatorState._to_state`."""
+        """Return metadata that JSON can hold, and named arrays; see :meth:`~dtrees.ensemble.state.EstimatorState._to_state`."""
         given = self.get_params(deep=False)
         estimator = given.pop("estimator")
         if callable(given["oob_score"]):

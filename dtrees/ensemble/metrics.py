@@ -1,7 +1,7 @@
-"""How good the predictions for evaluation rows are: what ``eval_metric`` can name, and functions of the user's own.
+"""How good predictions are: what ``eval_metric`` and ``scoring`` can name, and functions of the user's own.
 
-Rows lie in blocks, here or on workers. A metric sees each block by itself (:meth:`Metric.partial`) and puts together what came of them
-(:meth:`Metric.value`). Two kinds:
+Rows of evaluation sets lie in blocks, here or on workers. A metric sees each block by itself (:meth:`Metric.partial`) and puts together
+what came of them (:meth:`Metric.value`). Two kinds:
 
 means
     of something about each row, weighted. The sums are exact (:mod:`~dtrees.ensemble.objective.arithmetic.exact_sum`), so that the
@@ -12,9 +12,13 @@ of all predictions at once
 
 Formulas are scikit-learn's, at any number of rows.
 
+Rows held out (``n_iter_no_change``) are scored by ``scoring``, where it is not the loss. A scorer of scikit-learn is asked for the function
+that it wraps. Any other callable is called as scikit-learn calls scorers, with an estimator and X. Both stand in for the real ones: the
+model is under way, and its rows may be spread over workers, so the predictions of the rows are all that there is.
+
 >>> import numpy as np
 >>> from dtrees.ensemble.objective.classification import BinaryLogLoss
->>> block = Block(X=np.empty((3, 0)), y=np.array([0, 1, 1]), weight=None, center=0.0)
+>>> block = Block(X=np.empty((3, 0)), y=np.array([0, 1, 1]), weight=None)
 >>> raw = np.array([[-2.0, 1.0, -1.0]])  # log odds
 >>> metric = metric_for("error", BinaryLogLoss())
 >>> metric.value([metric.partial(block, raw)], None)
@@ -31,11 +35,11 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from dtrees.ensemble.compat import SklearnMetric, scorer_named, sklearn_metric
 from dtrees.ensemble.objective.classification import BinaryLogLoss, MultinomialLogLoss
-from dtrees.ensemble.objective.loss import LinkedLoss
-from dtrees.ensemble.objective.several_targets import outputs_of
+from dtrees.ensemble.objective.loss import LinkedLoss, outputs_of
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,6 @@ class Block:
     y : ndarray, shape (n,), or of several targets (n, k)
         float64, or class numbers.
     weight : ndarray of float64, shape (n,), or None
-    center : float or tuple of float
-        Weighted mean of ``y`` over all blocks of the set, or of each of several targets; for classes of no use.
     margin : ndarray of float64, shape (K, n), or None
         Raw predictions that the trees' are added to, beside those that all rows start from.
     """
@@ -58,13 +60,11 @@ class Block:
     X: NDArray[Any]
     y: NDArray[Any]
     weight: NDArray[np.float64] | None
-    center: float | tuple[float, ...]
     margin: NDArray[np.float64] | None = None
 
     def of_target(self, k: int) -> Block:
         """Return the block of one of several targets."""
-        assert isinstance(self.center, tuple)
-        return replace(self, y=np.ascontiguousarray(self.y[:, k]), center=self.center[k], margin=None)
+        return replace(self, y=np.ascontiguousarray(self.y[:, k]), margin=None)
 
 
 class Metric(Protocol):
@@ -111,22 +111,20 @@ class R2:
 
     link: LinkedLoss
     name: str = "r2"
-    needs_rows: bool = False
+    needs_rows: bool = True
 
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
-        """Return the weighted sums of squared errors and of squared deviations from the mean."""
-        deviation = block.y - block.center
-        error, _ = _weighted_sums(_squared_error(self.link, block.y, raw), block.weight)
-        return error, _weighted_sums(deviation * deviation, block.weight)[0]
+        """Return the weighted sum of squared errors."""
+        return _weighted_sums(_squared_error(self.link, block.y, raw), block.weight)[0]
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
-        """Compare the sums; of a target that never varies, 1 for perfect predictions and otherwise 0."""
+        """Compare the sum with that of the squared deviations from the mean; if there are none, 1 for perfect predictions, otherwise 0."""
         from dtrees.ensemble.objective.arithmetic.exact_sum import ratio
 
-        error, deviation = (sum(part[i] for part in partials) for i in (0, 1))
-        if deviation == 0:
-            return 1.0 if error == 0 else 0.0
-        return 1.0 - ratio(error, deviation)
+        y, weight = rows
+        deviation = y - ratio(*_weighted_sums(y, weight))
+        error, squares = sum(partials), _weighted_sums(deviation * deviation, weight)[0]
+        return 1.0 - ratio(error, squares) if squares else float(error == 0)
 
 
 @dataclass(frozen=True)
@@ -415,3 +413,145 @@ def _weighted_sums(terms: NDArray[np.float64], weight: NDArray[np.float64] | Non
         return exact_sum(terms), len(terms)
     with np.errstate(over="ignore"):
         return exact_sum(terms * weight), exact_sum(weight)
+
+
+@dataclass(frozen=True)
+class HeldOutScore:
+    """A scorer of scikit-learn, asked of raw predictions; see :class:`dtrees.engine.plan.plans.Scoring`."""
+
+    metric: CustomMetric
+
+    def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+        """Return the score of raw predictions, shape (K, n)."""
+        target = target.T  # of several targets, as scikit-learn has them
+        block = Block(np.empty((target.shape[0], 0)), target, weight)
+        return self.metric.value([self.metric.partial(block, raw)], (target, weight))
+
+
+class OpaqueRows:
+    """Stands for X where a scorer of the user's own is called: rows, which predictions are known of, without their columns."""
+
+    def __init__(self, numbers: NDArray[np.int64]) -> None:
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, rows: Any) -> OpaqueRows:
+        numbers = None if isinstance(rows, str | tuple) else self.numbers[rows]
+        if not isinstance(numbers, np.ndarray) or numbers.ndim != 1:
+            raise TypeError(f"scoring: X[{rows!r:.40}] asks for columns or a single row, but a scorer is given rows without columns")
+        return OpaqueRows(numbers)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"scoring: X has no {name!r}: a scorer is given rows without columns, to pass to the estimator's methods")
+
+
+class ScoredRegressor(RegressorMixin, BaseEstimator):
+    """Stands for a regressor where a scorer of the user's own is called: predicts :class:`OpaqueRows`."""
+
+    def __init__(self, raw: NDArray[np.float64], link: LinkedLoss) -> None:
+        self.raw, self.link = raw, link
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def predict(self, X: OpaqueRows) -> NDArray[Any]:
+        """Return predictions of rows, shape (n,) or (n, k)."""
+        return np.asarray(self.link.predictions(self.raw[:, X.numbers].T))
+
+
+class ScoredClassifier(ClassifierMixin, ScoredRegressor):
+    """Stands for a classifier where a scorer of the user's own is called."""
+
+    def __init__(self, raw: NDArray[np.float64], link: LinkedLoss, classes: NDArray[Any]) -> None:
+        super().__init__(raw, link)
+        self.classes, self.classes_ = classes, classes
+
+    def predict(self, X: OpaqueRows) -> NDArray[Any]:
+        """Return the labels of the most probable classes, shape (n,)."""
+        return np.asarray(self.classes[self.predict_proba(X).argmax(axis=1)])
+
+    def predict_proba(self, X: OpaqueRows) -> NDArray[Any]:
+        """Return the probabilities of classes, shape (n, n_classes)."""
+        return super().predict(X)
+
+    def decision_function(self, X: OpaqueRows) -> NDArray[Any]:
+        """Return raw predictions, shape (n,) or (n, n_classes)."""
+        raw = self.raw[:, X.numbers].T
+        return raw[:, 0] if raw.shape[1] == 1 else raw
+
+
+@dataclass(frozen=True)
+class EstimatorScore:
+    """A callable ``scorer(estimator, X, y)``, asked of raw predictions; see :class:`dtrees.engine.plan.plans.Scoring`.
+
+    ``classes`` are labels, None for regression.
+    """
+
+    scorer: Any
+    link: LinkedLoss
+    classes: NDArray[Any] | None
+
+    def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+        """Return the score of raw predictions, shape (K, n)."""
+        raw, y = np.ascontiguousarray(raw), target.T
+        estimator = ScoredRegressor(raw, self.link) if self.classes is None else ScoredClassifier(raw, self.link, self.classes)
+        weights = {} if weight is None else {"sample_weight": weight}
+        found = self.scorer(estimator, OpaqueRows(np.arange(raw.shape[1])), y if self.classes is None else self.classes[y], **weights)
+        try:
+            return float(found)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"scoring {metric_name(self.scorer)!r} returned {found!r:.60}; wants a number") from error
+
+
+def check_scoring(scoring: Any, *, classify: bool) -> Any:
+    """Return the scorer that the parameter asks for, None for the loss.
+
+    Parameters
+    ----------
+    scoring : str, scorer or None
+        "loss", the name of a scorer, or a callable ``scorer(estimator, X, y)``; None is accuracy or R2.
+    classify : bool
+
+    Raises
+    ------
+    ValueError
+        If there is no such scorer for this task, or it is a callable of other arguments.
+    """
+    if isinstance(scoring, str) and scoring == "loss":
+        return None
+    scorer = scorer_named("accuracy" if classify else "r2", classify) if scoring is None else scoring
+    if isinstance(scorer, str):
+        scorer = scorer_named(scorer, classify)
+    if scorer is None:
+        kind = "classification" if classify else "regression"
+        raise ValueError(
+            f"scoring is {scoring!r}; wants 'loss', None, or a scorer of scikit-learn for {kind} (sklearn.metrics.get_scorer_names)"
+        )
+    known = sklearn_metric(scorer)
+    if (known is None and not _takes_estimator(scorer)) or (known is not None and known.function is scorer):
+        raise ValueError(
+            f"scoring is {scoring!r}; wants a function of (estimator, X, y), or one of (y_true, y_pred) made a scorer by "
+            "sklearn.metrics.make_scorer, which says what is better, or the name of a scorer"
+        )
+    return scorer
+
+
+def _takes_estimator(scorer: Any) -> bool:
+    """Tell whether a callable takes three arguments by position and needs no more."""
+    try:
+        inspect.signature(scorer).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:  # not written in Python, and does not tell
+        pass
+    return True
+
+
+def scoring_for(scorer: Any, link: LinkedLoss, classes: NDArray[Any] | None = None) -> HeldOutScore | EstimatorScore | None:
+    """Return what the plan is to have; ``link`` is the loss, ``classes`` are the labels of a classifier."""
+    if scorer is None:
+        return None
+    known = sklearn_metric(scorer)
+    return EstimatorScore(scorer, link, classes) if known is None else HeldOutScore(CustomMetric(scorer, link, known.name, known))

@@ -11,17 +11,16 @@ not check bounds; the same is checked before saving, so that what is saved can b
 from __future__ import annotations
 
 import math
-from dataclasses import fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from dtrees.engine.plan.plans import CONSTRAINTS, ForestPlan, Rules
-from dtrees.ensemble.compat import check_parameters, parameter_names
+from dtrees.engine.plan.plans import ForestPlan, Rules
+from dtrees.ensemble.compat import BaseEstimator, check_parameters, parameter_names, stand_in_for_sklearns
 from dtrees.ensemble.input.by_size import NAMES, is_auto
-from dtrees.ensemble.input.plain_data import check_labels, from_plain, plain, shown, take
+from dtrees.ensemble.input.plain_data import annotated, check_labels, from_plain, plain, shown, take
 from dtrees.ensemble.input.rules import LARGEST_INTEGER
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.prediction import AdditiveTrees, by_target
@@ -47,13 +46,11 @@ _SERIES = ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_
 PACKED = "packed."
 #: Bytes that labels may take beyond what the longest of them needs: room for a dtype that is wider than its labels.
 _SPARE_BYTES = 2**24
-#: Integers in plans are below, and so is what they are added to.
-_LARGEST = 2**62
 #: The least that limits of trees may be, and what they must be below.
 _BOUNDS = {"max_leaf_nodes": (2, LARGEST_INTEGER + 1), "max_depth": (1, LARGEST_INTEGER + 1)}
 
 
-class EstimatorState:
+class EstimatorState(BaseEstimator):
     """Mixin: an estimator to metadata and arrays, and back."""
 
     #: Whether trees come in one group per output (boosting) rather than in one group in all.
@@ -73,21 +70,21 @@ class EstimatorState:
             If the estimator could not be restored from them, by a parameter that was set since the fit, say.
         """
         metadata: dict[str, Any] = {
-            "parameters": {name: plain(value) for name, value in self.get_params(deep=False).items()},  # type: ignore[attr-defined]
+            "parameters": {name: plain(value) for name, value in self.get_params(deep=False).items()},
             "schema": self._schema.to_json(),
             "named": hasattr(self, "feature_names_in_"),
             "attributes": {name: plain(getattr(self, name)) for name in _NUMBERS if hasattr(self, name)},
         }
         if hasattr(self, "_loss_name"):
             metadata["parameters"]["loss"] = self._loss_name
-            metadata["parameters"].update(self._loss_parameters)  # type: ignore[attr-defined]
-            metadata["starts"] = self._starts  # type: ignore[attr-defined]
-            if self._init_estimator is not None:  # type: ignore[attr-defined]
+            metadata["parameters"].update(self._loss_parameters)
+            metadata["starts"] = self._starts
+            if self._init_estimator is not None:
                 raise ValueError(
-                    f"the trees start from an estimator, init_={self.init_!r}, which a model file cannot hold, since it holds no code; fit "  # type: ignore[attr-defined]
+                    f"the trees start from an estimator, init_={self.init_!r}, which a model file cannot hold, since it holds no code; fit "
                     "with its raw predictions as base_margin instead, and pass them to predict as well; or use pickle"
                 )
-            if callable(self.scoring):  # type: ignore[attr-defined]
+            if callable(self.scoring):
                 metadata["parameters"]["scoring"] = "loss"
         if self._n_targets > 1:
             metadata["targets"] = self._n_targets
@@ -141,13 +138,14 @@ class EstimatorState:
             If metadata and arrays do not describe such an estimator.
         """
         try:
-            model = cls._restore_facts(metadata, arrays)
+            model: Any = cls._restore_facts(metadata, arrays)
             model._restore_trees(arrays)
+            stand_in_for_sklearns(type(model))  # type: ignore[arg-type]
             if "seed" in metadata and not cls._GROUP_PER_OUTPUT and "batches" not in metadata:
                 raise ValueError("the model's state has a seed, but not the batches of trees that were grown from it")
             if "batches" in metadata:
-                model._batches = _restore_batches(model, metadata["batches"])  # type: ignore[attr-defined]
-                model._votes = None  # type: ignore[attr-defined]
+                model._batches = _restore_batches(model, metadata["batches"])
+                model._votes = None
             if mapped:
                 packed = {name.removeprefix(PACKED): array for name, array in arrays.items() if name.startswith(PACKED)}
                 model._trees.take_packed(packed)
@@ -163,31 +161,31 @@ class EstimatorState:
         unknown = parameters.keys() - set(parameter_names(cls))
         if unknown:
             raise ValueError(f"the model's parameters contain {shown(sorted(unknown)[0])}, which is none of {cls.__name__}")
-        model = cls(**{name: from_plain(value) for name, value in parameters.items()})
+        model: Any = cls(**{name: from_plain(value) for name, value in parameters.items()})
         check_parameters(model)
         if cls._GROUP_PER_OUTPUT:
-            model._loss_name = model.loss  # type: ignore[attr-defined]
-            model._loss_parameters = model._parameters_of_loss()  # type: ignore[attr-defined]
-            model._starts = metadata.get("starts", "loss")  # type: ignore[attr-defined]
-            if model._starts not in ("loss", "zero", "base_margin"):  # type: ignore[attr-defined]
-                raise ValueError(f"the model's trees start from {shown(model._starts)}; wants 'loss', 'zero' or 'base_margin'")  # type: ignore[attr-defined]
+            model._loss_name = model.loss
+            model._loss_parameters = model._parameters_of_loss()
+            model._starts = metadata.get("starts", "loss")
+            if model._starts not in ("loss", "zero", "base_margin"):
+                raise ValueError(f"the model's trees start from {shown(model._starts)}; wants 'loss', 'zero' or 'base_margin'")
         if "boosted" in metadata:
             model._boosted = take(metadata, "boosted", bool, owner)
         if "targets" in metadata:
             model._n_targets = _restore_targets(model, take(metadata, "targets", int, owner), arrays)
         model._schema = Schema.from_json(take(metadata, "schema", list, owner))
         names = [column.name for column in model._schema.columns]
-        model.n_features_in_ = len(names)  # type: ignore[attr-defined]
+        model.n_features_in_ = len(names)
         if take(metadata, "named", bool, owner):
             if None in names or len(set(names)) < len(names):
                 raise ValueError("the model's columns are said to have names, but not each has one of its own")
-            model.feature_names_in_ = np.array(names, dtype=object)  # type: ignore[attr-defined]
-        model._note_categories(model._chosen_categories())  # type: ignore[attr-defined]
+            model.feature_names_in_ = np.array(names, dtype=object)
+        model._note_categories(model._chosen_categories())
         if is_classifier(model) != ("classes" in metadata):
             raise ValueError(f"the model's state {'has' if 'classes' in metadata else 'lacks'} classes, but is to be a {cls.__name__}")
         if "classes" in metadata:
             take_classes(model, _restore_labels(metadata["classes"], model._n_targets))
-            if cls._GROUP_PER_OUTPUT and any(len(labels) < 2 for labels in by_target(model.classes_)):  # type: ignore[attr-defined]
+            if cls._GROUP_PER_OUTPUT and any(len(labels) < 2 for labels in by_target(model.classes_)):
                 raise ValueError("the model's state has one class; boosting wants at least two")
         attributes = take(metadata, "attributes", dict, owner)
         for name in attributes:
@@ -205,20 +203,20 @@ class EstimatorState:
             evaluation = take(metadata, "evaluation", dict, owner)
             if not all(type(metric) is str for name in evaluation for metric in take(evaluation, name, list, "the evaluation")):
                 raise ValueError("the model's metrics have names that are no text")
-            model.evals_result_ = {  # type: ignore[attr-defined]
+            model.evals_result_ = {
                 name: {metric: _series(arrays, f"evals_result_.{i}.{k}") for k, metric in enumerate(metrics)}
                 for i, (name, metrics) in enumerate(evaluation.items())
             }
         if "validated_by" in metadata:
-            model._validated_by = take(metadata, "validated_by", str, owner)  # type: ignore[attr-defined]
+            model._validated_by = take(metadata, "validated_by", str, owner)
         if "seed" in metadata:
-            model._seed = _bounded(take(metadata, "seed", int, owner), "seed")  # type: ignore[attr-defined]
+            model._seed = annotated(metadata["seed"], int, f"{owner} has seed")
         return model
 
     def _restore_trees(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Set the trees; raises ValueError or KeyError for what cannot be."""
         n_values = sum(map(len, by_target(getattr(self, "classes_", None)))) or self._n_targets
-        n_groups, n_values = (self._fitted_loss.n_outputs, 1) if self._GROUP_PER_OUTPUT else (1, n_values)  # type: ignore[attr-defined]
+        n_groups, n_values = (self._fitted_loss.n_outputs, 1) if self._GROUP_PER_OUTPUT else (1, n_values)
         groups = unstacked(arrays, n_groups, n_values, len(self._schema))
         initial = arrays.get("initial")
         if (initial is not None) != self._GROUP_PER_OUTPUT:
@@ -291,19 +289,9 @@ def _series(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
     return arrays[name]
 
 
-def _bounded(number: int, name: str) -> int:
-    if not 0 <= number < _LARGEST:
-        raise ValueError(f"the model's {name} is {number!r:.40}; wants an integer from 0 to 2**62")
-    return number
-
-
 def _describe_plan(plan: ForestPlan) -> dict[str, Any]:
     """Return a plan (without checkpoint) and its rules as plain data."""
-    return {
-        name: plain(value)
-        for name, value in (plan.rules.described() | vars(plan)).items()
-        if name not in ("rules", "checkpoint", "targets")
-    }
+    return {name: plain(value) for name, value in (plan.rules.described() | vars(plan)).items() if name not in _APART}
 
 
 def _restore_batches(model: Any, data: Any) -> list[tuple[ForestPlan, int, int]]:
@@ -343,103 +331,40 @@ def _criterion_name(described: Any) -> str:
     return criterion_named(str(described)).name
 
 
-#: The types that JSON has for the annotations of a plan.
-_PLAN_TYPES: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "int | None": (int, type(None)),
-    "float": (int, float),
-    "bool": (bool,),
-    "str": (int, str),
-    "tuple[int, ...]": (list,),
-}
+#: What of a plan is restored apart, or follows from the model.
+_APART = {"rules", "checkpoint", "targets"}
 
 
-#: What plans in files of earlier versions do not have.
-_ADDED = {
-    "reg_alpha",
-    "min_split_gain",
-    "categorical",
-    "cat_smooth",
-    "min_samples_category",
-    "max_cat_threshold",
-    "ccp_alpha",
-    "by_level",
-    "alpha",
-    "balanced_draws",
-}
-
-
-def _restore_constraints(data: Any, n_features: int) -> dict[str, Any]:
-    """Return the constraints of a plan that a file describes; raise ValueError unless they are for so many columns."""
-    given = {name: data.get(name, 0 if name == "most_columns" else []) for name in CONSTRAINTS}
-    signs, sets, most = given.values()
-    lists = [signs, sets, *(sets if type(sets) is list else ())]
-    numbers = [number for one in lists if type(one) is list for number in one if type(number) is not list]
-    if not all(type(one) is list for one in lists) or type(most) is not int or not all(type(number) is int for number in numbers):
-        raise ValueError("the model's plan has constraints that are no lists of integers")
-    fits = len(signs) in (0, n_features) and set(signs) <= {-1, 0, 1} and 0 <= most < max(1, n_features)
-    if not fits or (sets and {column for one in sets for column in one} != set(range(n_features))):
-        raise ValueError(f"the model's plan has constraints that are not for {n_features} columns")
-    return {"monotonic": tuple(signs), "interactions": tuple(map(tuple, sets)), "most_columns": most}
-
-
-def _check_quantile(rules: Rules) -> None:
-    """Raise ValueError if a criterion is for a quantile that there is not."""
-    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
-
-    criterion_named(rules.criterion).at(rules.alpha)
-
-
-#: What of a plan is restored apart from its numbers, or follows from the model.
-_APART = ("rules", "checkpoint", "targets", "class_weight")
-
-
-def _restore_class_weight(data: Any, targets: tuple[int, ...]) -> tuple[Any, ...] | None:
-    """Return the weights of classes of a plan, of several targets in a tuple for each."""
-    owner = "the model's plan"
-    given = take(data, "class_weight", (list, type(None)), owner)
-    if given is None:
-        return None
-    each = given if len(targets) > 1 else [given]
-    if len(each) != len(targets) or not all(type(one) is list and len(one) == n for one, n in zip(each, targets, strict=True)):
-        raise ValueError(f"{owner} has class_weight = {shown(given)}; wants a number for each class")
-    for number in (number for one in each for number in one):
-        if type(number) not in (int, float) or not 0 <= number < math.inf:
-            raise ValueError(f"{owner} has class_weight = {shown(given)}; wants finite numbers of at least 0")
-    restored = [tuple(map(float, one)) for one in each]
-    return tuple(restored) if len(targets) > 1 else restored[0]
+def _restore_fields(kind: type, data: dict[str, Any]) -> dict[str, Any]:
+    """Return those fields of a plan, or of its rules, that a file describes: those of earlier versions have fewer."""
+    annotations = get_type_hints(kind)
+    return {
+        name: annotated(data[name], annotations[name], f"the model's plan has {name}", least=-1 if name == "monotonic" else 0)
+        for name in annotations.keys() & data.keys() - _APART
+    }
 
 
 def _restore_plan(data: Any, n_features: int, targets: tuple[int, ...]) -> ForestPlan:
+    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+
     owner = "the model's plan"
-    found: dict[str, Any] = {}
-    for field in (*fields(Rules), *fields(ForestPlan)):
-        if field.name not in (*_APART, *CONSTRAINTS) and not (field.name in _ADDED and field.name not in data):
-            value = take(data, field.name, _PLAN_TYPES[str(field.type)], owner)
-            if field.name == "criterion":
-                found[field.name] = _criterion_name(value)
-                continue
-            for number in value if type(value) is list else [value]:
-                if type(number) not in (bool, int, float, type(None)) or (number is not None and not 0 <= number < math.inf):
-                    raise ValueError(f"{owner} has {field.name} = {shown(value)}; wants finite numbers of at least 0")
-            found[field.name] = _bounded(value, field.name) if type(value) is int else value
-    for name, value in found.items():
-        if name in _ADDED and type(value) is list:
-            found[name] = tuple(value)
-    found |= _restore_constraints(data, n_features)
-    rules = Rules(**{field.name: found.pop(field.name) for field in fields(Rules) if field.name in found})
+    criterion = _criterion_name(take(data, "criterion", (int, str), owner))
+    rules = Rules(**_restore_fields(Rules, data | {"criterion": criterion}))
+    plan = ForestPlan(rules, targets=targets if len(targets) > 1 else (), **_restore_fields(ForestPlan, data))
     if rules.min_weight_fraction_leaf > 0.5:
         raise ValueError(f"{owner} has min_weight_fraction_leaf = {rules.min_weight_fraction_leaf}; wants at most 0.5")
-    n_sets = len(rules.categorical)
-    if not len(rules.min_samples_category) == len(rules.max_cat_threshold) == n_sets or any(
-        not isinstance(column, int) or column >= n_features for column in rules.categorical
-    ):
+    n_sets, columns = len(rules.categorical), range(n_features)
+    if not len(rules.min_samples_category) == len(rules.max_cat_threshold) == n_sets or not set(rules.categorical) <= set(columns):
         raise ValueError(f"{owner} has categories that are not those of {n_features} columns")
-    _check_quantile(rules)
-    class_weight = _restore_class_weight(data, targets)
-    several = targets if len(targets) > 1 else ()
-    plan = ForestPlan(rules, class_weight=class_weight, targets=several, **found)
-    is_for_numbers = plan.n_classes == 0 and (targets == (0,) or (bool(several) and set(several) == {1}))
+    fits = len(rules.monotonic) in (0, n_features) and set(rules.monotonic) <= {-1, 0, 1} and rules.most_columns < max(1, n_features)
+    if not fits or (rules.interactions and set().union(*rules.interactions) != set(columns)):
+        raise ValueError(f"{owner} has constraints that are not for {n_features} columns")
+    criterion_named(criterion).at(rules.alpha)
+    if plan.class_weight is not None:
+        each: tuple[Any, ...] = plan.class_weight if plan.targets else (plan.class_weight,)
+        if tuple(map(np.shape, each)) != tuple((n,) for n in targets):
+            raise ValueError(f"{owner} has class_weight = {shown(plan.class_weight)}; wants a number for each class")
+    is_for_numbers = plan.n_classes == 0 and (targets == (0,) or set(plan.targets) == {1})
     fits = is_for_numbers or plan.n_classes == sum(targets)
     if not fits or not 1 <= rules.max_features <= n_features or not 1 <= rules.columns_per_tree <= n_features:
         raise ValueError(f"the model's trees were grown by a plan that is not for {n_features} columns and {sum(targets)} classes")

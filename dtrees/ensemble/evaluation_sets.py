@@ -7,13 +7,13 @@ predictions. A round costs one message to those who have rows, with its few tree
 Terms
 -----
 block
-    consecutive rows of one set (:class:`~dtrees.ensemble.evaluation.metrics.Block`): a set in this process is one, a Dask collection has
+    consecutive rows of one set (:class:`~dtrees.ensemble.metrics.Block`): a set in this process is one, a Dask collection has
     one for each partition.
 scorer
     keeps the raw predictions of some blocks (:class:`Scorer`): the only one in this process, or one on each worker.
 
 A scorer measures each of its blocks, and :class:`Evaluation` puts the parts together, in the order of the rows. The result does not depend
-on the number of scorers: metrics see to that (:mod:`~dtrees.ensemble.evaluation.metrics`).
+on the number of scorers: metrics see to that (:mod:`~dtrees.ensemble.metrics`).
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.evaluation.metrics import Block, Metric
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import check_lengths, check_target, check_weights, encode_target, labels_of
-from dtrees.ensemble.objective.several_targets import naming_target
-from dtrees.ensemble.prediction import AdditiveTrees
+from dtrees.ensemble.metrics import Block, Metric
+from dtrees.ensemble.objective.loss import naming_target
+from dtrees.ensemble.prediction import AdditiveTrees, by_target
 from dtrees.tree.tree import Tree
 
 Rounds = Sequence[Sequence[Tree]]
@@ -83,42 +82,17 @@ def named_sets(eval_set: Any) -> list[EvalSet]:
     return [EvalSet(name, *one) for name, one in given.items()]
 
 
-@dataclass(frozen=True)
-class BlockSummary:
-    """What must be known of all blocks of a set before any can be measured: rows, and exact sums of weights and weighted targets.
+def has_weight(block: Block) -> bool:
+    """Tell whether a row of a block has a weight above zero."""
+    return bool(len(block.y) if block.weight is None else block.weight.any())
 
-    Of several targets, ``total`` is an array of sums.
-    """
 
-    n_rows: int
-    weight: Any
-    total: Any
-
-    @classmethod
-    def merge(cls, summaries: Sequence[BlockSummary], name: str) -> BlockSummary:
-        """Return the summary of a set.
-
-        Raises
-        ------
-        ValueError
-            If it has no rows, or no weight.
-        """
-        n_rows = sum(one.n_rows for one in summaries)
-        weight, total = sum(one.weight for one in summaries), sum(one.total for one in summaries)
-        if n_rows == 0:
-            raise ValueError(f"eval_set {name!r} has no rows; wants at least one")
-        if weight == 0:
-            raise ValueError(f"eval_set {name!r} has no weight above zero; wants at least one")
-        return cls(n_rows, weight, total)
-
-    @property
-    def center(self) -> float | tuple[float, ...]:
-        """Weighted mean of the target, or of each of several."""
-        from dtrees.ensemble.objective.arithmetic.exact_sum import ratio
-
-        if isinstance(self.total, np.ndarray):
-            return tuple(ratio(total, self.weight) for total in self.total)
-        return ratio(self.total, self.weight)
+def check_set(name: str, n_rows: int, is_weighted: bool) -> None:
+    """Raise ValueError if a set has no rows, or none with a weight above zero."""
+    if n_rows == 0:
+        raise ValueError(f"eval_set {name!r} has no rows; wants at least one")
+    if not is_weighted:
+        raise ValueError(f"eval_set {name!r} has no weight above zero; wants at least one")
 
 
 def make_block(
@@ -132,16 +106,14 @@ def make_block(
     set_name: str,
     n_targets: int = 1,
     start: Start | None = None,
-) -> tuple[Block, BlockSummary]:
-    """Encode rows of an evaluation set; the block's center is still to be filled in.
+) -> Block:
+    """Encode rows of an evaluation set.
 
     Raises
     ------
     ValueError
         If they cannot be used. The message names the set.
     """
-    from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum
-
     try:
         y = check_target(y, classify=classes is not None, name="fit", several=n_targets > 1)
         if n_targets > 1 and y.shape[1:] != (n_targets,):
@@ -155,26 +127,20 @@ def make_block(
         margin = None if start is None else np.ascontiguousarray(start(X, base_margin).T)
     except ValueError as error:
         raise ValueError(f"eval_set {set_name!r}: {error}") from error
-    weights = np.ones(len(y)) if weight is None else weight
-    with np.errstate(over="ignore"):
-        sums = [exact_sum(column * weights) for column in np.atleast_2d(y.T)]
-        total = np.array(sums, dtype=object) if n_targets > 1 else sums[0]
-        summary = BlockSummary(len(y), Fraction(exact_sum(weights)), total)
-    return Block(matrix, y, weight, 0.0, margin), summary
+    return Block(matrix, y, weight, margin)
 
 
 def _check_known(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]]) -> None:
     """Raise ValueError for a label that is none of the classes of its target."""
-    if isinstance(classes, list):
-        for k, labels in enumerate(classes):
-            with naming_target(k):
-                _check_known(labels_of(y, k), labels)
-        return
-    unknown = y[~np.isin(y, classes)]
-    if len(unknown):
-        raise ValueError(
-            f"y has the label {unknown[:1].tolist()[0]!r}, which the y that is fitted has not; wants labels among {classes.tolist()}"
-        )
+    each = by_target(classes)
+    for k, labels in enumerate(each):
+        with naming_target(k, len(each)):
+            mine = labels_of(y, k)
+            unknown = mine[~np.isin(mine, labels)]
+            if len(unknown):
+                raise ValueError(
+                    f"y has the label {unknown[:1].tolist()[0]!r}, which the y that is fitted has not; wants labels among {labels.tolist()}"
+                )
 
 
 class Scorer:

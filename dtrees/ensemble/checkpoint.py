@@ -28,18 +28,21 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan, ForestResult
-from dtrees.ensemble.backend import Backend, Table
+from dtrees.ensemble.backend import Table
 from dtrees.ensemble.input.plain_data import take
 from dtrees.ensemble.input.warning import warn
 from dtrees.files import atomic_file, pack, unpack
 from dtrees.tree.stacking import stacked, unstacked
 from dtrees.tree.tree import Tree
+
+if TYPE_CHECKING:
+    from dtrees.ensemble.in_process import Backend
 from dtrees.version import __version__
 
 logger = logging.getLogger("dtrees")
@@ -104,24 +107,20 @@ def with_checkpoint(
     previous = [tree for group in estimator._trees.groups for tree in group] if keep else []
     data = backend.fingerprint(table) + ("" if initial is None else array_digest(initial))
     identity = {**_describe(plan), "estimator": type(estimator).__name__, "data": data, "earlier trees": _digest_trees(previous)}
-    n_outputs = plan.loss.n_outputs if isinstance(plan, BoostingPlan) else 0
     checkpoint = FileCheckpoint(
         path=absolute_path(path),
         interval=float(interval),
         identity=tuple(sorted(identity.items())),
-        seed=plan.seed,
+        plan=plan,
         any_seed=not keep and not isinstance(estimator.random_state, int | np.integer),  # one that was drawn at random gives way
         n_features=estimator.n_features_in_,
-        n_values=plan.n_values if isinstance(plan, ForestPlan) else 1,
-        n_outputs=n_outputs,
-        n_previous=len(previous) // n_outputs if n_outputs else 0,
-        holds_out=isinstance(plan, BoostingPlan) and plan.n_iter_no_change is not None,
-        draws_rows=isinstance(plan, BoostingPlan) and plan.subsample < 1.0,
-        n_rows_out_of_bag=table.n_rows if isinstance(plan, ForestPlan) and plan.out_of_bag else 0,
+        n_previous=estimator._trees.n_rounds if keep else 0,
+        n_rows=table.n_rows,
     )
     seed = checkpoint.find_seed()
     if seed is not None and seed != plan.seed:
-        plan, checkpoint = replace(plan, seed=seed), replace(checkpoint, seed=seed)
+        plan = replace(plan, seed=seed)
+        checkpoint = replace(checkpoint, plan=plan)
     return replace(plan, checkpoint=checkpoint)
 
 
@@ -136,35 +135,26 @@ class FileCheckpoint:
         Seconds between two checkpoints.
     identity : tuple of pairs of str
         Names and descriptions.
-    seed : int
+    plan : ForestPlan or BoostingPlan
+        Without a checkpoint.
     any_seed : bool
         Whether a checkpoint with another seed will do.
-    n_features, n_values : int
+    n_features : int
         Of the trees.
-    n_outputs : int
-        Trees a round; 0 for a forest.
     n_previous : int
-        Rounds of an earlier fit, whose scores are not kept here.
-    holds_out : bool
-        Whether rows are held out, which are scored too.
-    draws_rows : bool
-        Whether rounds of boosting draw rows, and those not drawn are scored too.
-    n_rows_out_of_bag : int
-        Rows that predictions out of bag are summed for.
+        Trees, or rounds, of an earlier fit; the scores of such rounds are not kept here.
+    n_rows : int
+        Rows that predictions out of bag are summed for, if they are.
     """
 
     path: str
     interval: float
     identity: tuple[tuple[str, str], ...]
-    seed: int
+    plan: ForestPlan | BoostingPlan
     any_seed: bool
     n_features: int
-    n_values: int
-    n_outputs: int
     n_previous: int
-    holds_out: bool
-    draws_rows: bool
-    n_rows_out_of_bag: int
+    n_rows: int
 
     def read(self) -> BoostingResult | ForestResult | None:
         """Return what is kept there; None if there is nothing.
@@ -183,7 +173,7 @@ class FileCheckpoint:
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise ValueError(f"checkpoint: {self.path!r} holds no trees of this fit: {error}. Delete it to start anew") from error
         n = len(result.trees) if isinstance(result, ForestResult) else len(result.rounds)
-        logger.info("going on from the checkpoint %s with %d %s", self.path, n, "rounds" if self.n_outputs else "trees")
+        logger.info("going on from the checkpoint %s with %d %s", self.path, n, "trees" if isinstance(result, ForestResult) else "rounds")
         return result
 
     def find_seed(self) -> int | None:
@@ -204,17 +194,12 @@ class FileCheckpoint:
         OSError
             If the first one cannot be written.
         """
-        document: dict[str, Any] = {
-            "format_version": FORMAT_VERSION,
-            "identity": dict(self.identity),
-            "seed": self.seed,
-        }
-        groups: list[list[Tree]]
         arrays: dict[str, NDArray[Any]]
+        document: dict[str, Any] = {"format_version": FORMAT_VERSION, "identity": dict(self.identity), "seed": self.plan.seed}
         if isinstance(result, BoostingResult):
-            groups = [[trees[k] for trees in result.rounds] for k in range(self.n_outputs)]
+            groups = list(map(list, zip(*result.rounds, strict=True)))
             arrays = {"initial": result.initial, "train_score": result.train_score, "validation_score": result.validation_score}
-            if self.draws_rows:
+            if self._draws_rows:
                 arrays["out_of_bag"] = result.out_of_bag
         else:
             groups, arrays = [result.trees], {}
@@ -222,12 +207,17 @@ class FileCheckpoint:
                 document["oob_exponent"] = result.oob_exponent
                 arrays = {"oob_sum": result.oob_sum, "oob_count": result.oob_count}
         try:
-            _put(self.path, pack(_KEY, document, {**arrays, **(stacked(groups) if groups[0] else {})}))
+            _put(self.path, pack(_KEY, document, {**arrays, **(stacked(groups) if groups and groups[0] else {})}))
         except OSError as error:
             if not _exists(self.path):
                 message = f"checkpoint: {self.path!r} cannot be written ({error})"
                 raise (type(error)(message) if error.errno is None else type(error)(error.errno, message)) from error
             warn(f"checkpoint: {self.path!r} cannot be written ({error}); the fit goes on, with the checkpoint before it")
+
+    @property
+    def _draws_rows(self) -> bool:
+        """Whether rounds of boosting draw rows, and those not drawn are scored too."""
+        return isinstance(self.plan, BoostingPlan) and self.plan.subsample < 1.0
 
     def _find(self, tell: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
         damage = None
@@ -261,7 +251,7 @@ class FileCheckpoint:
         if found is None or type(document.get("seed")) is not int or not 0 <= document["seed"] < 2**62:
             raise ValueError(f"checkpoint: {path!r} does not say which fit it is of. Delete it to start anew, or name another file")
         if not self.any_seed:
-            found, own = {**found, "seed": str(document["seed"])}, {**own, "seed": str(self.seed)}
+            found, own = {**found, "seed": str(document["seed"])}, {**own, "seed": str(self.plan.seed)}
         differences = [
             f"{name} was {_shown(found.get(name))}, is {_shown(own.get(name))}"
             for name in sorted({*found, *own})
@@ -274,24 +264,26 @@ class FileCheckpoint:
             )
 
     def _restore(self, document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BoostingResult | ForestResult:
-        groups: list[list[Tree]] = [[] for _ in range(max(1, self.n_outputs))]
+        plan = self.plan
+        n_groups, n_values = (plan.loss.n_outputs, 1) if isinstance(plan, BoostingPlan) else (1, plan.n_values)
+        groups: list[list[Tree]] = [[] for _ in range(n_groups)]
         if "trees.node_counts" in arrays:
-            groups = unstacked(arrays, len(groups), self.n_values, self.n_features)
+            groups = unstacked(arrays, n_groups, n_values, self.n_features)
         n_trees = len(groups[0])
-        if self.n_outputs:
+        if isinstance(plan, BoostingPlan):
             n_new = n_trees - self.n_previous
-            n_held_out = n_new if self.holds_out else 0
+            n_held_out = 0 if plan.n_iter_no_change is None else n_new
             return BoostingResult(
                 rounds=[list(trees) for trees in zip(*groups, strict=True)],
-                initial=_checked(arrays, "initial", np.float64, (self.n_outputs,)),
+                initial=_checked(arrays, "initial", np.float64, (n_groups,)),
                 train_score=_checked(arrays, "train_score", np.float64, (n_new,)),
                 validation_score=_checked(arrays, "validation_score", np.float64, (n_held_out,), finite=False),
-                out_of_bag=_checked(arrays, "out_of_bag", np.float64, (n_new, 2), finite=False) if self.draws_rows else np.empty((0, 2)),
+                out_of_bag=_checked(arrays, "out_of_bag", np.float64, (n_new, 2), finite=False) if self._draws_rows else np.empty((0, 2)),
             )
-        if not self.n_rows_out_of_bag or not n_trees:
+        if not plan.out_of_bag or not n_trees:
             return ForestResult(groups[0])
-        n_rows = self.n_rows_out_of_bag
-        total, count = _checked(arrays, "oob_sum", np.int64, (n_rows, self.n_values)), _checked(arrays, "oob_count", np.int64, (n_rows,))
+        total = _checked(arrays, "oob_sum", np.int64, (self.n_rows, n_values))
+        count = _checked(arrays, "oob_count", np.int64, (self.n_rows,))
         # A tree adds up to 2**40 to a row that is out of its bag.
         if count.min() < 0 or count.max() > n_trees or np.any(np.abs(total) > count[:, np.newaxis] * 2**41):
             raise ValueError(f"the sums of predictions out of bag cannot be those of {n_trees} trees")
@@ -333,11 +325,8 @@ def _digest_trees(trees: Sequence[Tree]) -> str:
 
 def table_digest(table: Table, columns: Sequence[str], target: str, weight: str | None) -> str:
     """Return the digest of a training set from those of its columns, target and weights."""
-    classes: Any = None
-    if isinstance(table.classes, list):
-        classes = [[str(label) for label in labels.tolist()] for labels in table.classes]
-    elif table.classes is not None:
-        classes = [str(label) for label in table.classes.tolist()]
+    classes: Any = [[str(label) for label in target.labels.tolist()] for target in table.by_target]
+    classes = classes if table.n_targets > 1 and classes else classes[0] if classes else None
     parts = {"schema": table.schema.to_json(), "classes": classes, "columns": list(columns), "target": target, "weight": weight}
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 

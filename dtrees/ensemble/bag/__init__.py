@@ -1,1 +1,0 @@
-"""Bags of boosters: boosting on several draws of the rows, averaged."""

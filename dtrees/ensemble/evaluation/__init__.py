@@ -1,1 +1,0 @@
-"""Evaluation sets, metrics and callbacks."""

@@ -1,1 +1,0 @@
-"""Models and unfinished fits as plain data."""
