@@ -3,7 +3,7 @@ from dtrees.cluster.growing.submission import attach as attach
 from dtrees.cluster.growing.submission import submit as submit
 from dtrees.cluster.growing.watching import fits as fits
 from dtrees.cluster.growing.watching import progress as progress
-from dtrees.cluster.reliability.fit_context import Settings as Settings
+from dtrees.cluster.reliability.fit import Settings as Settings
 from dtrees.ensemble import BaggingClassifier as BaggingClassifier
 from dtrees.ensemble import BaggingRegressor as BaggingRegressor
 from dtrees.ensemble import DecisionTreeClassifier as DecisionTreeClassifier
@@ -26,11 +26,11 @@ from dtrees.export import export_graphviz as export_graphviz
 from dtrees.export import export_text as export_text
 from dtrees.interop.description import to_numbers as to_numbers
 from dtrees.interop.mlflow_callback import MLflowCallback as MLflowCallback
+from dtrees.interop.runtimes import to_onnx as to_onnx
+from dtrees.interop.runtimes import to_treelite as to_treelite
 from dtrees.interop.scikit_learn import from_sklearn as from_sklearn
 from dtrees.interop.scikit_learn import to_sklearn as to_sklearn
 from dtrees.interop.to_jax import to_jax as to_jax
-from dtrees.interop.to_onnx import to_onnx as to_onnx
-from dtrees.interop.to_treelite import to_treelite as to_treelite
 from dtrees.interop.to_xgboost import to_xgboost as to_xgboost
 from dtrees.model_file import load as load
 from dtrees.model_file import save as save

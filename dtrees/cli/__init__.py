@@ -9,9 +9,8 @@ It is thin. Each module does one step and can be used, and is tested, without th
 ``clusters``, ``models``
     which Dask cluster; which estimator, with which parameters.
 ``tables``, ``target``
-    CSV and Parquet as Dask DataFrames, and where to write; what the target column is, which rows are for the test.
-``scores``
-    how good predictions are, beside a trivial baseline.
+    CSV and Parquet as Dask DataFrames, and where to write; what the target column is, which rows are for the test, and how good
+    predictions of it are beside a trivial baseline.
 ``display``, ``errors``
     what is printed: notes, live progress, tables, every failure as one line that says what to do.
 """

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.callbacks import TerminalBar
+    from dtrees.ensemble import callbacks
     from dtrees.ensemble.scores import Score
 
 #: Seconds between lines where there is no terminal.
@@ -112,10 +112,7 @@ class Display:
     def stage(self, description: str) -> Iterator[None]:
         """Show that something without a known length is under way, and when it is done, how long it took."""
         start = time.monotonic()
-        if self.stderr.is_terminal:
-            with self.stderr.status(escape(description)):
-                yield
-        else:
+        with self.stderr.status(escape(description)) if self.stderr.is_terminal else contextlib.nullcontext():
             yield
         self.note(f"{description}: {time.monotonic() - start:.1f} s")
 
@@ -130,30 +127,27 @@ class Display:
         elsewhere : bool, default=False
             Whether it runs on machines whose messages are not seen here: a long wait for the first is then explained.
         """
-        from dtrees.ensemble.callbacks import TerminalBar  # takes a while
+        from dtrees.ensemble import callbacks  # takes a while
 
-        bar = TerminalBar(unit, self.stderr, transient=True) if self.stderr.is_terminal else None
+        bar = callbacks.TerminalBar(unit, self.stderr, transient=True) if self.stderr.is_terminal else callbacks.Display()
         progress = TrainingProgress(self, bar, unit)
         ended = threading.Event()
         threading.Thread(target=progress.while_waiting, args=(ended, elsewhere), daemon=True).start()
         try:
-            if bar is not None:
-                bar.begin()
+            bar.begin()
             yield progress
         finally:
             ended.set()
-            if bar is not None:
-                bar.end()
+            bar.end()
         self.note(progress.summary())
 
 
 class TrainingProgress:
     """The callback that turns the fit's progress into a bar, or into lines now and then."""
 
-    def __init__(self, display: Display, bar: TerminalBar | None, unit: str) -> None:
-        self._display = display
-        self._bar = bar
-        self._unit = unit
+    def __init__(self, display: Display, bar: callbacks.Display, unit: str) -> None:
+        self._display, self._bar, self._unit = display, bar, unit
+        self._in_lines = not display.stderr.is_terminal
         self._start = self._last_line = time.monotonic()
         self._done = 0
         self._score = ""
@@ -168,9 +162,9 @@ class TrainingProgress:
             compiled = f"; {plural(n_kernels, 'kernel')} compiled" if n_kernels and not elsewhere else ""
             if elsewhere and self._last_line == self._start:
                 self._display.note(f"Still preparing. The first {self._unit} on a machine waits for the kernels to be compiled, once.")
-            elif self._bar is not None and compiled:
+            elif not self._in_lines and compiled:
                 self._bar.compiling()
-            elif self._bar is not None or now - self._last_line < _LINE_INTERVAL:
+            elif not self._in_lines or now - self._last_line < _LINE_INTERVAL:
                 continue
             else:
                 self._display.note(f"Training: no {self._unit} yet after {now - self._start:.0f} s{compiled}")
@@ -182,11 +176,10 @@ class TrainingProgress:
 
         self._done = max(self._done, progress.done)
         self._score = ", ".join(f"{name} {_figure(value)}" for name, value in figures(progress).items())
-        if self._bar is not None:
-            self._bar.update(progress)
+        self._bar.update(progress)
         now = time.monotonic()
         due = now - self._last_line >= _LINE_INTERVAL and self._done < progress.total
-        if due and self._bar is None:
+        if due and self._in_lines:
             self._last_line = now
             self._display.note(f"Training: {self._done} of {plural(progress.total, self._unit)}{self._score and ', '}{self._score}")
 

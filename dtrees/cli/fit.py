@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 import dtrees
-from dtrees.cli import models, scores, target
+from dtrees.cli import models, target
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
@@ -82,11 +82,11 @@ def fit(**given: Any) -> None:
             dtrees.save(estimator, options.output)
         if test is not None:
             with display.stage("Scoring"):
-                trivial = scores.baseline(train[options.target], scores.classes_of(estimator)[0])
-                figures = scores.evaluate(estimator, test, columns, {options.target: trivial}, client)[options.target]
+                trivial = target.baseline(train[options.target], target.classes_of(estimator)[0])
+                figures = target.score(estimator, test, columns, {options.target: trivial}, client)[options.target]
             rows = plural(n_test, "held-out row") if options.test is None else f"{plural(n_test, 'row')} of {options.test}"
             display.scores(f"Score on {rows}", figures, trivial.describe())
-            found |= {"n_test": n_test, "baseline": trivial.describe(), "scores": scores.as_document(figures)}
+            found |= {"n_test": n_test, "baseline": trivial.describe(), "scores": target.as_document(figures)}
         if options.report:
             _report(estimator, train if test is None else test, columns, options, display)
     if options.output:

@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 
 import dtrees
-from dtrees.cli import scores
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError
@@ -36,7 +35,7 @@ from dtrees.cli.tables import (
     find_table,
     read_table,
 )
-from dtrees.cli.target import TEXT, TargetSummary, summarize, with_target
+from dtrees.cli.target import TEXT, TargetSummary, as_document, baseline, classes_of, score, summarize, with_target
 from dtrees.ensemble.prediction import by_target
 from dtrees.files import atomic_file
 from dtrees.plots import pyplot
@@ -165,7 +164,7 @@ def evaluate(
     if report:
         check_suffix("--report", report, HTML_SUFFIXES, "a page of HTML")
         pyplot()  # before the work is done
-    classes = dict(zip(targets, scores.classes_of(estimator), strict=True))
+    classes = dict(zip(targets, classes_of(estimator), strict=True))
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
         stack.enter_context(dask.config.set(scheduler="threads") if client is None else contextlib.nullcontext())
@@ -186,8 +185,8 @@ def evaluate(
                 rows = with_target(rows, name, _task(found[name], classes[name], name), found[name])
             if client is None:
                 estimator.set_params(n_jobs=-1)
-            trivial = {name: scores.baseline(rows[name], classes[name]) for name in targets}
-            figures = scores.evaluate(estimator, rows, columns, trivial, client)
+            trivial = {name: baseline(rows[name], classes[name]) for name in targets}
+            figures = score(estimator, rows, columns, trivial, client)
             n_all = found[targets[0]].n_rows
             n_rows = n_all if not any(one.n_missing for one in found.values()) else len(rows)
         if n_rows < n_all:
@@ -201,7 +200,7 @@ def evaluate(
                 dtrees.report(estimator, rows[columns], answers, report, rows=f"of {data}; target {', '.join(targets)}")
             display.result(f"Report written to {report}")
     baselines = {name: one.describe() for name, one in trivial.items()}
-    documents = {name: scores.as_document(one) for name, one in figures.items()}
+    documents = {name: as_document(one) for name, one in figures.items()}
     several = len(targets) > 1
     display.document(
         {

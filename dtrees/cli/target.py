@@ -1,14 +1,17 @@
-"""What the target column is, and so which task; which rows are held out for the test.
+"""What the target column is, and so which task; which rows are held out for the test, and how good predictions of them are.
 
-Each partition is summarized where it lies; only the summaries come to the client. A row's number (its position among all rows, from 0) and
-the seed decide whether it is held out, nothing else: the same rows are however the data is cut into partitions, and no worker needs to know
-of another's rows. The share is met on average, not to the row.
+Each partition is summarized where it lies; only the summaries come to the client, never rows. A row's number (its position among all rows,
+from 0) and the seed decide whether it is held out, nothing else: the same rows are however the data is cut into partitions, and no worker
+needs to know of another's rows. The share is met on average, not to the row.
+
+Scores stand beside those of a trivial baseline, which predicts the same for every row, from the training target alone: its mean, or its
+classes' frequencies. A model that is not clearly better has learned nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +21,8 @@ from numpy.typing import NDArray
 
 from dtrees.cli.errors import CommandError
 from dtrees.ensemble.input.column import looks_like_number
+from dtrees.ensemble.prediction import by_target
+from dtrees.ensemble.scores import Score
 
 #: Up to this many distinct whole numbers are taken for classes.
 MAX_NUMBERED_CLASSES = 10
@@ -27,6 +32,9 @@ _MAX_DISTINCT = 1000
 
 #: What to do about a target that is numbers to a reader.
 AS_NUMBERS = "To read it as numbers: --decimal CHAR and --thousands CHAR; take currencies and percent signs away first."
+
+#: Probabilities are kept this far from 0 in the log loss, as in scikit-learn.
+_SMALLEST = float(np.finfo(np.float64).eps)
 
 TEXT, BOOL, WHOLE, FRACTION, OTHER = "text", "bool", "whole", "fraction", "other"
 
@@ -84,18 +92,16 @@ def summarize_part(column: pd.Series) -> TargetSummary:
     present = column.dropna()
     if isinstance(present.dtype, pd.CategoricalDtype):
         present = present.astype(present.cat.categories.dtype)
-    infinite = 0
+    kind, infinite = OTHER, 0
     if pd.api.types.is_bool_dtype(present.dtype):
         kind = BOOL
     elif pd.api.types.is_numeric_dtype(present.dtype):
         numbers = present.to_numpy()
-        finite = numbers[np.isfinite(numbers)] if numbers.dtype.kind == "f" else numbers
+        finite = numbers[np.isfinite(numbers)]
         infinite = len(numbers) - len(finite)
-        kind = WHOLE if numbers.dtype.kind in "iu" or bool((finite == np.floor(finite)).all()) else FRACTION
+        kind = WHOLE if (finite == np.floor(finite)).all() else FRACTION
     elif all(isinstance(value, str) for value in present.unique()):
         kind = TEXT
-    else:
-        kind = OTHER
     return TargetSummary(
         n_rows=len(column),
         n_missing=len(column) - len(present),
@@ -278,3 +284,144 @@ def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What is always predicted: a ``mean``, or ``frequencies`` of ``classes``."""
+
+    mean: float = 0.0
+    classes: tuple[Any, ...] = ()
+    frequencies: tuple[float, ...] = ()
+
+    def describe(self) -> str:
+        """Return in words what the baseline does."""
+        if self.classes:
+            return f"always {str(self.classes[int(np.argmax(self.frequencies))])!r}"
+        return f"always the mean, {self.mean:,.6g}"
+
+
+def baseline(target: Any, classes: Sequence[Any] | None) -> Baseline:
+    """Return the baseline of a training target, a Dask Series; ``classes`` are None for regression."""
+    import dask
+
+    if classes is None:
+        return Baseline(mean=float(target.mean().compute()))
+    counts = np.sum(dask.compute(*[dask.delayed(_class_counts)(part, tuple(classes)) for part in target.to_delayed()]), axis=0)
+    if not counts.any():
+        found = target.head(1, npartitions=-1).tolist()[0]
+        raise ValueError(f"The target {target.name!r} has none of the model's classes, such as {classes[0]!r}, but {found!r}.")
+    return Baseline(classes=tuple(classes), frequencies=tuple((counts / counts.sum()).tolist()))
+
+
+def regression_sums(target: Any, predicted: NDArray[np.float64], mean: float) -> NDArray[np.float64]:
+    """Return sums over the rows of one partition that add up over partitions: a row for the model, and one for the baseline's ``mean``."""
+    y = np.asarray(target, dtype=np.float64)
+    return np.array([[len(y), error @ error, np.abs(error).sum(), error.sum()] for error in (y - predicted, y - mean)])
+
+
+def regression_scores(sums: NDArray[np.float64]) -> list[Score]:
+    """Return R2, root mean squared and mean absolute error from the sums of all partitions.
+
+    >>> sums = regression_sums([1.0, 2.0, 6.0], np.array([1.0, 3.0, 5.0]), mean=3.0)
+    >>> [(score.name, round(score.model, 3), round(score.baseline, 3)) for score in regression_scores(sums)]
+    [('R2', 0.857, 0.0), ('RMSE', 0.816, 2.16), ('MAE', 0.667, 2.0)]
+    """
+    n, squared, absolute, shift = sums.T
+    total = squared[1] - shift[1] ** 2 / n[1]  # squares about the test rows' own mean
+    explained = 1 - squared / total if total > 0 else np.full(2, np.nan)
+    return [
+        _score("R2", explained, greater_is_better=True),
+        _score("RMSE", np.sqrt(squared / n), greater_is_better=False),
+        _score("MAE", absolute / n, greater_is_better=False),
+    ]
+
+
+def classification_sums(target: Any, probabilities: NDArray[np.float64], trivial: Baseline) -> NDArray[np.float64]:
+    """Return sums over the rows of one partition that add up over partitions: a row for the model, and one for the baseline.
+
+    A row whose class was not among the training rows counts as wrong, with the smallest probability.
+    """
+    codes = _codes(target, trivial.classes)
+    frequencies = np.tile(trivial.frequencies, (len(codes), 1))
+    sums = []
+    for shares in (probabilities, frequencies):
+        of_class = np.where(codes >= 0, shares[np.arange(len(codes)), codes], 0.0)
+        sums.append([len(codes), (shares.argmax(axis=1) == codes).sum(), -np.log(np.clip(of_class, _SMALLEST, 1.0)).sum()])
+    return np.array(sums, dtype=np.float64)
+
+
+def classification_scores(sums: NDArray[np.float64]) -> list[Score]:
+    """Return accuracy and log loss from the sums of all partitions.
+
+    >>> trivial = Baseline(classes=("no", "yes"), frequencies=(0.75, 0.25))
+    >>> sums = classification_sums(["no", "yes"], np.array([[0.9, 0.1], [0.4, 0.6]]), trivial)
+    >>> [(score.name, round(score.model, 3), round(score.baseline, 3)) for score in classification_scores(sums)]
+    [('accuracy', 1.0, 0.5), ('log loss', 0.308, 0.837)]
+    """
+    n, right, loss = sums.T
+    return [_score("accuracy", right / n, greater_is_better=True), _score("log loss", loss / n, greater_is_better=False)]
+
+
+def _score(name: str, figures: NDArray[np.float64], greater_is_better: bool) -> Score:
+    """Return a score from the model's figure and the baseline's."""
+    model, trivial = figures.tolist()
+    return Score(name, model, trivial, greater_is_better)
+
+
+def _class_counts(part: pd.Series, classes: tuple[Any, ...]) -> NDArray[np.int64]:
+    codes = _codes(part, classes)
+    return np.bincount(codes[codes >= 0], minlength=len(classes)).astype(np.int64)
+
+
+def _codes(values: Any, classes: Sequence[Any]) -> NDArray[np.int64]:
+    """The position of each value among the classes, -1 where it is none of them."""
+    positions = {value: position for position, value in enumerate(classes)}
+    return np.array([positions.get(value, -1) for value in pd.Series(values).tolist()], dtype=np.int64)
+
+
+def classes_of(estimator: Any) -> list[list[Any] | None]:
+    """Return the classes of each target of a model, None for regression."""
+    classes = by_target(getattr(estimator, "classes_", None))
+    return [labels.tolist() for labels in classes] or [None] * estimator.n_outputs_
+
+
+def score(estimator: Any, rows: Any, columns: Sequence[str], trivial: Mapping[str, Baseline], client: Any) -> dict[str, list[Score]]:
+    """Return the scores of each target on the rows of a Dask DataFrame.
+
+    Parameters
+    ----------
+    estimator : estimator of dtrees
+    rows : dask.dataframe.DataFrame
+    columns : sequence of str
+        Of the table that the estimator takes.
+    trivial : mapping from str
+        The targets, in the order of the fit, and the baseline of each.
+    client : distributed.Client or None
+        None computes one partition after the other, here.
+    """
+    import dask
+
+    model = estimator if client is None else client.scatter(estimator, broadcast=True)
+    part_sums = dask.delayed(_score_part)
+    shared = dask.delayed(model, pure=False, traverse=False) if client is None else model
+    tasks = [part_sums(part, shared, list(columns), dict(trivial)) for part in rows.to_delayed()]
+    found = [task.compute(scheduler="threads") for task in tasks] if client is None else dask.compute(*tasks)
+    scores_of = classification_scores if any(one.classes for one in trivial.values()) else regression_scores
+    return dict(zip(trivial, map(scores_of, np.sum(found, axis=0)), strict=True))
+
+
+def as_document(found: Sequence[Score]) -> dict[str, dict[str, float]]:
+    """Return scores as plain data."""
+    return {score.name: {"model": score.model, "baseline": score.baseline} for score in found}
+
+
+def _score_part(part: Any, model: Any, columns: list[str], trivial: dict[str, Baseline]) -> Any:
+    """Return the sums of each target over the rows of a partition, shape (n_targets, 2, n_sums)."""
+    if not len(part):
+        return 0.0
+    if any(one.classes for one in trivial.values()):
+        shares = by_target(model.predict_proba(part[columns]))
+        return [classification_sums(part[name], mine, one) for (name, one), mine in zip(trivial.items(), shares, strict=True)]
+    predicted = model.predict(part[columns]).reshape(len(part), -1).T
+    return [regression_sums(part[name], mine, one.mean) for (name, one), mine in zip(trivial.items(), predicted, strict=True)]

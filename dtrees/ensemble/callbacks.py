@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from dtrees.engine.plan.early_stopping import Stopping
-from dtrees.engine.plan.plans import Callback, FitInterrupted, Progress
+from dtrees.engine.plan.plans import Callback, FitInterrupted, Progress, Stopping
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.metrics import greater_is_better, metric_name
 

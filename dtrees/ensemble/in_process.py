@@ -116,7 +116,7 @@ class Backend:
     def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
         """Grow the trees ``first`` to ``last - 1``."""
         from dtrees.engine.run.compiling import compile_endings
-        from dtrees.engine.run.forest_growth import grow_forest
+        from dtrees.engine.run.local_executor import grow_forest
         from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
 
         compile_endings(plan)

@@ -15,7 +15,6 @@ from dtrees.files import atomic_file
 from dtrees.node_texts import check_integer, short_text
 from dtrees.plots import pyplot
 from dtrees.reports import facts, figures
-from dtrees.reports.facts import summarise_columns
 from dtrees.reports.rows import Rows, members_of, scores_of, take_rows, without_steps
 
 #: Of more columns, or targets, these are shown.
@@ -132,7 +131,7 @@ def report(
 
 
 def _page(model: Any, rows: Rows, what: str | None, title: str | None, n_trees: int, max_depth: int | None, *, weighted: bool) -> str:
-    columns, n_columns = summarise_columns(model, rows.X, _MAX_COLUMNS)
+    columns, n_columns = facts.summarise_columns(model, rows.X, _MAX_COLUMNS)
     parameters = facts.parameters_of(model)
     return str(
         _template().render(

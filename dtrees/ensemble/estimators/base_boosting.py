@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.engine.plan.early_stopping import Stopping
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Rules
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Rules, Stopping
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grown_or_kept, split_callbacks, with_monitor
