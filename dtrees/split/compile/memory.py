@@ -1,4 +1,4 @@
-"""Memory as the processor sees it: asking for what will soon be read, or written, and numbers read from any place or of another kind.
+"""Memory and bits as the processor sees them: asking for what will soon be read, or written; numbers at any place, or of another type.
 
 The rows of a node are scattered over the table: each visit to one is a cache miss, and loops with much to do for each row do not look far
 enough ahead by themselves. Where tables are larger than the cache, asking for rows some way ahead takes such loops from three
@@ -102,3 +102,36 @@ def read_float64(typing_context: Any, words: Any, i: Any) -> Any:
         return builder.load(builder.bitcast(pointer, ir.DoubleType().as_pointer()), align=4)
 
     return types.float64(words, i), generate
+
+
+def same_bits(source: Any, target: Any) -> Any:
+    """Return a function that takes the bits of a number for those of another type."""
+
+    @intrinsic
+    def convert(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.bitcast(arguments[0], context.get_value_type(target))
+
+        return target(source), generate
+
+    return convert
+
+
+@intrinsic
+def lowest_bit(typing_context: Any, word: Any) -> Any:
+    """Return the number of the lowest bit of a uint64 that is set, 64 if none is."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def count_bits(typing_context: Any, word: Any) -> Any:
+    """Return how many bits of a uint64 are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
