@@ -35,7 +35,7 @@ def benchmark(name: str) -> Callable[[Callable[[Run], Iterator[Yielded]]], Calla
 
 
 #: The order of the table: what targets are stated for first. Files that are not listed follow.
-_ORDER = ("boosting", "trees", "forests", "small_tables", "prediction", "memory", "growth", "losses", "objectives", "worst_cases", "kinds")
+_ORDER = ("boosting", "forests", "prediction", "memory", "losses", "held_out", "worst_cases", "kinds")
 
 
 def benchmarks() -> dict[str, Benchmark]:

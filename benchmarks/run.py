@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.data import TrainTest
 from benchmarks.libraries import is_installed
 from benchmarks.results import Measure, Row
 from benchmarks.timing import PAUSE, interleave
@@ -126,3 +128,12 @@ class Run:
             n = X.shape[0] if name == OURS else _WARM_UP_ROWS
             make().fit(X[:n], y[:n])
         return self.measure({name: lambda make=make: make().fit(X, y) for name, make in makers.items()})
+
+    def losses(self, work: str, table: TrainTest, makers: Mapping[str, Maker], metric: Callable[[Any, Any], float]) -> Iterator[Row]:
+        """Compare losses on rows held out, of probabilities where there are any; ours may be a thirtieth higher."""
+        measures = {}
+        for name, make in self.installed(makers).items():
+            model = make().fit(table.X, table.y)
+            predicted = np.asarray(getattr(model, "predict_proba", model.predict)(table.X_test))
+            measures[name] = Measure(metric(table.y_test, predicted), unit="loss")
+        yield from self.rows(work, measures, {} if self.scale == "tiny" else dict.fromkeys(measures, 0.97))

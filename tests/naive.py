@@ -30,7 +30,7 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.numbers import hashing
 from tests.naive_constraints import Constraints
-from tests.naive_targets import SEVERAL, SeveralTargets, log, log2, xlog2
+from tests.naive_targets import SEVERAL, SeveralTargets, log, xlog2
 
 CONSTANT, NO_SPLIT, SPLIT = 0, 1, 2
 SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY = "squared_error", "absolute_error", "poisson", "newton", "gini", "entropy"
@@ -133,6 +133,11 @@ def deviation_gain(left: Sequence[int], rows: Sequence[int], a: Any, b: Sequence
     return deviation(rows, a, b, limits) - deviation(left, a, b, limits) - deviation(right, a, b, limits)
 
 
+def _one_target(limits: SplitLimits) -> SeveralTargets:
+    """A single target of classes."""
+    return SeveralTargets(limits.criterion, (), (limits.n_classes,), True)
+
+
 def _negative_entropy(one: float, total: float) -> float:
     return (xlog2(total - one, total) + xlog2(one, total)) + 2.0 * total
 
@@ -145,16 +150,7 @@ def float_score(left: Sequence[int], total: Sequence[int], limits: SplitLimits) 
     if limits.criterion not in BUILT_IN:
         return float(parts.score(kernel_value(limits), float(left[0]), float(left[1]), float(right[0]), float(right[1])))
     if limits.n_classes:
-        a, b = float(sum(left)), float(sum(right))
-        score = 0.0
-        if limits.criterion == ENTROPY:
-            for x, y in zip(left, right, strict=True):
-                score += xlog2(float(x), a) + xlog2(float(y), b)
-            return score + float(sum(total)) * log2(len(left))
-        for x, y in zip(left, right, strict=True):
-            d = float(x) * b - float(y) * a
-            score += d * d
-        return score / (a * b)
+        return _one_target(limits).score((*left, sum(left)), (*total, sum(total)))
     (x, h_left), (y, h_right) = left, right
     a, b = float(h_left) + limits.penalty, float(h_right) + limits.penalty
     if limits.criterion == ENTROPY:
@@ -175,13 +171,7 @@ def float_gain(score: float, total: Sequence[int], limits: SplitLimits) -> float
     if limits.criterion not in BUILT_IN:
         return float(parts.gain(kernel_value(limits), score, Moments(total[0], total[1], 0)))
     if limits.n_classes:
-        w = float(sum(total))
-        if limits.criterion == ENTROPY:
-            own = 0.0
-            for x in total:
-                own += xlog2(float(x), w)
-            return score - (own + w * log2(len(total)))
-        return score / w
+        return _one_target(limits).gain(score, (*total, sum(total)))
     g, h = float(total[0]), float(total[1])
     if limits.criterion == ENTROPY:
         return score - _negative_entropy(g, h)

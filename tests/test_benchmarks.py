@@ -21,9 +21,8 @@ from benchmarks.plain import PlainBoosting, PlainTree
 from benchmarks.registry import benchmarks
 from benchmarks.results import Measure, Point, Row
 from benchmarks.run import Run
-from benchmarks.works.growth import slope
+from benchmarks.works.boosting import slope, thread_counts
 from benchmarks.works.losses import first_below
-from benchmarks.works.threads import thread_counts
 from benchmarks.works.worst_cases import cases
 from tests.slow import one_of_each, slow_for
 

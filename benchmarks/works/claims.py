@@ -14,8 +14,7 @@ from benchmarks.data import california, synthetic
 from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Point, Row, Yielded
 from benchmarks.run import OURS, Run
-from benchmarks.works.growth import slope
-from benchmarks.works.trees import knows_absolute_error
+from benchmarks.works.boosting import slope
 
 _Table = tuple[NDArray[Any], NDArray[Any]]
 #: From a table of some rows, what each contender does.
@@ -50,14 +49,11 @@ def traversal(run: Run) -> Iterator[Yielded]:
 @benchmark("claim-medians")
 def medians(run: Run) -> Iterator[Yielded]:
     """Running medians by two heaps ten times faster than by sorting again, and dtrees' split by absolute error of one column."""
-    knows = knows_absolute_error()
-    if not knows:
-        run.skip("trees by absolute error, which this version of dtrees does not have")
 
     def contenders(X: NDArray[Any], y: NDArray[Any]) -> dict[str, Callable[[], Any]]:
         make = libraries.trees(1, criterion="absolute_error")["dtrees"]
         plain = {"sorting again": lambda: medians_by_sorting(y), "two heaps": lambda: medians_by_heaps(y)}
-        return {OURS: lambda: make().fit(X[:, :1], y), **plain} if knows else plain
+        return {OURS: lambda: make().fit(X[:, :1], y), **plain}
 
     yield from _grow(run, "running medians", contenders)
 
@@ -76,8 +72,7 @@ def _grow(run: Run, work: str, contenders: _Contenders) -> Iterator[Yielded]:
         for contender, measure in measures.items():
             lines.setdefault(contender, []).append((n, measure.median))
             yield Point(f"claim, {work}, {name}", contender, n, measure.median)
-    if OURS in measures:
-        yield from run.rows(f"claim: {work}, {sizes[-1]:,} rows of {name}", measures)
+    yield from run.rows(f"claim: {work}, {sizes[-1]:,} rows of {name}", measures)
     for contender, line in lines.items():
         exponent = Measure(slope(line), unit="(log-log slope)")
         ours = contender == OURS

@@ -1,4 +1,4 @@
-"""What each criterion of trees and forests, and each constraint, comes to on rows held out, beside the libraries that have it."""
+"""What losses, criteria and constraints come to on rows held out, beside the libraries that have them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import sklearn.metrics
-from numpy.typing import NDArray
 
 import dtrees
-from benchmarks.data import TrainTest, adult, california, hold_out, synthetic
+from benchmarks.data import adult, california, hold_out, synthetic
 from benchmarks.libraries import Makers, lightgbm, xgboost
 from benchmarks.registry import benchmark
-from benchmarks.results import Measure, Yielded
+from benchmarks.results import Row, Yielded
 from benchmarks.run import OURS, Run
+
+# --- what each criterion of trees and forests, and each constraint, comes to on rows held out, beside the libraries that have it ---
+
 
 _ALPHA = 0.8
 _Metric = Callable[[Any, Any], float]
@@ -48,7 +50,7 @@ def held_out(run: Run) -> Iterator[Yielded]:
     for criteria, table, kind in ((_REGRESSION, prices, "Regressor"), (_CLASSIFICATION, incomes, "Classifier")):
         for criterion, metric in criteria.items():
             for what, makers in _by_criterion(run, criterion, kind):
-                yield from _compare(run, f"held-out loss, {what} by {criterion}", table, makers, metric)
+                yield from run.losses(f"held-out loss, {what} by {criterion}", table, makers, metric)
     for name, table, signs, group in (("prices", prices, _PRICES, _PLACE), ("incomes", incomes, _INCOMES, _PERSON)):
         n_columns, classify = table.X.shape[1], name == "incomes"
         metric = sklearn.metrics.log_loss if classify else sklearn.metrics.mean_squared_error
@@ -58,19 +60,7 @@ def held_out(run: Run) -> Iterator[Yielded]:
             ("two monotonic columns", {"monotonic_cst": order}),
             ("two sets of columns", {"interaction_cst": [group, rest]}),
         ):
-            yield from _compare(run, f"held-out loss, {name}, boosting with {what}", table, _constrained(run, classify, given), metric)
-
-
-def _compare(run: Run, work: str, table: TrainTest, makers: Makers, metric: _Metric) -> Iterator[Yielded]:
-    measures = {
-        name: Measure(metric(table.y_test, _predictions(make().fit(table.X, table.y), table.X_test)), unit="loss")
-        for name, make in run.installed(makers).items()
-    }
-    yield from run.rows(work, measures, {} if run.scale == "tiny" else dict.fromkeys(measures, 0.97))
-
-
-def _predictions(model: Any, X: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(model.predict_proba(X) if hasattr(model, "predict_proba") else model.predict(X))
+            yield from run.losses(f"held-out loss, {name}, boosting with {what}", table, _constrained(run, classify, given), metric)
 
 
 def _by_criterion(run: Run, criterion: str, kind: str) -> Iterator[tuple[str, Makers]]:
@@ -119,4 +109,105 @@ def _constrained(run: Run, classify: bool, given: dict[str, Any]) -> Makers:
         "scikit-learn hist": lambda: hist(max_iter=n_trees, max_leaf_nodes=None, early_stopping=False, **settings, **given),
         "XGBoost hist": lambda: xgboost(n_trees, run.threads, "hist", classify).set_params(**of_xgboost),
         "LightGBM": lambda: lightgbm(n_trees, run.threads, classify, **of_lightgbm),
+    }
+
+
+# --- the losses of boosting: what each comes to on rows held out, beside the libraries that have it ---
+
+
+_QUANTILE, _POWER = 0.8, 1.5
+#: What is measured for each loss for regression. Huber's loss is for means without outliers: what counts is the absolute error.
+_OF_LOSSES: dict[str, Callable[[Any, Any], float]] = {
+    "squared_error": sklearn.metrics.mean_squared_error,
+    "absolute_error": sklearn.metrics.mean_absolute_error,
+    "huber": sklearn.metrics.mean_absolute_error,
+    "quantile": lambda y, p: sklearn.metrics.mean_pinball_loss(y, p, alpha=_QUANTILE),
+    "poisson": sklearn.metrics.mean_poisson_deviance,
+    "gamma": sklearn.metrics.mean_gamma_deviance,
+    "tweedie": lambda y, p: sklearn.metrics.mean_tweedie_deviance(y, p, power=_POWER),
+}
+_XGBOOST = {
+    "squared_error": {"objective": "reg:squarederror"},
+    "absolute_error": {"objective": "reg:absoluteerror"},
+    "quantile": {"objective": "reg:quantileerror", "quantile_alpha": _QUANTILE},
+    "poisson": {"objective": "count:poisson"},
+    "gamma": {"objective": "reg:gamma"},
+    "tweedie": {"objective": "reg:tweedie", "tweedie_variance_power": _POWER},
+}
+_LIGHTGBM = {
+    "squared_error": {"objective": "l2"},
+    "absolute_error": {"objective": "l1"},
+    "quantile": {"objective": "quantile", "alpha": _QUANTILE},
+    "poisson": {"objective": "poisson"},
+    "gamma": {"objective": "gamma"},
+    "tweedie": {"objective": "tweedie", "tweedie_variance_power": _POWER},
+}
+_HIST = {"squared_error": {}, "absolute_error": {}, "quantile": {"quantile": _QUANTILE}, "poisson": {}, "gamma": {}}
+
+
+@benchmark("objectives")
+def objectives(run: Run) -> Iterator[Yielded]:
+    """What each loss of boosting comes to on held-out rows: scikit-learn, XGBoost, LightGBM."""
+    housing, incomes = california(run.data), adult(run.data)
+    n_trees = run.size(tiny=5, small=50, full=200)
+    if housing is None or incomes is None or run.scale == "tiny":
+        X, y = synthetic(run.size(tiny=300, small=5_000, full=20_000), False)
+        table, labels = hold_out(X, np.exp(y / 4)), hold_out(*synthetic(len(X), True))
+    else:
+        table, labels = hold_out(housing[0], housing[1] / 100_000), incomes
+    for loss, metric in _OF_LOSSES.items():
+        yield from run.losses(f"held-out loss, {loss}", table, _regressors(loss, n_trees, run.threads), metric)
+    yield from run.losses("held-out log loss, exponential", labels, _exponential(n_trees, run.threads), sklearn.metrics.log_loss)
+
+
+@benchmark("criteria")
+def criteria(run: Run) -> Iterator[Yielded]:
+    """Trees for regression by each criterion: squared error."""
+    n = run.size(tiny=300, small=20_000, full=100_000)
+    X, y = synthetic(n, False)
+    amounts = np.exp(y / 4)
+    for depth in (6, None):
+        contenders = {
+            name: functools.partial(dtrees.DecisionTreeRegressor(criterion=name, max_depth=depth, random_state=0).fit, X, amounts)
+            for name in ("squared_error", "poisson", "absolute_error", "quantile")
+        }
+        for fit in contenders.values():  # compiles
+            fit()
+        measures = run.measure(contenders)
+        for name in ("poisson", "absolute_error", "quantile"):
+            most = None if run.scale == "tiny" else 1.2 if name == "poisson" else 4.0
+            work = f"tree {'of full depth' if depth is None else f'of depth {depth}'} by {name}, {n:,} x {X.shape[1]}"
+            yield Row.of(work, "squared error", measures["squared_error"], measures[name], at_least=None if most is None else 1 / most)
+
+
+def _regressors(loss: str, n_trees: int, threads: int) -> Makers:
+    """Return the estimators that have a loss, with trees of depth 6 and steps of a tenth."""
+    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
+
+    own = {"quantile": {"alpha": _QUANTILE}}.get(loss, {})
+    plain = {"n_estimators": n_trees, "learning_rate": 0.1, "max_depth": 6}
+    makers: Makers = {
+        "dtrees": lambda: dtrees.GradientBoostingRegressor(loss=loss, **own, **plain, reg_lambda=1.0, n_jobs=threads, random_state=0)
+    }
+    if loss in ("absolute_error", "huber", "quantile"):
+        makers["scikit-learn"] = lambda: GradientBoostingRegressor(loss=loss, **own, **plain, random_state=0)
+    if loss in _HIST:
+        makers["scikit-learn hist"] = lambda: HistGradientBoostingRegressor(
+            loss=loss, **_HIST[loss], max_iter=n_trees, max_depth=6, max_leaf_nodes=None, early_stopping=False, random_state=0
+        )
+    if loss in _XGBOOST:
+        method = "hist" if loss in ("absolute_error", "quantile") else "exact"  # which do not have these losses
+        makers[f"XGBoost {method}"] = lambda: xgboost(n_trees, threads, method).set_params(**_XGBOOST[loss])
+    if loss in _LIGHTGBM:
+        makers["LightGBM"] = lambda: lightgbm(n_trees, threads, **_LIGHTGBM[loss])
+    return makers
+
+
+def _exponential(n_trees: int, threads: int) -> Makers:
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    plain = {"loss": "exponential", "n_estimators": n_trees, "learning_rate": 0.1, "max_depth": 3}
+    return {
+        "dtrees": lambda: dtrees.GradientBoostingClassifier(**plain, reg_lambda=0.0, n_jobs=threads, random_state=0),
+        "scikit-learn": lambda: GradientBoostingClassifier(**plain, random_state=0),
     }

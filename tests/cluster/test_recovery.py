@@ -65,38 +65,30 @@ def fit(name: str = "regression", **options: Any) -> Any:
     return make().fit(*training_set(task), **options)
 
 
-def test_one_is_killed(client: Client, tmp_path: Path) -> None:
-    install(client, Fault(tmp_path, "Advance", at=5))
-    assert_same_model(fit(), fitted_here("regression"))
-    assert len(events(client, "shards lost")) == 1
-    assert_clean(client)
-
-
-@pytest.mark.parametrize(("kind", "at"), [("Begin", 1), ("Many", 1), ("Many", 5), ("Many", 8)])
-@pytest.mark.parametrize("name", FORESTS)
-@pytest.mark.slow
-def test_one_that_grows_a_forest_is_killed(client: Client, tmp_path: Path, name: str, kind: str, at: int) -> None:
-    fault = Fault(tmp_path, kind, at=at)
-    install(client, fault)
+@pytest.mark.parametrize(
+    ("name", "faults"),
+    [
+        ("regression", [{"kind": "Advance", "at": 5}]),
+        *(
+            pytest.param(name, faults, marks=pytest.mark.slow)
+            for name, faults in (
+                *((name, [{"kind": "Many", "at": at}]) for name in FORESTS for at in (1, 5)),
+                ("out of bag", [{"kind": "Begin"}]),
+                ("classes", [{"kind": "Advance", "at": 20, "times": 2}]),
+                ("out of bag", [{"kind": "Many", "at": 8, "times": 2}]),
+                # The coordinator, while another is recovered from.
+                ("classes", [{"kind": "Advance", "at": 20}, {"kind": "Fetch", "own": True}]),
+            )
+        ),
+    ],
+)
+def test_some_are_killed(client: Client, tmp_path: Path, name: str, faults: list[dict[str, Any]]) -> None:
+    script = [Fault(tmp_path, **fault) for fault in faults]
+    install(client, *script)
     assert_same_model(fit(name), fitted_here(name))
-    assert len(stopped(fault)) == 1
-    assert_clean(client)
-
-
-@pytest.mark.parametrize(("name", "kind", "at"), [("classes", "Advance", 20), ("out of bag", "Many", 8)])
-@pytest.mark.slow
-def test_two_are_killed_at_once(client: Client, tmp_path: Path, name: str, kind: str, at: int) -> None:
-    install(client, Fault(tmp_path, kind, at=at, times=2))
-    assert_same_model(fit(name), fitted_here(name))
-    assert_clean(client)
-
-
-@pytest.mark.slow
-def test_the_coordinator_is_killed_during_recovery(client: Client, tmp_path: Path) -> None:
-    first, second = Fault(tmp_path, "Advance", at=20), Fault(tmp_path, "Fetch", own=True)
-    install(client, first, second)
-    assert_same_model(fit("classes"), fitted_here("classes"))
-    assert len(stopped(first)) == 1
+    assert len(stopped(script[0])) >= 1
+    if len(script) == 1:
+        assert len(events(client, "shards lost")) >= 1
     assert_clean(client)
 
 
@@ -235,11 +227,18 @@ def _end(process: int) -> None:
         os.kill(process, signal.SIGKILL)
 
 
-def _die_once(marker: Path, at: int, progress: Any, number: signal.Signals = signal.SIGKILL) -> None:
+def _die_once(marker: Path, at: int, progress: Any) -> None:
     if progress.done == at:
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-            os.kill(os.getpid(), number)
+        _be_lost_once(marker, signal.SIGKILL)
+
+
+def _be_lost_once(marker: Path, number: signal.Signals) -> None:
+    """Have the first process to come here get a signal; the marker tells which it was."""
+    with contextlib.suppress(FileExistsError):
+        place = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        os.write(place, str(os.getpid()).encode())
+        os.close(place)
+        os.kill(os.getpid(), number)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
@@ -248,11 +247,7 @@ def test_lost_while_loading(client: Client, tmp_path: Path, number: signal.Signa
     marker = tmp_path / "died"
 
     def read(part: Any) -> Any:
-        with contextlib.suppress(FileExistsError):
-            place = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-            os.write(place, str(os.getpid()).encode())
-            os.close(place)
-            os.kill(os.getpid(), number)
+        _be_lost_once(marker, number)
         return part
 
     X, y = training_set()
@@ -304,11 +299,7 @@ def _lose_one_at(where: str, marker: Path, number: signal.Signals) -> None:
     original = getattr(owner, name)
 
     def lost(*args: Any) -> Any:
-        with contextlib.suppress(FileExistsError):
-            place = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-            os.write(place, str(os.getpid()).encode())
-            os.close(place)
-            os.kill(os.getpid(), number)
+        _be_lost_once(marker, number)
         return original(*args)
 
     lost.original = original  # type: ignore[attr-defined]

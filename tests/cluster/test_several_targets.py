@@ -102,28 +102,13 @@ def test_targets_of_classes(client: Client) -> None:
     assert model.score(X, lazy) == wanted.score(FRAME, y)
 
 
-def test_sets_and_checkpoints(client: Client, tmp_path: Any) -> None:
-    X, y = in_partitions(FRAME, LENGTHS[3]), in_partitions(Y, LENGTHS[3])
-    settings = {"eval_metric": ["rmse", "r2", _mean_of_errors]}
-    wanted = make(**settings).fit(FRAME, Y, eval_set=[(FRAME, Y)])
-    make().set_params(n_estimators=2).fit(X, y, checkpoint=tmp_path / "rounds", checkpoint_interval=0)
-    found = make(**settings).fit(X, y, eval_set=[(X, y)], checkpoint=tmp_path / "rounds")
-    assert_same_model(found, wanted)
-    for metric, values in wanted.evals_result_["validation_0"].items():
-        np.testing.assert_array_equal(found.evals_result_["validation_0"][metric], values)
-    with pytest.raises(ValueError, match=r"eval_set 'validation_0': y has the shape .*; wants \(n, 3\)"):
-        make().fit(X, y, eval_set=[(X, y["value"])])
-
-
-def _mean_of_errors(y: Any, predicted: Any, weight: Any) -> float:
-    return float(np.abs(y - predicted).mean())
-
-
 def test_what_is_refused(client: Client) -> None:
     X = in_partitions(FRAME, LENGTHS[3])
     missing = Y.copy()
     missing.iloc[200, 1] = np.nan
     with pytest.raises(ValueError, match=r"y contains NaN.*y\[:, 1\]"):
         make().fit(X, in_partitions(missing, LENGTHS[3]))
+    with pytest.raises(ValueError, match=r"eval_set 'validation_0': y has the shape .*; wants \(n, 3\)"):
+        make().fit(X, in_partitions(Y, LENGTHS[3]), eval_set=[(X, in_partitions(Y["value"], LENGTHS[3]))])
     with pytest.raises(ValueError, match="in the same partitions"):
         make().fit(X, in_partitions(Y, [120, 200, 100]))

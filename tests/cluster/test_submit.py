@@ -205,12 +205,13 @@ def test_fits_in_threads_of_one_client(client: Client) -> None:
             assert_same_model(model, fitted_here("boosting"))
 
 
-def test_a_fit_in_a_task_on_data_in_memory(client: Client) -> None:
-    def fit(name: str) -> Any:
-        return MODELS[name]().set_params(n_jobs=-1).fit(FRAME, REGRESSION) if name != "tree" else MODELS[name]().fit(FRAME, REGRESSION)
+def test_a_fit_in_a_task(client: Client) -> None:
+    def fit(name: str, lazy: bool) -> Any:
+        model = MODELS[name]()
+        return (model if name == "tree" else model.set_params(n_jobs=-1)).fit(*(training_set() if lazy else (FRAME, REGRESSION)))
 
-    for name in MODELS:
-        assert_same_model(client.submit(fit, name, pure=False).result(timeout=150), fitted_here(name))
+    for name, lazy in (*((name, False) for name in MODELS), ("boosting", True)):
+        assert_same_model(client.submit(fit, name, lazy, pure=False).result(timeout=150), fitted_here(name))
 
 
 def test_scikit_learns_search_with_dasks_backend(client: Client) -> None:
@@ -249,15 +250,6 @@ def test_what_is_no_model_or_client_or_key(client: Client) -> None:
         match="fit has no option 'evalset' for a .*Regressor; wants some of base_margin, eval_set, callbacks, monitor, checkpoint",
     ):
         dtrees.submit(boosting(), *training_set(), evalset=[])
-
-
-@pytest.mark.slow
-def test_attaching_at_once(client: Client) -> None:
-    """The scheduler may not have heard of the fit yet."""
-    future = dtrees.submit(boosting(), *training_set(), detached=True)
-    assert_same_model(dtrees.attach(future.key, take_over=True).result(timeout=150), fitted_here("boosting"))
-    del future
-    assert_clean(client)
 
 
 def test_attaching_by_the_key_alone(client: Client) -> None:
@@ -332,6 +324,16 @@ def test_callbacks_run_beside_the_coordinator_unless_they_are_to_run_here(client
     assert heard == [os.getpid()] * 2
     (other,) = tmp_path.iterdir()
     assert int(other.name) in client.run(os.getpid).values()
+
+
+def test_callbacks_hear_of_trees_in_order_and_end_the_fit(client: Client) -> None:
+    for n_trees in (5, 80):  # with a batch for each tree, and with several trees in one
+        heard: list[int] = []
+        with local_callback(lambda progress, heard=heard: heard.append(progress.done)) as hear:
+            callbacks = [hear, lambda progress: progress.done == 3]
+            model = forest().set_params(n_estimators=n_trees).fit(*training_set(), callbacks=callbacks)
+        assert heard == [1, 2, 3]
+        assert_same_model(model, forest().set_params(n_estimators=3).fit(FRAME, REGRESSION))
 
 
 def test_what_there_is_to_see(client: Client) -> None:

@@ -187,8 +187,15 @@ class Case:
         return Problem(table, y, weight, ForestPlan(some, **{"seed": 9, "n_classes": n_classes} | more | of_plan))
 
 
-def forest(criterion: str = "squared_error", *targets: int, weighted: bool = False, categories: Sequence[str] = (), **changes: Any) -> Case:
-    return Case(criterion, targets, weighted, categories, changes)
+def forest(
+    criterion: str = "squared_error",
+    *targets: int,
+    weighted: bool = False,
+    categories: Sequence[str] = (),
+    n_rows: int = 700,
+    **changes: Any,
+) -> Case:
+    return Case(criterion, targets, weighted, categories, changes, n_rows)
 
 
 def boosting(loss: str = "squared", *, weighted: bool = False, categories: Sequence[str] = (), n_rows: int = 700, **changes: Any) -> Case:
@@ -206,6 +213,33 @@ def _target(base: Table, targets: Sequence[int], seed: int) -> NDArray[Any]:
         else:
             columns.append(wild_target(base, 0, seed + t) * 10.0**t + t * base[5])
     return np.asfortranarray(np.column_stack(columns))
+
+
+#: Columns of so many rows, by what is hard on zones, or on the shards that have a third of the rows each.
+COLUMNS: dict[str, Callable[[np.random.Generator, int], NDArray[Any]]] = {
+    "continuous": lambda rng, n: rng.normal(size=n),
+    "ties": lambda rng, n: np.round(rng.normal(size=n)),
+    "all ties": lambda rng, n: rng.integers(0, 2, n).astype(float),
+    "one value": lambda _, n: np.full(n, -2.5),
+    "sorted: each shard has a range of its own": lambda rng, n: np.sort(rng.normal(size=n)),
+    "one shard has all extremes": lambda rng, n: np.where(_in_first(n), 1e30 * np.sign(rng.normal(size=n)), rng.normal(size=n)),
+    "neighbours": lambda rng, n: 1.0 + rng.permutation(n) * 2.0**-52,
+    "neighbours on different shards": lambda _, n: 1.0 + (np.arange(n) % max(1, n // 3) * 3 + np.arange(n) // max(1, n // 3)) * 2.0**-23,
+    "heavy values": lambda rng, n: np.where(rng.random(n) < 0.8, rng.integers(0, 3, n), rng.normal(size=n)),
+    "heavy on one shard, absent on others": lambda rng, n: np.where(_in_first(n), 0.0, rng.normal(size=n)),
+    "missing": lambda rng, n: np.where(rng.random(n) < 0.4, np.nan, rng.normal(size=n)),
+    "all missing on one shard": lambda rng, n: np.where(_in_first(n), np.nan, rng.normal(size=n)),
+    "all missing but on one shard": lambda rng, n: np.where(_in_first(n), rng.normal(size=n), np.nan),
+    "all missing": lambda _, n: np.full(n, np.nan),
+    "both zeros": lambda rng, n: np.where(rng.random(n) < 0.5, 0.0, -0.0) + np.where(rng.random(n) < 0.7, 0.0, 1e-45),
+    "lone values far from the others": lambda rng, n: np.where(np.arange(n) % 301 == 0, 3e38, 2000.0 + rng.integers(0, 40, n) / 8),
+    "float32": lambda rng, n: rng.normal(size=n).astype(np.float32),
+    "integers": lambda rng, n: rng.integers(-5, 300, n),
+}
+
+
+def _in_first(n: int) -> NDArray[np.bool_]:
+    return np.arange(n) < n // 3
 
 
 KINDS = ("few", "some", "nearly all distinct", "with gaps", "one shard each", "one")

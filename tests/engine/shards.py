@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dtrees.engine.coordinator.session import Session
-from dtrees.engine.coordinator.tree import grow_tree, starting
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.protocol.messages import Calls, Executor, ShardsLost
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.local_executor import LocalExecutor, LocalSession
+from dtrees.engine.run.lockstep import grow_forest_on_shards
 from dtrees.engine.shard.shard import Shard
 from dtrees.ensemble.objective.loss import BaseLoss
 from dtrees.split.table.columns import presort
@@ -108,10 +108,9 @@ def grow_sharded(
     spread: Sequence[Sequence[int]],
     n_threads: int = 1,
 ) -> tuple[list[Tree], ShardedExecutor]:
-    """Grow trees level by level on several shards."""
+    """Grow trees level by level on several shards, two side by side."""
     executor = ShardedExecutor(table, target, weight, spread, n_threads)
-    session = opened(executor, plan)
-    trees = [grow_tree(session, starting(session, t))[0] for t in range(n_trees)]
+    trees = grow_forest_on_shards(executor, plan, 0, n_trees, 2).trees
     executor.close()
     return trees, executor
 

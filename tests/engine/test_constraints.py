@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.constraints.kinds import Clipped, InOrder, criterion_for_thread, make_constraints
 from dtrees.split.criteria.constraints.words import begin_column, root_words
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments
-from tests.engine.shards import ShardedExecutor, Squared, Table, all_equal, grow_here, grow_sharded, local, rules
+from tests.engine.shards import ShardedExecutor, Squared, Table, all_equal, local, rules
 from tests.naive_constraints import Constraints
 
 _BOUNDS = st.sampled_from([-2.0, -0.5, -0.1, 0.0, 0.3, 1.0, 4.0])
@@ -76,14 +76,6 @@ def test_levels_where_columns_fall_that_should_rise(seed: int) -> None:
     with local(table, y) as executor:
         trees = [tree for (tree,) in boost(executor, boosting).rounds]
     assert all_equal([tree for (tree,) in boost(ShardedExecutor(table, y, None, [(0, 2), (1, 3)]), boosting).rounds], trees)
-
-
-@pytest.mark.thorough  # kernels of their own
-@pytest.mark.parametrize("seed", SEEDS)
-def test_levels_of_forests_where_columns_fall_that_should_rise(seed: int) -> None:
-    table, y = falling(seed)
-    forest = ForestPlan(rules("squared_error", 4, max_depth=5, monotonic=(-1, -1, 0, 0)), seed)
-    assert all_equal(grow_sharded(table, y, None, forest, 2, [(0, 2), (1, 3)])[0], grow_here(table, y, None, forest, 2))
 
 
 def test_kernel_values_of_threads_are_their_own() -> None:

@@ -1,4 +1,4 @@
-"""Whole trees against growing them by the book, split by split."""
+"""Whole trees against growing them by the book, split by split, and trees of several targets against those of one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.tree.predict import packed_for, sum_values
+from dtrees.tree.tree import Tree
 from tests import naive
 from tests.engine.by_the_book import (
     assert_exact,
@@ -44,8 +45,11 @@ from tests.engine.shards import (
 )
 from tests.examples import THOROUGH, examples
 from tests.naive_constraints import Constraints
-from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, slow_for
 from tests.split.strategies import as_lists
+
+# --- whole trees against growing them by the book, split by split ---
+
 
 #: Of these, trees of several targets that grow in one place are compared, too; others grow over shards only, which takes less to compile.
 COMPILED = {("squared_error", False), ("squared_error", True), ("gini", False), ("absolute_error", False)}
@@ -110,6 +114,38 @@ def test_trees_of_categories(criterion: str, targets: tuple[int, ...], random: b
     check_forest(mixed, target, weight, plan)
 
 
+@pytest.mark.parametrize(
+    ("criterion", "n_classes", "random", "categories"),
+    [
+        *one_of_each([("squared_error", 0), ("gini", 2), ("gini", 4)], [False, True], [False]),
+        *(pytest.param(*case, False, False, marks=pytest.mark.slow) for case in [("gini", 300), ("entropy", 2), ("entropy", 4)]),
+        *(pytest.param(*case, False, True, marks=pytest.mark.slow) for case in [("squared_error", 0), ("gini", 3)]),
+    ],
+)
+def test_trees_of_many_columns(criterion: str, n_classes: int, random: bool, categories: bool) -> None:
+    """Few rows are searched in all columns side by side, as many as several vectors hold, or in those drawn; so are many categories."""
+    for seed, n_columns in enumerate([1, 7, 19, 33] * 3):
+        rng = np.random.default_rng(seed)
+        n = [2, 3, 9, 17, 40, 90][seed % 6] * (4 if categories else 1)
+        table = [rng.normal(size=n).astype(np.float32 if seed % 4 == 1 else np.float64) for _ in range(n_columns)]
+        if categories:
+            table[0] = rng.integers(0, [5, 30, 400][seed % 3], n).astype(np.float64)
+        for column in table[seed % 2 :: 2]:
+            column[rng.random(n) < 0.3 * (seed % 3 == 0)] = np.nan
+        target = rng.integers(0, n_classes, n) if n_classes else rng.integers(-9, 10, n) + rng.random(n).round(2)
+        some = rules(
+            criterion,
+            n_columns,
+            max_features=[n_columns, 1 + n_columns // 3, 1][seed % 3],
+            random_splits=random,
+            min_samples_leaf=1 + 2 * (seed % 5 == 4),
+            **{"categorical": (0,), "cat_smooth": 2.5 * (seed % 2), "min_samples_category": (1 + seed % 3,), "max_cat_threshold": (99,)}
+            if categories
+            else {},
+        )
+        check_forest(table, target, rng.integers(1, 4, n) + 0.5 if seed % 2 else None, ForestPlan(some, seed, n_classes))
+
+
 #: All of these have kernels of their own; boosting's are those of quick tests.
 UNDER_CONSTRAINTS = [
     ("squared_error", (1,)),
@@ -160,7 +196,7 @@ def test_newton_trees(
     assert_same_splits(tree, root, plan, sample)
     assert_respects(tree, some)
     unit = 2.0 ** (sample.exponents[1] - sample.exponents[0])
-    for node, value in zip(root.preorder(), tree.value[:, 0], strict=True):
+    for node, value, impurity in zip(root.preorder(), tree.value[:, 0], tree.impurity, strict=True):
         if constrained:
             around = node.constraints or Constraints(some)
             if node.sums[1] + some.reg_lambda:
@@ -169,7 +205,9 @@ def test_newton_trees(
             continue
         g, h = (np.ldexp(float(x), -e) for x, e in zip(node.sums, sample.exponents, strict=True))
         beyond = np.sign(g) * max(abs(g) - some.reg_alpha, 0.0)
-        assert value == pytest.approx(-0.5 * beyond / (h + some.reg_lambda) if h + some.reg_lambda else 0.0, rel=1e-12)
+        step = -beyond / (h + some.reg_lambda) if h + some.reg_lambda else 0.0
+        assert value == pytest.approx(0.5 * step, rel=1e-12)
+        assert impurity == pytest.approx(-step * beyond / h if h else 0.0, rel=1e-12)
     assert all_equal(boost(ShardedExecutor(table, target, weight, halves(table)), plan).rounds[0], [tree])
 
 
@@ -266,3 +304,64 @@ def test_every_split_of_large_forest_trees(criterion: str, n_classes: int, seed:
         assert all_equal(other, trees)
     assert_respects(trees[0], plan.rules)
     assert assert_exact(trees[0], table, sample_of(ForestTarget.of_table(plan, y, weight).start(0, 0)), plan) > 10
+
+
+# --- trees of several targets against those of one target where these must be the same, and large ones ---
+
+
+def large(criterion: str, n: int = 6000) -> tuple[Table, NDArray[Any]]:
+    """A table with ties and missing values, larger than a block, and a target."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 5)).round(2)
+    X[:, 3] = (X[:, 3] > 1) * X[:, 3]
+    X[rng.random((n, 5)) < 0.05] = np.nan
+    y = np.nan_to_num(X[:, 0] * 2 + X[:, 1] ** 2) + rng.normal(size=n)
+    if criterion == "poisson":
+        y = np.abs(y)
+    return list(X.T), (np.digitize(y, [0.0, 1.5]) if criterion in ("gini", "entropy") else y)
+
+
+def of_one_and_of_copies(table: Table, y: NDArray[Any], plan: ForestPlan) -> list[tuple[Tree, Tree]]:
+    """Trees of a target, and those of two copies of it: sums of two equal floats are exact, so that no tie is made or broken."""
+    one = grow_here(table, y, None, plan, n_trees=2)
+    twice = dataclasses.replace(plan, n_classes=2 * plan.n_classes, targets=(max(plan.n_classes, 1),) * 2)
+    two = grow_here(table, np.asfortranarray(np.column_stack([y, y])), None, twice, n_trees=2)
+    for tree, same in zip(one, two, strict=True):
+        for name in ("feature", "children_right", "missing_go_to_left", "n_node_samples"):
+            assert np.array_equal(getattr(tree, name), getattr(same, name))
+    return list(zip(one, two, strict=True))
+
+
+@pytest.mark.slow  # kernels of their own
+@pytest.mark.parametrize("n_draws", [None, 4000])
+@pytest.mark.parametrize(("criterion", "random_splits"), sorted(COMPILED))
+def test_copies_of_one_target_give_its_trees(criterion: str, n_draws: int | None, random_splits: bool) -> None:
+    table, y = large(criterion)
+    n_classes = 3 if criterion in ("gini", "entropy") else 0
+    some = rules(criterion, 5, max_depth=9, max_features=3, random_splits=random_splits)
+    plan = ForestPlan(some, 5, n_classes=n_classes, n_draws=n_draws)
+    for tree, same in of_one_and_of_copies(table, y, plan):
+        assert tree.node_count > 100
+        assert np.array_equal(tree.threshold, same.threshold)
+        assert np.allclose(np.hstack([tree.value, tree.value]), same.value, rtol=1e-12, atol=1e-12)
+        assert np.allclose(tree.impurity, same.impurity, atol=1e-12)
+
+
+@pytest.mark.slow  # kernels of their own
+@pytest.mark.parametrize(("criterion", "n_classes"), [("squared_error", 0), ("gini", 2), ("gini", 3)])
+@pytest.mark.parametrize("max_features", [5, 2])
+def test_sets_by_copies_of_one_target_are_its_sets(criterion: str, n_classes: int, max_features: int) -> None:
+    table, y = large(criterion)
+    levels = np.random.default_rng(3).integers(0, 60, (2, len(y))).astype(np.float64)
+    levels[0, ::7] = np.nan
+    effect = np.random.default_rng(4).normal(size=60)[levels[1].astype(int)] > 0.5
+    y = np.minimum(y, 1) ^ effect if n_classes == 2 else np.where(effect, y + 1, y) % 3 if n_classes else y + effect
+    table = [*table[:3], *levels]
+    some = dataclasses.replace(
+        rules(criterion, 5, max_depth=9, max_features=max_features), categorical=(3, 4), cat_smooth=10.0,
+        min_samples_category=(3, 3), max_cat_threshold=(32, 32),
+    )  # fmt: skip
+    plan = ForestPlan(some, 5, n_classes=n_classes, n_draws=4000)
+    for tree, same in of_one_and_of_copies(table, y, plan):
+        assert len(tree.categories.node) > 20
+        assert tree.categories.equals(same.categories)

@@ -289,21 +289,7 @@ NUMBERED, SETS = X.astype(int), {"eval_set": [(X, Y)]}
 @pytest.mark.parametrize(
     ("kind", "parameters", "options", "names"),
     [
-        (FOREST, {"bootstrap": False, "max_samples": 3}, {}, "max_samples=3 .* bootstrap=False"),
-        (FOREST, {"bootstrap": False, "oob_score": True}, {}, "oob_score=True .* bootstrap=True"),
-        (FOREST, {"bootstrap": "balanced", "max_samples": 3}, {}, "max_samples=3 .* bootstrap='balanced'"),
-        (FOREST, {"bootstrap": "balanced", "class_weight": "balanced"}, {}, "class_weight='balanced' .* bootstrap='balanced'"),
         (FOREST, {}, {"callbacks": [dtrees.EarlyStopping(3)]}, "callbacks .* EarlyStopping is for boosting"),
-        (TREE, {"criterion": "absolute_error", "categorical_features": [0]}, {}, "criterion='absolute_error' .* categorical_features="),
-        (TREE, {"criterion": "absolute_error", "cat_smooth": 1.0}, {}, "cat_smooth=1.0 .* criterion='absolute_error'"),
-        (BOOSTING, {"categorical_features": None, "cat_smooth": 1.0}, {}, "cat_smooth=1.0 .* categorical_features=None"),
-        (FOREST, {"categorical_features": None, "min_samples_category": 2}, {}, "min_samples_category=2 .* categorical_features=None"),
-        (FOREST, {"categorical_features": None, "max_cat_threshold": 2}, {}, "max_cat_threshold=2 .* categorical_features=None"),
-        (dtrees.ExtraTreeRegressor, {"cat_smooth": 1.0}, {}, "cat_smooth=1.0 .* splitter='random'"),
-        (dtrees.ExtraTreesClassifier, {"cat_smooth": 1.0}, {}, "cat_smooth=1.0 .* ExtraTreesClassifier"),
-        (BOOSTING, {"categorical_features": [1], "monotonic_cst": [0, 1]}, {}, r"monotonic_cst is 1 .* categorical_features=\[1\]"),
-        (BOOSTING, {"max_features": 1, "colsample_bylevel": 0.5}, {}, "max_features=1 .* colsample_bylevel=0.5"),
-        (BOOSTING, {"scoring": "r2"}, {}, "scoring='r2' .* n_iter_no_change is None"),
         (BOOSTING, {"early_stopping_rounds": 3}, {}, "early_stopping_rounds=3 .* eval_set is None"),
         (BOOSTING, {"early_stopping_rounds": 3}, SETS | {"callbacks": [dtrees.EarlyStopping(3)]}, "early_stopping_rounds or in callbacks"),
         (BOOSTING, {"loss": "huber", "eval_metric": "loss"}, SETS, "eval_metric has 'loss', but loss='huber'"),
@@ -314,6 +300,7 @@ NUMBERED, SETS = X.astype(int), {"eval_set": [(X, Y)]}
     ],
 )  # fmt: skip
 def test_contradictions_name_both(kind, parameters, options, names):
+    """Those of two parameters are in test_pairs_of_parameters.py."""
     with pytest.raises((ValueError, TypeError), match=names):
         kind(**parameters).fit(**{"X": NUMBERED, "y": Y} | options)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 
 import numpy as np
 import pandas as pd
@@ -141,16 +140,6 @@ def test_absolute_error_knows_no_sets():
     assert sets(tree.fit(FRAME, Y)) == 0
     with pytest.raises(ValueError, match=r"criterion='absolute_error' does not go with categorical_features=\['level'\]"):
         tree.set_params(categorical_features=["level"]).fit(FRAME, Y)
-
-
-def test_models_travel(tmp_path):
-    for model in (regressor(n_estimators=40).fit(FRAME, Y), RandomForestClassifier(20).fit(FRAME, Y > 5)):
-        assert sets(model) > 20
-        dtrees.save(model, tmp_path / "model.dtrees")
-        for other in (dtrees.load(tmp_path / "model.dtrees"), pickle.loads(pickle.dumps(model))):
-            assert_same_trees(other, model)
-            assert other.is_categorical_.tolist() == [False, True]
-            np.testing.assert_array_equal(other.predict(FRAME), model.predict(FRAME))
 
 
 def test_text_is_no_number():

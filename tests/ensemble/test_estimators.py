@@ -71,14 +71,6 @@ def test_scores_are_like_sklearns(kind):
 
 
 @every_kind
-def test_the_same_for_any_number_of_threads(kind):
-    one = make(kind, n_jobs=1).fit(X, target(kind), WEIGHT)
-    four = make(kind, n_jobs=4).fit(X, target(kind), WEIGHT)
-    assert_same_trees(one, four)
-    assert_array_equal(one.predict(X), four.predict(X))
-
-
-@every_kind
 @pytest.mark.parametrize("generator", [np.random.RandomState, np.random.default_rng])
 def test_random_state(kind, generator):
     fits = [make(kind, random_state=seed).fit(X, target(kind)) for seed in (0, 0, 1, generator(5))]

@@ -17,7 +17,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 
 import dtrees
 from dtrees.ensemble.in_process import Backend
-from tests.ensemble.samples import SLOW_KINDS
+from tests.ensemble.samples import KINDS, SLOW_KINDS
 from tests.slow import thorough_for
 
 RANDOM = np.random.default_rng(0)
@@ -77,19 +77,6 @@ CLASSIFICATION = {
 OTHERS = {"importance_type", "n_jobs", "random_state", "verbose", "warm_start", "n_estimators", "eval_metric", "early_stopping_rounds"}
 #: What is so anyway may be asked for: criteria by the order of targets take category numbers for numbers.
 SAYS_WHAT_IS_SO = {("categorical_features", "absolute_error"), ("categorical_features", "quantile")}
-
-KINDS = [
-    dtrees.DecisionTreeRegressor,
-    dtrees.DecisionTreeClassifier,
-    dtrees.ExtraTreeRegressor,
-    dtrees.ExtraTreeClassifier,
-    dtrees.RandomForestRegressor,
-    dtrees.RandomForestClassifier,
-    dtrees.ExtraTreesRegressor,
-    dtrees.ExtraTreesClassifier,
-    dtrees.GradientBoostingRegressor,
-    dtrees.GradientBoostingClassifier,
-]
 
 
 class _PlanError(Exception):

@@ -11,10 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.model_selection import cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
 import dtrees
 from dtrees.engine.shard import sparse_runner
@@ -355,31 +351,6 @@ def test_a_row_at_a_time_and_many() -> None:
     assert [float(model.predict(S[[i]])[0]) for i in range(20)] == wanted[:20].tolist()
     with pytest.raises(ValueError, match="no rows"):
         model.predict(S[:0])
-
-
-def test_text() -> None:
-    rng = np.random.default_rng(0)
-    words = np.array([f"word{i}" for i in range(20_000)])
-    label = np.arange(600) % 2
-    texts = [" ".join(rng.choice(words, 40)) + (" good fine" if one else " poor bad") * int(rng.integers(1, 3)) for one in label]
-    for model in (
-        classifier(n_estimators=5, random_state=0),
-        dtrees.RandomForestClassifier(20, random_state=0, n_jobs=2),
-        dtrees.ExtraTreesClassifier(20, random_state=0),
-    ):
-        pipeline = make_pipeline(TfidfVectorizer(max_features=20_000), model)
-        found = cross_val_predict(pipeline, texts, label, cv=3)
-        assert (found == label).mean() > (0.99 if "Boosting" in type(model).__name__ else 0.55)
-
-
-def test_one_hot() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 30, (500, 4)).astype(str)
-    y = (X[:, 0] == "7") | (X[:, 1] < "2")
-    model = make_pipeline(OneHotEncoder(), dtrees.RandomForestClassifier(20, random_state=0)).fit(X, y)
-    dense = make_pipeline(OneHotEncoder(sparse_output=False), dtrees.RandomForestClassifier(20, random_state=0)).fit(X, y)
-    assert_same_trees(model[-1], dense[-1])
-    assert model.score(X, y) == 1.0
 
 
 def test_memory_is_in_proportion_to_what_is_stored() -> None:

@@ -11,17 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.tree.tree import Tree
+from tests.tree.trees import goes_left, naive_leaf
 
 Game = dict[frozenset[int], NDArray[np.float64]]
-
-
-def goes_left(tree: Tree, node: int, x: Any) -> bool:
-    value = float(x[tree.feature[node]])
-    if math.isnan(value):
-        return bool(tree.missing_go_to_left[node])
-    if node in tree.categories.node:
-        return int(value) in tree.categories.of_node(node)
-    return value <= float(tree.threshold[node])
 
 
 def value_of(tree: Tree, x: Any, known: frozenset[int], node: int = 0) -> NDArray[np.float64]:
@@ -39,8 +31,7 @@ def mean_value_of(tree: Tree, x: Any, known: frozenset[int], background: NDArray
     """The mean prediction of the rows of a background, in which known columns are as in a row."""
     rows = background.copy()
     rows[:, list(known)] = np.asarray(x)[list(known)]
-    everything = frozenset(range(rows.shape[1]))
-    return np.mean([value_of(tree, row, everything) for row in rows], axis=0)
+    return np.mean([tree.value[naive_leaf(tree, row)] for row in rows], axis=0)
 
 
 def game_of(trees: list[Tree], x: Any, n_columns: int, background: NDArray[Any] | None = None) -> Game:

@@ -9,8 +9,8 @@ from dtrees.tree.shapley import values
 from dtrees.tree.shapley.paths import Paths, pack_paths
 from dtrees.tree.sparse_rows import SparseRows
 from dtrees.tree.tree import Tree
-from tests.tree.naive_shapley import game_of, interaction_values, shapley_values, value_of
-from tests.tree.trees import random_tree
+from tests.tree.naive_shapley import game_of, interaction_values, shapley_values
+from tests.tree.trees import naive_leaf, random_tree
 
 N_COLUMNS = 5
 
@@ -128,8 +128,7 @@ def test_long_paths_lose_no_digits(n_columns: int) -> None:
     X = np.random.default_rng(0).normal(size=(20, n_columns))
     paths = pack_paths([tree])
     assert paths.n_distinct.tolist() == [n_columns]
-    everything = frozenset(range(n_columns))
-    expected = [value_of(tree, row, everything)[0] - paths.mean[0, 0] for row in X]
+    expected = [tree.value[naive_leaf(tree, row), 0] - paths.mean[0, 0] for row in X]
     np.testing.assert_allclose(explained(paths, X).sum(axis=(1, 2)), expected, rtol=0, atol=1e-12)
 
 
@@ -154,8 +153,7 @@ def test_nodes_without_weight_do_no_harm() -> None:
     for tree in trees:
         tree.weighted_n_node_samples[rng.random(tree.node_count) < 0.5] = 0.0
     paths = pack_paths(trees)
-    everything = frozenset(range(N_COLUMNS))
-    expected = [sum(value_of(tree, row, everything)[0] for tree in trees) - paths.mean.sum() for row in X]
+    expected = [sum(tree.value[naive_leaf(tree, row), 0] for tree in trees) - paths.mean.sum() for row in X]
     np.testing.assert_allclose(explained(paths, X).sum(axis=(1, 2)), expected, rtol=0, atol=1e-13)
 
 

@@ -40,13 +40,21 @@ def random_tree(rng: np.random.Generator, n_features: int, depth: int, n_values:
     )
 
 
+def goes_left(tree: Tree, node: int, x: Any) -> bool:
+    """Whether a row goes left at a node."""
+    value = float(x[tree.feature[node]])
+    if math.isnan(value):
+        return bool(tree.missing_go_to_left[node])
+    if node in tree.categories.node:
+        return int(value) in tree.categories.of_node(node)
+    return value <= float(tree.threshold[node])
+
+
 def naive_leaf(tree: Tree, x: Any) -> int:
     """The leaf that a row falls in."""
     node = 0
     while tree.children_left[node] != -1:
-        value = float(x[tree.feature[node]])
-        left = tree.missing_go_to_left[node] if math.isnan(value) else value <= float(tree.threshold[node])
-        node = int(tree.children_left[node] if left else tree.children_right[node])
+        node = int(tree.children_left[node] if goes_left(tree, node, x) else tree.children_right[node])
     return node
 
 

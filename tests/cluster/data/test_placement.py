@@ -43,7 +43,6 @@ MODELS: dict[str, Any] = {
     "boosting": lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.8, random_state=1),
     "forest": lambda: dtrees.RandomForestRegressor(5, oob_score=True, max_features=0.5, random_state=2),
     "tree": lambda: dtrees.DecisionTreeRegressor(max_depth=5, random_state=3),
-    "by default": lambda: dtrees.GradientBoostingRegressor(n_estimators=4),
 }
 
 
@@ -463,22 +462,12 @@ def test_columns_are_spread_by_size_and_threads() -> None:
 # --- fits ---
 
 
-#: Which models are fitted where in every run, and in slow tests.
-QUICK = ("boosting", "sharded"), ("forest", "replicated")
-SLOW = [
-    ("boosting", "one-worker"),
-    ("boosting", "auto"),
-    ("tree", "sharded"),
-    *(("forest", how) for how in ("one-worker", "sharded", "auto")),
-]
-
-
 @pytest.mark.parametrize(
     ("name", "placement"),
     [
-        *QUICK,
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW),
-        pytest.param("by default", "sharded", marks=pytest.mark.thorough),
+        ("boosting", "sharded"),
+        ("forest", "replicated"),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("boosting", "auto"), ("tree", "sharded"), ("forest", "auto"))),
     ],
 )
 def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name: str, placement: str) -> None:
@@ -506,15 +495,8 @@ def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name:
         ("forest", "sharded", ["wide"]),
         pytest.param("boosting", "sharded", ["wide", "word"], marks=pytest.mark.slow),
         pytest.param("boosting", "one-worker", ["wide"], marks=pytest.mark.slow),
-        *(
-            pytest.param(*rest, marks=pytest.mark.thorough)
-            for rest in (
-                ("forest", "sharded", ["wide", "word"]), ("boosting", "sharded", ["wide"]), ("forest", "one-worker", ["wide"]),
-                ("forest", "one-worker", ["wide", "word"]), ("boosting", "one-worker", ["wide", "word"]),
-            )
-        ),
     ],
-)  # fmt: skip
+)
 def test_fewer_columns_than_workers(client: Client, name: str, placement: str, columns: list[str]) -> None:
     X, y = training_set(n_partitions=7)
     fitted = dtrees.submit(MODELS[name](), X[columns], y, placement=placement).result(timeout=150)

@@ -151,9 +151,11 @@ def test_what_cannot_travel_is_refused_at_once(client: Client) -> None:
 @pytest.mark.parametrize("placement", one_quick(["sharded", "one-worker"]))
 def test_callbacks_are_told_of_scores(client: Client, placement: str) -> None:
     wanted = fitted_here("regression").evals_result_["plain"]["rmse"].tolist()
+    losses = fitted_here("regression").train_score_.tolist()
 
-    def stop_as_told(progress: Any, wanted: Any = wanted) -> bool:
+    def stop_as_told(progress: Any, wanted: Any = wanted, losses: Any = losses) -> bool:
         assert progress.evaluation["plain"]["rmse"] == wanted[progress.done - 1]
+        assert progress.train_score == losses[progress.done - 1]
         assert 0 < progress.tree_seconds <= progress.seconds
         return progress.evaluation["plain"]["rmse"] <= wanted[3]
 

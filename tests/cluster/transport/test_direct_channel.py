@@ -1,12 +1,14 @@
-"""Connections past Dask's event loop: only where they are plain TCP, and not for ever."""
+"""What travels past Dask's event loop: objects and arrays come as they were sent, over connections that are plain TCP."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
 import dask
+import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from distributed.security import Security
@@ -14,8 +16,89 @@ from sklearn.base import clone
 
 import dtrees
 from dtrees.cluster.transport import direct_channel
-from dtrees.cluster.transport.direct_channel import open_channel
+from dtrees.cluster.transport.direct_channel import DirectChannel, framed_pieces, open_channel, pack_named, unpack
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets
+
+# --- objects and arrays as they travel: what comes is what was sent, wherever it lies ---
+
+
+NAME = ("fit", 3, 14, "sums", 1)
+ARRAYS: dict[str, tuple[Any, ...]] = {
+    "none": (),
+    "empty": (np.empty(0, np.uint16), np.empty((0, 5)), np.arange(3)),
+    "of all kinds": (np.arange(3, dtype=np.uint8), np.array([True, False]), np.array([-0.0, np.nan]), np.arange(5, dtype=np.int32)),
+    "of several dimensions": (np.arange(6).reshape(2, 3), np.arange(24.0).reshape(2, 3, 4), np.array(7)),
+    "with gaps": (np.arange(100)[::3], np.arange(12).reshape(3, 4).T),
+    "large": (np.arange(3, dtype=np.uint8), np.arange(100_000), np.ones(1)),
+    "records": (np.zeros(2, [("a", "i4"), ("b", "f8")]), np.arange(2)),
+    "a bundle": ([(0, [1, 2], (np.arange(4),))],),
+    "nothing but": (None,),
+    "objects": ((np.arange(3), None, [np.zeros((2, 3), [("a", "i1"), ("b", "f8")])[:, ::2], np.array(["a", None], object), np.arange(0)]),),
+}
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        equal = one.tolist() == other.tolist() if one.dtype == object else one.tobytes() == other.tobytes()
+        return one.dtype == other.dtype and one.shape == other.shape and equal
+    if isinstance(one, tuple | list):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+@pytest.mark.parametrize("arrays", ARRAYS.values(), ids=ARRAYS)
+@pytest.mark.parametrize("come", [bytes, bytearray])
+def test_what_comes_is_what_was_sent(arrays: tuple[Any, ...], come: Any) -> None:
+    name, found = unpack(come(b"".join(pack_named(NAME, arrays))))
+    assert name == NAME
+    assert same(found, arrays)
+    for array in found:
+        if isinstance(array, np.ndarray):
+            array[...] = array  # may be written to
+
+
+def test_what_is_large_is_not_copied() -> None:
+    array = np.arange(100_000)
+    assert any(np.shares_memory(np.frombuffer(piece, np.uint8), array) for piece in pack_named(NAME, (array,)))
+
+
+def test_a_buffer_is_used_again_once_nobody_has_anything_in_it() -> None:
+    """Of what came first, a part is still wanted when the second comes; not so when the third does."""
+    one, other = socket.socketpair()
+
+    class Connection:
+        socket = other
+
+        def close(self) -> None:
+            other.close()
+
+    channel: Any = DirectChannel(Connection())  # type: ignore[arg-type]
+
+    def sent(start: int, n: int = 200_000) -> np.ndarray:
+        """Send numbers, and return the second half of what comes."""
+        rest = memoryview(b"".join(framed_pieces(pack_named(NAME, (np.arange(start, start + n),)))))
+        one.setblocking(False)
+        while (come := channel.receive()) is None:
+            rest = rest[one.send(rest[:50_000]) :] if len(rest) else rest
+        return unpack(come)[1][0][n // 2 :]
+
+    with one, other:
+        first = sent(0)
+        second = sent(1_000_000)
+        assert not np.shares_memory(first, second)
+        assert (first[0], second[0]) == (100_000, 1_100_000)
+        was = second.ctypes.data
+        del second
+        third = sent(2_000_000)
+        assert third.ctypes.data == was
+        assert (first[0], third[0], third[-1]) == (100_000, 2_100_000, 2_199_999)
+        few = sent(5, 4)
+        assert few.tolist() == [7, 8]
+        assert not np.shares_memory(few, third)
+
+
+# --- connections past Dask's event loop: only where they are plain TCP, and not for ever ---
+
 
 #: A certificate for this machine, of no authority but its own, for a hundred years: ``openssl req -x509 -newkey rsa:2048 -nodes``.
 TLS = Path(__file__).parents[1] / "tls"

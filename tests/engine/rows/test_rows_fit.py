@@ -1,7 +1,9 @@
-"""Boosting over shards of rows: sums and losses in their order, objectives and scorers of all rows, what is refused."""
+"""Boosting over shards of rows: sums and losses in their order, objectives of all rows, rows sent in batches, hard tables."""
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -13,14 +15,31 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.scoring import BLOCK_ROWS
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.messages import StaleMessage
-from dtrees.engine.rows import exchange, levels
+from dtrees.engine.rows import exchange, flagged_rows, levels, rows_in_tree
 from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
+from dtrees.engine.rows.searcher import Searcher
 from dtrees.engine.rows.zone_edges import merge_sketches, sketch_columns
 from dtrees.ensemble.objective.registry import CustomObjective
-from tests.engine.problems import Problem, assert_same, boosting, cut_finely, pulled_together, send_rows, spread
-from tests.engine.shards import Squared, rules
+from dtrees.split.policy import flagged_bytes
+from tests.engine.problems import (
+    COLUMNS,
+    Case,
+    Problem,
+    assert_same,
+    boosting,
+    cut_finely,
+    forest,
+    pulled_together,
+    send_rows,
+    spread,
+    trees_of,
+)
+from tests.engine.shards import Squared, rules, wild_table
+
+# --- boosting over shards of rows: sums and losses in their order, objectives and scorers of all rows, what is refused ---
 
 
 def assert_same_over_rows(problem: Problem, cuts: Any, **more: Any) -> None:
@@ -62,12 +81,6 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int, weighted: bool) -
     weight = np.full(n, 1.0) + (np.arange(n) % 3 - 1) * 2.0**-53 if weighted else None
     plan = boosting(max_features=1, columns_per_tree=1).problem(n).plan
     assert_same_over_rows(Problem(table, y, weight, plan), spread(n, 3, [5, 100, 101]), initial=np.zeros(1))
-
-
-@pytest.mark.slow
-def test_goes_on_from_predictions_of_each_row() -> None:
-    initial = np.random.default_rng(0).normal(size=(1, 300))
-    assert_same_over_rows(boosting().problem(300), spread(300, 2, [77]), initial=initial)
 
 
 def test_losses_of_torn_blocks_are_put_together_where_they_begin() -> None:
@@ -159,3 +172,140 @@ def test_refusals_name_the_parameter() -> None:
     for random_splits in (False, True):
         plan = replace(forest, rules=rules("absolute_error", 3, random_splits=random_splits))
         assert "criterion='absolute_error'" in str(rows_placement_refusal(plan))
+
+
+# --- rows in flagged parts sent in batches: which parts are of each, that splits are the same, and what memory is held at a time ---
+
+
+class Weighing(LocalRowsExecutor):
+    """Notes the bytes of the parcels of rows that a shard is sent at a time, and how many batches there are of a level."""
+
+    most = n_batches = 0
+
+    def hand_over(self, shard: int, step: Step) -> None:
+        super().hand_over(shard, step)
+        if step.name.startswith("picked"):
+            # Arrays of views of many rows hold these all.
+            held = sum(array.nbytes for parcel in step.parcels.values() for array in parcel.arrays)
+            self.most, self.n_batches = max(self.most, held), self.n_batches + 1
+
+
+def noise(case: Case, n: int, n_columns: int) -> Problem:
+    """Columns and targets that have nothing to say of one another."""
+    rng = np.random.default_rng(0)
+    table = [np.where(rng.random(n) < 0.05, np.nan, rng.normal(size=n)).astype(np.float32) for _ in range(n_columns)]
+    return case.on(table, [rng.normal(size=n) for _ in range(7)], None)
+
+
+def few_bytes(patch: pytest.MonkeyPatch, n_bytes: int) -> None:
+    patch.setattr(rows_in_tree, "flagged_bytes", lambda n_rows, n_columns: n_bytes)
+
+
+def test_boosted_trees_are_the_same_however_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 12_000
+    problem = noise(boosting(max_depth=3), n, 4)
+    problem.table[1] = np.round(problem.table[1], 1)  # type: ignore[index]
+    one, steps = problem.grow(), []
+    for n_bytes in (2**23, 50_000, 5_000):
+        few_bytes(monkeypatch, n_bytes)
+        executor = problem.rows(spread(n, 2, [n // 3]), kind=Weighing)
+        assert_same(one, problem.grow_on(executor))
+        steps.append(executor.n_batches)
+        assert executor.most < n_bytes + 12_000 * 20 / 100  # a part more
+    assert steps == sorted(set(steps))
+
+
+def test_a_small_table_takes_one_batch() -> None:
+    """Steps of three exchanges each would take longer than all its rows."""
+    n_rows, n_columns, row_bytes = 20_000, 28, 20
+    assert flagged_bytes(n_rows // 2, n_columns) >= row_bytes * n_rows * n_columns // 4
+
+
+@pytest.mark.parametrize("case", [boosting(max_depth=3), forest(max_depth=3, n_draws=9000)])
+def test_rows_that_are_looked_up_in_lists(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their places are noted anew once they have moved, or those of another tree were noted in between."""
+    monkeypatch.setattr(flagged_rows, "CODES_FOR_LISTS", 0)
+    monkeypatch.setattr(flagged_rows, "LARGE_NODE_SHARE", 2**20)
+    noted, looked_up = [], []
+    note_places, lists = flagged_rows.note_places, flagged_rows._Listed.lists
+    monkeypatch.setattr(flagged_rows, "note_places", lambda *given: (noted.append(1), note_places(*given)))
+
+    def look_up(*given: Any, **options: Any) -> Any:
+        found = lists(*given, **options)
+        looked_up.append(found is not flagged_rows.NO_LISTS)
+        return found
+
+    monkeypatch.setattr(flagged_rows._Listed, "lists", look_up)
+    if not case.is_boosting:
+        send_rows(monkeypatch, 1000)
+    problem = noise(case, 12_000, 4)
+    assert_same(problem.grow(4), problem.grow_on(problem.rows(spread(12_000, 2, [4_000])), 4))
+    assert noted
+    assert any(looked_up)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["classes", "targets"])
+def test_memory_of_rows_sent_of_noise_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All cells are flagged where no bar is known."""
+    find_bars = Searcher.find_bars
+    monkeypatch.setattr(Searcher, "find_bars", lambda *given: np.full_like(find_bars(*given), -1.0))
+    n, n_columns, n_bytes = 60_000, 8, 2**18
+    case = forest("gini", 3, max_depth=1) if kind == "classes" else forest("squared_error", 1, 1, 1, max_depth=1)
+    problem, cuts = noise(case, n, n_columns), spread(n, 2, [n // 2])
+    one = problem.grow(1)
+    few_bytes(monkeypatch, n_bytes)
+    # The first time compiles: it would take many times as long where each piece of memory is noted.
+    assert_same(one, problem.grow_on(problem.rows(cuts, kind=LocalRowsExecutor), 1, 1))
+    executor = problem.rows(cuts, kind=Weighing)
+    tracemalloc.start()
+    try:
+        assert_same(one, problem.grow_on(executor, 1, 1))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    row_bytes = 8 * (4 if kind == "classes" else 6)
+    assert executor.n_batches * n_bytes > 0.9 * row_bytes * n * n_columns  # those that are not missing
+    assert executor.most < 2 * n_bytes + row_bytes * n / 100
+    # What trees keep, and batches as they are picked, sent and merged; all cells at once would take 50 and 65 MB.
+    assert peak < {"classes": 150, "targets": 280}[kind] * n + 7 * n_bytes
+
+
+# --- tables that are hard on zones, and on who has which rows: the model is that of one process all the same ---
+
+
+N = 900
+#: Three shards, of a third of the rows each.
+THIRDS = [[(0, 300)], [(300, 600)], [(600, N)]]
+
+
+def table_of(names: Sequence[str], dtype: Any) -> list[NDArray[Any]]:
+    return [COLUMNS[name](np.random.default_rng(i), N).astype(dtype) for i, name in enumerate(names)]
+
+
+def target_of(table: list[NDArray[Any]]) -> NDArray[np.float64]:
+    rng = np.random.default_rng(99)
+    ranks = [np.unique(column, return_inverse=True)[1] for column in table]
+    return rng.normal(size=N) + sum(np.sin(7.0 * rank / (1 + rank.max())) for rank in ranks)
+
+
+def problem_of(case: Case, table: list[NDArray[Any]], y: NDArray[Any], weight: Any = None, **changes: Any) -> Problem:
+    return Problem(table, y, weight, case.on(table, wild_table(len(y), 0), None, **changes).plan)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("max_features", "case"), [(19, boosting()), (19, forest(random_splits=True)), (1, forest(random_splits=True))])
+def test_all_of_them_together(case: Case, max_features: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one of infinite values, which are the largest numbers in tables that estimators hand on."""
+    send_rows(monkeypatch, 50 if case.is_boosting else 10)
+    table = table_of(list(COLUMNS), dtype)
+    y, weight = target_of(table), np.random.default_rng(2).integers(0, 3, N).astype(float)
+    infinite = table[0].copy()
+    infinite[::7], infinite[1::9] = np.inf, -np.inf
+    problem = problem_of(case, [*table, np.nan_to_num(infinite, nan=np.nan)], y, weight, max_features=max_features)
+    wanted = problem.grow()
+    assert all(tree.node_count > 3 for tree in trees_of(wanted))
+    for cuts in (THIRDS, [[(0, 1)], [(1, 2)], [(2, N)], []], [[(first, first + 1) for first in range(i, N, 7)] for i in range(7)]):
+        assert_same(wanted, problem.grow_on(problem.rows(cuts)))

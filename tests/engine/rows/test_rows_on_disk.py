@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from dtrees.engine.rows import passes
-from dtrees.engine.rows.passes import by_column, by_rows, take_tasks
-from dtrees.split.table import keyed_columns
+from dtrees.engine.rows.passes import by_column, by_rows
 from dtrees.split.table.mmap_arrays import on_disk
 from tests.engine.problems import read_little_at_a_time
 
@@ -66,26 +65,3 @@ def test_rows_are_read_by_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ((begin, end),) = by_rows(parts.copy(), n_rows, rows, start, stop)
     assert begin is start
     assert end is stop
-
-
-@pytest.mark.parametrize("keyed", [True, False])
-def test_values_of_some_rows(tmp_path: Path, forgotten: list[Any], keyed: bool) -> None:
-    table = np.random.default_rng(0).integers(0, 20, (3, 100)) / (1.0 if keyed else 10.0)
-    table[1, 3] = np.nan
-    columns = keyed_columns.arrange_rows([list(table)].__getitem__, [100], 3)
-    assert columns.is_keyed == keyed
-    on_file = columns._replace(codes=on_disk(str(tmp_path), 300, np.uint32).reshape(3, 100))
-    on_file.codes[:] = columns.codes
-    rows, which = np.array([7, 3, 99, 0, 50], np.uint32), np.array([2, 1], np.int32)
-    for some in (columns, on_file):
-        np.testing.assert_array_equal(passes.values_of_rows(some, which, rows), table[np.ix_(which, rows)])
-    assert forgotten
-
-
-def test_some_of_the_tasks_with_their_parts() -> None:
-    tasks, begins, parts = np.arange(8).reshape(4, 2), np.array([0, 2, 2, 5, 6]), np.array([10, 11, 12, 13, 14, 15])
-    some, at, own, twice = take_tasks(np.array([2, 0, 1]), tasks, begins, parts, parts * 2)
-    assert some.tolist() == [[4, 5], [0, 1], [2, 3]]
-    assert [own[a:b].tolist() for a, b in itertools.pairwise(at)] == [[12, 13, 14], [10, 11], []]
-    assert twice.tolist() == (own * 2).tolist()
-    assert take_tasks(slice(None), tasks, begins, parts)[0] is tasks

@@ -1,3 +1,5 @@
+"""Boosting: what a model is, when it ends, the least gain of splits, losses of the rows that rounds do not draw."""
+
 from __future__ import annotations
 
 import re
@@ -9,17 +11,10 @@ import sklearn.ensemble
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
-from tests.ensemble.samples import (
-    BOOSTING,
-    LABELS,
-    SIGNAL,
-    WEIGHT,
-    N,
-    X,
-    is_classifier,
-    make,
-    target,
-)
+from dtrees.ensemble.objective.registry import loss_for
+from dtrees.split.numbers import hashing
+from tests.ensemble.objective.samples import pointwise
+from tests.ensemble.samples import BOOSTING, LABELS, SIGNAL, WEIGHT, N, X, assert_same_trees, is_classifier, make, target, trees
 
 
 def test_shapes_of_leaves_of_boosting():
@@ -170,3 +165,118 @@ def test_columns_are_drawn_for_levels_or_for_nodes():
         make(dtrees.GradientBoostingRegressor, colsample_bylevel=0.5).fit(X, SIGNAL)
     with pytest.raises(ValueError, match="'colsample_bylevel' parameter of .* must be a float in the range"):
         make(dtrees.GradientBoostingClassifier, colsample_bylevel=0.0).fit(X, LABELS)
+
+
+# --- ``min_split_gain`` and ``reg_alpha`` of the boosting estimators ---
+
+
+Regressor, Classifier = dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier
+
+
+def kept(tree, least):
+    """What of a tree remains if splits of less gain are not made: columns and thresholds, -2 for leaves, in preorder."""
+
+    def walk(node):
+        if tree.feature[node] < 0 or tree.gain[node] < least:
+            return [(-2, -2.0)]
+        own = (int(tree.feature[node]), float(tree.threshold[node]))
+        return [own, *walk(tree.children_left[node]), *walk(tree.children_right[node])]
+
+    return walk(0)
+
+
+@pytest.mark.parametrize("least", [0.5, 3.0, 20.0, 1e6])
+@pytest.mark.parametrize(("kind", "y"), [(Regressor, SIGNAL), (Classifier, LABELS)], ids=["values", "classes"])
+@pytest.mark.filterwarnings("ignore:no tree found a split")
+def test_splits_of_less_gain_are_not_made(kind, y, least):
+    """Which split of a node is best does not depend on the least gain: the tree is the top of the one without."""
+    free = make(kind, n_estimators=1, max_features=None).fit(X, y, WEIGHT)
+    bound = make(kind, n_estimators=1, max_features=None, min_split_gain=least).fit(X, y, WEIGHT)
+    for tree, whole in zip(trees(bound), trees(free), strict=True):
+        assert list(zip(tree.feature.tolist(), tree.threshold.tolist(), strict=True)) == kept(whole, least)
+    several = make(kind, min_split_gain=least).fit(X, y, WEIGHT)
+    gains = np.concatenate([tree.gain[tree.feature >= 0] for tree in trees(several)])
+    assert (gains >= least * (1 - 1e-12)).all()
+
+
+def test_the_larger_of_two_bounds_counts():
+    weight = float(len(X))
+    for absolute, relative in ((8.0, 1.0 / weight), (1.0, 8.0 / weight)):
+        both = make(Regressor, min_split_gain=absolute, min_impurity_decrease=relative).fit(X, SIGNAL)
+        assert_same_trees(both, make(Regressor, min_split_gain=8.0).fit(X, SIGNAL))
+
+
+def test_no_penalty_is_no_other_criterion():
+    plain = make(Regressor).fit(X, SIGNAL)
+    assert_same_trees(make(Regressor, reg_alpha=0.0, min_split_gain=0.0, min_weight_fraction_leaf=0.0).fit(X, SIGNAL), plain)
+    for name in ("reg_alpha", "min_split_gain"):
+        with pytest.raises(ValueError, match=f"The '{name}' parameter"):
+            make(Regressor, **{name: -1.0}).fit(X, SIGNAL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "y"), [(Regressor, SIGNAL), (Classifier, LABELS)], ids=["values", "classes"])
+def test_values_are_moved_towards_zero(kind, y):
+    model = make(kind, reg_alpha=5.0, reg_lambda=1.0, n_estimators=1, learning_rate=1.0, max_features=None).fit(X, y)
+    free = make(kind, reg_alpha=1e9, n_estimators=2)
+    with pytest.warns(UserWarning, match="no tree found a split"):
+        free.fit(X, y)
+    assert all(tree.node_count == 1 and tree.value[0, 0] == 0.0 for tree in trees(free))
+    if kind is Regressor:
+        (tree,) = trees(model)
+        at = model.apply(X)[:, 0]
+        for leaf in np.unique(at):
+            g = (SIGNAL.mean() - SIGNAL)[at == leaf].sum()
+            wanted = -np.sign(g) * max(abs(g) - 5.0, 0.0) / ((at == leaf).sum() + 1.0)
+            assert tree.value[leaf, 0] == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+
+
+# --- losses of the rows that rounds of boosting do not draw ---
+
+
+def drawn(model, eligible, n_outputs):
+    """The rows that each round draws."""
+    for round_ in range(model.n_estimators_):
+        chosen = np.empty(N, np.bool_)
+        n_wanted = max(1, int(model.subsample * eligible.sum()))
+        hashing.subsample(hashing.as_seed(model._seed), hashing.STREAM_SUBSAMPLE, round_ * n_outputs, n_wanted, eligible, chosen)
+        yield chosen
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
+@pytest.mark.parametrize(("kind", "y", "loss"), [(Regressor, SIGNAL, "squared_error"), (Classifier, LABELS, "log_loss")])
+def test_losses_out_of_bag_by_the_book(kind, y, loss, weight):
+    model = make(kind, loss=loss, subsample=0.6).fit(X, y, weight)
+    n_classes = getattr(model, "n_classes_", 0)
+    own = loss_for(loss, n_classes)
+    target = np.searchsorted(model.classes_, y).astype(np.int32) if n_classes else y
+    w = np.ones(N) if weight is None else weight
+    initial = np.repeat(model._trees.initial[:, np.newaxis], N, axis=1)
+    stages = model.staged_decision_function(X) if n_classes else (stage[:, np.newaxis] for stage in model.staged_predict(X))
+    losses = [pointwise(own, target, np.ascontiguousarray(stage.T)) for stage in stages]
+    outside = [(w > 0) & ~chosen for chosen in drawn(model, w > 0, own.n_outputs)]
+    scores = [np.average(loss[rows], weights=w[rows]) for loss, rows in zip(losses, outside, strict=True)]
+    before = [np.average(pointwise(own, target, initial)[outside[0]], weights=w[outside[0]]), *scores[:-1]]
+    assert_allclose(model.oob_scores_, scores, rtol=1e-9)
+    assert_allclose(model.oob_improvement_, np.subtract(before, scores), rtol=1e-6, atol=1e-9)
+    assert model.oob_score_ == model.oob_scores_[-1]
+
+
+def test_scikit_learn_has_the_same_attributes():
+    theirs = sklearn.ensemble.GradientBoostingRegressor(n_estimators=8, subsample=0.6, random_state=0).fit(np.nan_to_num(X), SIGNAL)
+    ours = make(Regressor, subsample=0.6).fit(X, SIGNAL)
+    for name in ("oob_scores_", "oob_improvement_"):
+        assert getattr(ours, name).shape == getattr(theirs, name).shape == (8,)
+    whole = ours.set_params(subsample=1.0).fit(X, SIGNAL)
+    assert not any(hasattr(whole, name) for name in ("oob_scores_", "oob_improvement_", "oob_score_"))
+
+
+def test_files_and_early_stopping(tmp_path):
+    once = make(Regressor, subsample=0.6).fit(X, SIGNAL)
+    dtrees.save(once, tmp_path / "model")
+    for name in ("oob_scores_", "oob_improvement_", "oob_score_"):
+        assert_allclose(getattr(dtrees.load(tmp_path / "model"), name), getattr(once, name), rtol=1e-12)
+    stopped = make(Regressor, subsample=0.6, early_stopping_rounds=1, learning_rate=1.5)
+    stopped.fit(X, SIGNAL, eval_set=[(X[:50], SIGNAL[::-1][:50])])
+    assert len(stopped.oob_scores_) == len(stopped.oob_improvement_) == stopped.n_estimators_
+    assert stopped.oob_score_ == stopped.oob_scores_[-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -251,23 +250,6 @@ def test_errors_of_frames_and_classes():
             make(kind, monotonic_cst=[1, 0, 0, 0, 0]).fit(X, target(kind))
 
 
-@some_kinds
-def test_saved_models_keep_constraints(kind, tmp_path):
-    y = quick_target(kind)
-    signs = None if is_classifier(kind) else np.array([1, 0, 0, -1, 0])
-    model = make(kind, monotonic_cst=signs, interaction_cst=[{0, 1}, (2, 3)]).fit(X, y)
-    dtrees.save(model, tmp_path / "model.dtrees")
-    again = dtrees.load(tmp_path / "model.dtrees")
-    assert again.interaction_cst == [[0, 1], [2, 3]]
-    assert again.monotonic_cst == (None if signs is None else [1, 0, 0, -1, 0])
-    if kind in FORESTS:
-        assert again._batches == model._batches
-    if kind not in SINGLE:
-        for one in (model, again):
-            one.set_params(warm_start=True, n_estimators=10).fit(X, y)
-        assert all(a.equals(b) for a, b in zip(trees(model), trees(again), strict=True))
-
-
 def test_plans_without_constraints_are_saved_as_ever(tmp_path):
     from dtrees.engine.plan.plans import CONSTRAINTS
 
@@ -275,46 +257,6 @@ def test_plans_without_constraints_are_saved_as_ever(tmp_path):
     metadata, _ = model._to_state()
     plan = metadata["batches"][0][0]
     assert not set(CONSTRAINTS) & set(plan)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"monotonic": [1]},
-        {"monotonic": [2, 0, 0, 0, 0]},
-        {"interactions": [[0]]},
-        {"most_columns": 9},
-        {"interactions": [1]},
-        {"most_columns": [1]},
-    ],
-)
-def test_damaged_plans_are_refused(bad):
-    metadata, arrays = make(dtrees.RandomForestRegressor).fit(X, target(dtrees.RandomForestRegressor))._to_state()
-    metadata["batches"][0][0].update(bad)
-    with pytest.raises(ValueError, match="the model's plan has (constraints|interactions|most_columns)"):
-        dtrees.RandomForestRegressor._from_state(metadata, arrays)
-
-
-def test_checkpoints_are_of_the_same_constraints(tmp_path):
-    table, y = data(8)
-    model = make(dtrees.GradientBoostingRegressor, monotonic_cst=[1, 0, 0, 0], n_estimators=4)
-    whole = trees(clone(model).fit(table, y))
-    clone(model).set_params(n_estimators=2).fit(table, y, checkpoint=tmp_path / "fit")
-    assert all(a.equals(b) for a, b in zip(trees(clone(model).fit(table, y, checkpoint=tmp_path / "fit")), whole, strict=True))
-    for changed in ({"monotonic_cst": [0, 1, 0, 0]}, {"monotonic_cst": None}, {"interaction_cst": "pairwise"}):
-        with pytest.raises(ValueError, match="checkpoint"):
-            clone(model).set_params(**changed).fit(table, y, checkpoint=tmp_path / "fit")
-
-
-@pytest.mark.parametrize("loss", ["squared_error", "quantile", "huber"])
-def test_steps_are_in_order_within_each_tree(loss):
-    """What makes sums of trees monotonic: every tree is."""
-    table, y = data(9)
-    model = dtrees.GradientBoostingRegressor(loss=loss, n_estimators=5, monotonic_cst=[1, 0, 0, 0]).fit(table, y)
-    grid = np.zeros((200, 4))
-    grid[:, 0] = np.linspace(-4, 4, 200)
-    staged = [np.zeros(200), *model.staged_predict(grid)]
-    assert all(np.diff(later).min() >= 0.0 for _, later in pairwise(staged))
 
 
 @pytest.mark.slow  # compiles kernels for constraints beside sets

@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 import dtrees
 from tests.ensemble.samples import BOOSTING, KINDS, LABELS, SIGNAL, N, X, is_classifier, make, target, trees
-from tests.slow import slow_for
+from tests.slow import slow_for, thorough_for
 from tests.tree.naive_shapley import game_of, interaction_values, shapley_values
 
 #: A frame with missing values and categories, and categories that only rows to be explained have.
@@ -22,9 +22,16 @@ ROWS["job"] = ["cook", "potter", None]
 
 def explained(model, rows):
     """What is explained: predictions, probabilities or raw scores."""
-    if is_classifier(type(model)):
-        return model.decision_function(rows) if type(model) in BOOSTING else model.predict_proba(rows)
-    return model.predict(rows)
+    if not is_classifier(type(model)):
+        return model.predict(rows)
+    found = model.decision_function(rows) if type(model) in BOOSTING else model.predict_proba(rows)
+    return np.hstack(found) if isinstance(found, list) else found
+
+
+def fitted(kind, several):
+    """A model, of several targets if so wanted."""
+    y = target(kind)
+    return make(kind, max_depth=4).fit(FRAME, np.column_stack([y, y[::-1]]) if several else y)
 
 
 def naive(model, rows, background=None):
@@ -42,18 +49,23 @@ def naive(model, rows, background=None):
 #: Random thresholds beside sets of categories have kernels of their own, for slow tests, those of classes for thorough ones.
 EXTRA = [kind for kind in KINDS if "Extra" in kind.__name__]
 most_kinds = pytest.mark.parametrize(
-    "kind", slow_for(EXTRA, KINDS, [kind for kind in EXTRA if is_classifier(kind)]), ids=lambda kind: kind.__name__
+    ("kind", "several"),
+    [
+        *slow_for(EXTRA, [(kind, False) for kind in KINDS], [kind for kind in EXTRA if is_classifier(kind)]),
+        (dtrees.GradientBoostingRegressor, True),
+        *slow_for(KINDS, [(kind, True) for kind in (dtrees.DecisionTreeClassifier, dtrees.RandomForestRegressor)]),
+        *thorough_for(KINDS, [(kind, True) for kind in (dtrees.ExtraTreeRegressor, dtrees.ExtraTreesClassifier)]),
+    ],
 )
 
 
 @most_kinds
-def test_values_are_those_by_definition_and_add_up(kind):
-    model = make(kind, max_depth=4).fit(FRAME, target(kind))
+def test_values_are_those_by_definition_and_add_up(kind, several):
+    model = fitted(kind, several)
     values, expected, pairs = model.shap_values(ROWS), model.shap_expected_value(), model.shap_interaction_values(ROWS)
-    n_outputs = () if np.ndim(expected) == 0 else (3,)
-    assert values.shape == (3, 5, *n_outputs)
-    assert pairs.shape == (3, 5, 5, *n_outputs)
-    assert np.ndim(expected) == len(n_outputs) == int(is_classifier(kind))
+    assert values.shape == (3, 5, *np.shape(expected))
+    assert pairs.shape == (3, 5, 5, *np.shape(expected))
+    assert np.ndim(expected) == int(is_classifier(kind) or several)
     np.testing.assert_allclose(values.sum(axis=1) + expected, explained(model, ROWS), rtol=0, atol=1e-12)
     np.testing.assert_allclose(pairs.sum(axis=2), values, rtol=0, atol=1e-12)
     for game, mine, my_pairs in zip(naive(model, ROWS), values, pairs, strict=True):
@@ -62,8 +74,8 @@ def test_values_are_those_by_definition_and_add_up(kind):
 
 
 @most_kinds
-def test_interventional_values_are_those_by_definition_and_add_up(kind):
-    model, background = make(kind, max_depth=4).fit(FRAME, target(kind)), FRAME.tail(4)
+def test_interventional_values_are_those_by_definition_and_add_up(kind, several):
+    model, background = fitted(kind, several), FRAME.tail(4)
     values, expected = model.shap_values(ROWS, background), model.shap_expected_value(background)
     np.testing.assert_allclose(values.sum(axis=1) + expected, explained(model, ROWS), rtol=0, atol=1e-12)
     np.testing.assert_allclose(expected, explained(model, background).mean(axis=0), rtol=0, atol=1e-12)
@@ -80,15 +92,6 @@ def test_two_classes():
     values = forest.shap_values(X)
     assert values.shape == (*X.shape, 2)
     np.testing.assert_allclose(values[..., 0], -values[..., 1], atol=1e-14)
-
-
-def test_several_targets_are_explained_as_each_by_itself():
-    y = np.column_stack([SIGNAL, np.nan_to_num(X[:, 1])])
-    parameters = {"n_estimators": 5, "max_features": None, "colsample_bytree": 1.0, "subsample": 1.0}
-    model = dtrees.GradientBoostingRegressor(**parameters).fit(X, y)
-    alone = [dtrees.GradientBoostingRegressor(**parameters).fit(X, one) for one in y.T]
-    assert np.array_equal(model.shap_values(X), np.stack([one.shap_values(X) for one in alone], axis=2))
-    assert model.shap_expected_value().tolist() == [one.shap_expected_value() for one in alone]
 
 
 def test_deep_forests_and_threads():
@@ -154,3 +157,16 @@ def test_a_model_without_trees_explains_nothing():
         dtrees.DecisionTreeRegressor().shap_values(X)
     with pytest.raises(ValueError, match="feature names"):
         make(dtrees.GradientBoostingRegressor).fit(FRAME, SIGNAL).shap_values(FRAME[["a", "b"]])
+
+
+@pytest.mark.slow
+def test_shap_draws_our_values():
+    shap = pytest.importorskip("shap")
+    plt = pytest.importorskip("matplotlib.pyplot")
+    model = dtrees.GradientBoostingRegressor(n_estimators=10).fit(FRAME, target(dtrees.GradientBoostingRegressor))
+    explanation = shap.Explanation(
+        values=model.shap_values(FRAME), base_values=np.full(len(FRAME), model.shap_expected_value()), data=FRAME, feature_names=list(FRAME)
+    )
+    shap.plots.beeswarm(explanation, show=False)
+    assert plt.gcf().axes
+    plt.close("all")

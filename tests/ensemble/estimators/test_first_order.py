@@ -15,6 +15,7 @@ from dtrees.ensemble.objective.registry import loss_for
 from tests.ensemble.objective.samples import derivatives
 from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees
 from tests.plain import PLAIN
+from tests.tree.trees import naive_leaf
 
 Regressor, Classifier = dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier
 AS_SKLEARN = {**PLAIN, "criterion": "squared_error", "reg_lambda": 0.0, "min_child_weight": 0.0}
@@ -58,12 +59,7 @@ def test_trees_by_the_book(kind, y, loss, weight):
 
 
 def find(tree):
-    nodes = np.zeros(len(X), np.int64)
-    for _ in range(20):
-        column = X[np.arange(len(X)), np.maximum(tree.feature[nodes], 0)]
-        left = np.where(np.isnan(column), tree.missing_go_to_left[nodes], column <= tree.threshold[nodes])
-        nodes = np.where(tree.feature[nodes] >= 0, np.where(left, tree.children_left[nodes], tree.children_right[nodes]), nodes)
-    return nodes
+    return np.array([naive_leaf(tree, row) for row in X])
 
 
 def test_where_hessians_are_one_it_is_the_same():

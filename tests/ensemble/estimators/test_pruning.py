@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,13 +12,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 import dtrees
 from dtrees.tree.pruning import cost, kept_nodes, pruned
 from tests.ensemble.samples import (
-    FORESTS,
     KINDS,
     LABELS,
     SIGNAL,
     WEIGHT,
     X,
-    assert_same_trees,
     every_forest,
     is_classifier,
     make,
@@ -127,12 +124,6 @@ def test_a_forest_is_one_of_pruned_trees(kind, max_leaf_nodes):
 def test_members_of_a_forest_have_its_alpha():
     model = make(dtrees.RandomForestRegressor, ccp_alpha=0.1).fit(X, SIGNAL)
     assert model.estimators_[0].ccp_alpha == 0.1
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in FORESTS], ids=lambda kind: kind.__name__)
-def test_a_fit_from_dask_without_a_cluster_prunes(kind):
-    model = make(kind, ccp_alpha=0.01).fit(X, target(kind))
-    assert_same_trees(make(kind, ccp_alpha=0.01).fit(da.from_array(X, chunks=(100, 5)), da.from_array(target(kind), chunks=100)), model)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

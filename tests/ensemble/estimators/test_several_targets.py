@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import polars
@@ -138,31 +136,14 @@ def test_early_stopping():
     assert drawn.oob_improvement_.sum() > 0
 
 
-@pytest.mark.parametrize("loss", ["squared_error", "huber", "poisson"])
-def test_files_pickles_and_more_rounds(loss, tmp_path):
-    y = target_of(loss)
-    model = make(loss=loss).fit(X, y, WEIGHT)
-    dtrees.save(model, tmp_path / "model.dtrees")
-    for other in (dtrees.load(tmp_path / "model.dtrees"), pickle.loads(pickle.dumps(model))):
-        assert other.n_outputs_ == 3
-        assert_array_equal(other.predict(X), model.predict(X))
-        other.set_params(warm_start=True, n_estimators=9).fit(X, y, WEIGHT)
-        assert_array_equal(other.predict(X), make(loss=loss, n_estimators=9).fit(X, y, WEIGHT).predict(X))
-        for fewer in (y[:, :2], y[:, 0]):
-            with pytest.raises(ValueError, match="keeps the trees of 3 target"):
-                other.set_params(n_estimators=12).fit(X, fewer, WEIGHT)
-
-
-@pytest.mark.parametrize("loss", ["squared_error", "huber"])
-def test_a_checkpoint_is_gone_on_from(loss, tmp_path):
-    path = tmp_path / "rounds"
-    make(loss=loss, n_estimators=3, subsample=0.7).fit(X, Y, checkpoint=path, checkpoint_interval=0)
-    model = make(loss=loss, subsample=0.7).fit(X, Y, checkpoint=path)
-    whole = make(loss=loss, subsample=0.7).fit(X, Y)
-    assert_array_equal(model.predict(X), whole.predict(X))
-    assert_array_equal(model.train_score_, whole.train_score_)
-    with pytest.raises(ValueError, match="is of another fit"):
-        make(loss=loss, subsample=0.7).fit(X, Y[:, :2], checkpoint=path)
+def test_more_rounds_of_other_targets():
+    model = make(warm_start=True).fit(X, Y, WEIGHT).set_params(n_estimators=12)
+    for fewer in (Y[:, :2], Y[:, 0]):
+        with pytest.raises(ValueError, match="keeps the trees of 3 target"):
+            model.fit(X, fewer, WEIGHT)
+    model = classify(warm_start=True).fit(X, LABELS).set_params(n_estimators=12)
+    with pytest.raises(ValueError, match=r"y\[:, 0\] had the classes \[0, 1\] then"):
+        model.fit(X, LABELS[:, [1, 1, 2]])
 
 
 def test_where_trees_start(tmp_path):
@@ -348,20 +329,6 @@ def test_rows_of_classes_that_are_held_out_or_drawn():
     assert best.best_iteration_ == np.argmin(best.evals_result_["validation_0"]["logloss"]) < 90
     drawn = classify(subsample=0.5).fit(X, LABELS)
     assert drawn.oob_improvement_.sum() > 0
-
-
-def test_files_pickles_checkpoints_and_more_rounds_of_classes(tmp_path):
-    model, whole = classify().fit(X, LABELS), classify(n_estimators=9, class_weight="balanced").fit(X, LABELS)
-    dtrees.save(model, tmp_path / "model.dtrees")
-    for other in (dtrees.load(tmp_path / "model.dtrees"), pickle.loads(pickle.dumps(model))):
-        assert_same_classes(other, classifiers(LABELS))
-        other.set_params(warm_start=True, n_estimators=9).fit(X, LABELS)
-        assert_array_equal(other.decision_function(X), classify(n_estimators=9).fit(X, LABELS).decision_function(X))
-        with pytest.raises(ValueError, match=r"y\[:, 0\] had the classes \[0, 1\] then"):
-            other.set_params(n_estimators=12).fit(X, LABELS[:, [1, 1, 2]])
-    classify(n_estimators=4, class_weight="balanced").fit(X, LABELS, checkpoint=tmp_path / "rounds", checkpoint_interval=0)
-    gone_on = classify(n_estimators=9, class_weight="balanced").fit(X, LABELS, checkpoint=tmp_path / "rounds")
-    assert_array_equal(gone_on.decision_function(X), whole.decision_function(X))
 
 
 def test_where_trees_of_classes_start():

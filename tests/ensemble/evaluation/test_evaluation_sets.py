@@ -1,4 +1,4 @@
-"""Evaluation sets: scored as the fitted model's own predictions are, without any influence on trees, and early stopping by them."""
+"""Evaluation sets: scored as the model's own predictions are, and early stopping by them; monitors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import logging
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.ensemble
 import sklearn.metrics
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
 from dtrees import EarlyStopping
-from tests.ensemble.samples import BOOSTING, LABELS, SIGNAL, WEIGHT, X, assert_same_trees, is_classifier, make, target
+from tests.ensemble.samples import BOOSTING, LABELS, SIGNAL, WEIGHT, X, assert_same_trees, every_ensemble, make, target
+from tests.plain import PLAIN
+
+# --- evaluation sets: scored as the fitted model's own predictions are, without any influence on trees, and early stopping by them ---
+
 
 TRAIN, REST = slice(0, 180), slice(180, 300)
 TARGETS = {"regression": SIGNAL, "binary": SIGNAL > 0, "multiclass": LABELS}
@@ -237,18 +242,6 @@ def test_callbacks_are_told(caplog):
     assert errors[-1] < 1.4 <= errors[-2]
 
 
-@pytest.mark.parametrize("kind", BOOSTING, ids=lambda kind: kind.__name__)
-def test_going_on_from_a_fit_scores_all_rounds(kind):
-    y, sets = target(kind), [(X[REST], target(kind)[REST])]
-    whole = make(kind).fit(X, y, eval_set=sets)
-    model = make(kind, n_estimators=3, warm_start=True).fit(X, y, eval_set=sets)
-    model.set_params(n_estimators=8).fit(X, y, eval_set=sets)
-    name = "logloss" if is_classifier(kind) else "rmse"
-    assert_array_equal(model.evals_result_["validation_0"][name], whole.evals_result_["validation_0"][name])
-    model.set_params(n_estimators=9).fit(X, y)
-    assert not hasattr(model, "evals_result_")
-
-
 def test_going_on_after_early_stopping():
     sets = [(X[REST], SIGNAL[REST])]
     model = make(dtrees.GradientBoostingRegressor, n_estimators=100, learning_rate=0.6, early_stopping_rounds=2, warm_start=True)
@@ -259,6 +252,8 @@ def test_going_on_after_early_stopping():
     assert_same_trees(model, fresh.fit(X[TRAIN], SIGNAL[TRAIN], eval_set=sets))
     assert_array_equal(model.evals_result_["validation_0"]["rmse"], fresh.evals_result_["validation_0"]["rmse"])
     assert_array_equal(model.train_score_, fresh.train_score_)
+    model.set_params(early_stopping_rounds=None, n_estimators=model.n_estimators_ + 1).fit(X[TRAIN], SIGNAL[TRAIN])
+    assert not hasattr(model, "evals_result_")
 
 
 def test_models_are_saved_with_their_scores(tmp_path):
@@ -271,3 +266,57 @@ def test_models_are_saved_with_their_scores(tmp_path):
         assert_array_equal(loaded.evals_result_["later"][name], model.evals_result_["later"][name])
     assert loaded.eval_metric is None  # a function is no plain data
     loaded.set_params(early_stopping_rounds=None).fit(X, LABELS)
+
+
+# --- ``monitor``: callbacks in the form of scikit-learn's boosting. Other callbacks are tested where fits are ---
+
+
+@every_ensemble
+def test_a_monitor_is_called_after_each_round_and_ends_the_fit(kind):
+    calls = []
+
+    def monitor(i, estimator, variables):
+        calls.append((i, variables["progress"].done, len(getattr(estimator, "train_score_", ()))))
+        assert type(estimator) is kind
+        assert estimator.n_features_in_ == 5
+        return i == 3
+
+    model = make(kind, n_jobs=1).fit(X, target(kind), monitor=monitor)
+    assert calls == [(i, i + 1, i + 1 if kind in BOOSTING else 0) for i in range(4)]
+    assert len(model.estimators_) == 4
+    assert len(getattr(model, "train_score_", "four")) == 4
+
+
+def test_a_monitor_of_scikit_learns_boosting_serves_here():
+    filled = np.nan_to_num(X)
+    stops = {}
+    for library in (dtrees, sklearn.ensemble):
+        own = {**PLAIN, "reg_lambda": 0.0, "max_depth": 3} if library is dtrees else {}
+        seen = []
+
+        def monitor(i, estimator, variables, seen=seen):
+            seen.append(estimator.train_score_[i])
+            return i > 2 and seen[-3] - seen[-1] < 0.4
+
+        library.GradientBoostingRegressor(**{**own, "n_estimators": 50, "learning_rate": 0.1}).fit(filled, SIGNAL, monitor=monitor)
+        stops[library] = seen
+    assert 4 < len(stops[dtrees]) < 50
+    assert_allclose(stops[dtrees], stops[sklearn.ensemble])
+
+
+def test_a_monitor_of_a_warm_start_sees_the_scores_of_before():
+    seen = []
+    model = make(dtrees.GradientBoostingRegressor, n_estimators=3, warm_start=True).fit(X, SIGNAL)
+    model.set_params(n_estimators=6).fit(X, SIGNAL, monitor=lambda i, estimator, variables: seen.append((i, estimator.train_score_)))
+    assert [i for i, _ in seen] == [3, 4, 5]
+    assert_array_equal(seen[-1][1], model.train_score_)
+
+
+def test_a_monitor_and_callbacks_are_all_called():
+    seen = []
+    make(dtrees.RandomForestRegressor, n_estimators=3, n_jobs=1).fit(
+        X, SIGNAL, callbacks=[lambda progress: seen.append("callback")], monitor=lambda *arguments: seen.append("monitor")
+    )
+    assert seen == ["callback", "monitor"] * 3
+    with pytest.raises(TypeError, match="monitor is 3; wants a function"):
+        make(dtrees.RandomForestRegressor).fit(X, SIGNAL, monitor=3)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, load_wine
 from sklearn.model_selection import cross_val_score
@@ -108,12 +107,6 @@ def test_classes_without_weight_do_not_count():
     assert model.min_samples_leaf_ == np.sum(LABELS[:90] != "mid") // 10
 
 
-def test_the_same_of_dense_and_sparse_tables():
-    filled = np.nan_to_num(X)
-    dense, sparse = (dtrees.GradientBoostingRegressor(**NONE_DRAWN).fit(table, SIGNAL) for table in (filled, csr_array(filled)))
-    assert_same_trees(dense, sparse)
-
-
 def test_many_rows_look_at_all_columns():
     random = np.random.default_rng(0)
     wide, y = random.random((10_000, 4)).round(1), random.random(10_000)
@@ -181,26 +174,6 @@ def test_states_of_before_there_was_auto():
     assert old.estimators_[0, 0].predict(X).tolist() == model.estimators_[0, 0].predict(X).tolist()
     going_on = (one.set_params(warm_start=True, n_estimators=6).fit(X, SIGNAL) for one in (old, model))
     assert_same_trees(*going_on)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda known: known.pop("reg_lambda_"), "reg_lambda is 'auto', but its state does not say"),
-        (lambda known: known.pop("max_depth_"), "max_depth is 'auto', but its state does not say"),
-        (lambda known: known.update(learning_rate_=-1.0), "learning_rate_ = -1.0; wants a finite number of at least 0"),
-        (lambda known: known.update(max_depth_=0), "max_depth_ = 0; wants a finite number of at least 1"),
-        (lambda known: known.update(max_depth_=10**30), "max_depth_ = 10+; wants a finite number of at least 1"),
-        (lambda known: known.update(max_depth_=6.0), "max_depth_ = 6.0; wants int"),
-        (lambda known: known.update(max_leaf_nodes_=1), "max_leaf_nodes_ = 1; wants a finite number of at least 2"),
-        (lambda known: known.update(max_leaf_nodes_=True), "max_leaf_nodes_ = True; wants int"),
-    ],
-)
-def test_damaged_states(change, message):
-    metadata, arrays = dtrees.GradientBoostingRegressor(**NONE_DRAWN).fit(X, SIGNAL)._to_state()
-    change(metadata["attributes"])
-    with pytest.raises(ValueError, match=message):
-        dtrees.GradientBoostingRegressor._from_state(metadata, arrays)
 
 
 @pytest.mark.parametrize("name", by_size.NAMES)

@@ -1,26 +1,35 @@
-"""Losses beside squared error and log loss: what they are, what leaves hold, and that every way to grow trees gives the same."""
+"""Losses: what they are, beside scikit-learn's, what leaves hold, how far steps lead, and sums of floats that are exact."""
 
 from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 import sklearn.metrics
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn._loss.loss import ExponentialLoss, HalfGammaLoss, HalfPoissonLoss, HalfTweedieLoss
+from sklearn.metrics import log_loss, mean_squared_error
 
 import dtrees
+from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum, ratio
 from dtrees.ensemble.objective.arithmetic.residual_kernels import leaf_quantiles, residual_quantile
+from dtrees.ensemble.objective.classification import BinaryLogLoss, MultinomialLogLoss
 from dtrees.ensemble.objective.registry import loss_for
-from dtrees.ensemble.objective.regression import Huber
+from dtrees.ensemble.objective.regression import Gamma, Huber, Poisson, SquaredError, Tweedie
 from tests.ensemble.objective.samples import derivatives, pointwise, sample
-from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees
+from tests.ensemble.samples import SIGNAL, WEIGHT, X, make, trees
+from tests.examples import examples
+
+# --- losses beside squared error and log loss: what they are, what leaves hold, and that every way to grow trees gives the same ---
+
 
 AMOUNTS = np.exp(SIGNAL / 4)
 MEASURED = [("absolute_error", {}), ("quantile", {"alpha": 0.3}), ("quantile", {"alpha": 0.5}), ("huber", {"alpha": 0.7})]
-SMOOTH = [("poisson", {}), ("gamma", {}), ("tweedie", {"tweedie_variance_power": 1.2})]
-every_loss = pytest.mark.parametrize(("loss", "parameters"), MEASURED + SMOOTH, ids=str)
 measured = pytest.mark.parametrize(("loss", "parameters"), MEASURED, ids=str)
 
 
@@ -90,24 +99,6 @@ def test_leaves_hold_what_is_measured(loss, parameters, weighted):
         expected = Huber(0.7, delta) if loss == "huber" else loss_for(loss, 0, parameters)
         assert model.train_score_[number] == pytest.approx(np.average(pointwise(expected, SIGNAL, before[np.newaxis]), weights=weight))
     assert_allclose(model.predict(X), before, rtol=1e-12)
-
-
-@every_loss
-def test_every_way_gives_the_same(loss, parameters, tmp_path):
-    settings = {"loss": loss, **parameters, "subsample": 0.8, "max_features": None, "min_child_weight": 0.1}
-    model = make(dtrees.GradientBoostingRegressor, **settings, n_iter_no_change=50).fit(X, AMOUNTS, WEIGHT)
-    assert model.train_score_[-1] < model.train_score_[0]
-    many = make(dtrees.GradientBoostingRegressor, **settings, n_iter_no_change=50, n_jobs=4).fit(X, AMOUNTS, WEIGHT)
-    assert_same_trees(many, model)
-    plain = make(dtrees.GradientBoostingRegressor, **settings).fit(X, AMOUNTS)
-    repeated = make(dtrees.GradientBoostingRegressor, **settings, warm_start=True).set_params(n_estimators=3).fit(X, AMOUNTS)
-    assert_same_trees(repeated.set_params(n_estimators=8).fit(X, AMOUNTS), plain)
-    dtrees.save(plain, tmp_path / "model")
-    loaded = dtrees.load(tmp_path / "model")
-    assert_array_equal(loaded.predict(X), plain.predict(X))
-    assert_same_trees(
-        loaded.set_params(warm_start=True, n_estimators=9).fit(X, AMOUNTS), repeated.set_params(n_estimators=9).fit(X, AMOUNTS)
-    )
 
 
 @pytest.mark.parametrize(
@@ -200,16 +191,8 @@ def test_what_makes_no_sense_is_refused():
             assert np.isfinite(fit(y=y, loss=loss, weight=weight).predict(X)).all()
     with pytest.raises(ValueError, match=r"loss='poisson' is for targets that are not negative"):
         fit(loss="poisson", eval_set=[(X, low)])
-    with pytest.warns(
-        UserWarning, match=r"alpha=0.5 has no effect: it is for loss='huber' or loss='quantile', but loss is 'squared_error'"
-    ):
-        fit(alpha=0.5)
-    with pytest.warns(UserWarning, match=r"tweedie_variance_power=1.1 has no effect: it is for loss='tweedie', but loss is 'poisson'"):
-        fit(loss="poisson", tweedie_variance_power=1.1)
     with pytest.raises(ValueError, match="The 'alpha' parameter of GradientBoostingRegressor must be a float in the range"):
         fit(loss="quantile", alpha=1.0)
-    with pytest.raises(ValueError, match="eval_metric has 'loss', but loss='huber' is another one in each round"):
-        fit(loss="huber", eval_metric="loss", eval_set=[(X, AMOUNTS)])
     with pytest.raises(ValueError, match="loss='exponential' is for two classes, but y has 3; use loss='log_loss'"):
         fit(dtrees.GradientBoostingClassifier, np.arange(len(X)) % 3, loss="exponential")
     model = fit(loss="quantile", alpha=0.5, warm_start=True)
@@ -224,3 +207,156 @@ def test_a_target_that_never_varies(loss, recwarn):
     model = make(dtrees.GradientBoostingRegressor, loss=loss).fit(X, np.full(len(X), 7.3))
     assert_allclose(model.predict(X), 7.3, rtol=1e-12)
     assert not recwarn.list
+
+
+def test_squared_error_is_sklearns():
+    target, raw, _ = sample(SquaredError(), 0)
+    assert pointwise(SquaredError(), target, raw).mean() == pytest.approx(mean_squared_error(target, raw[0]), rel=1e-14)
+
+
+def test_the_mean_is_compensated():
+    target = np.array([1e16, 1.0, -1e16, 1.0] * 1000)
+    assert SquaredError().initial(target, None)[0] == 0.5
+
+
+LOG_LOSSES = [BinaryLogLoss(), MultinomialLogLoss(3), MultinomialLogLoss(2)]
+
+
+def test_hessians_of_several_classes_are_scaled():
+    for loss in LOG_LOSSES[1:]:
+        n = loss.n_outputs
+        target, raw, _ = sample(loss, n)
+        share = loss.predictions(raw.T)[:, 1]
+        np.testing.assert_allclose(derivatives(loss, target, raw, 1)[1], n / (n - 1) * share * (1 - share), rtol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOG_LOSSES, ids=repr)
+def test_log_loss_is_sklearns(loss):
+    target, raw, _ = sample(loss, max(2, loss.n_outputs))
+    expected = log_loss(target, loss.predictions(raw.T))
+    assert pointwise(loss, target, raw).mean() == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(loss.predictions(raw.T).sum(axis=1), 1.0, rtol=1e-14)
+
+
+def test_binary_is_multinomial_of_two():
+    target, raw, _ = sample(BinaryLogLoss(), 2)
+    two = np.vstack([-raw[0] / 2, raw[0] / 2])
+    g, h = derivatives(BinaryLogLoss(), target, raw, 0)
+    g2, h2 = derivatives(MultinomialLogLoss(2), target, two, 1)
+    np.testing.assert_allclose(g2, g, rtol=1e-12)
+    np.testing.assert_allclose(h2, 2 * h, rtol=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(-800, 800), st.integers(0, 1))
+def test_sure_predictions_stay_finite(raw, label):
+    target = np.array([label], dtype=np.int32)
+    for loss, raws in ((BinaryLogLoss(), np.array([[raw]])), (MultinomialLogLoss(3), np.array([[raw], [0.0], [-raw]]))):
+        g, h = derivatives(loss, target, raws, 0)
+        assert np.isfinite(g).all()
+        assert np.isfinite(h).all()
+        assert (h >= 0).all()
+        assert np.isfinite(pointwise(loss, target, raws)).all()
+        assert np.isfinite(loss.predictions(raws.T)).all()
+
+
+def test_a_class_without_weight_has_a_finite_start():
+    assert np.isfinite(BinaryLogLoss().initial(np.array([0, 1], dtype=np.int32), np.array([1.0, 0.0]))).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.one_of(st.floats(-800, 800), st.floats(-5, 5)), min_size=1, max_size=40))
+def test_binary_loss_is_precise(margins):
+    """Also where the loss is tiny, and where it is nearly the margin."""
+    raw = np.array(margins)
+    for label, sign in ((0, 1.0), (1, -1.0)):
+        target = np.full(raw.size, label, np.int32)
+        wanted = [max(sign * x, 0.0) + math.log1p(math.exp(-abs(x))) for x in margins]
+        np.testing.assert_allclose(pointwise(BinaryLogLoss(), target, raw[None]), wanted, rtol=1e-15, atol=1e-322)
+
+
+# --- newton steps of losses with a log link: none leads past the smallest loss of its leaf, whatever the targets are ---
+
+
+LINKED_LOSSES = [Poisson(), Gamma(), Tweedie(1.1), Tweedie(1.5), Tweedie(1.9)]
+
+
+@examples(50)
+@given(st.sampled_from(LINKED_LOSSES), st.lists(st.tuples(st.floats(1e-4, 1e4), st.floats(-5.0, 5.0)), min_size=1, max_size=5))
+def test_no_step_leads_past_the_smallest_loss(loss: Any, rows: list[tuple[float, float]]) -> None:
+    """The derivative by the step, of the rows of a leaf, has not changed its sign at the end of the step."""
+    target, raw = (np.array(values) for values in zip(*rows, strict=True))
+    g, h = np.empty(target.shape[0]), np.empty(target.shape[0])
+
+    def slope(step: float) -> float:
+        loss.gradients(target, raw[None] + step, 0, g, h)
+        return math.fsum(g)
+
+    before = slope(0.0)
+    newton = -before / math.fsum(h)
+    steps = np.array([[0.1 * newton]])
+    loss.limit_steps(steps, 0.1)
+    step = 10.0 * steps[0, 0]
+    assert abs(step) <= abs(newton) * (1.0 + 1e-12)
+    assert step * newton >= 0.0
+    rounding = 1e-9 * math.fsum(np.abs(g) + target + np.exp(raw))
+    after = slope(step)
+    assert after * math.copysign(1.0, before) >= -rounding or abs(step) < 1e-6
+    assert abs(step) > 0.0 or abs(before) <= rounding
+
+
+@pytest.mark.parametrize(("loss", "outlier"), [("poisson", 1e4), ("poisson", 1e8), ("gamma", 1e4), ("gamma", 1e-6), ("tweedie", 1e6)])
+def test_predictions_stay_with_the_data(loss: str, outlier: float) -> None:
+    """One row is far from all others; the loss falls in every round."""
+    y = np.ones(2_000)
+    y[7] = outlier
+    X = np.random.default_rng(0).normal(size=(y.shape[0], 2))
+    booster = dtrees.GradientBoostingRegressor(loss=loss, n_estimators=50, learning_rate=0.3, min_samples_leaf=1).fit(X, y)
+    predicted = booster.predict(X)
+    assert y.min() / 1.1 <= predicted.min() <= predicted.max() <= 1.1 * y.max()
+    assert np.all(np.diff(booster.train_score_) <= 0.0)
+
+
+def test_rising_losses_are_an_error() -> None:
+    """A learning rate that is too large is named long before numbers overflow."""
+    X, y = np.arange(100.0)[:, None], np.arange(100.0)
+    message = r"boosting has diverged: the mean loss of the training rows was .* after round 1 and is .* a smaller learning_rate than 2.5"
+    with pytest.raises(ValueError, match=message):
+        dtrees.GradientBoostingRegressor(learning_rate=2.5, reg_lambda=0.0, n_estimators=20).fit(X, y)
+
+
+floats = st.floats(-1e300, 1e300, allow_subnormal=True)
+
+
+@given(st.lists(floats, max_size=30))
+def test_sums_are_exact(values):
+    total = exact_sum(np.array(values, dtype=np.float64))
+    assert total == sum((Fraction(value) for value in values), Fraction(0))
+    assert float(total) == math.fsum(values)
+
+
+def test_sums_of_many_do_not_overflow():
+    for value in (np.nextafter(1.0, 0.0), -np.nextafter(1.0, 0.0)):
+        assert exact_sum(np.full(2_000_000, value)) == 2_000_000 * Fraction(value)
+
+
+def test_what_has_no_sum():
+    assert exact_sum(np.array([1.0, np.inf, -3.0])) == math.inf
+    assert exact_sum(np.array([1.0, -np.inf])) == -math.inf
+    assert math.isnan(exact_sum(np.array([np.inf, -np.inf])))
+    assert math.isnan(exact_sum(np.array([1.0, np.nan])))
+    assert exact_sum(np.array([1e308] * 4)) == 4 * Fraction(1e308)
+
+
+def test_any_memory_will_do():
+    values = np.arange(10.0)
+    values.flags.writeable = False
+    assert exact_sum(values) == 45
+    assert exact_sum(values[::3]) == 18
+
+
+def test_ratios():
+    assert ratio(4 * Fraction(1e308), Fraction(1)) == math.inf
+    assert ratio(-4 * Fraction(1e308), Fraction(1)) == -math.inf
+    assert ratio(math.inf, Fraction(2)) == math.inf
+    assert math.isnan(ratio(Fraction(1), 0))

@@ -7,7 +7,6 @@ import pickle
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
@@ -21,30 +20,10 @@ from tests.ensemble.samples import (
     assert_same_trees,
     every_ensemble,
     every_forest,
-    every_kind,
     is_classifier,
     make,
     target,
 )
-
-
-@every_kind
-def test_pickle_and_state(kind):
-    frame = pd.DataFrame({"x": X[:, 0], "c": np.where(X[:, 1] > 0, "a", "b")})
-    sets = {"categorical_features": None} if "Extra" in kind.__name__ else {}  # few kernels: no sets beside random thresholds
-    model = make(kind, **sets).fit(frame, target(kind))
-    metadata, arrays = model._to_state()
-    restored = kind._from_state(json.loads(json.dumps(metadata)), arrays)
-    for twin in (pickle.loads(pickle.dumps(model)), restored):
-        assert_same_trees(twin, model)
-        assert_array_equal(twin.predict(frame), model.predict(frame))
-        assert twin.get_params() == model.get_params()
-        assert_array_equal(twin.feature_names_in_, model.feature_names_in_)
-        assert_array_equal(twin.feature_importances_, model.feature_importances_)
-        assert set(vars(twin)) <= set(vars(model))
-        if is_classifier(kind):
-            assert_array_equal(twin.classes_, model.classes_)
-            assert twin.classes_.dtype == model.classes_.dtype
 
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
@@ -68,21 +47,6 @@ def test_going_on_from_a_restored_model(kind, random_state):
         assert_array_equal(getattr(restored, name, 0), getattr(model, name, 0))
 
 
-@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
-@every_ensemble
-def test_a_continued_fit_is_saved_as_one_in_one_go(kind, tmp_path):
-    def saved(model):
-        dtrees.save(model, tmp_path / "model")
-        return (tmp_path / "model").read_bytes()
-
-    own = {"bootstrap": True, "oob_score": True} if kind in FORESTS else {"subsample": 0.7}
-    whole = make(kind, warm_start=True, **own).fit(X, target(kind), WEIGHT)
-    model = make(kind, warm_start=True, n_estimators=3, **own).fit(X, target(kind), WEIGHT)
-    saved(model)
-    for one in (model, dtrees.load(tmp_path / "model")):
-        assert saved(one.set_params(n_estimators=8).fit(X, target(kind), WEIGHT)) == saved(whole)
-
-
 @every_forest
 def test_trees_on_other_rows_are_a_batch_of_their_own(kind):
     model = make(kind, warm_start=True, bootstrap=True, n_estimators=3).fit(X, target(kind))
@@ -100,70 +64,6 @@ def test_going_on_from_a_model_that_did_not_keep_how_it_was_grown(kind):
     with pytest.raises(ValueError, match="warm_start=True cannot go on from this model"):
         restored.set_params(n_estimators=20).fit(X, target(kind))
     restored.set_params(warm_start=False).fit(X, target(kind))
-
-
-def damaged_plan(metadata, **changes):
-    (plan, first, last), *rest = metadata["batches"]
-    return {**metadata, "batches": [[plan | changes, first, last], *rest]}
-
-
-@every_forest
-def test_damaged_plans(kind):
-    metadata, arrays = make(kind).fit(X, target(kind))._to_state()
-    for damage in (
-        damaged_plan(metadata, n_classes=7),
-        damaged_plan(metadata, max_features=6),
-        damaged_plan(metadata, columns_per_tree=0),
-        damaged_plan(metadata, criterion=77),
-        damaged_plan(metadata, class_weight=[1.0]),
-        {**metadata, "batches": [[metadata["batches"][0][0], 0, 5]]},
-        {**metadata, "batches": [[metadata["batches"][0][0], 1, 8]]},
-        {**metadata, "batches": [[{}, 0, 8]]},
-        {**metadata, "batches": 3},
-        {**metadata, "seed": "x"},
-    ):
-        with pytest.raises(ValueError, match="the model's|the state|criterion|Criterion|invalid literal|seed"):
-            kind._from_state(damage, arrays)
-
-
-@pytest.mark.parametrize(
-    "labels", [[0, 1], [-1.0, 2.0], [False, True], ["a", "b"], np.array(["a", "b"], dtype=object), pd.array(["a", "b"])]
-)
-def test_labels_of_all_types_survive(labels):
-    y = np.asarray(labels)[(SIGNAL > 0).astype(int)]
-    model = make(dtrees.RandomForestClassifier, class_weight={labels[0]: 2.0, labels[1]: 1.0}).fit(X, y)
-    metadata, arrays = model._to_state()
-    restored = dtrees.RandomForestClassifier._from_state(json.loads(json.dumps(metadata)), arrays)
-    assert_array_equal(restored.predict(X), model.predict(X))
-    assert restored.predict(X).dtype == model.predict(X).dtype == y.dtype
-
-
-@every_kind
-def test_damaged_states(kind):
-    model = make(kind).fit(X, target(kind))
-    metadata, arrays = model._to_state()
-    damages = [
-        ({**metadata, "schema": metadata["schema"][:2]}, arrays),
-        ({key: value for key, value in metadata.items() if key != "parameters"}, arrays),
-        ({**metadata, "parameters": {"no_such": 1}}, arrays),
-        ({**metadata, "attributes": {"__class__": 1}}, arrays),
-        (metadata, {key: value for key, value in arrays.items() if key != "trees.feature"}),
-        (metadata, {**arrays, "trees.feature": arrays["trees.feature"] + 7}),
-        (metadata, {**arrays, "trees.threshold": arrays["trees.threshold"][:-1]}),
-        (metadata, {**arrays, "trees.node_counts": arrays["trees.node_counts"] + 1}),
-        (metadata, {**arrays, "trees.node_counts": -arrays["trees.node_counts"]}),
-        (metadata, {**arrays, "trees.value": arrays["trees.value"][:, :0]}),
-        (metadata, {**arrays, "trees.value": arrays["trees.value"] * np.nan}),
-        (metadata, {**arrays, "initial": np.full(9, 0.0)}),
-    ]
-    if "trees.children_right" in arrays:  # it is left out where trees are large
-        damages.append((metadata, {**arrays, "trees.children_right": np.zeros_like(arrays["trees.children_right"])}))
-    if is_classifier(kind):
-        damages.append(({**metadata, "classes": {"dtype": "<U4", "values": []}}, arrays))
-        damages.append(({**metadata, "classes": {"dtype": "<U4", "values": [[1], [2], [3]]}}, arrays))
-    for damaged in damages:
-        with pytest.raises(ValueError, match=r"damaged|model's|tree"):
-            kind._from_state(*damaged)
 
 
 @pytest.mark.parametrize("n_nodes", ["few", "many"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dtrees.split.grow.block import block_rows
 from dtrees.split.node.candidate import CONSTANT, SPLIT, best_by_node, empty_candidates, midpoint
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NodesOfTree
+from dtrees.split.policy import BLOCK_CELLS, BLOCK_ROWS, MOST_BLOCK_ROWS
 from dtrees.split.search.column import search_many
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import presort
@@ -23,30 +27,29 @@ from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
 from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, quick_criteria, slow_for
 from tests.split.nodes import KEY, best_of, candidate, comparable, expected, package_limits, same, search, search_of, widen
-from tests.split.strategies import Task, as_lists, criteria_by_sums, tasks
+from tests.split.strategies import Task, as_lists, criteria_by_sums, tasks, tasks_by_order
 
 #: Others have kernels of their own, for slow tests.
 QUICK = tuple(quick_criteria(criteria_by_sums()))
 OTHERS = tuple(sorted(KERNELS_OF_THEIR_OWN.intersection(criteria_by_sums())))
-some_criteria = pytest.mark.parametrize("criteria", [QUICK, pytest.param(OTHERS, marks=pytest.mark.slow)], ids=["quick", "others"])
+KINDS: dict[str, Callable[..., st.SearchStrategy[Task]]] = {
+    "quick": partial(tasks, criteria=QUICK),
+    "others": partial(tasks, criteria=OTHERS),
+    "by order": tasks_by_order,
+}
+by_sums = pytest.mark.parametrize("kind", slow_for({"others"}, ["quick", "others"]))
+every_kind = pytest.mark.parametrize("kind", slow_for({"others", "by order"}, KINDS))
 
 
-@some_criteria
-@given(data=st.data())
-@examples(400)
-def test_the_best_of_every_split(criteria: tuple[str, ...], data: st.DataObject) -> None:
-    task = data.draw(tasks(criteria=criteria))
-    assert same(best_of(search_of(task)), expected(task))
-
-
-@some_criteria
+@every_kind
+@pytest.mark.parametrize("random", [False, True])
+@pytest.mark.parametrize("wide", [False, True])
 @given(data=st.data())
 @examples(200)
-def test_bins_and_sorting_find_the_same(criteria: tuple[str, ...], data: st.DataObject) -> None:
-    """With many more values in the table than rows in the node, the node's rows are sorted rather than put in bins."""
-    task = data.draw(tasks(criteria=criteria))
-    wide = widen(task, 150)
-    assert same(best_of(search_of(wide, seed=3)), expected(task))
+def test_the_best_of_every_split(kind: str, random: bool, wide: bool, data: st.DataObject) -> None:
+    """In a table with many more values than there are rows in the node, these are sorted rather than put in bins, and found the same."""
+    task = data.draw(KINDS[kind](random=random))
+    assert same(best_of(search_of(widen(task, 150), seed=3) if wide else search_of(task)), expected(task))
 
 
 def large_task(criterion: str, target: str, weighted: bool, missing: float, seed: int) -> Task:
@@ -109,13 +112,11 @@ def test_large_nodes(criterion: str, target: str) -> None:
             assert same(best_of(found), comparable(top))
 
 
-@some_criteria
+@every_kind
 @given(data=st.data(), random=st.booleans())
-def test_rows_divide_as_the_threshold_says(criteria: tuple[str, ...], data: st.DataObject, random: bool) -> None:
+def test_rows_divide_as_the_threshold_says(kind: str, data: st.DataObject, random: bool) -> None:
     """By value or by code, with missing values where they are sent: as many rows and the same sums as the search counted."""
-    task = data.draw(tasks(max_rows=60, criteria=criteria))
-    random &= task.limits.criterion in QUICK
-    task = task._replace(limits=task.limits._replace(random=random))
+    task = data.draw(KINDS[kind](max_rows=60, random=random and kind != "others"))
     columns = presort(task.table)
     found = search(task, columns)
     for j in np.flatnonzero(found.records["status"] == SPLIT):
@@ -129,12 +130,12 @@ def test_rows_divide_as_the_threshold_says(criteria: tuple[str, ...], data: st.D
         assert tuple(found.left[j]) == naive.node_sums(np.flatnonzero(by_value).tolist(), task.g.tolist(), b, task.limits.n_classes)
 
 
-@some_criteria
+@by_sums
 @given(data=st.data())
 @examples(200)
-def test_no_split_is_better_but_for_rounding(criteria: tuple[str, ...], data: st.DataObject) -> None:
+def test_no_split_is_better_but_for_rounding(kind: str, data: st.DataObject) -> None:
     """Against fractions, over every allowed split."""
-    task = data.draw(tasks(max_rows=20, criteria=criteria))
+    task = data.draw(KINDS[kind](max_rows=20))
     lists, rows = as_lists(task.table), np.flatnonzero(task.inside).tolist()
     a, b, limits = task.g.tolist(), task.h.tolist() or None, task.limits
     total = naive.node_sums(rows, a, b, limits.n_classes)
@@ -167,20 +168,6 @@ def rounding_error(left: tuple[int, ...], total: tuple[int, ...], limits: naive.
     d = abs(x * b - y * a) + d_error
     node = 1e-15 * (x * x / a + y * y / b) if limits.penalty else 0.0
     return 2.0 * (2 * d * d_error / (a * b * (a + b)) + node + 1e-15 * gain)
-
-
-@some_criteria
-@given(data=st.data())
-@examples(300)
-def test_random_thresholds(criteria: tuple[str, ...], data: st.DataObject) -> None:
-    task = data.draw(tasks(random=True, criteria=criteria))
-    assert same(best_of(search_of(task)), expected(task))
-
-
-@given(tasks(random=True, criteria=QUICK))
-def test_a_random_threshold_does_not_depend_on_rows_outside(task: Task) -> None:
-    wide = widen(task, 100)
-    assert same(best_of(search_of(wide, seed=5)), expected(task))
 
 
 def stump_thresholds(x: NDArray[Any], n: int) -> NDArray[np.float64]:
@@ -252,3 +239,13 @@ def test_order_of_candidates() -> None:
             assert best.records["status"][k] == status
             if status == SPLIT:
                 assert best.records[["score", "column"]][k].tolist() == (score, -column)
+
+
+def test_sizes_of_blocks() -> None:
+    """Large where columns are few, more so where nothing is sorted; none where nearly all of the work would be on columns not drawn."""
+    assert block_rows(False, 1, 2000) == BLOCK_ROWS
+    assert block_rows(False, 1, 100) == BLOCK_CELLS // 100
+    assert block_rows(False, 1, 3) == MOST_BLOCK_ROWS
+    assert block_rows(True, 28, 28) > 2 * BLOCK_ROWS
+    assert block_rows(True, 2000, 2000) == BLOCK_ROWS
+    assert block_rows(True, 45, 2000) == 0

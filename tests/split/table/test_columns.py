@@ -1,4 +1,4 @@
-"""Columns as codes, against ``np.unique``."""
+"""Columns as codes, dense, keyed and sparse, and excerpts of them, against NumPy."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import lean_entry
-from dtrees.split.table.columns import Assembly, Columns, highest_code_below, presort, presort_column, value_at
+from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns, highest_code_below, presort, presort_column, value_at
+from dtrees.split.table.keyed_columns import arrange_rows
+from dtrees.split.table.sparse_columns import find_row, n_steps, presort_sparse
+from dtrees.split.table.take_rows import take_rows
 from tests.split.strategies import POOLS, columns, tables
+from tests.split.tables import random_table, sparse_of
+
+# --- columns as codes, against ``np.unique`` ---
 
 
 @lean_entry
@@ -128,3 +134,129 @@ def test_distinct_values(dtype: type) -> None:
     np.testing.assert_array_equal(columns.distinct(1), np.sort(values))
     assert [_read(columns.words, np.int64(i)) for i in range(1, 7)] == np.sort(values).astype(np.float64).tolist()
     assert Columns.of(*columns._replace(words=columns.values)).words.tobytes() == columns.words.tobytes()
+
+
+# --- keyed columns: the codes of presorted ones are their ranks, and what they stand for is what was given ---
+
+
+float32s = st.floats(width=32, allow_infinity=False) | st.sampled_from([0.0, -0.0, np.nan, 1.0, 1.0 + 2.0**-23, -1.0, 1e-45, -1e-45])
+
+
+def arranged(*pieces: list[NDArray[Any]]) -> Columns:
+    return arrange_rows(pieces.__getitem__, [len(piece[0]) for piece in pieces], len(pieces[0]))
+
+
+@given(st.lists(float32s, min_size=1, max_size=60), st.lists(float32s, min_size=1, max_size=60), st.lists(st.floats(allow_nan=False)))
+def test_codes_are_in_the_order_of_values(first: list[float], second: list[float], others: list[float]) -> None:
+    both = np.array(first + second, np.float32)
+    n = len(both)
+    constant = np.full(n, 7.0)
+    pieces = [[np.array(some, np.float32), constant[: len(some)]] for some in (first, second)]
+    columns, sorted_ = arranged(*pieces), presort([both, constant])
+    assert columns.is_keyed or columns.words.shape == (2, 1)
+    np.testing.assert_array_equal(np.unique(columns.codes[0], return_inverse=True)[1], np.unique(sorted_.codes[0], return_inverse=True)[1])
+    np.testing.assert_array_equal(columns.values_of(0, columns.codes[0]), both)
+    assert not np.signbit(columns.values_of(0, columns.codes[0])[both == 0.0]).any()
+    np.testing.assert_array_equal(np.isnan(both), columns.codes[0] == columns.missing(0))
+    # A row is up to a value, by its code, where its own value is.
+    wanted = np.array([*others, *first, *both.tolist(), np.inf, -np.inf])
+    wanted = wanted[~np.isnan(wanted)]
+    present = ~np.isnan(both)
+    for some in (columns, sorted_):
+        up_to = some.codes[0][present] <= some.codes_up_to(0, wanted)[:, None]
+        np.testing.assert_array_equal(up_to, both[present].astype(float) <= wanted[:, None])
+        column_of = np.arange(wanted.shape[0]) % 2
+        together = some.codes_up_to(column_of, wanted)
+        for column in (0, 1):
+            np.testing.assert_array_equal(together[column_of == column], some.codes_up_to(column, wanted[column_of == column]))
+
+
+@pytest.mark.parametrize("given", [np.array([2, 2**24 + 1, 0]), np.array([0.1, np.nan, 2.0]), np.array([1e300, 1.0, 0.0])])
+def test_what_float32_does_not_hold_is_sorted(given: NDArray[Any]) -> None:
+    columns = arranged([given[:1], np.ones(1)], [given[1:], np.ones(len(given) - 1)])
+    assert not columns.is_keyed
+    np.testing.assert_array_equal(columns.codes, presort([given, np.ones(len(given))]).codes)
+    np.testing.assert_array_equal(columns.values_of(0, columns.codes[0]), given)
+
+
+def test_two_kinds_are_told_apart() -> None:
+    """Two columns of two codes together, but none for one of them."""
+    columns = arranged([np.array([np.nan, np.nan]), np.array([1.0, 1.0 + 2.0**-23])])
+    assert columns.is_keyed
+    np.testing.assert_array_equal(columns.values_of(0, columns.codes[0]), [np.nan, np.nan])
+    np.testing.assert_array_equal(columns.values_of(1, columns.codes[1]), [1.0, 1.0 + 2.0**-23])
+    assert arranged([np.empty(0), np.empty(0)]).n_rows == 0
+
+
+# --- sparse columns against the dense columns of the same table ---
+
+
+@given(st.integers(1, 40), st.integers(1, 6), st.sampled_from([0.0, 0.2, 0.9, 1.0]), st.integers(0, 10**6), st.data())
+def test_codes_are_those_of_the_dense_table(n_rows: int, n_columns: int, density: float, seed: int, data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from([np.float32, np.float64, np.int64, np.bool_]))
+    X = random_table(n_rows, n_columns, density, seed)
+    X = (X if dtype in (np.float32, np.float64) else np.nan_to_num(X)).astype(dtype)
+    columns, dense = sparse_of(X), presort(list(X.T))
+    assert (columns.n_rows, columns.n_columns) == X.shape
+    assert columns.values.dtype == dense.values.dtype
+    np.testing.assert_array_equal(columns.values, dense.values)
+    np.testing.assert_array_equal(columns.offsets, dense.offsets)
+    by_columns, by_rows = (np.repeat(columns.zero_code[:, np.newaxis], n_rows, axis=1) for _ in range(2))
+    for j in range(n_columns):
+        mine = slice(columns.starts[j], columns.starts[j + 1])
+        by_columns[j, columns.rows[mine]] = columns.codes[mine]
+    for i in range(n_rows):
+        mine = slice(columns.row_starts[i], columns.row_starts[i + 1])
+        by_rows[columns.row_columns[mine], i] = columns.row_codes[mine]
+        assert (np.diff(columns.row_columns[mine]) > 0).all()
+    np.testing.assert_array_equal(by_columns, dense.codes)
+    np.testing.assert_array_equal(by_rows, dense.codes)
+
+
+@given(st.lists(st.integers(0, 30), unique=True, max_size=20), st.integers(0, 31))
+def test_find_row(rows: list[int], row: int) -> None:
+    X = np.zeros((31, 2))
+    X[rows, 1] = 1.0
+    columns: Any = sparse_of(X)
+    found: NDArray[Any] = np.sort(rows)
+    assert find_row.py_func(columns, columns.starts[1], columns.starts[2], row) == np.searchsorted(found, row)
+
+
+def test_steps() -> None:
+    assert [n_steps.py_func(n) for n in (0, 1, 2, 3, 4, 1000)] == [1, 1, 2, 2, 3, 10]
+
+
+def test_too_many_rows_of_sparse_columns() -> None:
+    nothing = np.empty(0)
+    with pytest.raises(ValueError, match="at most"):
+        presort_sparse(nothing, nothing, np.zeros(2), MAX_ROWS + 1)
+
+
+# --- excerpts of tables, against sorting the values of their rows ---
+
+
+@given(table=tables(200), data=st.data())
+def test_an_excerpt_is_what_sorting_its_rows_gives(table: list[NDArray[Any]], data: st.DataObject) -> None:
+    n = table[0].shape[0]
+    rows = np.array(data.draw(st.lists(st.integers(0, n - 1), max_size=2 * n)), np.uint32)
+    which = np.array(sorted(data.draw(st.sets(st.integers(0, len(table) - 1)))), np.int64)
+    whole = presort(table)
+    found = take_rows(whole, which, rows)
+    assert found.values.dtype == whole.values.dtype
+    wanted = presort([table[j][rows] for j in which])
+    np.testing.assert_array_equal(found.codes, wanted.codes.reshape(which.shape[0], rows.shape[0]))
+    np.testing.assert_array_equal(found.values, wanted.values)
+    np.testing.assert_array_equal(found.offsets, wanted.offsets)
+    assembly = Assembly(rows.shape[0], which.shape[0])
+    assembly.take(range(which.shape[0]), found)
+    assert assembly.finished().codes.dtype == np.uint32
+
+
+@pytest.mark.parametrize(("n", "dtype"), [(2**16 - 1, np.uint16), (2**16, np.uint32)])
+def test_codes_are_as_narrow_as_can_be(n: int, dtype: type) -> None:
+    """65,535 distinct values and the code for missing ones are 65,536 codes."""
+    values = np.arange(n, dtype=np.float32)
+    values[-1] = np.nan
+    found = take_rows(presort([values]), np.array([0]), np.arange(n, dtype=np.uint32))
+    assert found.codes.dtype == dtype
+    assert found.codes[0].tolist() == list(range(n))

@@ -1,0 +1,323 @@
+"""Commands about a saved model: what they print is what the model says."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from sklearn.metrics import accuracy_score, log_loss, r2_score
+
+import dtrees
+from dtrees.cli import check
+from dtrees.cli.fit import flats
+from dtrees.cli.main import main
+
+
+def run(*arguments: object, code: int = 0, **environment: str):
+    result = CliRunner(env=environment).invoke(main, [str(argument) for argument in arguments], prog_name="dtrees")
+    assert result.exit_code == code, result.output
+    return result
+
+
+def error(*arguments: object, code: int = 1) -> str:
+    (line,) = [line for line in run(*arguments, code=code).stderr.splitlines() if line.startswith("Error: ")]
+    return line
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    frame = flats(400, seed=2)
+    frame.to_csv(folder / "flats.csv", index=False)
+    X = pd.read_csv(folder / "flats.csv").drop(columns="rent")
+    model = dtrees.GradientBoostingRegressor(n_estimators=4, max_depth=3, random_state=0).fit(X, frame["rent"])
+    dtrees.save(model, folder / "rent.dtrees")
+    labels = np.where(frame["rent"] > 1000, "01", "2")
+    dtrees.save(dtrees.RandomForestClassifier(3, max_depth=4, random_state=0).fit(X, labels), folder / "dear.dtrees")
+    X.assign(dear=labels).to_csv(folder / "dear.csv", index=False)
+    frame[:20].assign(word="x", other="y").to_csv(folder / "few.csv", index=False)
+    frame.assign(rent=frame["rent"].where(np.arange(400) >= 30)).to_csv(folder / "gaps.csv", index=False)
+    return folder
+
+
+def test_evaluate_numbers(folder: Path) -> None:
+    model, frame = dtrees.load(folder / "rent.dtrees"), pd.read_csv(folder / "gaps.csv").dropna(subset=["rent"])
+    result = run("evaluate", folder / "rent.dtrees", folder / "gaps.csv", "--target", "rent", "--json")
+    found = json.loads(result.stdout)
+    assert found["n_rows"] == 370
+    assert found["scores"]["R2"]["model"] == pytest.approx(r2_score(frame["rent"], model.predict(frame.drop(columns="rent"))))
+    assert found["scores"]["R2"]["baseline"] == pytest.approx(0, abs=1e-9)
+    assert "left out 30 of 400 rows" in result.stderr
+    assert "R2" in run("evaluate", folder / "rent.dtrees", folder / "flats.csv", "--target", "rent").stdout
+
+
+def test_evaluate_classes_that_look_like_numbers(folder: Path, tmp_path: Path) -> None:
+    model, frame = dtrees.load(folder / "dear.dtrees"), pd.read_csv(folder / "dear.csv", dtype={"dear": str})
+    X = frame.drop(columns="dear")
+    found = json.loads(run("evaluate", folder / "dear.dtrees", folder / "dear.csv", "--target", "dear", "--json").stdout)["scores"]
+    assert found["accuracy"]["model"] == pytest.approx(accuracy_score(frame["dear"], model.predict(X)))
+    assert found["log loss"]["model"] == pytest.approx(log_loss(frame["dear"], model.predict_proba(X)))
+
+
+def test_evaluate_with_a_report(folder: Path, tmp_path: Path) -> None:
+    result = run("evaluate", folder / "rent.dtrees", folder / "flats.csv", "--target", "rent", "--report", tmp_path / "page.html")
+    assert "Report written to" in result.stdout
+    assert "400 rows (of " in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_evaluate_several_targets(kind: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.normal(size=(300, 3)), columns=["a", "b", "c"])
+    if kind == "numbers":
+        targets = pd.DataFrame({"one": frame["a"] * frame["b"], "two, or so": frame["c"] ** 2})
+        model = dtrees.RandomForestRegressor(5, random_state=0)
+    else:
+        targets = pd.DataFrame({"one": np.where(frame["a"] > 0, "p", "q"), "two, or so": np.digitize(frame["b"], [-1, 1])})
+        model = dtrees.RandomForestClassifier(5, random_state=0)
+    model.fit(frame[:200], targets[:200].to_numpy(dtype=object if kind == "classes" else float))
+    dtrees.save(model, tmp_path / "model")
+    table = pd.concat([frame, targets], axis=1)
+    table.loc[[3, 9], "one"], table.loc[[9, 20], "two, or so"] = None, None
+    table.to_csv(tmp_path / "table.csv", index=False)
+    command = "evaluate", tmp_path / "model", tmp_path / "table.csv", "--target", "one", "--target", "two, or so"
+    result = run(*command, "--json")
+    found, kept = json.loads(result.stdout), table.dropna()
+    assert (found["targets"], found["n_rows"]) == (["one", "two, or so"], 297)
+    assert "left out 3 of 300 rows, in which 'one' or 'two, or so' is missing" in result.stderr
+    predicted, metric = model.predict(kept[["a", "b", "c"]]), r2_score if kind == "numbers" else accuracy_score
+    for k, name in enumerate(targets):
+        score = found["scores"][name]["R2" if kind == "numbers" else "accuracy"]["model"]
+        assert score == pytest.approx(metric(targets.loc[kept.index, name].tolist(), predicted[:, k].tolist()))
+    assert "Score of 'two, or so' on 297 rows" in run(*command, "--report", tmp_path / "page.html").stdout
+    assert "two, or so" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_what_cannot_be_evaluated(folder: Path, tmp_path: Path) -> None:
+    assert "holds text such as" in error("evaluate", folder / "rent.dtrees", folder / "few.csv", "--target", "word")
+    assert "'area' is a column that the model predicts from; give" in error(
+        "evaluate", folder / "rent.dtrees", folder / "flats.csv", "--target", "area"
+    )
+    assert "none of the model's classes, such as '01'" in error("evaluate", folder / "dear.dtrees", folder / "few.csv", "--target", "other")
+    several = dtrees.GradientBoostingRegressor(n_estimators=1, min_samples_leaf=1).fit(
+        np.arange(4.0)[:, np.newaxis], np.arange(8.0).reshape(4, 2)
+    )
+    dtrees.save(several, tmp_path / "several.dtrees")
+    assert "--target names 1 column, but" in error("evaluate", tmp_path / "several.dtrees", folder / "flats.csv", "--target", "rent")
+    assert "No such file" in error("evaluate", folder / "nothing", folder / "flats.csv", "--target", "rent")
+
+
+def test_what_is_compared_with_a_classifier(folder: Path, tmp_path: Path) -> None:
+    """Classes that were not there at the fit count as wrong, and a target without any of the model's is named."""
+    frame = pd.read_csv(folder / "dear.csv", dtype={"dear": str})
+    rent = pd.read_csv(folder / "flats.csv")["rent"]
+    frame.assign(rent=rent).to_csv(tmp_path / "numbers.csv", index=False)
+    frame.assign(rent=rent).to_parquet(tmp_path / "numbers.parquet")
+    for name in ("numbers.csv", "numbers.parquet"):
+        assert "none of the model's classes, such as '01'" in error("evaluate", folder / "dear.dtrees", tmp_path / name, "--target", "rent")
+    frame.loc[:9, "dear"] = "new"
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    found = json.loads(run("evaluate", folder / "dear.dtrees", tmp_path / "new.csv", "--target", "dear", "--json").stdout)
+    predicted = dtrees.load(folder / "dear.dtrees").predict(frame.drop(columns="dear"))
+    assert found["scores"]["accuracy"]["model"] == pytest.approx(accuracy_score(frame["dear"], predicted))
+
+
+def test_fractions_are_no_classes(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": np.arange(40.0), "y": np.arange(40) >= 20})
+    dtrees.save(dtrees.DecisionTreeClassifier().fit(frame[["a"]], frame["y"].astype(int)), tmp_path / "model")
+    frame.assign(y=np.where(frame["y"], 1.0, 0.75)).to_csv(tmp_path / "t.csv", index=False)
+    found = json.loads(run("evaluate", tmp_path / "model", tmp_path / "t.csv", "--target", "y", "--json").stdout)
+    assert found["scores"]["accuracy"]["model"] == 0.5  # 0.75 is not 0
+
+
+def test_flags_with_a_gap_are_flags_as_at_the_fit(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"flag": np.arange(60) % 3 > 0, "word": np.where(np.arange(60) % 2, "7", "8")})
+    frame["y"], frame["class"] = frame["flag"] + 0.5 * (frame["word"] == "7"), frame["flag"]
+    X = frame[["flag", "word"]]
+    models = {
+        "y": dtrees.DecisionTreeRegressor(min_samples_leaf=1).fit(X, frame["y"]),
+        "class": dtrees.DecisionTreeClassifier(min_samples_leaf=1).fit(X, frame["class"]),
+    }
+    gaps = frame.astype({"flag": object, "class": object})
+    gaps.loc[[0, 5], "flag"], gaps.loc[7, "class"] = None, None
+    gaps.to_csv(tmp_path / "gaps.csv", index=False)
+    for target, model in models.items():
+        dtrees.save(model, tmp_path / target)
+        run("predict", tmp_path / target, tmp_path / "gaps.csv", "--output", tmp_path / "p.csv")
+        wanted = model.predict(gaps[["flag", "word"]])
+        np.testing.assert_array_equal(pd.read_csv(tmp_path / "p.csv")["prediction"], wanted)
+        found = json.loads(run("evaluate", tmp_path / target, tmp_path / "gaps.csv", "--target", target, "--json").stdout)
+        assert found["n_rows"] == (60 if target == "y" else 59)
+
+
+def test_numbers_as_people_write_them(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": np.arange(1000.0, 1100.0)})
+    model = dtrees.DecisionTreeRegressor().fit(frame, frame["a"])
+    dtrees.save(model, tmp_path / "model")
+    lines = [f"{value // 1000:.0f}.{value % 1000:03.0f},50" for value in frame["a"]]
+    (tmp_path / "t.csv").write_text("\n".join(["a;y", *(f"{line};{line}" for line in lines)]))
+    command = "predict", tmp_path / "model", tmp_path / "t.csv", "--output", tmp_path / "p.tsv", "--separator", ";", "--keep", "a"
+    assert "such as '1.099,50'; convert it to numbers (astype(float), decimal= and thousands= of pandas.read_csv," in error(*command)
+    run(*command, "--decimal", ",", "--thousands", ".")
+    found = pd.read_csv(tmp_path / "p.tsv", sep="\t")
+    np.testing.assert_array_equal(found["a"], frame["a"] + 0.5)
+    np.testing.assert_array_equal(found["prediction"], model.predict(frame + 0.5))
+    assert "--decimal and --thousands are both '.'" in error(*command, "--thousands", ".")
+    assert "--decimal is ',,'" in error(*command, "--decimal", ",,")
+
+
+@pytest.mark.parametrize("name", ["p.xlsx", "p.json", "p.csv.gz", "p.feather"])
+def test_names_that_are_no_tables(name: str, folder: Path, tmp_path: Path) -> None:
+    assert f"{name}' is no name for a table of predictions; give one ending in .csv, " in error(
+        "predict", folder / "rent.dtrees", folder / "flats.csv", "--output", tmp_path / name
+    )
+    assert not (tmp_path / name).exists()
+    assert "is no name for a page of HTML" in error(
+        "evaluate", folder / "rent.dtrees", folder / "flats.csv", "--target", "rent", "--report", tmp_path / name
+    )
+
+
+def test_show(folder: Path) -> None:
+    model = dtrees.load(folder / "rent.dtrees")
+    found = json.loads(run("show", folder / "rent.dtrees", "--json", "--importance", "split").stdout)
+    assert (found["estimator"], found["n_trees"], found["parameters"]["max_depth"]) == ("GradientBoostingRegressor", 4, 3)
+    wanted = dtrees.GradientBoostingRegressor(n_estimators=4, max_depth=3, random_state=0, importance_type="split")
+    frame = pd.read_csv(folder / "flats.csv")
+    wanted.fit(frame.drop(columns="rent"), frame["rent"])
+    assert found["importances"] == dict(
+        sorted(zip(model.feature_names_in_, wanted.feature_importances_, strict=True), key=lambda pair: -pair[1])
+    )
+    assert (found["n_columns"], found["depth"]["max"], type(found["leaves"]["mean"])) == (8, 3, float)
+    text = run("show", folder / "rent.dtrees", "--columns", 2).stdout
+    assert "column (2 of 8)" in text
+    assert "max_depth" in text
+    tree = run("show", folder / "rent.dtrees", "--tree", 3).stdout
+    assert tree.rstrip("\n") == dtrees.export_text(model, tree_index=3, show_missing=True).rstrip("\n")
+    assert "tree_index is 4; wants 0 to 3" in error("show", folder / "rent.dtrees", "--tree", 4)
+
+
+@pytest.mark.parametrize(
+    ("what", "suffix", "start"), [("tree", "png", b"\x89PNG"), ("importance", "svg", b"<?xml"), ("metric", "pdf", b"%PDF")]
+)
+def test_plot(what: str, suffix: str, start: bytes, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / f"picture.{suffix}"
+    assert f"Picture written to {path}" in run("plot", what, folder / "rent.dtrees", "-o", path).stdout
+    assert path.read_bytes().startswith(start)
+
+
+def test_what_cannot_be_drawn(folder: Path, tmp_path: Path) -> None:
+    assert "ending in .png, .svg or .pdf" in error("plot", "tree", folder / "rent.dtrees", "-o", tmp_path / "x.doc")
+    assert "model is a RandomForestClassifier; wants a boosting estimator" in error(
+        "plot", "metric", folder / "dear.dtrees", "-o", tmp_path / "x.png"
+    )
+    (tmp_path / "model.svg").write_bytes((folder / "rent.dtrees").read_bytes())
+    assert "is what this command reads" in error("plot", "tree", tmp_path / "model.svg", "-o", tmp_path / "model.svg")
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_export_of_a_tree(folder: Path, tmp_path: Path) -> None:
+    model = dtrees.load(folder / "rent.dtrees")
+    run("export", folder / "rent.dtrees", "--to", "dot", "--tree", 2, "-o", tmp_path / "tree.dot")
+    assert (tmp_path / "tree.dot").read_text() == dtrees.export_graphviz(model, tree_index=2)
+    run("export", folder / "rent.dtrees", "--to", "text", "-o", tmp_path / "tree.txt")
+    assert (tmp_path / "tree.txt").read_text() == dtrees.export_text(model, max_depth=100, show_missing=True)
+    assert "is what this command reads" in error("export", folder / "rent.dtrees", "--to", "dot", "-o", folder / "rent.dtrees")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["onnx", "xgboost", "treelite"])
+def test_export_of_a_model(form: str, folder: Path, tmp_path: Path) -> None:
+    """The files are read by the tools; tests of ``dtrees.interop`` see that they predict the same."""
+    module = pytest.importorskip(form)
+    path = tmp_path / ("model.json" if form == "xgboost" else "model")
+    run("export", folder / "rent.dtrees", "--to", form, "-o", path)
+    if form == "onnx":
+        module.checker.check_model(module.load(path))
+    elif form == "xgboost":
+        assert module.Booster(model_file=path).num_boosted_rounds() == 4
+    else:
+        assert module.Model.deserialize(path).num_tree == 4
+
+
+@pytest.mark.parametrize("compile_kernels", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_check(compile_kernels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    fits: list[None] = []
+    if not compile_kernels:
+        monkeypatch.setattr("dtrees.cli.check._fit_a_little", lambda: fits.append(None))
+    result = run("check", "--json")
+    found = json.loads(result.stdout)
+    assert found["ok"]
+    assert found["differing"] == []
+    assert found["versions"]["here"]["dtrees"] == dtrees.__version__
+    assert found["versions"]["here"]["numpy"] == np.__version__
+    assert math.isfinite(found["seconds_of_kernels"])
+    assert len(fits) == (not compile_kernels)
+
+
+def test_check_compiles_all_kinds_and_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[tuple[object, ...]] = []
+    helpers: list[str | None] = []
+
+    def fit(estimator: object, *rest: object) -> bool:
+        fitted.append((type(estimator).__name__, getattr(estimator, "loss", None) or estimator.criterion, *rest))  # type: ignore[attr-defined]
+        helpers.append(os.environ.get("DTREES_HELPER"))
+        return True
+
+    monkeypatch.setattr(check, "_fit_a_little", lambda: None)
+    monkeypatch.setattr(check, "_fit", fit)
+    monkeypatch.delenv("DTREES_HELPER", raising=False)
+    assert json.loads(run("check", "--json").stdout)["kinds_of_fits"] == 0
+    result = run("check", "--model", "tree", "--json")
+    assert json.loads(result.stdout)["kinds_of_fits"] == len(fitted)
+    assert f"{len(fitted)} of {len(fitted)} kinds of fits" in result.stderr
+    assert {name for name, *_ in fitted} == {"DecisionTreeRegressor", "DecisionTreeClassifier"}
+    fitted.clear()
+    run("check", "--all")
+    assert len({name for name, *_ in fitted}) == 8
+    assert {
+        ("GradientBoostingRegressor", "tweedie", 0, "sparse", 50_000),
+        ("RandomForestClassifier", "gini", 3, "categories", 2_000),
+    } <= set(fitted)
+    assert set(helpers) == {"0"}
+    assert "DTREES_HELPER" not in os.environ
+
+
+@pytest.mark.parametrize("name", ["numbers", "categories", "sparse"])
+def test_check_fits_tables_of_each_kind(name: str) -> None:
+    assert check._fit(dtrees.DecisionTreeRegressor(), 0, name, 200)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str) -> None:
+    assert "_DTREES_COMPLETE" in run("completion", shell).stdout
+    result = CliRunner(env={"_DTREES_COMPLETE": "bash_complete", "COMP_WORDS": "dtrees ev", "COMP_CWORD": "1"}).invoke(
+        main, [], prog_name="dtrees"
+    )
+    assert result.stdout == "plain,evaluate\n"
+
+
+def test_the_page_about_commands_has_all_of_them() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
+    for name in main.commands:
+        assert f"`dtrees {name}" in page
+    for option in main.commands["fit"].params:
+        if option.name not in ("data", "target", "seed", "task", "checkpoint_interval", "separator", "threads_per_worker"):
+            assert any(f"`{said}" in page for said in option.opts), option.name
+
+
+def test_a_bag_predicts_and_is_evaluated(folder: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(folder / "flats.csv")
+    bag = dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=3), 2).fit(frame.drop(columns="rent"), frame["rent"])
+    dtrees.save(bag, tmp_path / "bag")
+    found = json.loads(run("evaluate", tmp_path / "bag", folder / "flats.csv", "--target", "rent", "--json").stdout)
+    assert found["scores"]["R2"]["model"] == pytest.approx(bag.score(frame.drop(columns="rent"), frame["rent"]))
+    run("predict", tmp_path / "bag", folder / "flats.csv", "--output", tmp_path / "told.csv")
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "told.csv")["prediction"], bag.predict(frame.drop(columns="rent")))
+    assert "holds a BaggingRegressor of 2 boosters, for predict and evaluate only" in error("show", tmp_path / "bag")

@@ -1,0 +1,160 @@
+"""The README, the pages of docs/ and the scripts of docs/examples: examples run, commands exist, links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from dtrees.cli.main import main
+from dtrees.cluster.reliability.fit_context import Settings
+from tests.conftest import real_data
+
+# --- the README and the pages of docs/: their Python examples run, the README's commands exist, links lead somewhere ---
+
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Language and content of each block of code."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+EXAMPLES = {
+    f"{page.stem}-{number}": content
+    for page in PAGES
+    for number, content in enumerate(content for language, content in blocks(page) if language == "python")
+}
+
+
+def is_slow(example: str) -> bool:
+    """Whether an example starts clusters, or has kernels compiled that no quick test needs: forests of several targets, or by quantile."""
+    return "LocalCluster" in example or ("Forest" in example and ("column_stack" in example or 'criterion="quantile"' in example))
+
+
+README_COMMANDS = [
+    command.strip()
+    for language, content in blocks(ROOT / "README.md")
+    if not language
+    for line in content.splitlines()
+    for command in line.split("&&")
+]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if is_slow(text) else ()) for name, text in EXAMPLES.items()],
+)
+def test_python_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "example.py"
+    script.write_text(EXAMPLES[name], encoding="utf-8")
+    if name != "README-1":  # a process of its own, and workers of that, would take many seconds to import all that is imported here
+        monkeypatch.chdir(tmp_path)
+        runpy.run_path(str(script), run_name="__main__")
+        assert capsys.readouterr().out.strip()
+        return
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=170
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_there_are_examples() -> None:
+    assert {name.rpartition("-")[0] for name in EXAMPLES} >= {"README", "cluster", "guide"}
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("command", [line for line in README_COMMANDS if line.startswith("dtrees ")])
+def test_commands_of_the_readme_are_understood(command: str) -> None:
+    """Their options exist; what they read does not."""
+    _, name, *arguments = shlex.split(command)
+    main.commands[name].make_context(name, arguments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    """Straight, or by the index."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "index.md" or f"]({page.name})" in index, page
+
+
+PARTS = re.findall(
+    r"`((?:cli|cluster|engine|ensemble|split|tree)\.[\w.]+)`", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("name", sorted(set(PARTS)))
+def test_what_the_architecture_names_exists(name: str) -> None:
+    """A package, a module, or something of a module."""
+    place, *rest = ROOT / "dtrees", *name.split(".")
+    while rest and (place / rest[0]).is_dir():
+        place /= rest.pop(0)
+    if rest:
+        module = (place / rest.pop(0)).with_suffix(".py")
+        assert module.is_file()
+        assert not rest or re.search(rf"\b(def|class) {rest[-1]}\b", module.read_text(encoding="utf-8"))
+
+
+def test_the_guide_knows_every_setting() -> None:
+    guide = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    for setting in fields(Settings):
+        default = setting.default if isinstance(setting.default, str) else f"{setting.default:g}"
+        assert f"| `dtrees.{setting.name.replace('_', '-')}` | {default} |" in guide
+
+
+# --- the scripts of docs/examples run on the real data, and print what they promise ---
+
+
+SCRIPTS = {
+    "laptop": (["california_housing.csv"], "the loaded model predicts the same: True"),
+    "categories": (["adult_train.csv", "adult_test.csv"], "sets of categories: accuracy 0.87"),
+    "to_onnx": (["adult_train.csv", "adult_test.csv"], "the same labels: True"),
+    "submit_and_watch": (["california_housing.csv"], "100 trees"),
+    "lost_worker": (["adult_train.csv"], "the same model: True"),
+}
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.stem for path in (ROOT / "docs" / "examples").glob("*.py")} == set(SCRIPTS)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_example_without_its_files_says_how_to_run_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "to_onnx":
+        pytest.importorskip("onnxruntime")
+    path = ROOT / "docs" / "examples" / f"{name}.py"
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    with pytest.raises(SystemExit, match=rf"``python {name}\.py {' '.join(SCRIPTS[name][0])}``"):
+        runpy.run_path(str(path), run_name="__main__")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_example(name: str, tmp_path: Path) -> None:
+    files, said = SCRIPTS[name]
+    if name == "to_onnx":
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+    command = [sys.executable, ROOT / "docs" / "examples" / f"{name}.py", *(real_data(file) for file in files)]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=170)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
