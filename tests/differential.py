@@ -36,10 +36,9 @@ from distributed import Client, LocalCluster
 from scipy.sparse import csr_array
 
 import dtrees
-from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.run.lockstep import grow_forest_on_shards
+from dtrees.engine.run.lasting import grow_forest_on_shards
 from dtrees.ensemble.in_process import Backend
 from tests.cluster.samples import in_partitions
 from tests.engine.shards import ShardedExecutor
@@ -102,8 +101,6 @@ def _over_shards(rows: bool, case: Case) -> Iterator[None]:
 
     def grow_forest(self: Backend, table: Any, plan: Any, first: int, last: int, callback: Any) -> Any:
         with contextlib.closing(executor(table)) as shards:
-            if rows:
-                return grow_forest_on_rows(shards, plan, first, last, callback, n_side_by_side=2)
             return grow_forest_on_shards(shards, plan, first, last, 2, callback)
 
     def boosted(self: Backend, table: Any, plan: Any, previous: Any, initial: Any, callback: Any) -> Any:

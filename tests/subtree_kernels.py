@@ -17,7 +17,7 @@ from dtrees.engine.coordinator.session import Session
 from dtrees.engine.plan import search_plan
 from dtrees.engine.plan.node_limits import LimitsOfFit, SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.rows.fit import RowsSession
+from dtrees.engine.rows.fit import RowsFit
 from dtrees.engine.shard import dense_runner, tree_state
 from dtrees.split.criteria.parts import kinds_of
 from dtrees.split.node.limits import RandomThreshold, SplitLimits
@@ -65,6 +65,7 @@ def choose_subtree_kernels() -> None:
     _chosen = _KINDS[os.environ[VARIABLE]]
     compiled_elsewhere, of_tree = dense_runner.compiled_elsewhere, LimitsOfFit.of_tree
     rows_to_delegate, inherits_sums = over_shards.rows_to_delegate, search_plan.inherits_sums
+    sent_rows = RowsFit.sent_rows.__get__
 
     def left_out_or_compiled_elsewhere(kernel: Any, *arguments: Any) -> bool:
         task = arguments[-1]
@@ -83,16 +84,15 @@ def choose_subtree_kernels() -> None:
     def inherits_sums_of_chosen(plan: BoostingPlan | ForestPlan) -> bool:
         return inherits_sums(plan) and _is_chosen_for(plan, zones=True)
 
+    def sent_rows_of_chosen(fit: RowsFit) -> int:
+        """No rows are sent for nodes of kinds without kernels, whatever their tests ask for."""
+        return sent_rows(fit) if _is_chosen_for(fit._plan) else 0
+
     dense_runner.compiled_elsewhere = left_out_or_compiled_elsewhere
     LimitsOfFit.of_tree = of_tree_by_usual_kernels  # type: ignore[method-assign]
     over_shards.rows_to_delegate = rows_to_delegate_of_chosen
     search_plan.inherits_sums = tree_state.inherits_sums = inherits_sums_of_chosen
-    RowsSession.sent_rows = property(lambda self: self._sent_rows, _set_sent_rows)  # type: ignore[assignment]
-
-
-def _set_sent_rows(session: Any, sent_rows: int) -> None:
-    """Have no rows sent for nodes of kinds without kernels, whatever their tests ask for."""
-    session._sent_rows = sent_rows if _is_chosen_for(session.plan) else 0
+    RowsFit.sent_rows = property(sent_rows_of_chosen)  # type: ignore[assignment]
 
 
 def _is_chosen_for(plan: BoostingPlan | ForestPlan, zones: bool = False) -> bool:

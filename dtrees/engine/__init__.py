@@ -7,13 +7,13 @@
 ``outcome``
     what a grown tree comes to: values of nodes, what they are measured by, mean losses.
 ``coordinator``
-    decides about nodes (``grower``, which does no I/O), tells the shards (``tree``), and makes trees of the results (``leaves``).
-    ``delegation`` has small nodes grown by one shard each.
+    decides about nodes (``grower``, which does no I/O), tells the shards, and makes trees of the results (``tree``). ``delegation`` has
+    small nodes grown by one shard each; ``fit`` brings shards that are new up to date.
 ``shard``
     some presorted columns, and a replica of the row partition of the tree under way. It answers messages.
 ``run``
-    whole fits: independent trees, rounds of boosting, many trees of a forest side by side (``lockstep``), recovery when shards are lost,
-    checkpoints.
+    whole fits: rounds of boosting and independent trees, in this process (``local_executor``), or over shards, which they outlast
+    (``lasting``); checkpoints.
 ``threads``
     the pool of threads that kernels run on.
 

@@ -115,7 +115,7 @@ class Backend:
 
     def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
         """Grow the trees ``first`` to ``last - 1``."""
-        from dtrees.engine.run.forest_growth import grow_forest
+        from dtrees.engine.run.local_executor import grow_forest
         from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
 
         n_threads = effective_n_jobs(table.n_jobs)

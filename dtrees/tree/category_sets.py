@@ -52,28 +52,15 @@ class CategorySets(NamedTuple):
             np.bitwise_or.at(words, first + some // _BITS, np.uint32(1) << (some % _BITS).astype(np.uint32))
         return cls(np.asarray(node, np.int32), offset, words)
 
-    @classmethod
-    def joined(cls, node: NDArray[np.int64], which: Sequence[NDArray[np.int64]], found: Sequence[CategorySets]) -> CategorySets:
-        """Return the sets of nodes from those that were found apart: those of the nodes ``node[which[k]]`` are ``found[k]``."""
-        n = node.shape[0]
-        source, place = np.empty(n, np.int64), np.empty(n, np.int64)
-        for k, mine in enumerate(which):
-            source[mine], place[mine] = k, np.arange(mine.shape[0])
-        return cls._of_words(node, [found[k]._words_of(i) for k, i in zip(source.tolist(), place.tolist(), strict=True)])
-
-    @classmethod
-    def _of_words(cls, node: NDArray[np.int64], words: Sequence[NDArray[np.uint32]]) -> CategorySets:
-        """Return the sets of nodes by the words of each."""
-        offset = np.concatenate([[0], np.cumsum([len(some) for some in words])]).astype(np.int64)
-        return cls(node.astype(np.int32), offset, np.concatenate([np.empty(0, np.uint32), *words]))
-
     def take(self, nodes: NDArray[np.integer]) -> CategorySets:
         """Return the sets of those of some nodes that have one, numbered by their places among these."""
         if not self.node.shape[0]:
             return NO_SETS
         place = np.searchsorted(self.node, nodes)
         has = np.flatnonzero((place < self.node.shape[0]) & (self.node[np.minimum(place, self.node.shape[0] - 1)] == nodes))
-        return CategorySets._of_words(has, [self._words_of(i) for i in place[has].tolist()])
+        pieces = [self._words_of(i) for i in place[has].tolist()]
+        offset = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
+        return CategorySets(has.astype(np.int32), offset, np.concatenate([np.empty(0, np.uint32), *pieces]))
 
     def of_node(self, node: int) -> NDArray[np.int64]:
         """Return the numbers of the categories that a node sends left, ascending.

@@ -17,11 +17,10 @@ from dtrees.engine.protocol.messages import Message, ShardsLost
 from dtrees.engine.rows import flagged_rows, levels, passes, rows_in_tree, searcher
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import Step
-from dtrees.engine.rows.fit import grow_forest_on_rows
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.run.forest_growth import grow_forest
-from dtrees.engine.run.lockstep import grow_forest_on_shards
+from dtrees.engine.run.lasting import grow_forest_on_shards
+from dtrees.engine.run.local_executor import grow_forest
 from dtrees.ensemble.objective.classification import Exponential, log_loss_for
 from dtrees.ensemble.objective.loss import SeveralTargets
 from dtrees.ensemble.objective.registry import CustomObjective
@@ -106,8 +105,6 @@ class Problem:
         try:
             if isinstance(self.plan, BoostingPlan):
                 return boost(executor, self.plan, **more)
-            if isinstance(executor, LocalRowsExecutor):
-                return grow_forest_on_rows(executor, self.plan, 0, n_trees, n_side_by_side=side_by_side, **more)
             return grow_forest_on_shards(executor, self.plan, 0, n_trees, side_by_side, **more)
         finally:
             executor.close()

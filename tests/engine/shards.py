@@ -15,9 +15,8 @@ from scipy.special import expit
 from dtrees.engine.coordinator.session import Session
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.protocol.messages import Calls, Executor, ShardsLost
-from dtrees.engine.run.forest_growth import grow_forest
-from dtrees.engine.run.local_executor import LocalExecutor, LocalSession
-from dtrees.engine.run.lockstep import grow_forest_on_shards
+from dtrees.engine.run.lasting import grow_forest_on_shards
+from dtrees.engine.run.local_executor import LocalExecutor, LocalSession, grow_forest
 from dtrees.engine.shard.shard import Shard
 from dtrees.ensemble.objective.loss import BaseLoss
 from dtrees.split.table.columns import presort

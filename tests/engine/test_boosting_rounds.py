@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.session import replay_tree
 from dtrees.engine.plan import search_plan
-from dtrees.engine.plan.early_stopping import has_stalled
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult
-from dtrees.engine.run.boosting_rounds import boost
+from dtrees.engine.run.boosting_rounds import boost, has_stalled
 from dtrees.engine.shard import dense_runner
 from dtrees.engine.shard import zone_planner as sums
 from dtrees.tree.packing import pack

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from dtrees.engine.coordinator import fit as columns_fit
 from dtrees.engine.plan.plans import Callback
 from dtrees.engine.protocol.messages import Calls, ShardsLost
-from dtrees.engine.run import recovery
 from tests.engine.problems import Case, Problem, assert_same, boosting, forest
 from tests.engine.shards import (
     ShardedExecutor,
@@ -73,7 +73,7 @@ class LossyExecutor(ShardedExecutor):
 
 
 class MendedExecutor(LossyExecutor):
-    """Wants repair before the last tree but one; of a forest, when no tree is under way."""
+    """Wants repair when it is asked so many times: before the last tree but one; of a forest, before the last trees."""
 
     when: int
     n_asked = 0
@@ -149,7 +149,7 @@ def test_a_shard_is_lost_at_any_message(name: str, after: bool, at_all: bool) ->
 
 @pytest.mark.parametrize(("name", "lost"), one_of_each([*CASES], [((0, 1),), ((0, 1, 2),)]))
 def test_several_are_lost_at_once(name: str, lost: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "STATE_PIECE_BYTES", 16 * 50)  # so that state travels in several pieces
+    monkeypatch.setattr(columns_fit, "STATE_PIECE_BYTES", 16 * 50)  # so that state travels in several pieces
     problem = problem_of(name)
     wanted, log = undisturbed(problem)
     for k in (len(log) // 3, len(log) // 2, 4 * len(log) // 5):
@@ -166,7 +166,7 @@ def test_several_are_lost_at_once(name: str, lost: tuple[int, ...], monkeypatch:
 
 @pytest.mark.parametrize(("name", "lost"), one_of_each(["out of bag", *BOOSTING], one_quick([(2, 0), (0,), (1,)])))
 def test_another_is_lost_while_state_is_brought_to_the_first(name: str, lost: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "STATE_PIECE_BYTES", 16 * 50)
+    monkeypatch.setattr(columns_fit, "STATE_PIECE_BYTES", 16 * 50)
     problem = problem_of(name)
     wanted, log = undisturbed(problem)
     k = 2 * len(log) // 3
@@ -184,7 +184,7 @@ def test_shards_are_replaced_before_a_tree(name: str) -> None:
     """One of boosting that is started already starts again; of a forest, none is under way then."""
     problem = problem_of(name)
     wanted = problem.grow(N_TREES)
-    MendedExecutor.when = (problem.plan.n_rounds * problem.plan.loss.n_outputs if name in BOOSTING else N_TREES) - 1
+    MendedExecutor.when = (problem.plan.n_rounds * problem.plan.loss.n_outputs if name in BOOSTING else N_TREES // 2) - 1
     found, calm = disturbed(problem, {}, kind=MendedExecutor)
     assert_same(wanted, found)
     assert calm.n_repairs == 1

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtrees.engine.plan.early_stopping import Stopping
 from dtrees.engine.plan.node_limits import LimitsOfFit, make_limits
+from dtrees.engine.plan.plans import Stopping
 from dtrees.split.criteria.criterion import criterion_named
 from tests.engine.shards import rules
 

@@ -11,11 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from dtrees.engine.coordinator import delegation as delegating
+from dtrees.engine.coordinator.fit import trees_side_by_side
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, ForestResult
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.splits import Splits
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.run.lockstep import grow_forest_on_shards, trees_side_by_side
+from dtrees.engine.run.lasting import grow_forest_on_shards
 from dtrees.engine.shard import node_search
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.table.columns import presort
@@ -228,7 +229,7 @@ def test_sets_of_categories(changes: dict[str, Any]) -> None:
     found, executor = grown(plan_of(**limits, **changes), table=[*TABLE[:3], *categories])
     assert all(tree.categories.node.shape[0] > 20 for tree in found.trees)
     assert called(executor, "grow_delegated")
-    told = sum(column.shape[0] for _, (column, *_) in called(executor, "find_sets"))
+    told = sum(splits.node.shape[0] for _, (splits,) in called(executor, "find_sets"))
     assert 0 < told < sum(tree.categories.node.shape[0] for tree in found.trees) // 2
 
 

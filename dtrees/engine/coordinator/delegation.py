@@ -13,18 +13,18 @@ out of bag, all shards are told.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.coordinator.session import Session, Steps
+from dtrees.engine.outcome.beyond_sums import KnownSets
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.policy import DELEGATED_COLUMNS, DELEGATED_PARTS, SHARED_CELLS
-from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 
 class Delegation(NamedTuple):
@@ -37,18 +37,15 @@ class Delegation(NamedTuple):
     shard : ndarray of int64
     outside : list of ndarray of uint32
         Rows of each node out of sample, in the order of its leaves, if they are to be known.
-    sets : CategorySets
+    sets : KnownSets
         Those of all splits within the nodes.
-    split_at : ndarray of int64
-        Where the nodes lie that these are of (:func:`place_of_split`), ascending.
     """
 
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
     shard: NDArray[np.int64]
     outside: list[NDArray[np.uint32]]
-    sets: CategorySets
-    split_at: NDArray[np.int64]
+    sets: KnownSets
 
     def shard_of(self, start: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
         """Return the shard that grew the node that each leaf lies in, ``otherwise`` for leaves that all shards know."""
@@ -65,13 +62,10 @@ class Delegation(NamedTuple):
         return {shard: knows == shard for shard in np.unique(knows).tolist()}
 
 
-_NOTHING = np.empty(0, np.int64)
-NO_DELEGATION = Delegation(_NOTHING, _NOTHING, _NOTHING, [], NO_SETS, _NOTHING)
-
-
-def place_of_split(records: NDArray[Any]) -> NDArray[np.int64]:
-    """Return where nodes lie, each as one number: no two nodes that are split have the same place."""
-    return records["start"].astype(np.int64) << 32 | records["stop"].astype(np.int64)
+def no_delegation() -> Delegation:
+    """Return what is known of nodes grown by one shard each where there are none."""
+    none = np.empty(0, np.int64)
+    return Delegation(none, none, none, [], KnownSets())
 
 
 def rows_to_delegate(session: Session) -> int:
@@ -90,7 +84,7 @@ def _rows_at_once(session: Session) -> int:
 def grow_delegated(session: Session, number: int, grower: Grower) -> Steps[Delegation]:
     """Have all nodes that the grower has set aside grown, in the tree of a number."""
     if not grower.to_grow:
-        return NO_DELEGATION
+        return no_delegation()
     nodes = np.array(grower.to_grow, np.int64)
     start, _, stop = grower.places(nodes)
     n_shards = session.executor.n_shards
@@ -99,8 +93,7 @@ def grow_delegated(session: Session, number: int, grower: Grower) -> Steps[Deleg
     if criterion_named(session.plan.rules.criterion).measured != "nodes":  # one shard has to know all rows to measure medians
         shard[order] = (number + np.arange(nodes.shape[0])) % n_shards
     outside: dict[int, NDArray[np.uint32]] = {}
-    sets: list[CategorySets] = []
-    split_at: list[NDArray[np.int64]] = []
+    known_sets = KnownSets()
     taken = np.cumsum((stop - start)[order]) // max(1, _rows_at_once(session))
     for batch in np.split(order, np.flatnonzero(np.diff(taken)) + 1):
         groups = {i: nodes[batch[shard[batch] == i]] for i in np.unique(shard[batch]).tolist()}
@@ -117,19 +110,8 @@ def grow_delegated(session: Session, number: int, grower: Grower) -> Steps[Deleg
             grown: m.GrownDelegated = replies[i]
             subtrees = [nodes.unpacked() for nodes in grown.subtrees]
             grower.attach(group.tolist(), subtrees)
-            split_at.extend(place_of_split(nodes.records)[own.node] for nodes, own in zip(subtrees, grown.sets, strict=True))
-            sets.extend(grown.sets)
+            for subtree, sets in zip(subtrees, grown.sets, strict=True):
+                known_sets.add(subtree.records, sets)
             outside.update(zip(group.tolist(), grown.outside, strict=True))
     order = np.argsort(start)
-    ends = np.cumsum([places.shape[0] for places in split_at])
-    every = np.concatenate(split_at)
-    which = [np.arange(end - places.shape[0], end) for places, end in zip(split_at, ends.tolist(), strict=True)]
-    joined, by_place = CategorySets.joined(np.arange(every.shape[0]), which, sets), np.argsort(every)
-    return Delegation(
-        start[order],
-        stop[order],
-        shard[order],
-        [outside[node] for node in nodes[order].tolist()],
-        joined.take(by_place),
-        every[by_place],
-    )
+    return Delegation(start[order], stop[order], shard[order], [outside[node] for node in nodes[order].tolist()], known_sets)

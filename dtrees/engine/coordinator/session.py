@@ -1,13 +1,14 @@
 """An open fit, and the exchanges with its shards that a tree is made of.
 
 Steps are generators that send nothing themselves: they yield calls to shards, an exchange, and are given the replies.
-:meth:`Session.run` carries out those of one tree, :mod:`dtrees.engine.run.lockstep` those of many trees at once.
+:meth:`Session.run` carries out those of one tree, or of many side by side: to split one node takes messages to the shards and back, however
+few rows it has, so the calls of many trees travel together, and an exchange takes each tree one step further.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, TypeVar, cast
@@ -20,7 +21,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.search_plan import subtree_rows
 from dtrees.engine.protocol.messages import Begun, Call, Calls, Executor, Finish, Found
 from dtrees.engine.protocol.splits import RouteBits, RouteBitStore, Splits
-from dtrees.split.node.candidate import SPLIT, Candidates
+from dtrees.split.node.records import SPLIT, Candidates
 from dtrees.tree.tree import Tree
 
 T = TypeVar("T")
@@ -95,23 +96,35 @@ class Session:
                 by_slot[slot][shard] = reply
         return by_slot
 
-    def ask(self, requests: Requests, following: Requests | None = None) -> Mapping[int, Any]:
-        """Call shards, or the one tree under way there; return their replies. What is ``following`` is sent right behind."""
-        self.post({0: requests})
+    def exchange(self, by_slot: Mapping[int, Requests], following: Requests | None = None) -> Mapping[int, Mapping[int, Any]]:
+        """Call shards, or the trees in some slots there; return their replies. What is ``following`` is sent right behind."""
+        self.post(by_slot)
         if following is not None:
             self.post({0: following})
-        return self.collect()[0]
+        return self.collect()
 
-    def run(self, steps: Steps[T], is_begun: bool = False) -> T:
-        """Carry out steps, one exchange after the other; return what they do. ``is_begun``: the first exchange is under way already."""
-        try:
-            requests = next(steps)
-            if is_begun:
-                requests = steps.send(self.collect()[0])
-            while True:
-                requests = steps.send(self.ask(requests))
-        except StopIteration as end:
-            return cast(T, end.value)
+    def ask(self, requests: Requests, following: Requests | None = None) -> Mapping[int, Any]:
+        """Call shards, or the one tree under way there; see :meth:`exchange`."""
+        return self.exchange({0: requests}, following)[0]
+
+    def run(self, programs: Sequence[Steps[T]], is_begun: bool = False) -> list[T]:
+        """Carry out the steps of trees, each in a slot, one exchange after the other; return what they do.
+
+        ``is_begun``: the first exchange is under way already.
+        """
+        requests: dict[int, Requests] = {}
+        results: dict[int, T] = {}
+        replies: Mapping[int, Any] = dict.fromkeys(range(len(programs)))
+        while replies:
+            for slot, reply in replies.items():
+                try:
+                    requests[slot] = programs[slot].send(reply)
+                except StopIteration as end:
+                    requests.pop(slot, None)
+                    results[slot] = end.value
+            replies = self.collect() if is_begun else self.exchange(requests) if requests else {}
+            is_begun = False
+        return [results[slot] for slot in range(len(programs))]
 
     def find(self, nodes: NDArray[np.int64], found: list[Found], route_bits: RouteBitStore) -> Candidates:
         """Return the best candidates of nodes that the shards have searched, and keep the marks of these."""

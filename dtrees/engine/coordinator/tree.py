@@ -24,22 +24,34 @@ done between trees.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, NamedTuple, cast
 
-from dtrees.engine.coordinator.delegation import NO_DELEGATION, grow_delegated, rows_to_delegate
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.coordinator.delegation import Delegation, grow_delegated, no_delegation, rows_to_delegate
 from dtrees.engine.coordinator.grower import Grower
-from dtrees.engine.coordinator.leaves import Grown, closes, complete
 from dtrees.engine.coordinator.session import Session, Steps
-from dtrees.engine.outcome.ending import measures
+from dtrees.engine.outcome.beyond_sums import KnownSets
+from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
 from dtrees.engine.outcome.scoring import scores_of, shares_of
-from dtrees.engine.outcome.values import pruned
+from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.protocol.messages import NO_SCORES, Divided, NotCompiled, ReplicasDiffer, Root, Scores, Start
+from dtrees.engine.protocol.messages import NO_SCORES, Divided, Finish, Measured, NotCompiled, ReplicasDiffer, Root, Scores, Start
 from dtrees.engine.protocol.splits import RouteBits, RouteBitStore, Splits
+from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.grow.best_first import origins
 from dtrees.split.node.partition import count_left
 from dtrees.split.node.records import Nodes
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.tree import Tree
+
+
+class Grown(NamedTuple):
+    """A tree, and the message that is to close it on every shard; None where shards need not know its leaves."""
+
+    tree: Tree
+    closing: Finish | None
 
 
 def grow_tree(
@@ -68,9 +80,9 @@ def grow_tree(
         The next tree, to be started right behind the call that closes this.
     """
     try:
-        grown, closing = session.run(tree_steps(session, start, learning_rate), is_started)
+        ((grown, closing),) = session.run([tree_steps(session, start, learning_rate)], is_started)
     except NotCompiled:
-        grown, closing = session.run(tree_steps(session, start._replace(search=True, plain=True), learning_rate))
+        ((grown, closing),) = session.run([tree_steps(session, start._replace(search=True, plain=True), learning_rate)])
     if closing is None:
         return grown, NO_SCORES
     shares = dict(enumerate(shares_of(session.executor.n_rows, session.executor.n_shards) if score else []))
@@ -97,7 +109,7 @@ def tree_steps(session: Session, start: Start, learning_rate: float = 1.0) -> St
     if not start.search:
         (nodes,) = yield from _grow_here(session, np.zeros(1, np.int64), origins(1))
         nodes = yield from _pruned(session, nodes, root)
-        return (yield from complete(session, start, nodes, root, learning_rate))
+        return (yield from _complete(session, start, nodes, root, learning_rate))
     n_classes, targets = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
     n_columns = plan.rules.columns_per_tree
     grower = Grower(plan.rules, n_classes, n_columns, root, 0 if start.plain else _rows_set_aside(session), targets)
@@ -106,7 +118,7 @@ def tree_steps(session: Session, start: Start, learning_rate: float = 1.0) -> St
         yield from session.accept(grower, [r.found for r in roots if r.found is not None], route_bits)
     while (splits := grower.choose()) is not None:
         if grower.is_last and not _needs_rows(plan):
-            if closes(plan):
+            if _closes(plan):
                 last = splits, route_bits.take(splits.node)
                 grower.divide(splits, _divided(grower, *last))
             break
@@ -114,14 +126,14 @@ def tree_steps(session: Session, start: Start, learning_rate: float = 1.0) -> St
         grower.divide(splits, replies[0])
         if grower.to_search.shape[0]:
             yield from session.accept(grower, [divided.found for divided in replies.values()], route_bits)
-    delegation = NO_DELEGATION
+    delegation = None
     if not session.executor.whole_threads:
         delegation = yield from grow_delegated(session, start.tree, grower)
     elif grower.to_grow:
         some = np.array(grower.to_grow, np.int64)
         grower.attach(grower.to_grow, (yield from _grow_here(session, some, grower.origin_of(some), grower.first_splits())))
     nodes = yield from _pruned(session, grower.arrange(), root)
-    return (yield from complete(session, start, nodes, root, learning_rate, last, delegation))
+    return (yield from _complete(session, start, nodes, root, learning_rate, last, delegation))
 
 
 def _grow_here(session: Session, *nodes_and_budget: np.ndarray) -> Steps[list[Nodes]]:
@@ -138,7 +150,7 @@ def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
     if measures(plan) or plan.rules.categorical:
         return True
     # The rows of a leaf that is made of several must lie in sample and out of sample, not so by turns.
-    return plan.rules.max_leaf_nodes is not None and isinstance(plan, ForestPlan) and closes(plan)
+    return plan.rules.max_leaf_nodes is not None and isinstance(plan, ForestPlan) and _closes(plan)
 
 
 def _pruned(session: Session, nodes: Nodes, root: Root) -> Steps[Nodes]:
@@ -159,3 +171,74 @@ def _divided(grower: Grower, splits: Splits, marks: RouteBits) -> Divided:
     start, in_stop, stop = grower.places(splits.node)
     counts = count_left(marks.bits, marks.offsets, start, in_stop, stop)
     return Divided(start + counts[:, 0], start + counts[:, 1], None)
+
+
+def _closes(plan: ForestPlan | BoostingPlan) -> bool:
+    """Tell whether shards need to know the leaves of a tree."""
+    return isinstance(plan, BoostingPlan) or plan.out_of_bag
+
+
+def _complete(
+    session: Session,
+    started: Start,
+    nodes: Nodes,
+    root: Root,
+    learning_rate: float,
+    last: tuple[Splits, RouteBits] | None = None,
+    delegation: Delegation | None = None,
+) -> Steps[Grown]:
+    """Turn sums into values. One shard is asked for what they need: another for each tree, since all know it, but for delegated nodes."""
+    plan, records, delegation = session.plan, nodes.records, delegation or no_delegation()
+    tree = draft_tree(plan, nodes, root.exponents, learning_rate)
+    if plan.rules.categorical:
+        tree = tree.with_categories((yield from _find_sets(session, records, delegation.sets)))
+    measured = (yield from _measure(session, started, tree, records, delegation)) if measures(plan) else None
+    tree, said = finish_tree(plan, nodes, root.exponents, tree, measured, learning_rate)
+    if not _closes(plan):
+        return Grown(tree, None)
+    leaf, start, in_stop, stop = places_of_leaves(records)
+    # A forest adds up what leaves say of rows out of sample, boosting what they say of all rows.
+    told = np.flatnonzero(stop > in_stop) if isinstance(plan, ForestPlan) else slice(None)
+    start, in_stop, stop, value = start[told], in_stop[told], stop[told], said[leaf][told]
+    closing = Finish(started.output, start, in_stop, stop, value, last=last)
+    if delegation.outside:
+        closing = closing._replace(delegated=delegation.shard_of(start, -1) >= 0, outside=np.concatenate(delegation.outside))
+    return Grown(tree, closing)
+
+
+def _measure(
+    session: Session, started: Start, tree: Tree, records: NDArray[Any], delegation: Delegation
+) -> Steps[NDArray[np.float64] | Measured]:
+    """Ask for what is measured of leaves, or nodes."""
+    plan, one = session.plan, started.tree % session.executor.n_shards
+    if criterion_named(plan.rules.criterion).measured == "nodes":
+        places = records["start"].astype(np.int64), records["in_stop"].astype(np.int64)
+        replies = yield {one: ("measure_nodes", tree.children_left, tree.children_right, *places)}
+        return cast(Measured, replies[one])
+    _, start, in_stop, _ = places_of_leaves(records)
+    if isinstance(plan, BoostingPlan):
+        replies = yield {one: ("measure_steps", started.output, start, in_stop)}
+        return cast(NDArray[np.float64], replies[one])
+    asked = delegation.ask(start, one)
+    replies = yield {i: ("measure_leaves", start[mine], in_stop[mine]) for i, mine in asked.items()}
+    mean, spread = np.empty((start.shape[0], plan.n_values)), np.empty(start.shape[0])
+    for i, mine in asked.items():
+        found = cast(Measured, replies[i])
+        mean[mine], spread[mine] = found.center.reshape(-1, plan.n_values), found.spread
+    return Measured(mean, spread)
+
+
+def _find_sets(session: Session, records: NDArray[Any], known: KnownSets) -> Steps[CategorySets]:
+    """Ask for the categories that go left in the splits of a tree, each of the shard that has the column; delegated nodes' are known."""
+    splits = splits_of_categories(records, session.plan.rules)
+    if not splits.node.shape[0]:
+        return NO_SETS
+    lacking = known.lacking(records[splits.node])
+    owner = session.executor.owner(splits.column[lacking])
+    asked = {i: lacking[owner == i] for i in np.unique(owner).tolist()}
+    replies = (yield {i: ("find_sets", CategorySplits(*(array[mine] for array in splits))) for i, mine in asked.items()}) if asked else {}
+    for i, mine in asked.items():
+        if mine.shape[0] == splits.node.shape[0]:
+            return cast(CategorySets, replies[i])
+        known.add(records, replies[i])
+    return known.of_tree(records, session.plan.rules)

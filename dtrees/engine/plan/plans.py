@@ -17,14 +17,13 @@ loss
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.early_stopping import Stopping
 from dtrees.tree.tree import Tree
 
 #: The rules that are constraints on columns.
@@ -265,6 +264,47 @@ class Loss(Protocol):
 
         ``raw`` are those of ``output`` before the step, shape (n,); ``weight`` is as of :meth:`for_round`.
         """
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """Stop when a metric of an evaluation set has not improved for some rounds.
+
+    Attributes
+    ----------
+    rounds : int
+        How many rounds without an improvement end the fit.
+    set, metric : int
+        Positions of what decides.
+    tol : float
+        An improvement is more than this.
+    greater_is_better : bool
+
+    Examples
+    --------
+    >>> rule = Stopping(rounds=2)
+    >>> rule.best([0.5, 0.4, 0.4, 0.6]), rule.ends([0.5, 0.4, 0.4]), rule.ends([0.5, 0.4, 0.4, 0.6])
+    (1, False, True)
+    """
+
+    rounds: int
+    set: int = 0
+    metric: int = 0
+    tol: float = 0.0
+    greater_is_better: bool = False
+
+    def best(self, scores: Sequence[float]) -> int:
+        """Return the first round (from 0) that no later one improves on; 0 if there is no score but NaN."""
+        best = 0
+        for i, score in enumerate(scores):
+            gain = score - scores[best] if self.greater_is_better else scores[best] - score
+            if gain > self.tol or (scores[best] != scores[best] and score == score):
+                best = i
+        return best
+
+    def ends(self, scores: Sequence[float]) -> bool:
+        """Tell whether the fit ends here."""
+        return len(scores) - 1 - self.best(scores) >= self.rounds
 
 
 class Scoring(Protocol):

@@ -17,24 +17,23 @@ from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.protocol.splits import RouteBits, Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.all_rows import Torn, in_blocks
-from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.categories import CategoryRows, CategorySearch
 from dtrees.engine.rows.exchange import Arrays
 from dtrees.engine.rows.flagged_rows import FlaggedRows
+from dtrees.engine.rows.leaf_rows import LeafRows
 from dtrees.engine.rows.packed import SumsToSend, pack
 from dtrees.engine.rows.passes import by_rows, share_by_column, values_of_rows
 from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.shard.row_division import divide_tasks
-from dtrees.engine.shard.sample_sums import add_up_sample, many_sums
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget, LeafAdder
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
-from dtrees.engine.shard.targets.prepared import Derived
+from dtrees.engine.shard.targets.prepared import Derived, add_up_sample, many_sums
 from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
-from dtrees.split.node.marking import SplitsOfRows, mark_many
+from dtrees.split.node.partition import SplitsOfRows, mark_many
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import MAPPED_BYTES, THREAD_ROWS, flagged_bytes
 from dtrees.split.table.columns import Columns

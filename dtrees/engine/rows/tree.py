@@ -23,26 +23,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.beyond_sums import KnownSets, sets_of
 from dtrees.engine.outcome.ending import draft_tree, finish_tree
-from dtrees.engine.outcome.values import pruned, splits_of_categories
+from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.node_limits import SumsKept, constraints_of
-from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.splits import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.exchange import Arrays, RowsDisagree, Shards, Steps, Turn
-from dtrees.engine.rows.levels import Columns, Levels, RowsGrower, sets_of, words_of
+from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.whole_leaves import find_cuts, leaf_quantiles, leaf_steps
 from dtrees.engine.rows.whole_sums import exponent_of, exponents_of
 from dtrees.engine.shard.targets.prepared import Derived
 from dtrees.split.criteria.constraints.words import root_words
-from dtrees.split.node.candidate import NO_SPLIT, midpoint
-from dtrees.split.node.records import Nodes
+from dtrees.split.node.records import NO_SPLIT, Nodes, midpoint
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import SHARED_CELLS
 from dtrees.split.zones.sums import size_shift
-from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.tree import Tree
 
 #: Up to how many rows a node is grown to its end by one shard.
@@ -89,40 +87,6 @@ def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _K
     numbers = np.array([known.get(place, -1) for place in places], np.int64)
     mine = numbers >= 0
     return numbers[mine], leaf[mine]
-
-
-class KnownSets:
-    """Sets of categories by the places where their nodes would lie if all rows were in one place.
-
-    No two nodes that are split have the same place.
-
-    Examples
-    --------
-    >>> known = KnownSets()
-    >>> splits = np.array([(0, 9), (9, 12)], [("start", np.int64), ("in_stop", np.int64)])
-    >>> known.add(splits, CategorySets.of(np.array([1]), [np.array([3])]))
-    >>> len(known.sets)
-    1
-    """
-
-    def __init__(self) -> None:
-        self.sets: dict[tuple[int, int], NDArray[np.uint32]] = {}
-
-    def add(self, records: NDArray[Any], sets: CategorySets) -> None:
-        """Note sets of nodes, given their records, which ``sets.node`` are places among."""
-        for i, words in words_of(sets).items():
-            self.sets[_place(records[i])] = words
-
-    def of_tree(self, records: NDArray[Any], rules: Rules) -> CategorySets:
-        """Return the sets of a tree, given the records of all its nodes."""
-        if not rules.categorical:
-            return NO_SETS
-        node = splits_of_categories(records, rules)[0]
-        return sets_of({int(i): self.sets[_place(records[i])] for i in node.tolist()})
-
-
-def _place(record: Any) -> tuple[int, int]:
-    return int(record["start"]), int(record["in_stop"])
 
 
 def grow_nodes(

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.values import newton_steps
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.rows.by_order.quantiles import Grouped, quantiles
 from dtrees.engine.rows.exchange import Arrays, Shards, Step, Steps
+from dtrees.engine.rows.quantiles import Grouped, quantiles
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.tree.tree import Tree
 

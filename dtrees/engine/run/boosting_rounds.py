@@ -14,18 +14,16 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.lasting import TreeLog
-from dtrees.engine.plan.early_stopping import has_stalled
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress
 from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores
 from dtrees.engine.rows.exchange import RowsExecutor
-from dtrees.engine.rows.fit import RowsFit
+from dtrees.engine.run.lasting import LastingBoosting, TreeLog
 from dtrees.engine.run.local_executor import LocalExecutor, LocalFit
-from dtrees.engine.run.recovery import LastingFit
 from dtrees.engine.run.saving import Saver, without_checkpoint
 from dtrees.tree.tree import Tree
 
 Rounds = Sequence[Sequence[Tree]]
+Fit = LocalFit | LastingBoosting
 
 
 class Evaluation(Protocol):
@@ -42,18 +40,6 @@ class Evaluation(Protocol):
 
     def score(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> NDArray[np.float64]:
         """Return the metrics after each of the rounds from ``first`` on, shape (n_rounds - first, n_sets, n_metrics)."""
-
-
-class Fit(Protocol):
-    """What grows trees one after the other, wherever the table is."""
-
-    initial: NDArray[np.float64]
-
-    def replay_tree(self, tree: Tree, output: int) -> None:
-        """Take over a tree grown earlier: add its values to the predictions of every row."""
-
-    def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
-        """Grow a tree, and add its values to the predictions."""
 
 
 def boost(
@@ -97,7 +83,8 @@ def boost(
     found: BoostingResult | None = saver.found
     by_row = initial is not None and initial.ndim == 2
     start = initial if found is None or by_row else found.initial
-    fit = _open(executor, without_checkpoint(plan), start)
+    bare = without_checkpoint(plan)
+    fit: Fit = LocalFit(executor, bare, start) if isinstance(executor, LocalExecutor) else LastingBoosting(executor, bare, start)
     recalled = [] if log is None else log.recall()[::-1]
     initial = fit.initial
     rounds = [list(trees) for trees in previous]
@@ -184,17 +171,28 @@ def _losses(scores: Sequence[Scores], plan: BoostingPlan) -> list[float]:
     return found if plan.scoring is None else [-score for score in found]
 
 
+def has_stalled(scores: Sequence[float], patience: int, tol: float) -> bool:
+    """Tell whether none of the last ``patience`` losses is below all those before by more than ``tol``, scikit-learn's rule.
+
+    NaN is above all numbers.
+
+    Examples
+    --------
+    >>> has_stalled([3.0, 2.0, 1.0], 2, 0.0), has_stalled([1.0, math.nan, math.nan], 2, 0.0), has_stalled([math.nan] * 3, 2, 0.0)
+    (False, True, True)
+    """
+    if len(scores) <= patience:
+        return False
+    losses = [math.inf if math.isnan(score) else score for score in scores]
+    latest = min(losses[-patience:])
+    return latest == math.inf or latest > min(losses[:-patience]) - tol
+
+
 def _scores_found(found: BoostingResult, number: int) -> Scores:
     """Return the scores of a round that a checkpoint brings back."""
     validation = found.validation_score[number] if found.validation_score.shape[0] else math.nan
     outside = found.out_of_bag[number].tolist() if found.out_of_bag.shape[0] else []
     return Scores(float(found.train_score[number]), float(validation), *outside)
-
-
-def _open(executor: LocalExecutor | Executor | RowsExecutor, plan: BoostingPlan, initial: NDArray[np.float64] | None) -> Fit:
-    if isinstance(executor, LocalExecutor):
-        return LocalFit(executor, plan, initial)
-    return RowsFit(executor, plan, initial) if executor.places_rows else LastingFit(executor, plan, initial)
 
 
 def _replay(fit: Fit, trees: Sequence[Tree]) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.beyond_sums import measure_leaves, measure_nodes
 from dtrees.engine.outcome.ending import draft_tree, finish_tree
-from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
 from dtrees.engine.outcome.scoring import scores_of
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import (
@@ -35,25 +35,23 @@ from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.node_search import NodeSearch, NodeTable
 from dtrees.engine.shard.row_division import divide_tasks, find_sets, mark_by_number, mark_by_threshold
 from dtrees.engine.shard.runner import Assignment, TreeContext, Workspace
-from dtrees.engine.shard.sample_sums import add_up_sample, many_sums
 from dtrees.engine.shard.shard_columns import ShardColumns
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
+from dtrees.engine.shard.targets.prepared import add_up_sample, many_sums
 from dtrees.engine.shard.zone_planner import Sizes
 from dtrees.split.criteria.constraints.words import divide_sums, root_words
 from dtrees.split.grow.best_first import LeafBudget, MergedLeaves, make_budget, merge_rows, origins
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition
-from dtrees.split.node.candidate import SPLIT, Candidates
-from dtrees.split.node.marking import SplitsOfRows
-from dtrees.split.node.records import Nodes
+from dtrees.split.node.partition import SplitsOfRows
+from dtrees.split.node.records import SPLIT, Candidates, Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, SHARE_ROWS, THREAD_ROWS
-from dtrees.split.search.categories.marking import mark_by_sets
-from dtrees.split.table.columns import Assembly, Columns
-from dtrees.split.table.take_rows import take_rows
+from dtrees.split.search.categories import mark_by_sets
+from dtrees.split.table.columns import Assembly, Columns, take_rows
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.tree import Tree
 
@@ -196,23 +194,15 @@ class TreeState:
             merge_rows(self._rows, *leaves)
         grown, steps = draft_tree(self._plan, nodes, exponents, learning_rate), None
         if self._plan.rules.categorical:
-            grown = grown.with_categories(self._find_sets(splits_of_categories(nodes.records, self._plan.rules)))
+            grown = grown.with_categories(self.find_sets(splits_of_categories(nodes.records, self._plan.rules)))
         if target.measures_leaves:
             steps = self.measure_steps(output, *places_of_leaves(nodes.records)[1:3])
         grown, _ = finish_tree(self._plan, nodes, exponents, grown, steps, learning_rate)
         target.add_tree(output, self._rows.rows, nodes.records, grown.value)
         return grown, scores_of([target.losses(0, n)]) if score else m.NO_SCORES
 
-    def find_sets(
-        self, column: NDArray[np.int32], number: NDArray[np.float64], start: NDArray[np.int64], stop: NDArray[np.int64]
-    ) -> CategorySets:
-        """Return the categories that go left in splits of columns that the shard has, when the tree is grown.
-
-        ``start[i]:stop[i]`` are the places of the rows of the left child of split i, ``number[i]`` stands in place of its threshold.
-        """
-        return self._find_sets(CategorySplits(np.arange(column.shape[0]), column, number, start, stop))
-
-    def _find_sets(self, splits: CategorySplits) -> CategorySets:
+    def find_sets(self, splits: CategorySplits) -> CategorySets:
+        """Return the categories that go left in splits of columns that the shard has, when the tree is grown."""
         return find_sets(self._shard_columns.columns, self._shard_columns.place_of[splits.column], self._rows.rows, splits)
 
     def merge(self, leaves: MergedLeaves) -> None:
@@ -404,7 +394,7 @@ class TreeState:
         for i, (subtree, by) in enumerate(zip(grown, moved.tolist(), strict=True)):
             records = subtree.records
             if self._plan.rules.categorical:
-                sets[i] = one._find_sets(splits_of_categories(records, self._plan.rules))
+                sets[i] = one.find_sets(splits_of_categories(records, self._plan.rules))
             for name in ("start", "in_stop", "stop"):
                 records[name] = records[name].astype(np.int64) - by
             if self._target.keeps_out_of_sample:

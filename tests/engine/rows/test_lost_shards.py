@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dtrees.engine.rows import quantiles
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.by_order import quantiles
 from tests.engine.problems import Case, assert_same, boosting, cut_finely, forest, send_rows, spread
 from tests.slow import one_of_each
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.rows.by_order import quantiles as by_order
+from dtrees.engine.rows import quantiles as by_order
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.packed import PackedWrongly, SumsToSend, add_up, pack
 from dtrees.engine.rows.searcher import make_sums

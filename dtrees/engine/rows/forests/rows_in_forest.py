@@ -15,33 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import SumsKept
-from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.all_rows import rows_of
-from dtrees.engine.rows.by_order.leaves import RowsOfLeaves
 from dtrees.engine.rows.exchange import Arrays
+from dtrees.engine.rows.leaf_rows import RowsOfLeaves
 from dtrees.engine.rows.packed import add_up
 from dtrees.engine.rows.passes import share_by_column
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.prepared import Derived
-from dtrees.engine.threads import Threads
-from dtrees.split.node.candidate import best_by_node, empty_candidates
 from dtrees.split.node.limits import limits_for_thread
-from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import best_by_node, empty_candidates
 from dtrees.split.numbers import hashing
+from dtrees.split.search.random_threshold import draw_thresholds, find_ends, sum_sides, try_thresholds
 from dtrees.split.search.scratch import Scratch, make_scratch
-from dtrees.split.search.thresholds.random_sides import draw_thresholds, find_ends, sum_sides, try_thresholds
-from dtrees.split.table.columns import Columns
 from dtrees.split.zones.over_shards.node_sums import sum_many
 from dtrees.split.zones.sums import Sums
 from dtrees.tree.tree import Tree
-
-_NOTHING, _NO_VALUES = np.empty(0, np.bool_), np.empty(0)
-#: The first place of each node, and the one after its last.
-_Places = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Ends(NamedTuple):
@@ -54,22 +45,15 @@ class Ends(NamedTuple):
     has_missing : ndarray of bool, shape (n,)
     pure : ndarray of bool, shape (n_nodes,) or (0,)
         Which nodes have one target in all rows, if that is asked for.
-    first, last : ndarray of float64, shape (n_nodes,) or (0,)
-        The lowest and the highest of the targets of their first rows, NaN without rows.
+    first : ndarray of float64, shape (n_nodes,) or (0,)
+        The targets of the first rows of a shard, NaN without rows.
     """
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     has_missing: NDArray[np.bool_]
-    pure: NDArray[np.bool_] = _NOTHING
-    first: NDArray[np.float64] = _NO_VALUES
-    last: NDArray[np.float64] = _NO_VALUES
-
-    @property
-    def of_one_target(self) -> NDArray[np.bool_]:
-        """Which nodes have one target in all their rows."""
-        found: NDArray[np.bool_] = self.pure & ~(self.first < self.last)
-        return found
+    pure: NDArray[np.bool_] = np.empty(0, np.bool_)
+    first: NDArray[np.float64] = np.empty(0)
 
 
 def joined_ends(sent: Sequence[Arrays]) -> Ends:
@@ -82,151 +66,28 @@ def joined_ends(sent: Sequence[Arrays]) -> Ends:
     >>> joined_ends([one, other])[:3]
     (array([0.5]), array([2.]), array([ True]))
     """
-    low, high, has_missing, pure, first, last = zip(*sent, strict=True)
-    return Ends(
-        np.minimum.reduce(low),
-        np.maximum.reduce(high),
-        np.logical_or.reduce(has_missing),
-        np.logical_and.reduce(pure),
-        np.fmin.reduce(first),
-        np.fmax.reduce(last),
-    )
+    low, high, has_missing, pure, first = zip(*sent, strict=True)
+    return Ends(np.minimum.reduce(low), np.maximum.reduce(high), np.logical_or.reduce(has_missing), pure_in_all(pure, first))
 
 
-class RandomSearch:
-    """The random thresholds of a tree, and what a shard's rows are to them.
+def pure_in_all(pure: Sequence[NDArray[np.bool_]], first: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """Return which nodes have one target in the rows of all shards, given what each found of its own.
 
-    Parameters
-    ----------
-    columns : Columns
-        Of the shard's rows.
-    is_category : ndarray of bool, shape (n_columns,)
-        Which columns hold categories: these are searched elsewhere.
-    pool : ndarray of int32
-        The columns of the tree.
-    key : uint64
-        Of the tree's stream of random thresholds.
-    threads : Threads
-    kept : SumsKept
-        What is summed.
-
-    Attributes
-    ----------
-    key : uint64
+    Examples
+    --------
+    >>> yes, nan = np.array([True, True, True]), np.nan
+    >>> pure_in_all([yes, yes], [np.array([1.0, 1.0, nan]), np.array([1.0, 2.0, 3.0])]).tolist()
+    [True, False, True]
     """
-
-    def __init__(
-        self,
-        columns: Columns,
-        is_category: NDArray[np.bool_],
-        pool: NDArray[np.int32],
-        key: np.uint64,
-        threads: Threads,
-        kept: SumsKept,
-    ) -> None:
-        self._columns, self._pool, self.key, self._threads, self._kept = columns, pool.astype(np.int64), key, threads, kept
-        self._searched = ~is_category[pool]
-        self._scratch: list[Scratch] = []
-
-    def open(self, message: s.FindBars, rules: Rules, targets: NDArray[np.int64] | None) -> None:
-        """Begin the search of some nodes; ``targets`` are what all rows add to the sums of several."""
-        root = message.root
-        self._message = message
-        self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, rows=targets)
-
-    def find_ends(
-        self, drawn: NDArray[np.bool_], rows: NDArray[np.uint32], places: _Places
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-        """Return the first three of :class:`Ends` of the shard's rows, in the columns drawn for each node; in all if ``drawn`` is empty.
-
-        ``places`` are the first of each node, and the one after its last.
-        """
-        message, columns = self._message, self._columns
-        n, k = message.node.shape[0], self._pool.shape[0]
-        chosen = drawn & self._searched if drawn.shape[0] else np.broadcast_to(self._searched, (n, k))
-        self._node, place = np.nonzero(chosen)
-        self._column = self._pool[place]
-        node = message.node[self._node]
-        tasks = np.stack([places[0][node], places[1][node], self._column], axis=1)
-        codes = np.empty((tasks.shape[0], 3), np.int64)
-
-        share_by_column(
-            self._threads, columns.codes, self._column,
-            lambda queue, _, own, found: find_ends(queue, own, columns, rows, found),
-            [tasks], [codes], [columns.words],
-        )  # fmt: skip
-        low, high = columns.values_of(self._column, codes[:, 0]), columns.values_of(self._column, np.maximum(codes[:, 1], 0))
-        none = codes[:, 1] < 0
-        return np.where(none, np.inf, low), np.where(none, -np.inf, high), codes[:, 2] > 0
-
-    def sum_sides(self, ends: Ends, rows: RowPartition, places: _Places, n_shards: int) -> dict[int, tuple[NDArray[np.int64]]]:
-        """Draw thresholds; return the sums of the shard's rows, for each shard those of the thresholds that it tries.
-
-        These are the ones in columns that vary in their nodes, dealt by turns; nodes of one target are left out.
-        """
-        message, columns = self._message, self._columns
-        varies = (ends.low < ends.high) | (ends.has_missing & (ends.low <= ends.high))
-        if ends.pure.shape[0]:
-            varies &= ~ends.of_one_target[self._node]
-        some = np.flatnonzero(varies)
-        node, column = self._node[some], self._column[some]
-        thresholds = np.empty(some.shape[0])
-        draw_thresholds(self.key, message.path[node], column, ends.low[some], ends.high[some], thresholds)
-        with_missing, n = ends.has_missing[some], some.shape[0]
-        missing_place = np.where(with_missing, np.cumsum(with_missing) - 1, -1)
-        self._tries = np.stack([node, column, missing_place], axis=1), thresholds
-        width = message.sums.shape[1] + 1
-        left, missing = np.zeros((n, width), np.int64), np.zeros((int(with_missing.sum()), width), np.int64)
-        cuts = columns.codes_up_to(column, thresholds)
-        which = message.node[node]
-        tasks = np.stack([places[0][which], places[1][which], column, node, missing_place], axis=1)
-        limits, scratch = self._limits, self._make_scratch()
-
-        share_by_column(
-            self._threads, columns.codes, column,
-            lambda queue, thread, own, own_cuts, own_left: sum_sides(
-                queue, own, columns, rows, own_cuts, message.sums, limits_for_thread(limits), scratch[thread], own_left, missing
-            ),
-            [tasks, cuts], [left], [columns.words],
-        )  # fmt: skip
-        return {
-            shard: (np.concatenate([left[shard::n_shards].ravel(), missing[self._of_shard(shard, n_shards)[0]].ravel()]),)
-            for shard in range(n_shards)
-        }
-
-    def _of_shard(self, shard: int, n_shards: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where the missing rows of the thresholds that a shard tries are, and where they are among these."""
-        place = self._tries[0][shard::n_shards, 2]
-        has = place >= 0
-        return place[has], np.where(has, np.cumsum(has) - 1, -1)
-
-    def scan(self, sent: Sequence[Arrays], shard: int, n_shards: int) -> s.Scanned:
-        """Try the thresholds of this shard, given the sums of all; return the best split of each node."""
-        message, (tries, thresholds) = self._message, self._tries
-        tasks = tries[shard::n_shards].copy()
-        node, n, n_sums = tasks[:, 0].copy(), tasks.shape[0], message.sums.shape[1]
-        tasks[:, 2] = self._of_shard(shard, n_shards)[1]
-        sums = add_up([one for (one,) in sent]).reshape(-1, n_sums + 1)
-        own_thresholds, out = thresholds[shard::n_shards].copy(), empty_candidates(n, n_sums)
-        limits, scratch, left, missing = self._limits, self._make_scratch(), sums[:n], sums[n:]
-        self._threads.share(
-            n,
-            lambda queue, thread: try_thresholds(
-                queue, tasks, own_thresholds, left, missing, message.n_rows, message.sums, limits_for_thread(limits), scratch[thread], out
-            ),
-        )
-        best = empty_candidates(message.node.shape[0], n_sums)
-        best_by_node(out, node, best)
-        return s.Scanned(best, np.full(message.node.shape[0], np.inf))
-
-    def _make_scratch(self) -> list[Scratch]:
-        while len(self._scratch) < self._threads.n_threads:
-            self._scratch.append(make_scratch(1, 1, self._kept.n_numbers, n_sums=self._kept.n_sums))
-        return self._scratch
+    low, high = np.fmin.reduce(first), np.fmax.reduce(first)
+    found: NDArray[np.bool_] = np.all(pure, axis=0) & ~(low < high)
+    return found
 
 
 class RowsInForest(RowsInTree):
     """The rows of a shard, tree after tree; see :class:`RowsInTree`. Trees that grow side by side have one each."""
+
+    _scratch: list[Scratch]  # for random thresholds
 
     def for_another_tree(self) -> RowsInForest:
         """Return the rows in a tree that grows beside this one; what all trees have in common, they share."""
@@ -250,9 +111,7 @@ class RowsInForest(RowsInTree):
         """Begin a tree: draw its rows, and columns; ``factor`` is by how much the draws of each class count, if they do otherwise."""
         self._use_columns(tree)
         if self._plan.rules.random_splits:
-            key = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_THRESHOLD, tree))
-            is_category = self._edges.n_categories > 0
-            self._random = RandomSearch(self._columns, is_category, self._pool, key, self.threads, self._kept)
+            self._key, self._scratch = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_THRESHOLD, tree)), []
         self._forest.draw(tree)
         if factor is not None:
             self._forest.weigh(factor)
@@ -275,23 +134,98 @@ class RowsInForest(RowsInTree):
 
     def open_search(self, message: s.FindBars, sent: list[Arrays]) -> None:
         """Begin the search of nodes where thresholds are drawn, given their rows by category."""
-        self._random.open(message, self._plan.rules, self._forest.added if self._kept.targets else None)
-        self._category_search.find_bars(message, self._plan.rules, sent, self._random.key)
+        rules, root, targets = self._plan.rules, message.root, self._forest.added if self._kept.targets else None
+        self._message = message
+        self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, rows=targets)
+        self._category_search.find_bars(message, rules, sent, self._key)
 
     def find_ends(self, drawn: NDArray[np.bool_], nodes: NDArray[np.int64]) -> Ends:
-        """Return what rows here say of the columns drawn, and of the targets of ``nodes``; see :meth:`RandomSearch.find_ends`."""
+        """Return what rows here say of the columns drawn for each node, all if ``drawn`` is empty; and of the targets of ``nodes``."""
+        message, columns, rows, searched = self._message, self._columns, self._rows.rows, ~(self._edges.n_categories > 0)[self._pool]
         if not nodes.shape[0]:  # the search goes on
             self._category_search.search_again(drawn)
-        pure, first = self.find_pure(nodes)
-        return Ends(*self._random.find_ends(drawn, self._rows.rows, (self._start, self._stop)), pure, first, first)
+        chosen = drawn & searched if drawn.shape[0] else np.broadcast_to(searched, (message.node.shape[0], searched.shape[0]))
+        self._node, place = np.nonzero(chosen)
+        self._column = self._pool[place].astype(np.int64)
+        tasks = np.stack([*self._places_of_nodes(message.node[self._node]), self._column], axis=1)
+        codes = np.empty((tasks.shape[0], 3), np.int64)
+
+        share_by_column(
+            self.threads, columns.codes, self._column,
+            lambda queue, _, own, found: find_ends(queue, own, columns, rows, found),
+            [tasks], [codes], [columns.words],
+        )  # fmt: skip
+        low, high = columns.values_of(self._column, codes[:, 0]), columns.values_of(self._column, np.maximum(codes[:, 1], 0))
+        none, (pure, first) = codes[:, 1] < 0, self.find_pure(nodes)
+        return Ends(np.where(none, np.inf, low), np.where(none, -np.inf, high), codes[:, 2] > 0, pure, first)
 
     def sum_sides(self, ends: Ends) -> dict[int, tuple[NDArray[np.int64]]]:
-        """See :meth:`RandomSearch.sum_sides`."""
-        return self._random.sum_sides(ends, self._rows, (self._start, self._stop), self._n_shards)
+        """Draw thresholds; return the sums of the shard's rows, for each shard those of the thresholds that it tries.
 
-    def try_thresholds(self, sent: list[Arrays]) -> s.Scanned:
-        """Return the best splits of nodes by the thresholds that this shard tries, and in the columns of categories that it searches."""
-        return self._category_search.merged(self._random.scan(sent, self._shard, self._n_shards))
+        These are the ones in columns that vary in their nodes, dealt by turns; nodes of one target are left out.
+        """
+        message, columns, rows, n_shards = self._message, self._columns, self._rows, self._n_shards
+        varies = (ends.low < ends.high) | (ends.has_missing & (ends.low <= ends.high))
+        if ends.pure.shape[0]:
+            varies &= ~ends.pure[self._node]
+        some = np.flatnonzero(varies)
+        node, column = self._node[some], self._column[some]
+        thresholds = np.empty(some.shape[0])
+        draw_thresholds(self._key, message.path[node], column, ends.low[some], ends.high[some], thresholds)
+        with_missing, n = ends.has_missing[some], some.shape[0]
+        missing_place = np.where(with_missing, np.cumsum(with_missing) - 1, -1)
+        self._tries = np.stack([node, column, missing_place], axis=1), thresholds
+        width = message.sums.shape[1] + 1
+        left, missing = np.zeros((n, width), np.int64), np.zeros((int(with_missing.sum()), width), np.int64)
+        cuts = columns.codes_up_to(column, thresholds)
+        tasks = np.stack([*self._places_of_nodes(message.node[node]), column, node, missing_place], axis=1)
+        limits, scratch = self._limits, self._make_scratch()
+
+        share_by_column(
+            self.threads, columns.codes, column,
+            lambda queue, thread, own, own_cuts, own_left: sum_sides(
+                queue, own, columns, rows, own_cuts, message.sums, limits_for_thread(limits), scratch[thread], own_left, missing
+            ),
+            [tasks, cuts], [left], [columns.words],
+        )  # fmt: skip
+        return {
+            shard: (np.concatenate([left[shard::n_shards].ravel(), missing[self._of_shard(shard)[0]].ravel()]),)
+            for shard in range(n_shards)
+        }
+
+    def _of_shard(self, shard: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the missing rows of the thresholds that a shard tries are, and where they are among these."""
+        place = self._tries[0][shard :: self._n_shards, 2]
+        has = place >= 0
+        return place[has], np.where(has, np.cumsum(has) - 1, -1)
+
+    def try_thresholds(self, sent: Sequence[Arrays]) -> s.Scanned:
+        """Try the thresholds of this shard, given the sums of all; return the best split of each node, categories included."""
+        message, (tries, thresholds), shard, n_shards = self._message, self._tries, self._shard, self._n_shards
+        tasks = tries[shard::n_shards].copy()
+        node, n, n_sums = tasks[:, 0].copy(), tasks.shape[0], message.sums.shape[1]
+        tasks[:, 2] = self._of_shard(shard)[1]
+        sums = add_up([one for (one,) in sent]).reshape(-1, n_sums + 1)
+        own_thresholds, out = thresholds[shard::n_shards].copy(), empty_candidates(n, n_sums)
+        limits, scratch, left, missing = self._limits, self._make_scratch(), sums[:n], sums[n:]
+        self.threads.share(
+            n,
+            lambda queue, thread: try_thresholds(
+                queue, tasks, own_thresholds, left, missing, message.n_rows, message.sums, limits_for_thread(limits), scratch[thread], out
+            ),
+        )
+        best = empty_candidates(message.node.shape[0], n_sums)
+        best_by_node(out, node, best)
+        return self._category_search.merged(s.Scanned(best, np.full(message.node.shape[0], np.inf)))
+
+    def _make_scratch(self) -> list[Scratch]:
+        while len(self._scratch) < self.threads.n_threads:
+            self._scratch.append(make_scratch(1, 1, self._kept.n_numbers, n_sums=self._kept.n_sums))
+        return self._scratch
+
+    def _places_of_nodes(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the first place of each of some nodes, and the one after its last."""
+        return self._start[nodes], self._stop[nodes]
 
     def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         """Tell which nodes have one target in all rows here, and which; see :meth:`ForestTarget.find_pure`."""

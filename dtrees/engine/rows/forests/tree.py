@@ -22,9 +22,9 @@ from dtrees.engine.protocol.messages import Measured
 from dtrees.engine.protocol.splits import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.by_order.leaves import measure_means, share_leaves
 from dtrees.engine.rows.exchange import Arrays, Shards, Steps, Turn
-from dtrees.engine.rows.forests.rows_in_forest import RowsInForest, joined_ends
+from dtrees.engine.rows.forests.rows_in_forest import RowsInForest, joined_ends, pure_in_all
+from dtrees.engine.rows.leaf_rows import measure_means, share_leaves
 from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
 from dtrees.engine.rows.tree import grow_nodes, leaves_known
 from dtrees.engine.rows.whole_sums import exponent_of
@@ -156,21 +156,7 @@ class RandomLevels(ForestLevels):
         shards, rows, serial = self.shards, self.rows, next(self.shards.serials)
         ends = joined_ends((yield shards.to_all("ends", serial, rows.find_ends(drawn, nodes))))
         sent = yield shards.step("sides", serial, rows.sum_sides(ends), shards.everyone)
-        return rows.try_thresholds(sent), ends.of_one_target
-
-
-def pure_in_all(pure: list[NDArray[np.bool_]], first: list[NDArray[np.float64]]) -> NDArray[np.bool_]:
-    """Return which nodes have one target in the rows of all shards, given what each found of its own.
-
-    Examples
-    --------
-    >>> yes, nan = np.array([True, True, True]), np.nan
-    >>> pure_in_all([yes, yes], [np.array([1.0, 1.0, nan]), np.array([1.0, 2.0, 3.0])]).tolist()
-    [True, False, True]
-    """
-    low, high = np.fmin.reduce(first), np.fmax.reduce(first)
-    found: NDArray[np.bool_] = np.all(pure, axis=0) & ~(low < high)
-    return found
+        return rows.try_thresholds(sent), ends.pure
 
 
 def forest_tree_steps(growing: TreeOfForest, number: int) -> Steps[Tree]:

@@ -1,4 +1,4 @@
-"""What a tree is grown on, as targets prepare it: integers that are summed, and the powers of two that they were multiplied by."""
+"""What a tree is grown on, as targets prepare it: integers that are summed, the powers of two they were multiplied by, and their sums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
+from dtrees.engine.threads import Threads
+from dtrees.split.criteria.several import add_up_amounts, add_up_classes
+from dtrees.split.node.partition import RowPartition, gather
+from dtrees.split.numbers.fixed_point import add_up
+from dtrees.split.policy import GATHERED_ROWS
 
 _NONE = np.empty(0, np.int64)
 #: No power of two is as large.
@@ -30,7 +36,7 @@ class Prepared(NamedTuple):
         Nodes in which this is constant are leaves.
     levels : ndarray of int64, shape (n_targets,) or (0,)
         For absolute error and quantiles, where ``g`` are the numbers of targets: the targets in fixed point
-        (:mod:`dtrees.split.search.order_statistics.deviations`).
+        (:mod:`dtrees.split.search.deviations`).
     spent : bool
         Whether ``g`` and ``h`` were made for this tree, which may overwrite them, until the next tree.
     totals : tuple or None
@@ -75,3 +81,37 @@ def most_bits(rules: Rules) -> tuple[int, int, int]:
 def by_output(target: NDArray[Any]) -> NDArray[Any]:
     """Return targets as losses take them: of several, all rows of one side by side, as raw predictions lie."""
     return target if target.ndim == 1 else np.ascontiguousarray(target.T)
+
+
+def add_up_sample(
+    threads: Threads, rows: RowPartition, n_in: int, a: NDArray[np.int64], b: NDArray[np.int64], in_order: bool
+) -> tuple[int, int, int, float]:
+    """Put what rows in sample add to sums in their order, if it is not, and add it up; see :func:`~dtrees.split.node.partition.gather`."""
+
+    def take(some: slice) -> tuple[int, int, int, float]:
+        found: tuple[int, int, int, float]
+        found = add_up(a[some], b[some]) if in_order else gather(rows, some.start, some.stop, a, b)
+        return found
+
+    total_a, total_b, size, slope = zip(*threads.map_stretches(take, n_in, GATHERED_ROWS), strict=True)
+    return sum(total_a), sum(total_b), sum(size), max(slope)
+
+
+def many_sums(kept: SumsKept, rows: RowPartition, n_in: int, targets: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    """Return the sums of the rows in sample where these are not moments: of each class, or of each of several targets and of weights.
+
+    ``targets`` are what rows add to the sums of several targets.
+    """
+    if not kept.n_numbers:
+        return None
+    sums, h = np.zeros(kept.n_sums, np.int64), rows.h[:n_in]
+    if not kept.targets:
+        np.add.at(sums, rows.g[:n_in], h if h.shape[0] else 1)
+        return sums
+    assert targets is not None
+    if kept.n_classes:
+        add_up_classes(targets, rows.rows[:n_in], h, sums[:-1])
+    else:
+        add_up_amounts(targets, rows.rows[:n_in], sums[:-1])
+    sums[-1] = h.sum() if h.shape[0] else n_in
+    return sums
