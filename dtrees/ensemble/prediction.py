@@ -30,7 +30,7 @@ from dtrees.tree.tree import Tree
 if TYPE_CHECKING:
     from dtrees.tree.packing import Packed
     from dtrees.tree.predict_sets import PackedWithSets
-    from dtrees.tree.shapley.paths import Paths
+    from dtrees.tree.shapley import Paths
 
 Step = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -100,7 +100,7 @@ class AdditiveTrees:
     def paths(self) -> tuple[Paths, ...]:
         """Return the groups, packed for Shapley values."""
         if self._paths is None:
-            from dtrees.tree.shapley.paths import pack_paths
+            from dtrees.tree.shapley import pack_paths
 
             self._paths = tuple(pack_paths(group) for group in self.groups)
         return self._paths
@@ -233,7 +233,7 @@ class Explain:
 
         Of pairs, shape (n, n_features, n_features, n_outputs).
         """
-        from dtrees.tree.shapley.values import add_interaction_values, add_interventional_values, add_values
+        from dtrees.tree.shapley import add_interaction_values, add_interventional_values, add_values
 
         rows, n_threads, n_columns = self.schema.matrix(X), effective_n_jobs(self.n_jobs), len(self.schema)
         packs = self.trees.paths()

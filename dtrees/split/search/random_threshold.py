@@ -1,23 +1,39 @@
 """The random threshold of Extra-Trees.
 
 Column by column in large nodes; in the nodes of a block (:mod:`dtrees.split.grow.block`), whose values lie row by row, for all columns side
-by side, which the compiler turns into vector instructions.
+by side.
+
+Where rows are spread over shards, a threshold follows from the lowest and the highest value of a node in a column, over all shards. Then
+each shard sums its own rows on the left of it, and those whose value is missing; with these sums added up, the threshold is tried as in
+one process. Pairs of a node and a column are *tasks* there.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel
+from dtrees.split.compile.specialised import optional
+from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import is_arithmetic, node_statistic
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, plus_row, weight_at, with_sums
-from dtrees.split.node.candidate import CONSTANT, HAS_THRESHOLD, NO_SPLIT, NONE_HIGHER, SPLIT, bar_for
+from dtrees.split.criteria.statistics import (
+    Moments,
+    amount_of,
+    n_changed,
+    n_sums,
+    nothing,
+    plus_row,
+    weight_at,
+    which_sum,
+    with_sums,
+    write_sums,
+)
 from dtrees.split.node.limits import is_allowed
-from dtrees.split.numbers.hashing import draw_columns, mix, undraw_columns, uniform
-from dtrees.split.search.thresholds.columnwise import add_left, add_missing, add_two_left, score_columns, widen, widen_two
-from dtrees.split.search.thresholds.sweep import cut_after
+from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, NONE_HIGHER, SPLIT, bar_for, complete_but_threshold
+from dtrees.split.numbers.hashing import draw, draw_columns, mix, undraw_columns, uniform
+from dtrees.split.search.sweep import cut_after
+from dtrees.split.search.vectors import add_left, add_missing, add_row_left, add_two_left, score_columns, widen, widen_two
 from dtrees.split.table.columns import highest_code_below, value_at
 
 #: Rows of a block's counts; see :func:`search_random_block`.
@@ -126,97 +142,19 @@ def _draw_thresholds(low, high, key, identity, threshold):
         threshold[j] = t if low[j] < high[j] else np.inf
 
 
-@specialised
-def _add_row(node, x, a, h, threshold, counts):
-    """Add a row to what goes left in each column."""
-
-
-@_add_row.of(Moments)
-def _(node, x, a, h, threshold, counts):
-    add_left(x, threshold, np.int64(1), counts[N_LEFT], a, counts[LEFT])
-
-
-@_add_row.of(Classes)
-def _(node, x, a, h, threshold, counts):
-    add_left(x, threshold, np.int64(1), counts[N_LEFT], h, counts[LEFT + a])
-
-
-@_add_row.of(AmountsOfTargets)
-def _(node, x, a, h, threshold, counts):
-    _add_amounts(node.rows[a], x, threshold, counts)
-
-
-@lean_kernel
-def _add_amounts(amounts, x, threshold, counts):
-    """Add a row and its first target, and then two more targets at a time."""
-    n_left, last = counts[N_LEFT], amounts.shape[0] - 1
-    add_left(x, threshold, np.int64(1), n_left, amounts[0], counts[LEFT])
-    for t in range(1, last, 2):
-        add_left(x, threshold, amounts[t], counts[LEFT + t], amounts[t + 1], counts[LEFT + t + 1])
-    if last & 1:
-        add_left(x, threshold, amounts[last], counts[LEFT + last], np.int64(0), n_left)
-
-
-@_add_row.of(ClassesOfTargets)
-def _(node, x, a, h, threshold, counts):
-    _add_classes(node.rows[a], x, h, threshold, counts)
-
-
-@lean_kernel
-def _add_classes(classes, x, h, threshold, counts):
-    """Add a row, and its weight to the classes that it is of, two at a time."""
-    n_left, last = counts[N_LEFT], classes.shape[0] - 1
-    add_left(x, threshold, np.int64(1), n_left, h, counts[LEFT + classes[0]])
-    for t in range(1, last, 2):
-        add_left(x, threshold, h, counts[LEFT + classes[t]], h, counts[LEFT + classes[t + 1]])
-    if last & 1:
-        add_left(x, threshold, h, counts[LEFT + classes[last]], np.int64(0), n_left)
-
-
-@specialised
-def _add_missing_row(node, x, a, h, counts):
-    """Add a row to what is missing in each column: its weight, then g or the weights of classes."""
-
-
-@_add_missing_row.of(Moments)
-def _(node, x, a, h, counts):
-    add_missing(x, h, counts[LEFT + 1])
-    add_missing(x, a, counts[LEFT + 2])
-
-
-@_add_missing_row.of(Classes)
-def _(node, x, a, h, counts):
-    n_classes = node.sums.shape[0]
-    add_missing(x, h, counts[LEFT + n_classes])
-    add_missing(x, h, counts[LEFT + n_classes + 1 + a])
-
-
-@_add_missing_row.of(AmountsOfTargets)
-def _(node, x, a, h, counts):
-    n_targets = node.sums.shape[0]
-    add_missing(x, h, counts[LEFT + n_targets])
-    for t in range(n_targets):
-        add_missing(x, node.rows[a, t], counts[LEFT + n_targets + 1 + t])
-
-
-@_add_missing_row.of(ClassesOfTargets)
-def _(node, x, a, h, counts):
-    n_classes = node.sums.shape[0]
-    add_missing(x, h, counts[LEFT + n_classes])
-    for t in range(node.rows.shape[1]):
-        add_missing(x, h, counts[LEFT + n_classes + 1 + node.rows[a, t]])
-
-
 @lean_kernel
 def _sum_each(node, block, places, has_missing, threshold, counts):
     weighted = block.h.shape[0] > 0
     for place in places:
         x, a, h = block.cells[place], block.g[place], weight_at(block.h, place)
-        _add_row(node, x, a, h, threshold, counts)
+        add_row_left(node, x, threshold, a, h, np.int64(1), counts[N_LEFT], counts[LEFT:])
         if weighted:
             add_left(x, threshold, np.int64(0), counts[N_LEFT], h, counts[H_LEFT])
         if has_missing:
-            _add_missing_row(node, x, a, h, counts)
+            missing = counts[LEFT + n_sums(node) :]
+            add_missing(x, h, missing[0])
+            for t in range(n_changed(node)):
+                add_missing(x, amount_of(node, a, t, h), missing[1 + which_sum(node, a, t)])
 
 
 @lean_kernel
@@ -230,15 +168,9 @@ def _sum_pairs(cells, a, places, threshold, g_left, n_left):
         add_two_left(cells[x], cells[y], threshold, a[x], a[y], g_left, one, one, n_left)
 
 
-@specialised
+@optional
 def _sum_rows(node, block, places, has_missing, threshold, counts):
     """Sum what goes left and what is missing, but for weights that are all 1."""
-
-
-@_sum_rows.of(AmountsOfTargets)
-@_sum_rows.of(ClassesOfTargets)
-@_sum_rows.of(Classes)
-def _(node, block, places, has_missing, threshold, counts):
     _sum_each(node, block, places, has_missing, threshold, counts)
 
 
@@ -271,26 +203,20 @@ def _score_thresholds(limits, node, scores, counts):
         scores[j] = found if is_allowed(limits, n_left[j], node.n - n_left[j], h[j], node.h - h[j]) else -1.0
 
 
-@specialised
+@optional
 def _statistics_of_column(node, j, counts, room):
     """Return the statistics of the rows that go left in a column of the block, and of those whose value is missing."""
+    n = node.sums.shape[0]
+    for k in range(n):
+        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n + 1 + k, j]
+    left = with_sums(node, room[0], counts[H_LEFT, j], counts[N_LEFT, j])
+    return left, with_sums(node, room[1], counts[LEFT + n, j], counts[N_MISSING, j])
 
 
 @_statistics_of_column.of(Moments)
 def _(node, j, counts, room):
     left = Moments(counts[LEFT, j], counts[H_LEFT, j], counts[N_LEFT, j])
     return left, Moments(counts[LEFT + 2, j], counts[LEFT + 1, j], counts[N_MISSING, j])
-
-
-@_statistics_of_column.of(Classes)
-@_statistics_of_column.of(AmountsOfTargets)
-@_statistics_of_column.of(ClassesOfTargets)
-def _(node, j, counts, room):
-    n_sums = node.sums.shape[0]
-    for k in range(n_sums):
-        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n_sums + 1 + k, j]
-    left = with_sums(node, room[0], counts[H_LEFT, j], counts[N_LEFT, j])
-    return left, with_sums(node, room[1], counts[LEFT + n_sums, j], counts[N_MISSING, j])
 
 
 @lean_kernel
@@ -360,3 +286,130 @@ def search_random_block(limits, drawing, key, block, first, last, sums, path, sc
     if max_features < n_columns:
         undraw_columns(column_key, path, pool, n_drawn)
     return status, score, winner >= 0 and n_missing[block.place_of[winner]] > 0, winner
+
+
+@kernel
+def find_ends(queue, tasks, columns, rows, ends):
+    """Find the lowest and the highest code of nodes in columns, and how many values are missing, by several threads.
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+    tasks : ndarray of int64, shape (n, 3)
+        First and last place of a node, and a column.
+    columns : Columns
+    rows : ndarray of uint32
+    ends : ndarray of int64, shape (n, 3)
+        Written. Without values, the lowest code is the number of distinct values, and the highest is -1.
+    """
+    while True:
+        k = claim(queue)
+        if k >= tasks.shape[0]:
+            return
+        start, stop, column = tasks[k]
+        codes, n_distinct = columns.codes[column], np.int64(columns.offsets[column + 1] - columns.offsets[column])
+        ends[k, 0], ends[k, 1], ends[k, 2] = find_end_codes(codes, n_distinct, rows, start, stop)
+        finish(queue)
+
+
+@kernel
+def draw_thresholds(key, paths, columns, low, high, out):
+    """Draw a threshold for each task: of a node of a path, in a column of the table, between two values; infinity if these are the same."""
+    for k in range(paths.shape[0]):
+        out[k] = np.inf
+        if low[k] < high[k]:
+            out[k] = draw_between(low[k], high[k], draw(np.uint64(key) ^ paths[k], columns[k]))
+
+
+@kernel
+def sum_sides(queue, tasks, columns, partition, cuts, node_sums, limits, scratch, left, missing):
+    """Sum the rows of nodes on the left of thresholds, and those whose value is missing, by several threads.
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+    tasks : ndarray of int64, shape (n, 5)
+        First and last place of a node, a column, the node, and where to write the sums of missing rows, -1 if there are none.
+    columns : Columns
+    partition : RowPartition
+    cuts : ndarray of int64, shape (n,)
+        The highest code that goes left.
+    node_sums : ndarray of int64, shape (n_nodes, n_sums)
+        Of the rows of all shards.
+    limits : SplitLimits
+    scratch : Scratch
+    left, missing : ndarray of int64, shape (n, n_sums + 1)
+        Written, all 0 before: sums, and last the number of rows.
+    """
+    while True:
+        k = claim(queue)
+        if k >= tasks.shape[0]:
+            return
+        _sum_node(tasks[k], columns, partition, cuts[k], node_sums, limits, scratch, left[k], missing)
+        finish(queue)
+
+
+@lean_kernel
+def _sum_node(task, columns, partition, cut, node_sums, limits, scratch, left, missing):
+    start, stop, column, number, place = task
+    node = node_statistic(limits.criterion, node_sums[number], ZERO())
+    n_distinct = np.int64(columns.offsets[column + 1] - columns.offsets[column])
+    on_left, without = sum_left_and_missing(node, columns.codes[column], n_distinct, partition, start, stop, cut, scratch)
+    _write(on_left, left)
+    if place >= 0:
+        _write(without, missing[place])
+
+
+@lean_kernel
+def _write(statistic, out):
+    """Write sums and the number of rows; what constraints know of a node stays 0."""
+    n = out.shape[0] - 1
+    write_sums(statistic, out[:n])
+    out[n] = statistic.n
+
+
+@kernel
+def try_thresholds(queue, tasks, thresholds, left, missing, nodes, node_sums, limits, scratch, out):
+    """Try the threshold of each task, given the sums over all shards, by several threads.
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+    tasks : ndarray of int64, shape (n, 3)
+        A node, a column of the table, and where the sums of missing rows are, -1 if there are none.
+    thresholds : ndarray of float64, shape (n,)
+        Infinity where all values are the same.
+    left, missing : ndarray of int64
+        As of :func:`sum_sides`.
+    nodes : ndarray of int64, shape (n_nodes,)
+        The number of rows of each.
+    node_sums : ndarray of int64, shape (n_nodes, n_sums)
+    limits : SplitLimits
+    scratch : Scratch
+    out : Candidates
+        One for each task.
+    """
+    none = np.zeros(left.shape[1], np.int64)
+    while True:
+        k = claim(queue)
+        if k >= tasks.shape[0]:
+            return
+        node, column, place = tasks[k]
+        out.records[k].column, out.records[k].status = column, CONSTANT
+        if (thresholds[k] < np.inf or place >= 0) and begin_column(limits.criterion, node_sums[node], column):
+            missing_sums = missing[place] if place >= 0 else none
+            score = _try(thresholds[k], left[k], missing_sums, nodes[node], node_sums[node], limits, scratch)
+            out.records[k].status = NO_SPLIT
+            if score >= 0.0:
+                out.records[k].status = SPLIT
+                complete_but_threshold(ZERO(), column, nodes[node], node_sums[node], limits, score, place >= 0, scratch.found, out, k)
+        finish(queue)
+
+
+@lean_kernel
+def _try(threshold, left, missing, n_rows, sums, limits, scratch):
+    n = sums.shape[0]
+    node = node_statistic(limits.criterion, sums, n_rows)
+    lefts = node_statistic(limits.criterion, left[:n], left[n])
+    missings = node_statistic(limits.criterion, missing[:n], missing[n])
+    return try_threshold(limits, lefts, missings, node, threshold < np.inf, ZERO(), threshold, -1.0, scratch)

@@ -1,8 +1,11 @@
-"""The sweep of :mod:`dtrees.split.search.thresholds.sweep`, several rows at a time, for nodes in which no value is missing.
+"""Several columns, or several rows, at a time: loops in which nothing depends on another, so that the compiler takes vector instructions.
 
-In a plain sweep every row waits for the sums of the one before. Here a stretch of rows is gone through twice: first the running sums, then
-the scores, in which no row depends on another, so that the compiler can turn them into vector instructions. For criteria whose scores are
-plain arithmetic, or have a bound that is: then only rows whose bound passes are scored.
+*Columns side by side*, in small nodes: a row ``x`` holds its values in some columns, NaN where missing, or their codes, and loops run over
+columns. For that, whatever is read is read unconditionally.
+
+*Rows side by side*: in a plain sweep (:mod:`dtrees.split.search.sweep`) every row waits for the sums of the one before. In nodes in which
+no value is missing, a chunk of rows is gone through twice: first the running sums, then the scores, in which no row depends on another. For
+criteria whose scores are plain arithmetic, or have a bound that is: then only rows whose bound passes are scored.
 """
 
 from __future__ import annotations
@@ -13,19 +16,129 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import NONE, ZERO, lean_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints.kinds import Clipped, InOrder, forbid_in_column
-from dtrees.split.criteria.parts import is_arithmetic, is_bounded, score, score_of_terms, upper_bound
+from dtrees.split.criteria.parts import class_term, is_arithmetic, is_bounded, score, score_of_terms, upper_bound
 from dtrees.split.criteria.several import SeveralClasses
 from dtrees.split.criteria.squares import GiniOfClasses
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, weight_at
-from dtrees.split.node.candidate import note_found
+from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, amount_of, n_changed, nothing, weight_at, which_sum
 from dtrees.split.node.limits import is_allowed
+from dtrees.split.node.records import note_found
 from dtrees.split.policy import STRETCH
-from dtrees.split.search.thresholds.columnwise import add_class_terms
-from dtrees.split.search.thresholds.sweep import SortedRows, rows_between, sum_rows
+from dtrees.split.search.sweep import SortedRows, rows_between, sum_rows
 from dtrees.split.table.sorting import code_in, code_of, place_in
+
+
+@inlined_kernel
+def widen(x, low, high):
+    """Take a row's values into the lowest and highest of each column."""
+    for j in range(low.shape[0]):
+        low[j] = x[j] if x[j] < low[j] else low[j]
+        high[j] = x[j] if x[j] > high[j] else high[j]
+
+
+@lean_kernel
+def widen_two(x, y, low, high):
+    """Take the values of two rows into the lowest and highest of each column."""
+    for j in range(low.shape[0]):
+        lowest, highest = low[j], high[j]
+        lowest = x[j] if x[j] < lowest else lowest
+        highest = x[j] if x[j] > highest else highest
+        low[j] = y[j] if y[j] < lowest else lowest
+        high[j] = y[j] if y[j] > highest else highest
+
+
+@lean_kernel
+def add_missing(x, g, g_missing):
+    """Add a number to the sums of those columns in which a row has no value."""
+    for j in range(g_missing.shape[0]):
+        g_missing[j] += g if x[j] != x[j] else 0
+
+
+@lean_kernel
+def add_left(x, cut, g, g_left, h, h_left):
+    """Add two numbers of a row to the sums of those columns in which its value, or code, is up to ``cut``."""
+    for j in range(cut.shape[0]):
+        left = x[j] <= cut[j]
+        g_left[j] += g if left else 0
+        h_left[j] += h if left else 0
+
+
+@inlined_kernel
+def add_two_left(x, y, cut, x_g, y_g, g_left, x_h, y_h, h_left):
+    """Add two numbers of each of two rows, as :func:`add_left` does with one row."""
+    for j in range(cut.shape[0]):
+        x_left, y_left = x[j] <= cut[j], y[j] <= cut[j]
+        g_left[j] += (x_g if x_left else 0) + (y_g if y_left else 0)
+        h_left[j] += (x_h if x_left else 0) + (y_h if y_left else 0)
+
+
+@lean_kernel
+def add_row_left(node, x, cut, a, weight, more, total, left):
+    """Add a row to the sums of those columns in which its value, or code, is up to ``cut``: to ``left``, and ``more`` to ``total``.
+
+    ``node`` tells which sums the row changes; these are added to two at a time.
+    """
+    last = n_changed(node) - 1
+    add_left(x, cut, more, total, amount_of(node, a, 0, weight), left[which_sum(node, a, 0)])
+    for t in range(1, last, 2):
+        one, other = amount_of(node, a, t, weight), amount_of(node, a, t + 1, weight)
+        add_left(x, cut, one, left[which_sum(node, a, t)], other, left[which_sum(node, a, t + 1)])
+    if last & 1:
+        add_left(x, cut, amount_of(node, a, last, weight), left[which_sum(node, a, last)], np.int64(0), total)
+
+
+@optional
+def score_columns(node, criterion, left, h, scores):
+    """Score a split of each column, -1.0 where it is not defined.
+
+    Parameters
+    ----------
+    node : Moments, Classes, AmountsOfTargets or ClassesOfTargets
+    criterion : named tuple
+    left : ndarray of int64, shape (n_quantities, n_columns)
+        What goes left: g, or the weight of each class, or the sums of targets.
+    h : ndarray of int64, shape (n_columns,)
+        The weight that goes left.
+    scores : ndarray of float64, shape (n_columns,)
+    """
+    scores[:] = 0.0
+    for k in range(node.sums.shape[0]):
+        add_class_terms(criterion, left[k], node.sums[k], h, node.h, scores)
+    finish_scores(criterion, h, node, scores)
+
+
+@score_columns.of(Moments)
+def _(node, criterion, left, h, scores):
+    g = left[0]
+    for j in range(scores.shape[0]):
+        scores[j] = score(criterion, float(g[j]), float(h[j]), float(node.g - g[j]), float(node.h - h[j]))
+
+
+@lean_kernel
+def bound_columns(node, criterion, g, h, bounds):
+    """Bound the score of a split of each column, from the moments that go left; see :func:`score_columns`."""
+    whole = float(node.g), float(node.h)
+    for j in range(bounds.shape[0]):
+        bounds[j] = upper_bound(criterion, float(g[j]), float(h[j]), float(node.g - g[j]), float(node.h - h[j]), whole)
+
+
+@lean_kernel
+def add_class_terms(criterion, left, whole, h, h_all, terms):
+    """Add the terms of one class, of weight ``whole`` in the node and ``left[j]`` left of the split of column j."""
+    for j in range(terms.shape[0]):
+        terms[j] += class_term(criterion, left[j], whole - left[j], float(h[j]), float(h_all - h[j]))
+
+
+@lean_kernel
+def finish_scores(criterion, h, node, scores):
+    """Turn sums of terms over classes, or over several targets of criteria that are arithmetic, into scores."""
+    for j in range(scores.shape[0]):
+        one, other = float(h[j]), float(node.h - h[j])
+        found = score_of_terms(criterion, scores[j], one, other, node.h, node.sums.shape[0])
+        scores[j] = found if (one > 0.0) & (other > 0.0) else -1.0
+
 
 #: Largest weight of a node whose sums of squares are below 2**53: floats hold them exactly, whatever the order of the additions.
 EXACT_WEIGHT = 13_777
@@ -48,18 +161,13 @@ def make_stretch() -> Stretch:
     return Stretch(np.empty((3, STRETCH), np.int64), scores, scores.view(np.int64))
 
 
-@specialised
+@optional
 def sweeps_stretches(criterion, node):
     """Tell whether :func:`sweep_stretches` may be used for a node of this statistic."""
-
-
-@sweeps_stretches.otherwise
-def _(criterion, node):
     return is_arithmetic(criterion) or is_bounded(criterion)
 
 
-@sweeps_stretches.of(Clipped)
-@sweeps_stretches.of(InOrder)
+@sweeps_stretches.of(Clipped, InOrder)
 def _(criterion, node):
     return sweeps_stretches(criterion.criterion, node)
 
@@ -75,32 +183,34 @@ def _(criterion, node):
     return is_arithmetic(criterion) and square * square * node.rows.shape[1] < _EXACT_POWER
 
 
-@specialised
+@optional
 def sweep_stretches(node, limits, rows, bar, room, found, stretch):
     """Find the best split of a node by its rows sorted by code, none of them missing.
 
-    Parameters and result are those of :func:`~dtrees.split.search.thresholds.sweep.sweep_sorted`; ``stretch`` is scratch space.
+    Parameters and result are those of :func:`~dtrees.split.search.sweep.sweep_sorted`; ``stretch`` is scratch space. Without a version of
+    its own, a statistic is swept by the squares of its sums.
     """
-
-
-@sweep_stretches.of(Moments)
-def _(node, limits, rows, bar, room, found, stretch):
-    return _sweep_moments(node, limits, rows, bar, found, stretch)
-
-
-@sweep_stretches.of(Classes)
-def _(node, limits, rows, bar, room, found, stretch):
-    return _sweep_squares(node, node.sums, limits, rows, bar, room, found, stretch)
-
-
-@sweep_stretches.of(AmountsOfTargets)
-def _(node, limits, rows, bar, room, found, stretch):
-    return _sweep_amounts(node, limits, rows, bar, room, found, stretch)
-
-
-@sweep_stretches.of(ClassesOfTargets)
-def _(node, limits, rows, bar, room, found, stretch):
-    return _sweep_squares(node, node.sums, limits, rows, bar, room, found, stretch)
+    top, keys, first, last = bar, rows.keys, rows.first, rows.last
+    node_square = ZERO()
+    for k in range(node.sums.shape[0]):
+        node_square += node.sums[k] * node.sums[k]
+        room[k] = 0
+    sums = ZERO(), ZERO(), ZERO()
+    cut = NONE()
+    for start in range(first, last, STRETCH):
+        m = min(last - start, STRETCH)
+        squares, products, h = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
+        sums = _sum_squares(node, _stretch_of(rows, start, m), room, sums, squares, products, h)
+        m = min(m, last - 1 - start)
+        if m <= 0:
+            continue
+        scores = stretch.scores[:m]
+        _score_squares(limits, keys[start : start + m + 1], start - first, squares[:m], products[:m], h[:m], node_square, node, scores)
+        where = highest(stretch, ZERO(), m, top)
+        if where >= 0:
+            top = stretch.scores[where]
+            cut = start + where
+    return _note_cut(node, rows, cut, top, room, found)
 
 
 @lean_kernel
@@ -172,8 +282,8 @@ def _highest_score(limits, g, h, node, stretch, first, top):
     return where, top
 
 
-@lean_kernel
-def _sweep_moments(node, limits, rows, bar, found, stretch):
+@sweep_stretches.of(Moments)
+def _(node, limits, rows, bar, room, found, stretch):
     top, keys, first, last = bar, rows.keys, rows.first, rows.last
     sums = ZERO(), ZERO()
     for start in range(first, last, STRETCH):
@@ -238,11 +348,11 @@ def _finish_scores(limits, keys, n_before, h, node, scores):
         scores[i] = mine if allowed else -1.0
 
 
-@lean_kernel
-def _sweep_amounts(node, limits, rows, bar, before, found, stretch):
+@sweep_stretches.of(AmountsOfTargets)
+def _(node, limits, rows, bar, room, found, stretch):
     """Sweep the sums of several targets: a stretch of rows is gone through once for each."""
     top, cut, weight, keys, first, last = bar, NONE(), ZERO(), rows.keys, rows.first, rows.last
-    before[:] = 0
+    room[:] = 0
     for start in range(first, last, STRETCH):
         m = min(last - start, STRETCH)
         h, g, numbers = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
@@ -251,7 +361,7 @@ def _sweep_amounts(node, limits, rows, bar, before, found, stretch):
         scores = stretch.scores[:m]
         scores[:] = 0.0
         for t in range(node.sums.shape[0]):
-            before[t] = _sum_amounts(node.rows, t, numbers, before[t], g)
+            room[t] = _sum_amounts(node.rows, t, numbers, room[t], g)
             add_class_terms(limits.criterion, g[:m], node.sums[t], h[:m], node.h, scores)
         if m == 0:
             continue
@@ -260,54 +370,22 @@ def _sweep_amounts(node, limits, rows, bar, before, found, stretch):
         if where >= 0:
             top = stretch.scores[where]
             cut = start + where
-    return _note_cut(node, rows, cut, top, before, found)
+    return _note_cut(node, rows, cut, top, room, found)
 
 
-@specialised
+@lean_kernel
 def _sum_squares(node, rows, left, before, squares, products, h):
     """Write the running sums over classes of left**2 and left * node, and of the weight, over rows sorted by code."""
-
-
-@_sum_squares.of(Classes)
-def _(node, rows, left, before, squares, products, h):
-    return _sum_squares_of_classes(node, rows, left, before, squares, products, h)
-
-
-@_sum_squares.of(ClassesOfTargets)
-def _(node, rows, left, before, squares, products, h):
-    return _sum_squares_of_targets(node, rows, left, before, squares, products, h)
-
-
-@lean_kernel
-def _sum_squares_of_targets(node, rows, left, before, squares, products, h):
     square, product, total = before
-    classes, whole = node.rows, node.sums
     for i in range(h.shape[0]):
         place = np.uint64(rows.base) + place_in(rows.keys[i])
-        row, w = rows.a[place], weight_at(rows.b, place)
-        for t in range(classes.shape[1]):
-            k = classes[row, t]
+        a, w = rows.a[place], weight_at(rows.b, place)
+        for t in range(n_changed(node)):
+            k = which_sum(node, a, t)
             square += w * (2 * left[k] + w)
-            product += w * whole[k]
+            product += w * node.sums[k]
             left[k] += w
         total += w
-        squares[i] = square
-        products[i] = product
-        h[i] = total
-    return square, product, total
-
-
-@lean_kernel
-def _sum_squares_of_classes(node, rows, left, before, squares, products, h):
-    square, product, total = before
-    for i in range(h.shape[0]):
-        place = np.uint64(rows.base) + place_in(rows.keys[i])
-        k = rows.a[place]
-        w = weight_at(rows.b, place)
-        square += w * (2 * left[k] + w)
-        product += w * node.sums[k]
-        total += w
-        left[k] += w
         squares[i] = square
         products[i] = product
         h[i] = total
@@ -327,28 +405,3 @@ def _score_squares(limits, keys, n_before, squares, products, h, node_square, no
         mine = float(total * (total * squares[i] - 2 * a * products[i]) + a * a * node_square) / (float(a) * float(b))
         allowed = (code_in(keys[i]) != code_in(keys[i + 1])) & is_allowed(limits, n, node.n - n, a, b) & (a > 0) & (b > 0)
         scores[i] = mine if allowed else -1.0
-
-
-@lean_kernel
-def _sweep_squares(node, weights, limits, rows, bar, left, found, stretch):
-    top, keys, first, last = bar, rows.keys, rows.first, rows.last
-    node_square = ZERO()
-    for k in range(weights.shape[0]):
-        node_square += weights[k] * weights[k]
-        left[k] = 0
-    sums = ZERO(), ZERO(), ZERO()
-    cut = NONE()
-    for start in range(first, last, STRETCH):
-        m = min(last - start, STRETCH)
-        squares, products, h = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
-        sums = _sum_squares(node, _stretch_of(rows, start, m), left, sums, squares, products, h)
-        m = min(m, last - 1 - start)
-        if m <= 0:
-            continue
-        scores = stretch.scores[:m]
-        _score_squares(limits, keys[start : start + m + 1], start - first, squares[:m], products[:m], h[:m], node_square, node, scores)
-        where = highest(stretch, ZERO(), m, top)
-        if where >= 0:
-            top = stretch.scores[where]
-            cut = start + where
-    return _note_cut(node, rows, cut, top, left, found)

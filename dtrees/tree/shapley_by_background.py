@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import inner_kernel, kernel
-from dtrees.tree.shapley.paths import divide, goes_left
+from dtrees.tree.packing import divide, goes_left
 
 #: Tables have a column for each set of columns that a row may pass by: no more than for so many columns of a path.
 MOST_COLUMNS = 8

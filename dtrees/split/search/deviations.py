@@ -177,7 +177,7 @@ def _note_from_trees(criterion, line, trees, sums, out):
 
 @inner_kernel
 def deviations_by_tree(criterion, line, items, n, end, last, forward, out):
-    """Write the deviations of :func:`~dtrees.split.search.order_statistics.line_up.deviations` in log(n) a row, whatever the weights."""
+    """Write the deviations of :func:`~dtrees.split.search.line_up.deviations` in log(n) a row, whatever the weights."""
     trees, sums = (np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)), (0, 0, 0)
     for i in range(end, last):
         sums = _add_item(items[i], trees, sums)
@@ -192,7 +192,7 @@ def deviations_by_tree(criterion, line, items, n, end, last, forward, out):
 def note_all_quantiles(criterion, line, items, n, end, last, forward, out):
     """Write the quantiles of all sets of ``items[:end]`` from one end on, halfway where two targets may be it.
 
-    Parameters are those of :func:`~dtrees.split.search.order_statistics.line_up.deviations`; the quantile of a set without rows is not
+    Parameters are those of :func:`~dtrees.split.search.line_up.deviations`; the quantile of a set without rows is not
     written. For constraints: rows are added to a Fenwick tree of weights, in log(n) a row.
     """
     weights = np.zeros(n + 1, np.int64)

@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, shared_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import is_constrained, unconstrained
 from dtrees.split.criteria.constraints.words import begin_column, begin_node, may_use, sign_of
 from dtrees.split.criteria.parts import is_arithmetic, is_bounded, node_statistic
 from dtrees.split.criteria.statistics import nothing, plus_row, weight_at
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, SPLIT, bar_for
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT, bar_for
 from dtrees.split.numbers.hashing import draw_columns, draw_first_columns, swap_back, undraw_columns
 from dtrees.split.policy import VECTOR
 from dtrees.split.search.column import search_sorted
-from dtrees.split.search.order_statistics.best_cut import search_all_thresholds
-from dtrees.split.search.order_statistics.line_up import line_up_block
-from dtrees.split.search.thresholds.sweep import SortedRows, cut_after
-from dtrees.split.search.tiny.cuts import (
+from dtrees.split.search.line_up import line_up_block
+from dtrees.split.search.order_statistics import search_all_thresholds
+from dtrees.split.search.sweep import SortedRows, cut_after
+from dtrees.split.search.tiny_cuts import (
     BEST,
     BOUND,
     CUT,
@@ -39,18 +39,17 @@ from dtrees.split.search.tiny.cuts import (
     SIGNS,
     describe,
     fill_tile,
-    put_in_order,
     scan_columns,
+    scan_gaps,
     score_column,
 )
-from dtrees.split.search.tiny.gaps import scan_gaps
 from dtrees.split.table.sorting import MISSING, key_of, place_in, sort_keys
 
 #: The cuts of all columns are checked for values out of order if one column in so many is monotonic, else one by one those of each that is.
 _MONOTONIC_SHARE = 4
 
 
-@specialised
+@optional
 def sweep_column(
     criterion: Any, columns: Any, column: Any, block: Any, first: Any, last: Any, sums: Any, limits: Any, bar: Any, scratch: Any
 ):
@@ -58,10 +57,6 @@ def sweep_column(
 
     ``criterion`` is that of ``limits``, without constraints.
     """
-
-
-@sweep_column.otherwise
-def _(criterion, columns, column, block, first, last, sums, limits, bar, scratch):
     return _sort_and_sweep(columns, column, block, first, last, sums, limits, bar, scratch)
 
 
@@ -128,13 +123,9 @@ def column_of_pair(block, drawing, first, path):
     return np.int64(block.column_at[winner]) if winner < n_columns else np.int64(-1)
 
 
-@specialised
+@optional
 def _search_pair(criterion, columns, limits, node, block, column, first, sums, scratch):
     """Split a node of two rows by a column in which they differ; return as :func:`~dtrees.split.search.column.search_column`."""
-
-
-@_search_pair.otherwise
-def _(criterion, columns, limits, node, block, column, first, sums, scratch):
     j = block.place_of[column]
     left, right = block.places[first], block.places[first + 1]
     if block.cells[right, j] < block.cells[left, j]:
@@ -154,17 +145,11 @@ def _(criterion, columns, limits, node, block, column, first, sums, scratch):
     return _search_in_line(criterion, columns, column, ZERO() + 2, block, sums, limits, -1.0, scratch)
 
 
-@specialised
+@optional
 def _list_places(criterion, node, block, first, scratch):
     """Write the places of a node's rows to the block, in the order that :func:`_scan` wants."""
-
-
-@_list_places.otherwise
-def _(criterion, node, block, first, scratch):
-    places = block.some_places[: node.n]
     for i in range(node.n):
-        places[i] = block.places[first + i]
-    put_in_order(node, places, block.g)
+        block.some_places[i] = block.places[first + i]
 
 
 @_list_places.of(Deviations)
@@ -174,13 +159,9 @@ def _(criterion, node, block, first, scratch):
         block.some_places[i] = place_in(scratch.keys[i])
 
 
-@specialised
+@optional
 def _scan(criterion, limits, node, sums, block, lanes, by_sign, scratch):
     """Find the best cut of every column of the tile; return whether that was possible, and whether it is exact, not a bound."""
-
-
-@_scan.otherwise
-def _(criterion, limits, node, sums, block, lanes, by_sign, scratch):
     arithmetic, bounded = is_arithmetic(criterion), is_bounded(criterion)
     if arithmetic or bounded:
         begin_node(limits.criterion, sums)
@@ -194,13 +175,9 @@ def _(criterion, limits, node, sums, block, lanes, by_sign, scratch):
     return scanned, scanned
 
 
-@specialised
+@optional
 def _score_column(criterion, node, limits, block, d, bar, known):
-    """Score the cuts of a column of the tile that were bounded; see :func:`~dtrees.split.search.tiny.cuts.score_column`."""
-
-
-@_score_column.otherwise
-def _(criterion, node, limits, block, d, bar, known):
+    """Score the cuts of a column of the tile that were bounded; see :func:`~dtrees.split.search.tiny_cuts.score_column`."""
     return score_column(node, limits, block, d, bar, known)
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inner_kernel, kernel
-from dtrees.tree.shapley.paths import divide
+from dtrees.tree.packing import divide
 
 
 class _Split(NamedTuple):
@@ -37,10 +37,8 @@ class _Split(NamedTuple):
         Which rows go left.
     share : float
         The share of the node's weight that goes left.
-    first : bool
-        Whether no split above is by the same column.
     passing : ndarray of bool, shape (n,)
-        Which rows pass those above that are by the same column.
+        Which rows pass those above that are by the same column; all, if there is none.
     above : float
         The share of the weight that does.
     product : ndarray of float64, shape (n_points, n)
@@ -51,7 +49,6 @@ class _Split(NamedTuple):
 
     left: NDArray[np.bool_]
     share: Any
-    first: Any
     passing: NDArray[np.bool_]
     above: Any
     product: NDArray[np.float64]
@@ -62,22 +59,18 @@ class _Split(NamedTuple):
 @inner_kernel
 def _enter(split, wants_left, share, known, product_below):
     """Write which rows pass a column's splits up to a child, which has a share of its parent's weight, and the product of factors there."""
-    left, _, first, passing, above, product, points, _ = split
+    left, _, passing, above, product, points, _ = split
     n = left.shape[0]
     for r in range(n):
         match = left[r] == wants_left
-        known[r] = (first or passing[r]) and match
+        known[r] = passing[r] and match
     for q in range(points.shape[0]):
         t = points[q]
         factor = t + (1.0 - t) * above
         inside, outside = (t + (1.0 - t) * above * share) / factor, (1.0 - t) * above * share / factor
         before, after = product[q], product_below[q]
-        if first:
-            for r in range(n):
-                after[r] = before[r] * (inside if known[r] else outside)
-        else:
-            for r in range(n):
-                after[r] = before[r] * (inside if known[r] else (outside if passing[r] else share))
+        for r in range(n):
+            after[r] = before[r] * (inside if known[r] else (outside if passing[r] else share))
 
 
 @inner_kernel
@@ -86,11 +79,11 @@ def _combine(split, sums, out, total, scratch):
 
     ``sums`` has shape (2, n_values, n_points, n), ``out`` (n_values, n_points, n), ``total`` (n_values, n).
     """
-    left, share, first, passing, above, product, points, weights = split
+    left, share, passing, above, product, points, weights = split
     n = left.shape[0]
     sign = scratch
     for r in range(n):
-        sign[r] = (above * (1.0 - share) if left[r] else -above * share) if first or passing[r] else 0.0
+        sign[r] = (above * (1.0 - share) if left[r] else -above * share) if passing[r] else 0.0
     for q in range(points.shape[0]):
         t = points[q]
         factor = t + (1.0 - t) * above
@@ -100,22 +93,16 @@ def _combine(split, sums, out, total, scratch):
         before = product[q]
         for k in range(out.shape[0]):
             mine, one, other, values = out[k, q], sums[0, k, q], sums[1, k, q], total[k]
-            if first:
-                for r in range(n):
-                    difference = one[r] - other[r]
-                    values[r] += scale * before[r] * difference * sign[r]
-                    mine[r] = other[r] + (to_left if left[r] else to_right) * difference
-            else:
-                for r in range(n):
-                    difference = one[r] - other[r]
-                    values[r] += scale * before[r] * difference * sign[r]
-                    mine[r] = other[r] + ((to_left if left[r] else to_right) if passing[r] else share) * difference
+            for r in range(n):
+                difference = one[r] - other[r]
+                values[r] += scale * before[r] * difference * sign[r]
+                mine[r] = other[r] + ((to_left if left[r] else to_right) if passing[r] else share) * difference
 
 
 @inner_kernel
 def _combine_leaves(split, one, other, out, total, scratch):
     """Write the sums of a node whose children are leaves, of the values ``one`` and ``other``, and add to the values of its column."""
-    left, share, first, passing, above, product, points, weights = split
+    left, share, passing, above, product, points, weights = split
     n = left.shape[0]
     integral = scratch
     for r in range(n):
@@ -128,7 +115,7 @@ def _combine_leaves(split, one, other, out, total, scratch):
         for r in range(n):
             integral[r] += scale * before[r]
     for r in range(n):
-        integral[r] *= (above * (1.0 - share) if left[r] else -above * share) if first or passing[r] else 0.0
+        integral[r] *= (above * (1.0 - share) if left[r] else -above * share) if passing[r] else 0.0
     for k in range(out.shape[0]):
         difference, values = one[k] - other[k], total[k]
         for r in range(n):
@@ -138,14 +125,9 @@ def _combine_leaves(split, one, other, out, total, scratch):
             known = t / (t + (1.0 - t) * above)
             high = other[k] + (share + known * (1.0 - share)) * difference
             low = other[k] + (share - known * share) * difference
-            mine = out[k, q]
-            if first:
-                for r in range(n):
-                    mine[r] = high if left[r] else low
-            else:
-                unknown = other[k] + share * difference
-                for r in range(n):
-                    mine[r] = (high if left[r] else low) if passing[r] else unknown
+            mine, unknown = out[k, q], other[k] + share * difference
+            for r in range(n):
+                mine[r] = (high if left[r] else low) if passing[r] else unknown
 
 
 @inner_kernel
@@ -154,7 +136,7 @@ def _combine_pairs(split, sums, other, other_share, total, scratch):
 
     ``total`` has shape (n_values, n); the rest is as in :func:`_combine`.
     """
-    left, share, first, passing, above, product, points, weights = split
+    left, share, passing, above, product, points, weights = split
     n = left.shape[0]
     for k in range(total.shape[0]):
         for r in range(n):
@@ -169,7 +151,7 @@ def _combine_pairs(split, sums, other, other_share, total, scratch):
                 scratch[r] += before[r] * (one[r] - two[r]) * (inside if other[r] else outside)
         values = total[k]
         for r in range(n):
-            values[r] += scratch[r] * ((above * (1.0 - share) if left[r] else -above * share) if first or passing[r] else 0.0)
+            values[r] += scratch[r] * ((above * (1.0 - share) if left[r] else -above * share) if passing[r] else 0.0)
 
 
 @kernel
@@ -184,7 +166,7 @@ def add_path_dependent(paths, X, out, pairs):
     n_values = paths.value.shape[1]
     depth, n_points = np.max(paths.depth), max(1, (np.max(paths.n_distinct) + 1) // 2)
     product, sums = np.ones((depth + 1, n_points, n)), np.empty((depth + 1, 2, n_values, n_points, n))
-    left, known = np.empty((depth + 1, n), np.bool_), np.empty((depth + 1, n), np.bool_)
+    left, known = np.empty((depth + 1, n), np.bool_), np.ones((depth + 1, n), np.bool_)
     # By depth: the node, how many of its children are done, whether it is the right one of its parent, the share of its parent's column
     # that comes to it, and where on the path that of its own column is told.
     at, done, side, share, told = (
@@ -211,7 +193,7 @@ def add_path_dependent(paths, X, out, pairs):
                 told[d] = last[node.feature]
                 divide(node, paths.words, X[node.feature], left[d])
             above = told[d]
-            split = _Split(left[d], node.share, above == 0, known[above], share[above], product[d], points, weights)
+            split = _Split(left[d], node.share, known[above], share[above], product[d], points, weights)
             if done[d] == 0 and not wants_pairs and nodes[node.left].feature < 0 and nodes[node.right].feature < 0:
                 _combine_leaves(split, value[node.left], value[node.right], sums[d, side[d]], out[node.feature], scratch)
                 d -= 1

@@ -1,24 +1,24 @@
-"""The cuts of a node of few rows: what they are worth, in all columns side by side (:mod:`dtrees.split.search.tiny.tiny_node`)."""
+"""The cuts of a node of few rows: what they are worth, in all columns side by side (:mod:`dtrees.split.search.tiny_node`).
+
+By absolute error or a quantile, the sum of deviations of some rows from their quantile is a sum over the *gaps* between neighbouring
+targets of the node: where rows of weight L are below a gap and rows of weight H above it, it costs ``min(below * L, above * H)`` times its
+width, as the quantile is on the cheaper side. So the targets of the node are gone through in order, with running weights of what goes left
+in each column, and no quantile has to be followed. Sums must fit 64 bits, which the targets of so few rows nearly always do; otherwise
+columns are searched one by one, as are those with missing values and all under constraints.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints.kinds import forbid_out_of_order, is_constrained
 from dtrees.split.criteria.parts import is_bounded, score
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, plus_row, weight_at
-from dtrees.split.node.candidate import note_found
+from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, nothing, plus_row, weight_at
 from dtrees.split.node.limits import is_allowed
-from dtrees.split.search.thresholds.columnwise import (
-    add_class_terms,
-    add_left,
-    add_two_left,
-    bound_columns,
-    finish_scores,
-    widen,
-)
+from dtrees.split.node.records import note_found
+from dtrees.split.search.vectors import add_class_terms, add_left, add_row_left, add_two_left, bound_columns, finish_scores, widen
 from dtrees.split.table.sorting import MISSING
 
 #: Rows of the scratch space of reals: best score of a column, that of columns that are looked at once more, signs of monotonic columns, and
@@ -27,7 +27,7 @@ BEST, BOUND, SIGNS, SCORES = 0, 1, 2, 3
 #: Rows of that of integers: missing rows of a column; weight and number of rows going left, and g (or the weight of a class) of these;
 #: lowest and highest code, and the code that the best split is after.
 MISSED, WEIGHT_LEFT, COUNT_LEFT, SUM_LEFT, LOW, HIGH, CUT = 0, 1, 2, 3, 4, 5, 6
-#: What goes left of another one of several targets, or of the first of their classes, after which come the others.
+#: What goes left of the first class, or target, after which come the others.
 MORE_LEFT = 7
 
 
@@ -69,12 +69,25 @@ def keep_best(x, high, score, best, best_cut):
         best_cut[j] = cut if better else top_cut
 
 
-@specialised
+@optional
 def _score_cut(node, criterion, block, width, cut, scores):
     """Score, or bound, a cut of every column of the block's tile after the codes ``cut``.
 
-    The weight that goes left, zero so far, is left in the block's counts.
+    The weight that goes left, zero so far, is left in the block's counts. Classes that no row is of add nothing.
     """
+    n, tile, places, a, b = node.n, block.tile, block.some_places, block.g, block.h
+    h, left = block.counts[WEIGHT_LEFT, :width], block.counts[MORE_LEFT:]
+    for k in range(node.sums.shape[0]):
+        if _is_present(node, k):
+            left[k, :width] = 0
+    for i in range(n):
+        weight = weight_at(b, places[i])
+        add_row_left(node, tile[i, :width], cut, a[places[i]], weight, weight, h, left)
+    scores[:] = 0.0
+    for k in range(node.sums.shape[0]):
+        if _is_present(node, k):
+            add_class_terms(criterion, left[k], node.sums[k], h, node.h, scores)
+    finish_scores(criterion, h, node, scores)
 
 
 @_score_cut.of(Moments)
@@ -91,82 +104,15 @@ def _(node, criterion, block, width, cut, scores):
     bound_columns(node, criterion, g, h, scores)
 
 
-@_score_cut.of(Classes)
-def _(node, criterion, block, width, cut, scores):
-    _score_cut_of_classes(node, criterion, block, width, cut, scores)
+@optional
+def _is_present(node, k):
+    """Tell whether some row of a node is of the ``k``-th class; of amounts, each has some."""
+    return node.sums[k] > 0
 
 
-@lean_kernel
-def _score_cut_of_classes(node, criterion, block, width, cut, scores):
-    """Score a cut; the places are in the order of the rows' classes, so that one class after the other is summed."""
-    n, tile, places, a, b, counts = node.n, block.tile, block.some_places, block.g, block.h, block.counts
-    left, h, ignored = counts[SUM_LEFT, :width], counts[WEIGHT_LEFT, :width], counts[COUNT_LEFT, :width]
-    for k in range(n):
-        add_left(tile[k, :width], cut, weight_at(b, places[k]), h, np.int64(0), ignored)
-    scores[:] = 0.0
-    left[:] = 0
-    for k in range(n):
-        own = a[places[k]]
-        add_left(tile[k, :width], cut, weight_at(b, places[k]), left, np.int64(0), ignored)
-        if k == n - 1 or a[places[k + 1]] != own:
-            add_class_terms(criterion, left, node.sums[own], h, node.h, scores)
-            left[:] = 0
-    finish_scores(criterion, h, node, scores)
-
-
-@_score_cut.of(AmountsOfTargets)
-def _(node, criterion, block, width, cut, scores):
-    _score_cut_of_amounts(node, criterion, block, width, cut, scores)
-
-
-@lean_kernel
-def _score_cut_of_amounts(node, criterion, block, width, cut, scores):
-    """Score a cut: the weight and the first target are summed, and then two more targets at a time."""
-    n, tile, places, a, b, counts = node.n, block.tile, block.some_places, block.g, block.h, block.counts
-    n_targets, rows = node.sums.shape[0], node.rows
-    h, one, other = counts[WEIGHT_LEFT, :width], counts[SUM_LEFT, :width], counts[MORE_LEFT, :width]
-    scores[:] = 0.0
-    one[:] = 0
-    for k in range(n):
-        add_left(tile[k, :width], cut, rows[a[places[k]], 0], one, weight_at(b, places[k]), h)
-    add_class_terms(criterion, one, node.sums[0], h, node.h, scores)
-    for t in range(1, n_targets, 2):
-        one[:] = 0
-        other[:] = 0
-        following = min(t + 1, n_targets - 1)
-        for k in range(n):
-            row = a[places[k]]
-            add_left(tile[k, :width], cut, rows[row, t], one, rows[row, following], other)
-        add_class_terms(criterion, one, node.sums[t], h, node.h, scores)
-        if following > t:
-            add_class_terms(criterion, other, node.sums[following], h, node.h, scores)
-    finish_scores(criterion, h, node, scores)
-
-
-@_score_cut.of(ClassesOfTargets)
-def _(node, criterion, block, width, cut, scores):
-    _score_cut_of_class_lists(node, criterion, block, width, cut, scores)
-
-
-@lean_kernel
-def _score_cut_of_class_lists(node, criterion, block, width, cut, scores):
-    """Score a cut: rows add their weight to the classes that they are of in all targets; classes that no row is of add nothing."""
-    n, tile, places, a, b, counts = node.n, block.tile, block.some_places, block.g, block.h, block.counts
-    n_classes, rows = node.sums.shape[0], node.rows
-    h, ignored = counts[WEIGHT_LEFT, :width], counts[COUNT_LEFT, :width]
-    for c in range(n_classes):
-        if node.sums[c] > 0:
-            counts[MORE_LEFT + c, :width] = 0
-    for k in range(n):
-        weight, row = weight_at(b, places[k]), a[places[k]]
-        add_left(tile[k, :width], cut, weight, h, weight, counts[MORE_LEFT + rows[row, 0], :width])
-        for t in range(1, rows.shape[1]):
-            add_left(tile[k, :width], cut, weight, counts[MORE_LEFT + rows[row, t], :width], np.int64(0), ignored)
-    scores[:] = 0.0
-    for c in range(n_classes):
-        if node.sums[c] > 0:
-            add_class_terms(criterion, counts[MORE_LEFT + c, :width], node.sums[c], h, node.h, scores)
-    finish_scores(criterion, h, node, scores)
+@_is_present.of(AmountsOfTargets)
+def _(node, k):
+    return True
 
 
 @inlined_kernel
@@ -193,14 +139,10 @@ def scan_columns(limits, node, block, width, by_sign):
         keep_best(cut, counts[HIGH, :width], score, reals[BEST, :width], counts[CUT, :width])
 
 
-@specialised
+@optional
 def _heed_signs(node, criterion, g, h, signs, scores):
     """Take back the scores of splits that go against the signs of their columns."""
-
-
-@_heed_signs.otherwise
-def _(node, criterion, g, h, signs, scores):
-    pass  # no columns are monotonic
+    # no columns are monotonic
 
 
 @_heed_signs.of(Moments)
@@ -208,30 +150,7 @@ def _(node, criterion, g, h, signs, scores):
     forbid_out_of_order(criterion, node, g, h, signs, scores)
 
 
-@specialised
-def put_in_order(node, places, a):
-    """Put a node's places in the order that :func:`_score_cut` wants."""
-
-
-@put_in_order.of(AmountsOfTargets)
-@put_in_order.of(ClassesOfTargets)
-@put_in_order.of(Moments)
-def _(node, places, a):
-    pass
-
-
-@put_in_order.of(Classes)
-def _(node, places, a):
-    for i in range(1, places.shape[0]):
-        place = places[i]
-        k = i - 1
-        while k >= 0 and a[places[k]] > a[place]:
-            places[k + 1] = places[k]
-            k -= 1
-        places[k + 1] = place
-
-
-@specialised
+@optional
 def score_column(node, limits, block, d, bar, known):
     """Score the cuts of column ``d`` of the tile, in which no value is missing, one by one: those whose bounds pass the bar.
 
@@ -239,6 +158,7 @@ def score_column(node, limits, block, d, bar, known):
     first: few others have to be then. ``known`` are the sums and the score of the best cut of
     another column: in a node of few rows, many columns part them alike.
     """
+    return -1.0, NONE()  # these have no bounds, and no monotonic columns
 
 
 @score_column.of(Moments)
@@ -270,13 +190,6 @@ def _score_one_cut(node, limits, block, d, code, known):
     if not is_constrained(limits.criterion) and ((g == known_g and h == known_h) or (g == node.g - known_g and h == node.h - known_h)):
         return known_score
     return score(limits.criterion, float(g), float(h), float(node.g - g), float(node.h - h))
-
-
-@score_column.of(Classes)
-@score_column.of(AmountsOfTargets)
-@score_column.of(ClassesOfTargets)
-def _(node, limits, block, d, bar, known):
-    return -1.0, NONE()  # these have no bounds, and no monotonic columns
 
 
 @inlined_kernel
@@ -315,3 +228,93 @@ def fill_tile(block, pool, width, lanes, places):
             _count_missing(x, n_missing)
     block.reals[BEST, :lanes] = -1.0
     counts[CUT, :lanes] = MISSING
+
+
+#: Rows of the scratch space of integers: what is below a gap on the left side, and above it, times their factors, and what gaps cost.
+_BELOW, _ABOVE, _COST = SUM_LEFT, 7, 8
+#: Sums of costs stay below this.
+_FITS = 2.0**62
+
+
+@lean_kernel
+def _add_two_gaps(x, y, cut, one, other, below, above, cost):
+    """Add what the gaps after two rows cost, on both sides of the split of each column.
+
+    ``one`` and ``other`` are the width of a gap, the row's weight times the factors, and that of all rows up to the gap and beyond it.
+    """
+    x_gap, x_low, x_high, x_low_all, x_high_all = one
+    y_gap, y_low, y_high, y_low_all, y_high_all = other
+    for j in range(cut.shape[0]):
+        x_left, y_left = x[j] <= cut[j], y[j] <= cut[j]
+        lower = below[j] + (x_low if x_left else 0)
+        upper = above[j] - (x_high if x_left else 0)
+        costs = x_gap * (min(lower, upper) + min(x_low_all - lower, x_high_all - upper))
+        lower += y_low if y_left else 0
+        upper -= y_high if y_left else 0
+        below[j] = lower
+        above[j] = upper
+        cost[j] += costs + y_gap * (min(lower, upper) + min(y_low_all - lower, y_high_all - upper))
+
+
+@inlined_kernel
+def _gap_after(criterion, line, k, n, before, total):
+    """Return what :func:`_add_two_gaps` is to know of the gap after element ``k``; the last has none after it."""
+    weight, gap = line[k].weight, line[min(k + 1, n)].level - line[k].level
+    up_to = before + weight
+    return gap, criterion.below * weight, criterion.above * weight, criterion.below * up_to, criterion.above * (total - up_to)
+
+
+@lean_kernel
+def _gains(whole, cost, scores):
+    for j in range(scores.shape[0]):
+        scores[j] = float(whole - cost[j])
+
+
+@lean_kernel
+def _multiply(weight_left, factor, out):
+    for j in range(out.shape[0]):
+        out[j] = factor * weight_left[j]
+
+
+@lean_kernel
+def _cost_of_all(criterion, line, n, total):
+    """Return the deviation of all of a node's rows, gap by gap."""
+    cost = before = ZERO()
+    for k in range(1, n):
+        before += line[k].weight
+        cost += (line[k + 1].level - line[k].level) * min(criterion.below * before, criterion.above * (total - before))
+    return cost
+
+
+@lean_kernel
+def scan_gaps(criterion, limits, line, node, block, width):
+    """Find the best cut of every column, if sums fit, which is returned; the rows of the block's tile are in the order of their targets."""
+    n, total, tile, reals, counts = node.n, node.h, block.tile, block.reals, block.counts
+    span = float(line[n].level - line[1].level) * float(total)
+    if span * float(max(criterion.above, criterion.below)) >= _FITS:
+        return False
+    h, n_left = counts[WEIGHT_LEFT, :width], counts[COUNT_LEFT, :width]
+    below, above, cost = counts[_BELOW, :width], counts[_ABOVE, :width], counts[_COST, :width]
+    scores = reals[BOUND, :width]
+    whole = _cost_of_all(criterion, line, n, total)
+    for i in range(n):
+        cut = tile[i, :width]
+        h[:] = 0
+        n_left[:] = 0
+        for k in range(n):
+            add_left(tile[k, :width], cut, line[k + 1].weight, h, np.int64(1), n_left)
+        cost[:] = 0
+        below[:] = 0
+        _multiply(h, criterion.above, above)
+        before = ZERO()
+        for k in range(1, n, 2):  # the last element, if left over, costs nothing
+            one = _gap_after(criterion, line, k, n, before, total)
+            before += line[k].weight
+            other = _gap_after(criterion, line, k + 1, n, before, total)
+            before += line[k + 1].weight
+            _add_two_gaps(tile[k - 1, :width], tile[k, :width], cut, one, other, below, above, cost)
+        _gains(whole, cost, scores)
+        if limits.min_weight > 0 or limits.min_samples > 1:
+            forbid(limits, n_left, n, h, total, scores)
+        keep_best(cut, counts[HIGH, :width], scores, reals[BEST, :width], counts[CUT, :width])
+    return True

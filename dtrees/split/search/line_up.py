@@ -15,13 +15,7 @@ from dtrees.split.compile.kernels import ZERO, inlined_kernel, inner_kernel, ker
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.several import SeveralDeviations
-from dtrees.split.search.order_statistics.deviations import (
-    DEVIATION,
-    LOW_BITS,
-    LOW_MASK,
-    deviations_by_tree,
-    note,
-)
+from dtrees.split.search.deviations import DEVIATION, LOW_BITS, LOW_MASK, deviations_by_tree, note
 from dtrees.split.table.sorting import code_in, code_of, key_of, place_in, sort_keys
 
 #: An element of the line: what is summed, the row, and the number of its target.

@@ -17,30 +17,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lean_kernel, shared_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.parts import class_term, is_arithmetic, may_exceed, node_statistic, score, score_of_terms
-from dtrees.split.criteria.statistics import (
-    AmountsOfTargets,
-    Classes,
-    ClassesOfTargets,
-    Moments,
-    minus,
-    no_moments,
-    nothing,
-    plus,
-    plus_row,
-    weight_at,
-)
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
+from dtrees.split.criteria.statistics import ClassesOfTargets, Moments, minus, no_moments, nothing, plus, plus_row, weight_at
 from dtrees.split.node.limits import is_allowed
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
 from dtrees.split.policy import DOMINANT_HITS, OTHER_CODES_SHARE, PROBED_ROWS, PROBES
 from dtrees.split.table.sorting import PLACE, code_of, common_code, first_key, key_of, sort_keys
 
 
-@specialised
+@optional
 def score_above(left, criterion, node, bar):
     """Return the score of a split by the statistics of its left side and of the node; a number up to the bar if it is not above it."""
+    h, other_h = float(left.h), float(node.h - left.h)
+    if h <= 0.0 or other_h <= 0.0:
+        return -1.0
+    terms = 0.0
+    for k in range(node.sums.shape[0]):
+        terms += class_term(criterion, left.sums[k], node.sums[k] - left.sums[k], h, other_h)
+    return score_of_terms(criterion, terms, h, other_h, node.h, node.sums.shape[0])
 
 
 @score_above.of(Moments)
@@ -49,18 +45,6 @@ def _(left, criterion, node, bar):
     if not may_exceed(criterion, g, h, other_g, other_h, bar):
         return -1.0
     return score(criterion, g, h, other_g, other_h)
-
-
-@score_above.of(Classes)
-@score_above.of(AmountsOfTargets)
-def _(left, criterion, node, bar):
-    h, other_h = float(left.h), float(node.h - left.h)
-    if h <= 0.0 or other_h <= 0.0:
-        return -1.0
-    terms = 0.0
-    for k in range(node.sums.shape[0]):
-        terms += class_term(criterion, left.sums[k], node.sums[k] - left.sums[k], h, other_h)
-    return score_of_terms(criterion, terms, h, other_h, node.h, node.sums.shape[0])
 
 
 @score_above.of(ClassesOfTargets)
