@@ -23,7 +23,7 @@ import dtrees
 from dtrees import KeepOnInterrupt, ProgressBar
 from dtrees.callbacks import Progress, local_callback
 from dtrees.cluster.dashboard import FitHistory
-from dtrees.cluster.growing.kernel_shipping import _OfCluster, share_kernels
+from dtrees.cluster.growing.kernel_shipping import _ask_scheduler, share_kernels
 from dtrees.cluster.growing.watching import _Watching
 from dtrees.cluster.transport.clients import own_client
 from dtrees.errors import ClusterError
@@ -46,11 +46,6 @@ def interrupt_after_3(progress: Progress) -> None:
 
 def lines(capfd: pytest.CaptureFixture[str]) -> list[str]:
     return [line.partition(" after")[0] for line in capfd.readouterr().err.splitlines() if line.startswith(("round ", "tree "))]
-
-
-def test_a_bar_is_shown_where_the_user_is(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
-    dtrees.RandomForestRegressor(4).fit(*training_set(), callbacks=[ProgressBar()])
-    assert lines(capfd) == [f"tree {i} of 4" for i in range(1, 5)]
 
 
 @pytest.mark.parametrize("in_memory", one_quick([False, True]))
@@ -82,7 +77,7 @@ def test_watching_tells_of_compiling(monkeypatch: pytest.MonkeyPatch, capsys: py
 def waits_for_kernels(rows: pd.DataFrame) -> pd.DataFrame:
     """Ask for a kernel as a worker does that has not compiled it, in the task that makes a partition."""
     share_kernels()
-    _OfCluster(own_client(), get_worker().address)._ask("version", f"kernel {uuid4().hex}")
+    _ask_scheduler(own_client(), get_worker().address, "version", f"kernel {uuid4().hex}", None)
     return rows
 
 
