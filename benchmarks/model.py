@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dtrees.cluster.data.costs import CELL, EXCHANGES, EXCHANGES_WORKER, ROW_TOGETHER
+from dtrees.cluster.data.memory import CELL, EXCHANGES, EXCHANGES_WORKER, ROW_TOGETHER
 
 #: Row numbers have 32 bits.
 MOST_ROWS = 2**32 - 1

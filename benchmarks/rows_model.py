@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks.model import MEASURED, MOST_ROWS, ROWS, Cluster, Prediction, boosting, short
 from benchmarks.plots import draw_lines
 from benchmarks.results import Point
-from dtrees.cluster.data.costs import ROWS_CELL, ROWS_COLUMN, ROWS_PEER, ROWS_ROW, ROWS_TREE, ROWS_WORKER, sums_received
+from dtrees.cluster.data.memory import ROWS_CELL, ROWS_COLUMN, ROWS_PEER, ROWS_ROW, ROWS_TREE, ROWS_WORKER, sums_received
 
 _WORKERS = (1, 2, 4, 8, 16, 40, 100, 200, 400)
 #: Seconds a tree of 255 leaves, on 1.7G rows x 67 columns, by machines of 16 threads and links of 54 Gbit/s (its data-parallel learner):
@@ -91,7 +91,7 @@ def boosting_by_rows(costs: RowCosts, cluster: Cluster, n_rows: int, n_columns: 
     return Prediction(work / costs.speed_up, latency, sent / cluster.bandwidth, sent, memory, tuple(limits))
 
 
-#: See :mod:`dtrees.cluster.data.costs`; the speed-up of 4 threads is that of :data:`benchmarks.model.MEASURED`.
+#: See :mod:`dtrees.cluster.data.memory`; the speed-up of 4 threads is that of :data:`benchmarks.model.MEASURED`.
 ROWS_MEASURED = RowCosts(
     row=1e-9 * ROWS_ROW, cell=1e-9 * ROWS_CELL, column=1e-9 * ROWS_COLUMN, tree=1e-9 * ROWS_TREE, worker=1e-9 * ROWS_WORKER,
     peer=1e-9 * ROWS_PEER, speed_up=MEASURED.speed_up,

@@ -3,7 +3,7 @@ from dtrees.cluster.growing.submission import attach as attach
 from dtrees.cluster.growing.submission import submit as submit
 from dtrees.cluster.growing.watching import fits as fits
 from dtrees.cluster.growing.watching import progress as progress
-from dtrees.cluster.reliability.fit_context import Settings as Settings
+from dtrees.cluster.reliability.fit import Settings as Settings
 from dtrees.ensemble import BaggingClassifier as BaggingClassifier
 from dtrees.ensemble import BaggingRegressor as BaggingRegressor
 from dtrees.ensemble import DecisionTreeClassifier as DecisionTreeClassifier

@@ -17,8 +17,7 @@ _MODULES = [
     "distributed.cli.dask_scheduler",
     "distributed.cli.dask_worker",
     "dtrees.cluster.growing.actors",
-    "dtrees.cluster.growing.executors",
-    "dtrees.cluster.growing.executors",
+    "dtrees.cluster.growing.shards",
     "dtrees.cluster.growing.fits",
 ]
 

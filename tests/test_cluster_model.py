@@ -18,8 +18,8 @@ from benchmarks.model import MEASURED, Cluster, Costs, Shape
 from benchmarks.rows_model import RowCosts
 from benchmarks.works.models import calibrate
 from benchmarks.works.row_costs import Messages, OwnWork, calibrate_rows, messages_of, own_work
-from dtrees.cluster.data import costs as placing
-from dtrees.cluster.data.costs import seconds_alone, seconds_beside_rows, seconds_by_columns, seconds_by_rows
+from dtrees.cluster.data import memory as placing
+from dtrees.cluster.data.memory import seconds_alone, seconds_beside_rows, seconds_by_columns, seconds_by_rows
 
 COSTS = Costs(row=100e-9, cell=10e-9, level=2e-3, level_worker=1e-3, forest_cell=5e-9, speed_up=2.0)
 PREDICTIONS = [model.boosting, model.forest]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dtrees.cli.main import main
-from dtrees.cluster.reliability.fit_context import Settings
+from dtrees.cluster.reliability.fit import Settings
 from tests.conftest import real_data
 
 # --- the README and the pages of docs/: their Python examples run, the README's commands exist, links lead somewhere ---

@@ -25,16 +25,15 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments, no_moments
 from dtrees.split.grow.block import fill_block, make_block
 from dtrees.split.node import partition
-from dtrees.split.node.candidate import NONE_HIGHER, empty_candidates
 from dtrees.split.node.limits import BestThreshold, SplitLimits
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.records import NodesOfTree
+from dtrees.split.node.records import NONE_HIGHER, NodesOfTree, empty_candidates
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import to_fixed
 from dtrees.split.policy import BLOCK_ROWS
 from dtrees.split.search.column import search_many
 from dtrees.split.search.scratch import make_scratch
-from dtrees.split.search.thresholds.sweep import SortedRows, sweep_sorted
+from dtrees.split.search.sweep import SortedRows, sweep_sorted
 from dtrees.split.table.columns import Columns, presort, presort_column
 from dtrees.split.table.sorting import RADIX, sort_places
 

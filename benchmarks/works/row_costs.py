@@ -23,9 +23,9 @@ from benchmarks.data import synthetic
 from benchmarks.model import Shape
 from benchmarks.results import Measure, Row
 from benchmarks.rows_model import RowCosts
-from dtrees.cluster.data.costs import sums_received
+from dtrees.cluster.data.memory import sums_received
 from dtrees.cluster.growing.actors import Actors
-from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, new_name
+from dtrees.cluster.reliability.fit import Fit, Settings, coordinating, new_name
 from dtrees.cluster.transport.direct_channel import ActorBase, pack_named
 from dtrees.cluster.transport.peers import Peers
 from dtrees.engine.plan.plans import BoostingPlan, Progress, Rules
@@ -150,18 +150,12 @@ class _Talker(ActorBase):
     def __init__(self, number: int, n: int) -> None:
         super().__init__()
         self._number, self._others = number, [i for i in range(n) if i != number]
-        self._came: Counter[int] = Counter()
+        self._came = came = Counter[int]()
         self._steps = count()
-        self.peers = Peers(get_worker(), number, self._take)
+        self.peers = Peers(get_worker(), number, lambda sent: came.update([sent[0][2]]))
 
     def meet(self, where: Sequence[tuple[str, str]]) -> None:
         self.peers.meet(where)
-
-    async def take_aside(self, packed: Any) -> None:
-        self.peers.take_aside(packed)
-
-    def _take(self, sent: tuple[tuple[Any, ...], Any]) -> None:
-        self._came[sent[0][2]] += 1
 
     def talk(self, n_steps: int) -> float:
         """Return the seconds of a processor that so many steps took."""
@@ -216,6 +210,6 @@ def calibrate_rows(own: Mapping[Shape, OwnWork], messages: Messages) -> RowCosts
 
 
 def row_costs(costs: RowCosts) -> Iterator[Row]:
-    """Yield the constants of :mod:`dtrees.cluster.data.costs`."""
+    """Yield the constants of :mod:`dtrees.cluster.data.memory`."""
     for name in ("row", "cell", "column", "tree", "worker", "peer"):
         yield Row(f"model, by rows: ROWS_{name.upper()}", "", None, Measure(1e9 * getattr(costs, name), unit="ns"))

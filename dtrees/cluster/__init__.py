@@ -9,11 +9,11 @@ block
 placement
     which columns are on which workers: all on one, all on each, or some on each.
 shard
-    the columns that one worker searches while trees grow over several (:mod:`~dtrees.cluster.growing.executors`).
+    the columns that one worker searches while trees grow over several (:mod:`~dtrees.cluster.growing.shards`).
 silent
-    a worker of which nobody has heard for a while: a fit does without it (:mod:`~dtrees.cluster.reliability.heartbeats`).
+    a worker of which nobody has heard for a while: a fit does without it (:mod:`~dtrees.cluster.reliability.registry`).
 record
-    what the scheduler keeps of a fit, so that it outlives workers (:mod:`~dtrees.cluster.reliability.fit_registry`).
+    what the scheduler keeps of a fit, so that it outlives workers (:mod:`~dtrees.cluster.reliability.registry`).
 
 Use
 ---

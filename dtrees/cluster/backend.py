@@ -7,6 +7,7 @@ Predictions are lazy either way.
 
 from __future__ import annotations
 
+import importlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,22 +20,24 @@ from numpy.typing import NDArray
 from dtrees.cluster.data.loading import load
 from dtrees.cluster.data.partitions import column_names, computed, draw_rows, in_order, is_array, whole_rows
 from dtrees.cluster.data.predict import predict
-from dtrees.cluster.data.row_blocks import ClusterRows, whole
 from dtrees.cluster.growing.submission import fit
-from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, current_fit, is_coordinating, new_name
-from dtrees.cluster.reliability.fit_record import register
-from dtrees.cluster.reliability.tasks import Tasks
+from dtrees.cluster.reliability.fit import Fit, Settings, coordinating, current_fit, is_coordinating, new_name, register
 from dtrees.cluster.transport.clients import checked_client, current_client, default_client, in_task, out_of_the_way, own_client
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
-from dtrees.ensemble.backend import GrowOne, LoadOptions, Output, Table
+from dtrees.engine.plan.plans import BoostingResult, ForestResult
+from dtrees.ensemble.backend import LoadOptions, Output, Table
 from dtrees.ensemble.in_process import LOCAL, Backend
-from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
     from dtrees.ensemble.evaluation_sets import EvalSet
     from dtrees.ensemble.metrics import Metric
 
 logger = logging.getLogger("dtrees.cluster")
+
+
+def _on_cluster(module: str, name: str, table: Table, *how: Any, **named: Any) -> Any:
+    """Do something with a table by a function of the cluster; what grows trees is imported where some are grown."""
+    with out_of_the_way():
+        return getattr(importlib.import_module(f"dtrees.cluster.{module}"), name)(table, *how, **named)
 
 
 class DaskBackend(Backend):
@@ -74,61 +77,33 @@ class DaskBackend(Backend):
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
-        from dtrees.cluster.growing.evaluation import load_evaluation
-
-        with out_of_the_way():
-            loaded = load_evaluation(table.columns.client, table, sets, metrics)
+        loaded = _on_cluster("growing.evaluation", "load_evaluation", table, sets, metrics)
         current_fit().own(*loaded.blocks)
         return replace(table, evaluation=loaded)
 
     def fingerprint(self, table: Table) -> str:
         """Return a digest of the whole training set."""
-        from dtrees.cluster.growing.evaluation import fingerprint
+        return str(_on_cluster("data.tables", "fingerprint", table))
 
-        with out_of_the_way():
-            return fingerprint(table)
-
-    def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
+    def grow_forest(self, table: Table, *how: Any, **named: Any) -> ForestResult:
         """Grow the trees ``first`` to ``last - 1``."""
-        from dtrees.cluster.growing.fits import grow_forest
+        return _on_cluster("growing.fits", "grow_forest", table, *how, **named)
 
-        with out_of_the_way():
-            return grow_forest(table, plan, first, last, callback)
-
-    def boost(
-        self,
-        table: Table,
-        plan: BoostingPlan,
-        previous: Sequence[Sequence[Tree]],
-        initial: NDArray[np.float64] | None,
-        callback: Callback | None,
-    ) -> BoostingResult:
+    def boost(self, table: Table, *how: Any, **named: Any) -> BoostingResult:
         """Boost up to ``plan.n_rounds`` rounds."""
-        from dtrees.cluster.growing.fits import boost
+        return _on_cluster("growing.fits", "boost", table, *how, **named)
 
-        with out_of_the_way():
-            return boost(table, plan, previous, initial, callback)
-
-    def grow_bag(self, table: Table, grow: GrowOne, n: int, callback: Callback | None) -> list[Any]:
+    def grow_bag(self, table: Table, *how: Any, **named: Any) -> list[Any]:
         """Return what is grown by number, each by a task."""
-        from dtrees.cluster.growing.by_tasks import grow_bag
-
-        with out_of_the_way():
-            return grow_bag(table, grow, n, callback)
+        return _on_cluster("growing.fits", "grow_bag", table, *how, **named)
 
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target into this process."""
-        return self._rows(table, "target")
+        return _on_cluster("data.tables", "target", table)
 
     def weight(self, table: Table) -> NDArray[np.float64] | None:
         """Fetch the weights into this process."""
-        return None if table.weight is None else self._rows(table, "weight")
-
-    def _rows(self, table: Table, name: str) -> NDArray[Any]:
-        with out_of_the_way(), Tasks(table.columns.client) as tasks:
-            if isinstance(table.columns, ClusterRows):
-                return whole(tasks, table.columns, name)
-            return np.asarray(tasks.waiter.gather([getattr(table, name)])[0])
+        return None if table.weight is None else _on_cluster("data.tables", "weight", table)
 
     def header(self, X: Any) -> Any:
         """Return a frame or array without rows that has the columns of ``X``."""

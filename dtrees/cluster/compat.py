@@ -1,11 +1,12 @@
 """The parts of Dask that are not public, or hardly documented: each is used here, and nowhere else.
 
-What of the scheduler's state the plugin :mod:`dtrees.cluster.reliability.fit_registry` reads and changes, it does by the public methods and
+What of the scheduler's state the plugin :mod:`dtrees.cluster.reliability.registry` reads and changes, it does by the public methods and
 attributes of :class:`distributed.Scheduler`; questions to the scheduler go by ``client.scheduler``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import gc
@@ -14,6 +15,7 @@ import multiprocessing
 import socket
 import threading
 import uuid
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,14 +24,17 @@ from dask.base import collections_to_expr, flatten
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Scheduler, SchedulerPlugin, Worker, get_worker
+from distributed.comm import Comm, CommClosedError
 from distributed.comm.tcp import TCP
 from distributed.core import ConnectionPool, Status, connect
-from distributed.protocol import to_serialize
+from tornado.ioloop import IOLoop
 
 from dtrees.version import pip_install
 
 _LEAST = (2025, 12)
-#: What :mod:`dtrees.cluster.reliability.fit_registry` calls.
+#: Bytes of a message of a connection that is not plain TCP.
+_CARRIED_BYTES = 1 << 20
+#: What :mod:`dtrees.cluster.reliability.registry` calls.
 _OF_SCHEDULER = (
     "client_desires_keys", "client_releases_keys", "remove_client", "request_acquire_replicas", "request_remove_replicas",
     "set_restrictions", "transitions", "worker_send",
@@ -54,7 +59,7 @@ def check_version(version: str = distributed.__version__) -> None:
     least = ".".join(map(str, _LEAST))
     if found < _LEAST:
         raise ImportError(f'distributed is of version {version}; dtrees wants {least} or later: pip install "distributed>={least}"')
-    parts = {"Worker.status": Worker, "Worker.actor_execute": Worker, "ConnectionPool.remove": ConnectionPool, "TCP.abort": TCP}
+    parts = {"Worker.status": Worker, "ConnectionPool.remove": ConnectionPool, "TCP.abort": TCP}
     parts |= {f"SchedulerPlugin.{name}": SchedulerPlugin for name in ("update_graph", "transition", "log_event", "restart")}
     parts |= {f"Scheduler.{name}": Scheduler for name in _OF_SCHEDULER}
     lacking = [name for name, owner in parts.items() if not hasattr(owner, name.partition(".")[2])]
@@ -110,23 +115,6 @@ def actor_on(worker: Worker, key: str) -> Any:
     return worker.state.actors.get(key)
 
 
-async def call_actor(worker: Worker, address: str, key: str, method: str, call: bytes) -> Any:
-    """Call a method of an actor on another worker, from a worker's event loop; a future of the actor would count as one that wants it.
-
-    Raises
-    ------
-    OSError
-        If the worker cannot be reached, or has no such actor.
-    """
-    try:
-        said = await worker.rpc(address).actor_execute(function=method, actor=key, args=[to_serialize(call)], kwargs={})
-    except KeyError as error:
-        raise OSError(f"no actor {key} at {address}") from error
-    if said["status"] != "OK":
-        raise said["exception"]
-    return said["result"]
-
-
 def is_wanted(worker: Worker, key: str | None) -> bool:
     """Tell whether a task of the worker that this runs on is neither cancelled nor released, and the worker not about to end."""
     task = worker.state.tasks.get(key)
@@ -175,23 +163,28 @@ def close_connections(addresses: Sequence[str], dask_worker: Worker) -> None:
 
 
 class TakenConnection:
-    """A connection of Dask's, taken away from its event loop.
+    """A connection of Dask's as a socket, for threads that wait for what comes without an event loop.
 
-    When Dask closes it, because a worker ends for example, the socket is shut down.
+    One of plain TCP is taken away from the event loop. One of another kind (encrypted, or within a process) stays there: the loop carries
+    bytes between it and a pair of sockets. When Dask closes the connection, because a worker ends for example, the socket is shut down.
 
     Attributes
     ----------
     socket : socket.socket
     """
 
-    def __init__(self, comm: TCP) -> None:
-        self._comm = comm
-        stream = comm.stream
-        self._loop = stream.io_loop
-        self.socket: socket.socket = stream.socket.dup()
+    def __init__(self, comm: Comm) -> None:
+        self._comm, self._loop = comm, IOLoop.current()
         self._when_closed: Callable[[], None] = _do_nothing
-        stream.set_close_callback(self._shut_down)
-        stream.io_loop.remove_handler(stream.fileno())
+        self._carrying: asyncio.Future[None] | None = None
+        if type(comm) is TCP:
+            self.socket: socket.socket = comm.stream.socket.dup()
+            comm.stream.set_close_callback(self._shut_down)
+            self._loop.remove_handler(comm.stream.fileno())
+        else:
+            self.socket, inner = socket.socketpair()
+            self._carrying = asyncio.ensure_future(_carry(comm, inner))
+            self._carrying.add_done_callback(lambda _: self._shut_down())
 
     def when_closed(self, act: Callable[[], None]) -> None:
         """Have something done when Dask closes it, or who has it; it may be done twice."""
@@ -209,39 +202,62 @@ class TakenConnection:
         with contextlib.suppress(RuntimeError):  # the loop may have ended
             self._loop.add_callback(self._comm.abort)
 
+    async def wait_closed(self) -> None:
+        """Wait until nobody uses Dask's connection any more, once it is closed."""
+        self._comm.abort()
+        if self._carrying is not None:
+            await asyncio.wait({self._carrying})
+
 
 def _do_nothing() -> None:
     pass
 
 
-async def connect_to_worker(
-    address: str, connection_args: Mapping[str, Any], operation: str, **options: Any
-) -> TakenConnection | str | None:
-    """Ask a worker for a connection by itself; return it, or the worker's refusal, or None if connections to there are not plain TCP.
+async def _carry(comm: Comm, inner: socket.socket) -> None:
+    """Carry bytes between a connection and a socket, until either is closed."""
+    loop = asyncio.get_running_loop()
+    inner.setblocking(False)
+
+    async def there() -> None:
+        while sent := await loop.sock_recv(inner, _CARRIED_BYTES):
+            await comm.write(sent)
+
+    async def back() -> None:
+        while True:
+            await loop.sock_sendall(inner, await comm.read())
+
+    ways = [asyncio.ensure_future(way()) for way in (there, back)]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        inner.close()
+        comm.abort()
+
+
+async def connect_to_worker(address: str, connection_args: Mapping[str, Any], operation: str, **options: Any) -> TakenConnection:
+    """Ask a worker for a connection by itself.
 
     Raises
     ------
     OSError
-        If the worker cannot be reached.
+        If the worker cannot be reached, or refuses.
     """
     comm = await connect(address, **connection_args)
     try:
-        if type(comm) is TCP:
-            await comm.write({"op": operation, **options})
-            said = await comm.read()
-            if said == "OK":
-                return TakenConnection(comm)
-            comm.abort()
-            return str(said)
+        await comm.write({"op": operation, **options})
+        if (said := await comm.read()) != "OK":
+            raise CommClosedError(f"{said} at {address}")
+        return TakenConnection(comm)
     except BaseException:
         comm.abort()
         raise
-    comm.abort()
-    return None
 
 
-def offer_connections(worker: Worker, operation: str, serve: Callable[..., Callable[[TakenConnection], Awaitable[None]] | None]) -> None:
-    """Have a worker give connections to those who ask for them (:func:`connect_to_worker`).
+def offer_connections(worker: Worker, operation: str, serve: Callable[[Any, TakenConnection], Awaitable[None]]) -> None:
+    """Have a worker give connections to its actors to those who ask for them (:func:`connect_to_worker`, with the key of the ``actor``).
 
     Parameters
     ----------
@@ -249,20 +265,22 @@ def offer_connections(worker: Worker, operation: str, serve: Callable[..., Calla
     operation : str
         What they ask for. It is offered once, whoever else offers the same later.
     serve : callable
-        Given the options; returns a coroutine function to call with the connection, or None to refuse.
+        A coroutine function, given a weak reference to the actor, and the connection: an actor is not kept for its connections.
     """
 
-    async def handle(comm: Any, **options: Any) -> Status:
-        serving = serve(**options) if type(comm) is TCP else None
-        if serving is None:
-            await comm.write("not here")
+    async def handle(comm: Comm, actor: str) -> Status:
+        if (called := actor_on(worker, actor)) is None:
+            await comm.write(f"no actor {actor}")
             return Status.dont_reply
+        reference = weakref.ref(called)
+        del called
         await comm.write("OK")
         taken = TakenConnection(comm)  # before the loop can have read anything
         try:
-            await serving(taken)
+            await serve(reference, taken)
         finally:
-            comm.abort()
+            taken.close()
+            await taken.wait_closed()
         return Status.dont_reply
 
     worker.handlers.setdefault(operation, handle)
@@ -300,7 +318,6 @@ def add_dashboard_page(scheduler: Scheduler, name: str, make: Callable[[Any], No
         from distributed.dashboard.components.scheduler import BOKEH_THEME, env
         from distributed.dashboard.core import BokehApplication
         from distributed.dashboard.scheduler import template_variables
-        from tornado.ioloop import IOLoop
 
         template = env.get_template("simple.html")
         variables = template_variables(scheduler)

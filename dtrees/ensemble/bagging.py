@@ -217,19 +217,14 @@ class MeanOfBoosters:
         return mean
 
 
-def out_of_bag_mean(grown: Sequence[Grown], n_rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def out_of_bag_mean(grown: Sequence[Any], n_rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the mean, over boosters that did not draw a row, of their predictions for it, shape (n_rows, k), and the number of these.
 
     They are added up in the order of the boosters.
     """
-    total: Any = 0.0
-    n_boosters = np.zeros(n_rows, np.int64)
+    total, n_boosters = np.zeros((n_rows, grown[0].out_of_bag.shape[1])), np.zeros(n_rows, np.int64)
     for one in grown:
-        assert one.outside is not None
-        assert one.out_of_bag is not None
-        told = np.zeros((n_rows, one.out_of_bag.shape[1]))
-        told[one.outside] = one.out_of_bag
-        total = total + told
+        total[one.outside] += one.out_of_bag
         n_boosters[one.outside] += 1
     return total / np.maximum(n_boosters, 1)[:, np.newaxis], n_boosters
 
@@ -364,7 +359,7 @@ class Bagging(BagParameters, Model):
         n_draws = rules.number_of_draws(self.max_samples, table, None)
         draws = Draws(rules.draw_seed(self.random_state), n_draws, bool(self.bootstrap))
         grow = GrowBooster(template, draws, bool(self.oob_score))
-        grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks, 0, len)
+        grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks)
         for one in grown:
             one.booster._schema, one.booster.placement_ = template._schema, template.placement_
             one.booster.n_jobs = None if self.estimator is None else self.estimator.n_jobs  # that of the bag is no part of boosters

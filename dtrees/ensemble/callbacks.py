@@ -430,7 +430,7 @@ def keeps_on_interrupt(callbacks: Sequence[Any]) -> bool:
     return isinstance(callbacks, Sequence) and any(isinstance(callback, KeepOnInterrupt) for callback in callbacks)
 
 
-def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before: int, count: Callable[[Result], int]) -> Result:
+def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before: int = 0) -> Result:
     """Return what ``grow()`` does or, if Ctrl-C ends it and is to keep them, the trees so far.
 
     Parameters
@@ -439,9 +439,7 @@ def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before
     callbacks : sequence
         Those of the user.
     n_before : int
-        Trees or rounds of the fit that this one goes on from.
-    count : callable
-        Returns how many trees or rounds a result has, those from before included.
+        Those trees or rounds of a result that are there from an earlier fit.
 
     Raises
     ------
@@ -451,12 +449,14 @@ def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before
     try:
         return grow()
     except FitInterrupted as interrupted:
-        result: Result = interrupted.result
+        result: Any = interrupted.result
         origin = interrupted.origin
-    if not keeps_on_interrupt(callbacks) or count(result) <= n_before:
+    n = len(getattr(result, "rounds", getattr(result, "trees", result)))
+    if not keeps_on_interrupt(callbacks) or n <= n_before:
         raise origin
-    warn_of_interrupt(count(result))
-    return result
+    warn_of_interrupt(n)
+    kept: Result = result
+    return kept
 
 
 def warn_of_interrupt(n: int) -> None:
@@ -529,59 +529,51 @@ class ProgressBar:
     >>> forest = RandomForestRegressor(10).fit(X, X[:, 0], callbacks=[ProgressBar()])
     """
 
-    def __init__(self) -> None:
-        self._display: Display | None = None
-        self._has_moved = False
+    _display = Display()
+    _has_moved = False
 
     def begin(self, unit: str) -> None:
         """Be told that a fit begins, and what is counted, "tree" or "round"."""
         self.end()
         self._has_moved = False
-        display = live_display(unit)
-        display.begin()
-        self._display = display
+        self._display = self._display_of(unit)
+        self._display.begin()
+
+    def _display_of(self, unit: str) -> Display:
+        return live_display(unit)
 
     def __call__(self, progress: Progress) -> None:
         """Take in a finished tree or round."""
         self._has_moved = True
-        if self._display is not None:
-            self._display.update(progress)
+        self._display.update(progress)
 
     def compiling(self) -> None:
         """Be told, once or often, that kernels are being compiled; it is shown until the first tree or round is finished."""
-        display = self._display
-        if display is not None and not self._has_moved:
-            display.compiling()
+        if not self._has_moved:
+            self._display.compiling()
 
     def note(self, line: str) -> None:
         """Be told of something unusual, such as a lost worker."""
-        if self._display is not None:
-            self._display.note(line)
+        self._display.note(line)
 
     def end(self) -> None:
         """Be told that the fit has ended."""
-        display, self._display = self._display, None
-        if display is not None:
-            display.end()
+        display, self._display = self._display, Display()
+        display.end()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_display": None, "_has_moved": False}  # it is shown where it was made
+        return {}  # it is shown where it was made
 
 
 class _Verbose(ProgressBar):
     """What ``verbose`` asks for."""
 
     def __init__(self, always: bool) -> None:
-        super().__init__()
         self._always = always
 
-    def begin(self, unit: str) -> None:
+    def _display_of(self, unit: str) -> Display:
         """Choose by whether somebody listens to log records, and how much is wanted."""
-        if self._always or somebody_listens():
-            self._has_moved = False
-            self._display = Lines(unit, self._always)
-        else:
-            super().begin(unit)
+        return Lines(unit, self._always) if self._always or somebody_listens() else live_display(unit)
 
 
 def with_bars(callbacks: Sequence[Any], verbose: int) -> tuple[Sequence[Any], list[ProgressBar]]:

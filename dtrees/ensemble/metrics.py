@@ -217,6 +217,12 @@ class CustomMetric:
         except (TypeError, ValueError) as error:
             raise TypeError(f"the eval_metric {self.name!r} returned {value!r}; wants a number") from error
 
+    def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+        """Return the score of rows held out by raw predictions, shape (K, n); see :class:`dtrees.engine.plan.plans.Scoring`."""
+        target = target.T  # of several targets, as scikit-learn has them
+        block = Block(np.empty((target.shape[0], 0)), target, weight)
+        return self.value([self.partial(block, raw)], (target, weight))
+
 
 def _squared_error(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
     error = y - link.predictions(raw.T)
@@ -415,19 +421,6 @@ def _weighted_sums(terms: NDArray[np.float64], weight: NDArray[np.float64] | Non
         return exact_sum(terms * weight), exact_sum(weight)
 
 
-@dataclass(frozen=True)
-class HeldOutScore:
-    """A scorer of scikit-learn, asked of raw predictions; see :class:`dtrees.engine.plan.plans.Scoring`."""
-
-    metric: CustomMetric
-
-    def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
-        """Return the score of raw predictions, shape (K, n)."""
-        target = target.T  # of several targets, as scikit-learn has them
-        block = Block(np.empty((target.shape[0], 0)), target, weight)
-        return self.metric.value([self.metric.partial(block, raw)], (target, weight))
-
-
 class OpaqueRows:
     """Stands for X where a scorer of the user's own is called: rows, which predictions are known of, without their columns."""
 
@@ -549,9 +542,9 @@ def _takes_estimator(scorer: Any) -> bool:
     return True
 
 
-def scoring_for(scorer: Any, link: LinkedLoss, classes: NDArray[Any] | None = None) -> HeldOutScore | EstimatorScore | None:
+def scoring_for(scorer: Any, link: LinkedLoss, classes: NDArray[Any] | None = None) -> CustomMetric | EstimatorScore | None:
     """Return what the plan is to have; ``link`` is the loss, ``classes`` are the labels of a classifier."""
     if scorer is None:
         return None
     known = sklearn_metric(scorer)
-    return EstimatorScore(scorer, link, classes) if known is None else HeldOutScore(CustomMetric(scorer, link, known.name, known))
+    return EstimatorScore(scorer, link, classes) if known is None else CustomMetric(scorer, link, known.name, known)

@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.input.schema import Schema
+from dtrees.ensemble.input.target import common_dtype
 from dtrees.tree.stacking import restacked, stacked
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
     from dtrees.tree.packing import Packed
     from dtrees.tree.predict_sets import PackedWithSets
-    from dtrees.tree.shapley.paths import Paths
+    from dtrees.tree.shapley import Paths
 
 Step = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -99,7 +100,7 @@ class AdditiveTrees:
     def paths(self) -> tuple[Paths, ...]:
         """Return the groups, packed for Shapley values."""
         if self._paths is None:
-            from dtrees.tree.shapley.paths import pack_paths
+            from dtrees.tree.shapley import pack_paths
 
             self._paths = tuple(pack_paths(group) for group in self.groups)
         return self._paths
@@ -232,7 +233,7 @@ class Explain:
 
         Of pairs, shape (n, n_features, n_features, n_outputs).
         """
-        from dtrees.tree.shapley.values import add_interaction_values, add_interventional_values, add_values
+        from dtrees.tree.shapley import add_interaction_values, add_interventional_values, add_values
 
         rows, n_threads, n_columns = self.schema.matrix(X), effective_n_jobs(self.n_jobs), len(self.schema)
         packs = self.trees.paths()
@@ -277,13 +278,12 @@ class Labels:
     """Step: class probabilities, of several targets side by side, to the label of the largest of each, the first one of equals."""
 
     classes: tuple[NDArray[Any], ...]
-    dtype: np.dtype[Any]
 
     def __call__(self, probabilities: NDArray[Any]) -> NDArray[Any]:
         """Take the labels, shape (n,) or (n, n_targets)."""
         if len(self.classes) == 1:
             return self.classes[0].take(np.argmax(probabilities, axis=1), axis=0)
-        labels = np.empty((probabilities.shape[0], len(self.classes)), self.dtype)
+        labels = np.empty((probabilities.shape[0], len(self.classes)), common_dtype(self.classes))
         for k, (classes, mine) in enumerate(zip(self.classes, split_targets(probabilities, self.classes), strict=True)):
             labels[:, k] = classes.take(np.argmax(mine, axis=1), axis=0)
         return labels
@@ -302,14 +302,14 @@ def split_targets(values: NDArray[Any], classes: Sequence[NDArray[Any]]) -> list
 def columns_of_targets(values: Any, classes: Sequence[NDArray[Any]]) -> list[Any]:
     """Return what :func:`split_targets` does of a lazy collection; columns of frames are called by their classes."""
     ends = np.cumsum([len(labels) for labels in classes]).tolist()
-    pieces = []
+    parts = []
     for labels, end in zip(classes, ends, strict=True):
         places = range(end - len(labels), end)
         if hasattr(values, "columns"):
-            pieces.append(values[list(places)].rename(columns=dict(zip(places, labels.tolist(), strict=True))))
+            parts.append(values[list(places)].rename(columns=dict(zip(places, labels.tolist(), strict=True))))
         else:
-            pieces.append(values[:, places.start : places.stop])
-    return pieces
+            parts.append(values[:, places.start : places.stop])
+    return parts
 
 
 def first_column(raw: NDArray[Any]) -> NDArray[Any]:

@@ -42,6 +42,8 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 }
 #: Fitted attributes that are 1-D arrays of floats.
 _SERIES = ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_")
+#: What is known of a fit besides, with types; attributes have an underscore before these names, and False says nothing.
+_FACTS = {"boosted": bool, "seed": int, "validated_by": str}
 #: How the names of arrays begin that hold trees as prediction wants them.
 PACKED = "packed."
 #: Bytes that labels may take beyond what the longest of them needs: room for a dtype that is wider than its labels.
@@ -88,16 +90,11 @@ class EstimatorState(BaseEstimator):
                 metadata["parameters"]["scoring"] = "loss"
         if self._n_targets > 1:
             metadata["targets"] = self._n_targets
-        if self._boosted:
-            metadata["boosted"] = True
+        metadata |= {name: getattr(self, f"_{name}") for name in _FACTS if getattr(self, f"_{name}", False) is not False}
         if callable(getattr(self, "oob_score", None)):
             metadata["parameters"]["oob_score"] = True
             if type(metadata["attributes"].get("oob_score_")) not in (int, float):
                 metadata["attributes"].pop("oob_score_", None)
-        if hasattr(self, "_seed"):
-            metadata["seed"] = self._seed
-        if hasattr(self, "_validated_by"):
-            metadata["validated_by"] = self._validated_by
         if hasattr(self, "_batches"):
             metadata["batches"] = [[_describe_plan(plan), first, last] for plan, first, last in self._batches]
         evaluation = getattr(self, "evals_result_", {})
@@ -169,8 +166,6 @@ class EstimatorState(BaseEstimator):
             model._starts = metadata.get("starts", "loss")
             if model._starts not in ("loss", "zero", "base_margin"):
                 raise ValueError(f"the model's trees start from {shown(model._starts)}; wants 'loss', 'zero' or 'base_margin'")
-        if "boosted" in metadata:
-            model._boosted = take(metadata, "boosted", bool, owner)
         if "targets" in metadata:
             model._n_targets = _restore_targets(model, take(metadata, "targets", int, owner), arrays)
         model._schema = Schema.from_json(take(metadata, "schema", list, owner))
@@ -207,10 +202,8 @@ class EstimatorState(BaseEstimator):
                 name: {metric: _series(arrays, f"evals_result_.{i}.{k}") for k, metric in enumerate(metrics)}
                 for i, (name, metrics) in enumerate(evaluation.items())
             }
-        if "validated_by" in metadata:
-            model._validated_by = take(metadata, "validated_by", str, owner)
-        if "seed" in metadata:
-            model._seed = annotated(metadata["seed"], int, f"{owner} has seed")
+        for name in _FACTS.keys() & metadata.keys():
+            setattr(model, f"_{name}", annotated(metadata[name], _FACTS[name], f"{owner} has {name}"))
         return model
 
     def _restore_trees(self, arrays: dict[str, NDArray[Any]]) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import kernel, plain
+from dtrees.split.compile.kernels import inner_kernel, kernel, plain
 from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
 
@@ -205,3 +205,27 @@ def _lay_out(left, right, feature, threshold, missing_left, n_rows, slot_of, bit
     for i in range(64):
         top_end[i] = leaf_number[end[i]] if shallow else position[end[i]]
     return shallow
+
+
+@inner_kernel
+def goes_left(node, words, x):  # type: ignore[no-untyped-def]
+    """Tell whether a number, or a category, goes left at a node of :func:`pack_nodes`."""
+    if x != x:
+        return node.missing_left
+    if node.first_word < 0:
+        return x <= node.threshold
+    number = np.int64(x)
+    word = number >> 5
+    return 0 <= word < node.n_words and (words[node.first_word + word] >> np.uint32(number & 31)) & np.uint32(1) == 1
+
+
+@inner_kernel
+def divide(node, words, x, left):  # type: ignore[no-untyped-def]
+    """Write which of some values go left at a node."""
+    if node.first_word < 0:
+        threshold, missing = node.threshold, node.missing_left
+        for r in range(x.shape[0]):
+            left[r] = missing if x[r] != x[r] else x[r] <= threshold
+    else:
+        for r in range(x.shape[0]):
+            left[r] = goes_left(node, words, x[r])

@@ -6,12 +6,19 @@ have not reached their leaf side by side, so that the processor waits for many n
 all trees side by side instead.
 
 Values are added tree by tree, in order, for each row by itself: predictions do not depend on blocks or threads.
+
+Rows of a sparse table are made dense a block at a time, in those columns only that trees ask for:
+
+>>> rows = SparseRows(np.array([0, 2, 2]), np.array([0, 3]), np.array([5.0, 7.0]), 4)
+>>> [block.tolist() for _, block in rows.blocks(0, 2, np.array([1, 3]))]
+[[[0.0, 7.0], [0.0, 0.0]]]
 """
 
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,8 +28,68 @@ from dtrees.split.compile.kernels import bind, inner_kernel, kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.tree.packing import Packed, pack
 from dtrees.tree.predict_sets import PackedWithSets, add_values_with_sets, leaf_numbers_with_sets, pack_with_sets
-from dtrees.tree.sparse_rows import SparseRows
 from dtrees.tree.tree import Tree
+
+#: Bytes of a block of sparse rows, and the fewest rows.
+_DENSE_BYTES, _FEWEST_ROWS = 2**22, 16
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """A sparse table, row by row.
+
+    Attributes
+    ----------
+    starts : ndarray of int32 or int64, shape (n_rows + 1,)
+        Row ``i`` has the cells ``starts[i]:starts[i + 1]``.
+    columns : ndarray of int32 or int64, shape (n_cells,)
+        Each once in a row.
+    data : ndarray of float32 or float64, shape (n_cells,)
+        NaN is missing; what is not stored is 0.
+    n_columns : int
+    """
+
+    starts: NDArray[Any]
+    columns: NDArray[Any]
+    data: NDArray[Any]
+    n_columns: int
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(self.starts.shape[0] - 1)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return len(self), self.n_columns
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values."""
+        return self.data.dtype
+
+    def blocks(self, first: int, last: int, columns: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield the rows ``first:last`` of some columns as arrays, each with the number of its first row."""
+        place_of = np.full(self.n_columns, -1, np.int64)
+        place_of[columns] = np.arange(columns.shape[0])
+        step = max(_FEWEST_ROWS, _DENSE_BYTES // (self.dtype.itemsize * (columns.shape[0] + 1)))
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            block = np.zeros((columns.shape[0], stop - start), self.dtype)  # trees ask for one column after the other
+            arguments = self.starts[start : stop + 1].astype(np.int64), self.columns, self.data, place_of, block
+            bind(_fill_dense, *arguments, any_layout=(self.columns, self.data))(*arguments)
+            yield start, block.T
+
+
+@kernel
+def _fill_dense(starts, columns, data, place_of, block):
+    """Write the cells of rows to a block of zeros, column by column."""
+    for i in range(block.shape[1]):
+        for k in range(starts[i], starts[i + 1]):
+            place = place_of[columns[k]]
+            if place >= 0:
+                block[place, i] = data[k]
+
 
 #: Rows to be predicted.
 Table = NDArray[Any] | SparseRows
@@ -211,7 +278,7 @@ def _add_values(packed, X, first, last, start, stop, out):
 
 
 @kernel
-def _leaf_numbers(packed, X, first, last, out):
+def _leaf_numbers(packed, X, first, last, start, stop, out):
     n_rows, n_blocks = _sizes(packed, X)
     slots = np.empty((n_blocks, 2 * packed.feature.shape[0], n_rows), X.dtype)
     shift = np.empty(n_blocks, np.uint64)
@@ -221,7 +288,7 @@ def _leaf_numbers(packed, X, first, last, out):
         end = min(begin + stretch, last)
         for block, row in enumerate(range(begin, end, n_rows)):
             shift[block] = _fill_slots(packed, X, row, min(n_rows, end - row), slots[block])
-        for tree in range(packed.roots.shape[0] - 1):
+        for tree in range(start, stop):
             for block, row in enumerate(range(begin, end, n_rows)):
                 n = min(n_rows, end - row)
                 _find_leaves(packed, slots[block], shift[block], n, tree, leaf, space)
@@ -229,49 +296,41 @@ def _leaf_numbers(packed, X, first, last, out):
                     out[row + i, tree] = packed.number[packed.leaves[tree] + np.int64(leaf[i])]
 
 
+#: For trees without sets of categories, and with some.
+_ADD_VALUES = _add_values, add_values_with_sets
+
+
 def packed_for(trees: Sequence[Tree], dtype: Any) -> Packed | PackedWithSets:
     """Return trees packed for rows of a dtype, float32 or float64."""
     return pack_with_sets(trees) if any(tree.categories.node.shape[0] for tree in trees) else pack(trees, dtype)
 
 
-def _over_rows(kernel: Callable[..., Any], packed: Packed | PackedWithSets, X: Table, out: NDArray[Any], work: int, n_threads: int) -> None:
-    """Run ``kernel(packed, X, first, last, out)`` over stretches of rows, in threads where there is enough to do."""
-    n_rows = X.shape[0]
+def _run(
+    kernels: tuple[Any, Any], packed: Packed | PackedWithSets, X: Table, out: NDArray[Any], start: int, stop: int, n_threads: int
+) -> None:
+    """Run the kernel for trees without or with sets of categories, the trees ``start:stop`` and all rows, in threads where it pays."""
+    if isinstance(packed, Packed) and packed.top_threshold.dtype == np.float32 and X.dtype != np.float32:
+        raise ValueError(f"X has dtype {X.dtype}, but the trees are packed for float32; pack them for {X.dtype}")
+    n_rows, rows = X.shape[0], np.empty((0, 0), X.dtype) if isinstance(X, SparseRows) else X
+    kernel = bind(kernels[isinstance(packed, PackedWithSets)], packed, rows, 0, 0, 0, 0, out, any_layout=(rows,))
 
     def run(first: int, last: int) -> None:
         if isinstance(X, SparseRows):
             assert isinstance(packed, Packed), "sparse tables have no categories"
             own = packed._replace(feature=np.arange(-1, packed.feature.shape[0] - 1))  # of the blocks
-            for start, block in X.blocks(first, last, packed.feature[1:]):
-                kernel(own, block, 0, block.shape[0], out[start : start + block.shape[0]])
+            for begin, block in X.blocks(first, last, packed.feature[1:]):
+                kernel(own, block, 0, block.shape[0], start, stop, out[begin : begin + block.shape[0]])
         else:
-            kernel(packed, X, first, last, out)
+            kernel(packed, X, first, last, start, stop, out)
 
-    n_threads = min(n_threads, max(1, n_rows // _BLOCK)) if work > SERIAL_WORK else 1
+    n_threads = min(n_threads, max(1, n_rows // _BLOCK)) if n_rows * (stop - start) > SERIAL_WORK else 1
     if n_threads == 1:
         run(0, n_rows)
         return
     step = -(-n_rows // (4 * n_threads) // _BLOCK) * _BLOCK
-    starts = range(0, n_rows, max(step, _BLOCK))
+    firsts = range(0, n_rows, max(step, _BLOCK))
     with concurrent.futures.ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(lambda first: run(first, min(first + starts.step, n_rows)), starts))
-
-
-def _template(X: Table) -> NDArray[Any]:
-    """Return an array of the kind that kernels get the rows of ``X`` in."""
-    return np.empty((0, 0), X.dtype) if isinstance(X, SparseRows) else X
-
-
-def _check_width(packed: Packed | PackedWithSets, X: Table) -> None:
-    if isinstance(packed, PackedWithSets):
-        return
-    if packed.top_threshold.dtype == np.float32 and X.dtype != np.float32:
-        raise ValueError(f"X has dtype {X.dtype}, but the trees are packed for float32; pack them for {X.dtype}")
-
-
-def _adder(packed: Packed | PackedWithSets) -> Any:
-    """Return the kernel that adds the values of leaves."""
-    return add_values_with_sets if isinstance(packed, PackedWithSets) else _add_values
+        list(pool.map(lambda first: run(first, min(first + firsts.step, n_rows)), firsts))
 
 
 def sum_values(
@@ -297,31 +356,20 @@ def sum_values(
     ValueError
         If X is of another dtype than the trees are packed for.
     """
-    _check_width(packed, X)
     out = np.zeros((X.shape[0], packed.value.shape[1]))
-    last = packed.n_trees if stop is None else stop
-    rows = _template(X)
-    add = bind(_adder(packed), packed, rows, 0, 0, 0, 0, out, any_layout=(rows,))
-    _over_rows(lambda p, X, i, j, out: add(p, X, i, j, start, last, out), packed, X, out, X.shape[0] * (last - start), n_threads)
+    _run(_ADD_VALUES, packed, X, out, start, packed.n_trees if stop is None else stop, n_threads)
     return out
 
 
 def add_tree(packed: Packed | PackedWithSets, X: Table, tree: int, out: NDArray[np.float64], n_threads: int = 1) -> None:
     """Add the values of one tree to ``out``, shape (n_rows, n_values); X as for :func:`sum_values`."""
-    _check_width(packed, X)
-    rows = _template(X)
-    add = bind(_adder(packed), packed, rows, 0, 0, 0, 0, out, any_layout=(rows,))
-    _over_rows(lambda p, X, i, j, out: add(p, X, i, j, tree, tree + 1, out), packed, X, out, X.shape[0], n_threads)
+    _run(_ADD_VALUES, packed, X, out, tree, tree + 1, n_threads)
 
 
 def apply(packed: Packed | PackedWithSets, X: Table, n_threads: int = 1) -> NDArray[np.int32]:
     """Return the number of the leaf that each row falls in, within each tree, shape (n_rows, n_trees); X as for :func:`sum_values`."""
-    _check_width(packed, X)
     out = np.empty((X.shape[0], packed.n_trees), np.int32)
-    rows = _template(X)
-    numbers = leaf_numbers_with_sets if isinstance(packed, PackedWithSets) else _leaf_numbers
-    number = bind(numbers, packed, rows, 0, 0, out, any_layout=(rows,))
-    _over_rows(number, packed, X, out, X.shape[0] * packed.n_trees, n_threads)
+    _run((_leaf_numbers, leaf_numbers_with_sets), packed, X, out, 0, packed.n_trees, n_threads)
     return out
 
 

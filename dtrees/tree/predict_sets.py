@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.compile.prefetch import prefetch
-from dtrees.split.table.joined_columns import join
-from dtrees.tree.packing import pack_nodes
+from dtrees.split.compile.words import lowest_bit
+from dtrees.split.table.zone_map import join
+from dtrees.tree.packing import goes_left, pack_nodes
 from dtrees.tree.tree import Tree
 
 #: Rows of a stretch, which share the tables of a tree, and those of a block, which go through its tests together.
@@ -217,18 +218,6 @@ def _take_first_levels(nodes, roots, place_of, tests, ends, n_tests):  # type: i
 
 
 @inner_kernel
-def _goes_left(packed, node, x):  # type: ignore[no-untyped-def]
-    """Tell whether a row goes left at a node, by its number or category."""
-    if x != x:
-        return node.missing_left
-    if node.first_word < 0:
-        return x <= node.threshold
-    number = np.int64(x)
-    word = number >> 5
-    return 0 <= word < node.n_words and (packed.words[node.first_word + word] >> np.uint32(number & 31)) & np.uint32(1) == 1
-
-
-@inner_kernel
 def _leaf_of(packed, X, row, root):  # type: ignore[no-untyped-def]
     """Return the number, within its tree, of the leaf that a row falls in."""
     at = np.int64(0)
@@ -236,7 +225,7 @@ def _leaf_of(packed, X, row, root):  # type: ignore[no-untyped-def]
         node = packed.nodes[root + at]
         if node.feature < 0:
             return at
-        at = np.int64(node.left) if _goes_left(packed, node, X[row, node.feature]) else np.int64(node.right)
+        at = np.int64(node.left) if goes_left(node, packed.words, X[row, node.feature]) else np.int64(node.right)
 
 
 @inner_kernel
@@ -353,16 +342,6 @@ def _keep(packed, tree, numbers, entries, tables, used, first, bits):  # type: i
 
 
 @inner_kernel
-def _lowest(word):  # type: ignore[no-untyped-def]
-    """Return the number of the lowest bit that is set."""
-    x = (word & (~word + np.uint64(1))) - np.uint64(1)
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return (x * np.uint64(0x0101010101010101)) >> np.uint64(56)
-
-
-@inner_kernel
 def _find_leaves(packed, X, begin, n, tree, room):  # type: ignore[no-untyped-def]
     """Write the leaves of a tree that the rows of a stretch fall in."""
     numbers, entries, tables, bits, walking, leaf, used = room
@@ -377,7 +356,7 @@ def _find_leaves(packed, X, begin, n, tree, room):  # type: ignore[no-untyped-de
         m = min(_BLOCK, n - first)
         _keep(packed, tree, numbers, entries, tables[0], used, first, bits[:m])
         for i in range(m):
-            leaf[first + i] = ends[_lowest(bits[i])]
+            leaf[first + i] = ends[lowest_bit(bits[i])]
     if not packed.shallow[tree]:
         _walk_on(packed, X, begin, n, root, leaf, walking)
 
@@ -395,7 +374,7 @@ def _walk_on(packed, X, begin, n, root, leaf, walking):  # type: ignore[no-untyp
         for k in range(n_walking):
             i = row[k]
             node = packed.nodes[root + at[k]]
-            child = node.left if _goes_left(packed, node, X[begin + i, node.feature]) else node.right
+            child = node.left if goes_left(node, packed.words, X[begin + i, node.feature]) else node.right
             prefetch(packed.nodes, root + np.int64(child))
             leaf[i] = child
             row[n_left], at[n_left] = i, child
@@ -430,14 +409,14 @@ def add_values_with_sets(packed, X, first, last, start, stop, out):  # type: ign
 
 
 @kernel
-def leaf_numbers_with_sets(packed, X, first, last, out):  # type: ignore[no-untyped-def]
-    """Write the leaf of each tree that the rows ``first:last`` fall in."""
+def leaf_numbers_with_sets(packed, X, first, last, start, stop, out):  # type: ignore[no-untyped-def]
+    """Write the leaf of each of the trees ``start:stop`` that the rows ``first:last`` fall in."""
     room = _make_room(packed, X, min(_STRETCH, last - first))
     leaf = room[5]
     for begin in range(first, last, _STRETCH):
         n = min(_STRETCH, last - begin)
         _fill(packed, X, begin, n, room[0], room[1])
-        for tree in range(packed.roots.shape[0] - 1):
+        for tree in range(start, stop):
             _find_leaves(packed, X, begin, n, tree, room)
             for i in range(n):
                 out[begin + i, tree] = leaf[i]

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import dask
 import pytest
 from distributed import Client, LocalCluster
+from distributed.comm.tcp import TCP
 
+from dtrees.cluster import compat
 from dtrees.cluster.transport.clients import threads_of_workers
 from tests.cluster.clusters import cluster_of, process
 from tests.cluster.faults import uninstall
@@ -56,6 +58,21 @@ def mortal_client(mortal_cluster: LocalCluster) -> Iterator[Client]:
             yield client
         finally:
             uninstall(client)
+
+
+@pytest.fixture(params=["plain", "carried"])
+def connections(client: Client, request: pytest.FixtureRequest) -> Iterator[None]:
+    """How actors are reached: "plain" TCP, or what event loops have "carried", as where connections are encrypted."""
+    kind = None if request.param == "carried" else TCP
+    _take(kind)
+    client.run(_take, kind)
+    yield
+    _take(TCP)
+    client.run(_take, TCP)
+
+
+def _take(kind: type | None) -> None:
+    compat.TCP = kind  # type: ignore[misc]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from distributed import Client, Worker, get_worker
 
-from dtrees.cluster.growing.executors import RowShardActor, ShardActor
+from dtrees.cluster.growing.shards import RowShardActor, ShardActor
 from dtrees.cluster.transport.direct_channel import Failed
 from dtrees.engine.protocol.messages import Calls
 from dtrees.engine.rows.exchange import Step

@@ -20,9 +20,8 @@ from sklearn.base import clone
 import dtrees
 from dtrees.callbacks import Progress
 from dtrees.cluster import compat
-from dtrees.cluster.dashboard.fit_history import Curve, FitHistory
-from dtrees.cluster.dashboard.page import Page, make_page
-from dtrees.cluster.reliability import fit_registry
+from dtrees.cluster.dashboard import Curve, FitHistory, Page, make_page
+from dtrees.cluster.reliability import registry
 from tests.cluster.faults import Fault, install
 from tests.cluster.samples import FRAME, in_partitions, wait_until
 from tests.cluster.samples import REGRESSION as Y
@@ -312,7 +311,7 @@ def test_a_killed_worker_is_shown(mortal_client: Client, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_fits_go_on_where_the_dashboard_is_off(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit_registry, "_said", set())
+    monkeypatch.setattr(registry, "_said", set())
     with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster, Client(cluster):
         for _ in range(2):
             dtrees.submit(dtrees.DecisionTreeRegressor(), FRAME, Y).result()

@@ -21,7 +21,7 @@ from distributed import Client, get_client, get_task_stream, get_worker
 import dtrees
 from benchmarks.works.chaos import KINDS, Chaos, Outcome, cluster_to_break, script, works
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
-from dtrees.cluster.growing import by_tasks
+from dtrees.cluster.growing import fits
 from tests.cluster.clusters import cluster_of, process
 from tests.cluster.samples import (
     FRAME,
@@ -108,13 +108,13 @@ def _grows(client: Client, others: set[str]) -> bool:
 
 def _grow_when(marker: Path) -> None:
     """Have this process grow no trees of a forest until there is a file."""
-    grow = by_tasks._grow_batch
+    grow = fits._grow_batch
 
     def wait_and_grow(*args: Any) -> Any:
         wait_until(marker.exists)
         return grow(*args)
 
-    by_tasks._grow_batch = wait_and_grow
+    fits._grow_batch = wait_and_grow
 
 
 @pytest.mark.usefixtures("impatient")

@@ -265,13 +265,13 @@ def test_lost_while_loading(client: Client, tmp_path: Path, number: signal.Signa
 @pytest.mark.parametrize(
     ("where", "number"),
     [
-        ("data.column_blocks:_sort", signal.SIGKILL),
-        ("data.column_blocks:_sort", signal.SIGSTOP),
-        ("data.column_blocks:_take", signal.SIGKILL),
-        ("data.column_blocks:_take", signal.SIGSTOP),
-        ("growing.by_tasks:_grow_batch", signal.SIGKILL),
-        ("growing.by_tasks:_grow_batch", signal.SIGSTOP),
-        ("growing.by_tasks:_sum_out_of_bag", signal.SIGKILL),
+        ("data.tables:_sort", signal.SIGKILL),
+        ("data.tables:_sort", signal.SIGSTOP),
+        ("data.tables:_take", signal.SIGKILL),
+        ("data.tables:_take", signal.SIGSTOP),
+        ("growing.fits:_grow_batch", signal.SIGKILL),
+        ("growing.fits:_grow_batch", signal.SIGSTOP),
+        ("growing.fits:_sum_out_of_bag", signal.SIGKILL),
     ],
 )
 @pytest.mark.slow

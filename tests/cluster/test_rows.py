@@ -20,8 +20,8 @@ from distributed import Client, LocalCluster
 
 import dtrees
 from dtrees import GradientBoostingRegressor
-from dtrees.cluster.dashboard.fit_history import FitHistory
-from dtrees.cluster.data.row_blocks import Piece
+from dtrees.cluster.dashboard import FitHistory
+from dtrees.cluster.data.tables import Piece
 from dtrees.cluster.transport.peers import PeerLost, Peers
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import Shards

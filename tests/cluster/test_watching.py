@@ -22,7 +22,7 @@ from distributed import Client, LocalCluster, get_worker
 import dtrees
 from dtrees import KeepOnInterrupt, ProgressBar
 from dtrees.callbacks import Progress, local_callback
-from dtrees.cluster.dashboard.fit_history import FitHistory
+from dtrees.cluster.dashboard import FitHistory
 from dtrees.cluster.growing.kernel_shipping import _OfCluster, share_kernels
 from dtrees.cluster.growing.watching import _Watching
 from dtrees.cluster.transport.clients import own_client

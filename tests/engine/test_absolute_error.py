@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.shard.targets.forest_target import ForestTarget
-from dtrees.split.search.order_statistics.deviations import levels_of, weights_in_bits
+from dtrees.split.search.deviations import levels_of, weights_in_bits
 from dtrees.split.table.columns import presort
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values

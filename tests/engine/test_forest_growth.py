@@ -18,8 +18,7 @@ from dtrees.engine.shard import shard_columns
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.split.grow.parallel_subtree import grow_together
-from dtrees.split.node.marking import mark_many
-from dtrees.split.node.partition import divide_many
+from dtrees.split.node.partition import divide_many, mark_many
 from dtrees.split.search.column import search_many
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import ZoneMap, map_zones

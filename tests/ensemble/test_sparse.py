@@ -14,7 +14,7 @@ from scipy import sparse
 
 import dtrees
 from dtrees.engine.shard import sparse_runner
-from dtrees.tree import sparse_rows
+from dtrees.tree import predict
 from tests.ensemble.samples import (
     BOOSTING,
     FORESTS,
@@ -336,7 +336,7 @@ def test_checkpoint(tmp_path: Any) -> None:
 def test_predictions_do_not_depend_on_blocks(n_jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     X = table(3000, 40, 0.1, 4, missing=0.01)
     model = dtrees.RandomForestRegressor(20, n_jobs=n_jobs, random_state=0).fit(X, targets(X, 0, 4))
-    monkeypatch.setattr(sparse_rows, "_BLOCK_BYTES", 10_000)
+    monkeypatch.setattr(predict, "_DENSE_BYTES", 10_000)
     S = sparse.csr_array(X)
     assert model.predict(S).tobytes() == model.predict(X).tobytes()
     assert (model.apply(S) == model.apply(X)).all()

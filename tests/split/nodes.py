@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.node.candidate import SPLIT, Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SplitLimits
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.records import NodesOfTree
+from dtrees.split.node.records import SPLIT, Candidates, NodesOfTree, best_by_node, empty_candidates
 from dtrees.split.numbers import hashing
 from dtrees.split.search.column import search_many
 from dtrees.split.search.scratch import make_scratch

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from dtrees.tree import shapley
 from dtrees.tree.category_sets import CategorySets
-from dtrees.tree.shapley import values
-from dtrees.tree.shapley.paths import Paths, pack_paths
-from dtrees.tree.sparse_rows import SparseRows
+from dtrees.tree.predict import SparseRows
+from dtrees.tree.shapley import Paths, pack_paths
 from dtrees.tree.tree import Tree
 from tests.tree.naive_shapley import game_of, interaction_values, shapley_values
 from tests.tree.trees import naive_leaf, random_tree
@@ -34,7 +34,7 @@ def some_rows(rng: np.random.Generator, n: int) -> np.ndarray:
 
 def explained(paths: Paths, X: np.ndarray | SparseRows, n_threads: int = 1) -> np.ndarray:
     out = np.zeros((X.shape[0], X.shape[1], paths.value.shape[1]))
-    values.add_values(paths, X, n_threads, out)
+    shapley.add_values(paths, X, n_threads, out)
     return out
 
 
@@ -44,7 +44,7 @@ def test_values_are_those_by_definition(n_values: int) -> None:
     trees, X = some_trees(rng, n_values), some_rows(rng, 12)
     paths = pack_paths(trees)
     found, pairs = explained(paths, X), np.zeros((12, N_COLUMNS, N_COLUMNS, n_values))
-    values.add_interaction_values(paths, X, 1, pairs)
+    shapley.add_interaction_values(paths, X, 1, pairs)
     for row, mine, my_pairs in zip(X, found, pairs, strict=True):
         game = game_of(trees, row, N_COLUMNS)
         np.testing.assert_allclose(mine, shapley_values(game, N_COLUMNS), rtol=0, atol=1e-13)
@@ -55,13 +55,13 @@ def test_values_are_those_by_definition(n_values: int) -> None:
 @pytest.mark.parametrize("n_values", [1, 3])
 @pytest.mark.parametrize("most_columns", [0, 8])  # by pairs of rows, or by tables
 def test_interventional_values_are_those_by_definition(n_values: int, most_columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtrees.tree.shapley.interventional.MOST_COLUMNS", most_columns)
+    monkeypatch.setattr("dtrees.tree.shapley_by_background.MOST_COLUMNS", most_columns)
     rng = np.random.default_rng(n_values)
     trees, X, background = some_trees(rng, n_values, 5), some_rows(rng, 6), some_rows(rng, 9)
     out = np.zeros((6, N_COLUMNS, n_values))
     paths = pack_paths(trees)
-    assert {with_tables for _, _, with_tables in values._stretches(paths, 9)} == {most_columns > 0}
-    values.add_interventional_values(paths, X, background, 1, out)
+    assert {with_tables for _, _, with_tables in shapley._stretches(paths, 9)} == {most_columns > 0}
+    shapley.add_interventional_values(paths, X, background, 1, out)
     for row, mine in zip(X, out, strict=True):
         game = game_of(trees, row, N_COLUMNS, background)
         np.testing.assert_allclose(mine, shapley_values(game, N_COLUMNS), rtol=0, atol=1e-13)
@@ -73,15 +73,15 @@ def test_rows_do_not_depend_on_blocks_and_threads(monkeypatch: pytest.MonkeyPatc
 
     def all_kinds(n_threads: int) -> list[np.ndarray]:
         pairs, means = np.zeros((333, N_COLUMNS, N_COLUMNS, 2)), np.zeros((333, N_COLUMNS, 2))
-        values.add_interaction_values(paths, X, n_threads, pairs)
-        values.add_interventional_values(paths, X, background, n_threads, means)
+        shapley.add_interaction_values(paths, X, n_threads, pairs)
+        shapley.add_interventional_values(paths, X, background, n_threads, means)
         return [explained(paths, X, n_threads), pairs, means]
 
     expected = all_kinds(1)
-    monkeypatch.setattr(values, "_BLOCK", 7)
+    monkeypatch.setattr(shapley, "_BLOCK", 7)
     for one, other in zip(all_kinds(3), expected, strict=True):
         assert np.array_equal(one, other)
-    monkeypatch.setattr(values, "_TABLES_BYTES", 1)  # each tree by itself
+    monkeypatch.setattr(shapley, "_TABLES_BYTES", 1)  # each tree by itself
     for one, other in zip(all_kinds(1), expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-14)
 
@@ -95,8 +95,8 @@ def test_sparse_rows_are_explained_as_dense_ones() -> None:
     paths = pack_paths(trees)
     assert np.array_equal(explained(paths, rows), explained(paths, X))
     out, same = np.zeros((40, 9, 1)), np.zeros((40, 9, 1))
-    values.add_interventional_values(paths, rows, rows, 1, out)
-    values.add_interventional_values(paths, X, X, 1, same)
+    shapley.add_interventional_values(paths, rows, rows, 1, out)
+    shapley.add_interventional_values(paths, X, X, 1, same)
     assert np.array_equal(out, same)
 
 
@@ -161,7 +161,7 @@ def test_a_tree_without_splits_explains_nothing() -> None:
     leaf = random_tree(np.random.default_rng(0), 2, 0)
     paths = pack_paths([leaf])
     out = np.zeros((3, 2, 1))
-    values.add_interventional_values(paths, np.zeros((3, 2)), np.ones((1, 2)), 2, out)
+    shapley.add_interventional_values(paths, np.zeros((3, 2)), np.ones((1, 2)), 2, out)
     assert not explained(paths, np.zeros((3, 2))).any()
     assert not out.any()
     assert paths.mean.tolist() == leaf.value.tolist()

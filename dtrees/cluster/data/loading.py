@@ -4,9 +4,9 @@ The stages, each a task or more::
 
     check     a partition: its schema, and the summary of its target and weights   ->  merged at the client
     (here it is decided which worker gets which columns: :mod:`dtrees.cluster.data.placement`)
-    encode    a partition: columns to numbers; from here to whole columns: :mod:`dtrees.cluster.data.column_blocks`
+    encode    a partition: columns to numbers; from here to whole columns: :mod:`dtrees.cluster.data.tables`
 
-Where workers keep the rows that they have, it goes on with :mod:`dtrees.cluster.data.row_blocks`.
+Where workers keep the rows that they have, it goes on with :mod:`dtrees.cluster.data.tables`.
 
 Every result can be computed again from the user's collections, as long as somebody holds on to what it was made for: that is how Dask
 replaces what a lost worker held.
@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from distributed import Client
 
-from dtrees.cluster.data.column_blocks import load_columns
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, worker_capacities
 from dtrees.cluster.data.partitions import Partitions, align, is_lazy, joined, lengths_by_target
 from dtrees.cluster.data.placement import Plan, check_placement, place
-from dtrees.cluster.data.row_blocks import load_rows, partition_holders, share_out
-from dtrees.cluster.reliability.fit_context import current_fit
-from dtrees.cluster.reliability.tasks import Tasks
+from dtrees.cluster.data.tables import Encoding, load_columns, load_rows, partition_holders, share_out
+from dtrees.cluster.reliability.fit import current_fit
+from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.ensemble.backend import LoadOptions, Table
 from dtrees.ensemble.input.schema import Schema, checked_table
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights
@@ -48,8 +48,8 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     Returns
     -------
     Table
-        Its columns are a :class:`~dtrees.cluster.data.column_blocks.ClusterColumns`; target and weight are futures of arrays. Or all are
-        :class:`~dtrees.cluster.data.row_blocks.ClusterRows`.
+        Its columns are a :class:`~dtrees.cluster.data.tables.ClusterColumns`; target and weight are futures of arrays. Or all are
+        :class:`~dtrees.cluster.data.tables.ClusterRows`.
 
     Raises
     ------
@@ -82,12 +82,13 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
         plan, shares = _plan(tasks, parts, sizes, capacities, options)
         plan.tell(capacities)
+        encoding = Encoding(schema, summary.classes, options.estimator_name, options.several, plan.placement.storage == "disk")
         columns: Any
         if plan.placement.kind == "rows":
-            columns = target = load_rows(tasks, parts, plan, shares, schema, summary.classes, options)
+            columns = target = load_rows(tasks, parts, plan, summary.n_rows, encoding, shares)
             weight = None if parts.weight is None else columns
         else:
-            columns, target, weight = load_columns(tasks, parts, plan, schema, summary, options)
+            columns, target, weight = load_columns(tasks, parts, plan, summary.n_rows, encoding)
     return Table.load(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement, base_margin=margin, X=here)
 
 
@@ -133,19 +134,15 @@ def _measure(
 def _summarise(tasks: Tasks, parts: Partitions, options: LoadOptions) -> tuple[Schema, TargetSummary]:
     """Check all partitions; return what they say together."""
     weights = parts.weight if parts.weight is not None else [None] * len(parts.lengths)
-    told = {
-        "classify": options.classify, "name": options.estimator_name, "categories": options.categories, "several": options.several
-    }  # fmt: skip
-    checked = tasks.waiter.gather(tasks.map("check", _check, parts.X, parts.y, weights, **told))
+    what = replace(options, sets=(), base_margin=None)  # which may be of any size
+    checked = tasks.waiter.gather(tasks.map("check", _check, parts.X, parts.y, weights, options=what))
     summary = TargetSummary.merge(summary for _, summary in checked)
     summary.check()
     return Schema.merge(schema for schema, _ in checked), summary
 
 
-def _check(
-    X: Any, y: Any, weight: Any, classify: bool, name: str, categories: tuple[int, ...], several: bool
-) -> tuple[Schema, TargetSummary]:
+def _check(X: Any, y: Any, weight: Any, options: LoadOptions) -> tuple[Schema, TargetSummary]:
     """Return the schema of a partition, and the summary of its target and weights."""
-    y = check_target(y, classify=classify, name=name, several=several)
+    y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
     weight = check_weights(weight, len(y))
-    return Schema.infer(X, categories), TargetSummary.of(y, weight, classify=classify)
+    return Schema.infer(X, options.categories), TargetSummary.of(y, weight, classify=options.classify)

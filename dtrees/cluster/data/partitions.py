@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dtrees.cluster.compat import partitions_together
-from dtrees.cluster.reliability.tasks import Tasks
+from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.ensemble.in_process import drawn_rows
 from dtrees.ensemble.input.schema import is_sparse
 from dtrees.ensemble.input.target import warn_of_column
@@ -47,6 +47,11 @@ class Partitions:
     lengths: list[int]
     cells: int | None = None
     margin: list[Future] | None = None
+
+    @property
+    def futures(self) -> list[Future]:
+        """All of them."""
+        return [*self.X, *self.y, *(self.weight or ()), *(self.margin or ())]
 
 
 def is_lazy(collection: Any) -> bool:
@@ -374,7 +379,7 @@ def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[
     collections = [whole_rows(X), *others]
     lazy = [collection for collection in collections if is_lazy(collection)]
     parts = partitions_of([_in_rows(collection) for collection in lazy])
-    lengths = dask.compute(*[[dask.delayed(_length)(part) for part in group] for group in parts])
+    lengths = dask.compute(*[[part.shape[0] for part in group] for group in parts])
     n_rows = sum(lengths[0])
     for given in lengths[1:]:
         if sum(given) != n_rows:
@@ -406,10 +411,6 @@ def _pieces(parts: Sequence[Any], lengths: Sequence[int], names: list[Any] | Non
 def _take(part: Any, rows: NDArray[np.int64], names: list[Any] | None) -> Any:
     part = in_order(part, names) if names is not None else part
     return part.iloc[rows] if hasattr(part, "iloc") else part[rows]
-
-
-def _length(part: Any) -> int:
-    return int(part.shape[0]) if is_sparse(part) else len(part)
 
 
 def _local_rows(values: Any, n_rows: int, rows: NDArray[np.int64]) -> Any:

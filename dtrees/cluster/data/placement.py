@@ -12,23 +12,32 @@ rows
     every worker keeps the rows of the partitions that it has, all columns of them, and all of them grow each tree together.
 auto
     whichever is likely to be fastest, among those that there is memory for: for boosting, and for forests that fit no worker, by
-    :mod:`dtrees.cluster.data.costs`.
+    :mod:`dtrees.cluster.data.memory`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from dask.utils import format_bytes
 from distributed import Client
 
-from dtrees.cluster.data.costs import forest_by_columns, forest_by_rows, seconds_alone, seconds_by_columns, seconds_by_rows
-from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, NO_WORKERS, Sizes, WorkerCapacity
+from dtrees.cluster.data.memory import (
+    BATCHES_PER_THREAD_OUT_OF_BAG,
+    NO_WORKERS,
+    Sizes,
+    WorkerCapacity,
+    forest_by_columns,
+    forest_by_rows,
+    seconds_alone,
+    seconds_by_columns,
+    seconds_by_rows,
+)
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
-from dtrees.cluster.reliability.fit_context import current_fit
+from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.transport.clients import threads_of_workers
 from dtrees.cluster.transport.events import tell
 from dtrees.ensemble.backend import Placement
@@ -136,156 +145,166 @@ def place(
     >>> plan.needs
     {'a': 232971520, 'b': 232971520}
     """
+    case = _Case(sizes, capacities, n_trees, only_whole, rows)
+    chosen = case.choose() if placement == "auto" else Placement(placement, _AS_ASKED)
     try:
-        if placement == "rows":
-            assert rows is not None
-            return place_rows(sizes, rows, capacities, storage="disk" if storage == "disk" else "memory", n_trees=n_trees)
-        return _place_columns(sizes, capacities, placement, n_trees, only_whole, rows)
+        return case.plan(replace(chosen, storage="disk" if storage == "disk" else "memory"))
     except NotEnoughMemory:
         if storage != "auto" or rows is None or placement not in ("auto", "rows"):
             raise
-    reason = "in memory, cells would fit nowhere"
-    return place_rows(sizes, rows, capacities, Placement("rows", reason, tuple(rows), storage="disk"), n_trees=n_trees)
+    return case.plan(Placement("rows", "in memory, cells would fit nowhere", storage="disk"))
 
 
-def _place_columns(
-    sizes: Sizes, capacities: Capacities, placement: str, n_trees: int | None, only_whole: bool, rows: Mapping[str, int] | None
-) -> Plan:
-    """Return the plan with columns placed, or with rows that stay where that is predicted to be faster."""
-    whole = {worker: needed_for_all(sizes, capacity.threads, n_trees) for worker, capacity in capacities.items()}
-    able = [worker for worker in capacities if whole[worker] + sum(sizes.evaluation) <= capacities[worker].free]
-    kind, reason, predicted = placement, _AS_ASKED, dict[str, float]()
-    if placement == "auto" and len(capacities) > 1 and not only_whole and (n_trees is None or not able):
-        predicted = _predict(sizes, capacities, able, rows, n_trees)
-        kind, reason = _fastest(sizes, predicted, able=bool(able))
-    elif placement == "auto":
-        kind, reason = _choose(capacities, able, n_trees, only_whole)
-    if kind == "rows":
+@dataclass(frozen=True)
+class _Case:
+    """What is to be placed, and where; as of :func:`place`."""
+
+    sizes: Sizes
+    capacities: Capacities
+    n_trees: int | None
+    only_whole: bool
+    rows: Mapping[str, int] | None
+
+    @property
+    def whole(self) -> dict[str, int]:
+        """The bytes that each worker would need that has all columns."""
+        return {worker: needed_for_all(self.sizes, capacity.threads, self.n_trees) for worker, capacity in self.capacities.items()}
+
+    @property
+    def able(self) -> list[str]:
+        """The workers with the memory for the whole table, and evaluation sets."""
+        evaluation = sum(self.sizes.evaluation)
+        return [worker for worker, needed in self.whole.items() if needed + evaluation <= self.capacities[worker].free]
+
+    def plan(self, placement: Placement) -> Plan:
+        """Return what each worker will hold, evaluation sets too, if there is memory for it."""
+        sizes, kind = self.sizes, placement.kind
+        columns = {worker: list(range(len(sizes.columns))) for worker in self.rows or ()}
+        if kind == "rows":
+            needs = self._needs_of_rows(on_disk=placement.storage == "disk")
+        elif kind == "one-worker":
+            capacities = self.capacities
+            best = max(self.able or capacities, key=lambda worker: (capacities[worker].threads, capacities[worker].free, worker))
+            columns, needs = {best: list(range(len(sizes.columns)))}, {best: self.whole[best]}
+        else:
+            columns, needs = self._shared_columns()
+            needs = needs if kind == "sharded" else self.whole
+        placement = replace(placement, workers=tuple(needs))
+        spare = {worker: capacity.free - needs.get(worker, 0) for worker, capacity in self.capacities.items()}
+        for size, worker in zip(sizes.evaluation, place_blocks(sizes.evaluation, placement, self._threads, spare), strict=True):
+            needs[worker] = needs.get(worker, 0) + size
+        self._refuse_impossible(placement, needs)
+        return Plan(sizes, placement, columns, needs, spare)
+
+    @property
+    def _threads(self) -> dict[str, int]:
+        return {worker: capacity.threads for worker, capacity in self.capacities.items()}
+
+    def _needs_of_rows(self, *, on_disk: bool = False) -> dict[str, int]:
+        """Return the bytes that each worker needs where rows stay."""
+        sizes, rows = self.sizes, self.rows
         assert rows is not None
-        return place_rows(sizes, rows, capacities, Placement(kind, reason, tuple(rows), predicted), n_trees=n_trees)
-    if kind == "one-worker":
-        best = max(able or capacities, key=lambda worker: (capacities[worker].threads, capacities[worker].free, worker))
-        columns, needs = {best: list(range(len(sizes.columns)))}, {best: whole[best]}
-    else:
-        columns, needs = _shared_columns(sizes, capacities, n_trees)
-        needs = needs if kind == "sharded" else whole
-    return _checked(sizes, Placement(kind, reason, tuple(needs), predicted), columns, needs, capacities, only_whole)
+        needs: dict[str, int] = {}
+        for worker, n in rows.items():
+            threads = min(self.capacities[worker].threads, len(sizes.columns))
+            needs[worker] = sizes.needed_for_rows(n, threads, has_all_targets=not needs, on_disk=on_disk)
+        return needs if self.n_trees is None else {worker: needed + sizes.forest_by_rows(rows[worker]) for worker, needed in needs.items()}
 
+    def _shared_columns(self) -> tuple[dict[str, list[int]], dict[str, int]]:
+        """Return the columns of each worker where all have a share, and the bytes that each needs then."""
+        sizes, threads = self.sizes, self._threads
+        of_forest = 0 if self.n_trees is None else sizes.votes_in_all(0) + sizes.delegated
+        room = {
+            worker: capacity.free - sizes.besides(threads=min(capacity.threads, len(sizes.columns))) - of_forest
+            for worker, capacity in self.capacities.items()
+        }
+        columns = spread(sizes.columns, threads, room)
+        return columns, {worker: sizes.needed(own, threads=threads[worker]) + of_forest for worker, own in columns.items()}
 
-def place_rows(
-    sizes: Sizes,
-    rows: Mapping[str, int],
-    capacities: Capacities,
-    placement: Placement | None = None,
-    storage: str = "memory",
-    n_trees: int | None = None,
-) -> Plan:
-    """Return the plan by which workers keep so many rows each; ``placement`` says why, by default that it was asked for, and ``storage``.
+    def choose(self) -> Placement:
+        """Return a placement without workers, and the reason for it."""
+        able, n_trees, capacities = self.able, self.n_trees, self.capacities
+        some = f"{len(able)} of {len(capacities)} workers can hold"
+        if len(capacities) == 1:
+            return Placement("one-worker", "the cluster has one worker")
+        if not self.only_whole and (n_trees is None or not able):
+            return self._fastest(self._predict())
+        if n_trees is None or not able:
+            return Placement("one-worker", f"it grows on whole tables only, and {some} this one")
+        if n_trees <= 1:
+            return Placement("one-worker", "there is one tree to grow, and a worker can hold the whole table")
+        if len(able) == len(capacities):
+            return Placement("replicated", "trees do not depend on each other, and every worker can hold the whole table")
+        if max(self._threads[worker] for worker in able) * 2 >= sum(self._threads.values()):
+            return Placement("one-worker", "the worker that can hold the whole table has half of all threads, or more")
+        if self.only_whole:
+            return Placement("one-worker", f"it grows on whole tables only, and {some} this one")
+        return Placement("sharded", f"{some} the whole table")
 
-    ``n_trees`` are as of :func:`place`.
+    def _predict(self) -> dict[str, float]:
+        """Return the seconds of a tree for each placement that there is memory for, by columns also if there is for none.
 
-    Raises
-    ------
-    NotEnoughMemory
-        If some have not the memory for theirs.
-
-    Examples
-    --------
-    >>> sizes = Sizes(1_000_000, (9_000_000,) * 28, 8_000_000, 14_000_000)
-    >>> plan = place_rows(sizes, {"a": 750_000, "b": 250_000}, {"a": WorkerCapacity(1, 1e9), "b": WorkerCapacity(1, 1e9)})
-    >>> print(plan.placement)
-    rows on 2 workers: as asked for by placement
-    >>> plan.needs
-    {'a': 344075000, 'b': 155671520}
-    """
-    columns = {worker: list(range(len(sizes.columns))) for worker in rows}
-    placement = placement or Placement("rows", _AS_ASKED, tuple(rows), storage=storage)
-    needs = _needs_of_rows(sizes, rows, capacities, n_trees, on_disk=placement.storage == "disk")
-    return _checked(sizes, placement, columns, needs, capacities)
-
-
-def _needs_of_rows(
-    sizes: Sizes, rows: Mapping[str, int], capacities: Capacities, n_trees: int | None, *, on_disk: bool = False
-) -> dict[str, int]:
-    threads = {worker: min(capacities[worker].threads, len(sizes.columns)) for worker in rows}
-    needs = {worker: sizes.needed_for_rows(n, threads[worker], on_disk=on_disk) for worker, n in rows.items()}
-    first = next(iter(rows))
-    needs[first] = sizes.needed_for_rows(rows[first], threads[first], has_all_targets=True, on_disk=on_disk)
-    return needs if n_trees is None else {worker: needed + sizes.forest_by_rows(rows[worker]) for worker, needed in needs.items()}
-
-
-def _shared_columns(sizes: Sizes, capacities: Capacities, n_trees: int | None) -> tuple[dict[str, list[int]], dict[str, int]]:
-    """Return the columns of each worker where all have a share, and the bytes that each needs then."""
-    of_forest = 0 if n_trees is None else sizes.votes_in_all(0) + sizes.delegated
-    threads = {worker: capacity.threads for worker, capacity in capacities.items()}
-    room = {
-        worker: capacity.free - sizes.besides(threads=min(capacity.threads, len(sizes.columns))) - of_forest
-        for worker, capacity in capacities.items()
-    }
-    columns = spread(sizes.columns, threads, room)
-    return columns, {worker: sizes.needed(own, threads=threads[worker]) + of_forest for worker, own in columns.items()}
-
-
-def _predict(
-    sizes: Sizes, capacities: Capacities, able: Sequence[str], rows: Mapping[str, int] | None, n_trees: int | None
-) -> dict[str, float]:
-    """Return the seconds of a tree for each placement that there is memory for; columns, which have the most words, if there is no other.
-
-    ``n_trees`` are those of a forest, which no worker can hold the table for; None for boosting.
-    """
-    threads = {worker: capacity.threads for worker, capacity in capacities.items()}
-    n_rows, n_columns = sizes.n_rows, len(sizes.columns)
-    by_columns, by_rows = seconds_by_columns, seconds_by_rows
-    if n_trees is not None:
-        by_columns, by_rows = (partial(of_forest, n_targets=sizes.n_targets) for of_forest in (forest_by_columns, forest_by_rows))
-    predicted = {}
-    if able:
-        predicted["one-worker"] = seconds_alone(n_rows, n_columns, max(threads[worker] for worker in able))
-    predicted["sharded"] = by_columns(n_rows, n_columns, threads)
-    if rows is None:
+        Trees are those of a forest only where no worker can hold the table.
+        """
+        sizes, rows, threads = self.sizes, self.rows, self._threads
+        n_rows, n_columns = sizes.n_rows, len(sizes.columns)
+        by_columns, by_rows = seconds_by_columns, seconds_by_rows
+        if self.n_trees is not None:
+            by_columns, by_rows = (partial(of_forest, n_targets=sizes.n_targets) for of_forest in (forest_by_columns, forest_by_rows))
+        predicted = {}
+        if self.able:
+            predicted["one-worker"] = seconds_alone(n_rows, n_columns, max(threads[worker] for worker in self.able))
+        predicted["sharded"] = by_columns(n_rows, n_columns, threads)
+        if rows is None:
+            return predicted
+        needs, free = self._needs_of_rows(), sum(capacity.free for capacity in self.capacities.values())
+        if not self._short(needs) and sum(needs.values()) + sum(sizes.evaluation) <= free:
+            predicted["rows"] = by_rows(rows, n_columns, threads)
+            if self.n_trees is not None and self._short(self._shared_columns()[1]):
+                del predicted["sharded"]
         return predicted
-    needs, free = _needs_of_rows(sizes, rows, capacities, n_trees), sum(capacity.free for capacity in capacities.values())
-    if _fit(needs, capacities) and sum(needs.values()) + sum(sizes.evaluation) <= free:
-        predicted["rows"] = by_rows(rows, n_columns, threads)
-        if n_trees is not None and not _fit(_shared_columns(sizes, capacities, n_trees)[1], capacities):
-            del predicted["sharded"]
-    return predicted
 
+    def _fastest(self, predicted: Mapping[str, float]) -> Placement:
+        """Return the placement of the fewest seconds, the first of those, and the reason."""
+        sizes, kind = self.sizes, min(predicted, key=lambda kind: predicted[kind])
+        weighed = ", ".join(f"{kind} {seconds:.3g}" for kind, seconds in predicted.items())
+        if not self.able:
+            why = f"the table ({format_bytes(sizes.table)} presorted) fits no single worker"
+        elif kind == "one-worker":
+            why = "what each worker does for all rows, and messages, would take longer than they save"
+        else:
+            why = "all workers together are faster than one"
+        reason = f"with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns, {why}; predicted seconds a tree: {weighed}"
+        return Placement(kind, reason, predicted=predicted)
 
-def _fit(needs: Mapping[str, int], capacities: Capacities) -> bool:
-    return all(needed <= capacities[worker].free for worker, needed in needs.items())
+    def _short(self, needs: Mapping[str, int]) -> list[str]:
+        """Return the workers that have not the memory for what they need."""
+        return [worker for worker, needed in needs.items() if needed > self.capacities[worker].free]
 
-
-def _fastest(sizes: Sizes, predicted: Mapping[str, float], *, able: bool) -> tuple[str, str]:
-    """Return the placement of the fewest seconds, the first of those, and the reason; ``able`` is whether a worker can hold the table."""
-    kind = min(predicted, key=lambda kind: predicted[kind])
-    weighed = ", ".join(f"{kind} {seconds:.3g}" for kind, seconds in predicted.items())
-    if not able:
-        why = f"the table ({format_bytes(sizes.table)} presorted) fits no single worker"
-    elif kind == "one-worker":
-        why = "what each worker does for all rows, and messages, would take longer than they save"
-    else:
-        why = "all workers together are faster than one"
-    table = f"with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns"
-    return kind, f"{table}, {why}; predicted seconds a tree: {weighed}"
-
-
-def _checked(
-    sizes: Sizes,
-    placement: Placement,
-    columns: dict[str, list[int]],
-    needs: Mapping[str, int],
-    capacities: Capacities,
-    only_whole: bool = False,
-) -> Plan:
-    """Return the plan, with evaluation sets placed, if there is memory for it."""
-    spare = {worker: capacity.free - needs.get(worker, 0) for worker, capacity in capacities.items()}
-    threads = {worker: capacity.threads for worker, capacity in capacities.items()}
-    needs = dict(needs)
-    for size, worker in zip(sizes.evaluation, place_blocks(sizes.evaluation, placement, threads, spare), strict=True):
-        needs[worker] = needs.get(worker, 0) + size
-    _refuse_impossible(placement, sizes, needs, capacities, only_whole)
-    return Plan(sizes, placement, columns, needs, spare)
+    def _refuse_impossible(self, placement: Placement, needs: Mapping[str, int]) -> None:
+        sizes, capacities, kind, short = self.sizes, self.capacities, placement.kind, self._short(needs)
+        if not short:
+            return
+        worst = max(short, key=lambda worker: needs[worker] - capacities[worker].free)
+        others = f" (and {len(short) - 1} more workers are short of memory)" if len(short) > 1 else ""
+        on_disk, elsewhere = placement.storage == "disk", ""
+        if kind == "rows" and not on_disk:
+            elsewhere = ", have cells on the workers' disks (dtrees.storage in Dask's configuration: 'auto' or 'disk')"
+        elif kind not in ("sharded", "rows") and not self.only_whole:
+            elsewhere = ", spread the columns over all workers (placement='sharded')"
+        besides = ""
+        if sizes.evaluation:
+            besides += f", evaluation sets and their predictions {format_bytes(sum(sizes.evaluation))}"
+        if sizes.votes:
+            copies = "" if kind == "sharded" else ", for each batch of trees"
+            besides += f", and the sums for oob_score=True {format_bytes(sizes.votes)} on each worker, several times{copies}"
+        raise NotEnoughMemory(
+            f"X with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns does not fit the memory of the Dask cluster with placement "
+            f"{kind!r}{' and cells on disk' * on_disk}: worker {worst} would need {format_bytes(needs[worst])}, and has "
+            f"{_free(capacities[worst])}{others}. Presorted, the columns take {format_bytes(sizes.table)} in all{besides}. "
+            f"Add workers{elsewhere}, give them more memory (dask worker --memory-limit), free what they hold, or pass fewer columns, "
+            "or narrower ones (float32 rather than float64)."
+        )
 
 
 def needed_for_all(sizes: Sizes, threads: int, n_trees: int | None) -> int:
@@ -293,53 +312,6 @@ def needed_for_all(sizes: Sizes, threads: int, n_trees: int | None) -> int:
     under_way = min(threads, n_trees or 1)
     batches = min(n_trees or 1, BATCHES_PER_THREAD_OUT_OF_BAG * threads)
     return sizes.needed(range(len(sizes.columns)), under_way, threads) + sizes.votes_in_all(batches)
-
-
-def _choose(capacities: Capacities, able: Sequence[str], n_trees: int | None, only_whole: bool) -> tuple[str, str]:
-    """Return a placement and the reason for it where nothing is predicted; ``able`` are the workers with the memory for the whole table."""
-    if len(capacities) == 1:
-        return "one-worker", "the cluster has one worker"
-    some = f"{len(able)} of {len(capacities)} workers can hold"
-    if n_trees is None or not able:
-        return "one-worker", f"it grows on whole tables only, and {some} this one"
-    if n_trees <= 1:
-        return "one-worker", "there is one tree to grow, and a worker can hold the whole table"
-    if len(able) == len(capacities):
-        return "replicated", "trees do not depend on each other, and every worker can hold the whole table"
-    if max(capacities[worker].threads for worker in able) * 2 >= sum(capacity.threads for capacity in capacities.values()):
-        return "one-worker", "the worker that can hold the whole table has half of all threads, or more"
-    return ("one-worker", f"it grows on whole tables only, and {some} this one") if only_whole else ("sharded", f"{some} the whole table")
-
-
-def _refuse_impossible(placement: Placement, sizes: Sizes, needs: Mapping[str, int], capacities: Capacities, only_whole: bool) -> None:
-    kind = placement.kind
-    short = [worker for worker, needed in needs.items() if needed > capacities[worker].free]
-    if not short:
-        return
-    worst = max(short, key=lambda worker: needs[worker] - capacities[worker].free)
-    others = f" (and {len(short) - 1} more workers are short of memory)" if len(short) > 1 else ""
-    elsewhere = "" if kind in ("sharded", "rows") or only_whole else ", spread the columns over all workers (placement='sharded')"
-    if kind == "rows" and placement.storage == "memory":
-        elsewhere = ", have cells on the workers' disks (dtrees.storage in Dask's configuration: 'auto' or 'disk')"
-    where = f"{kind!r}{' and cells on disk' * (placement.storage == 'disk')}"
-    raise NotEnoughMemory(
-        f"X with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns does not fit the memory of the Dask cluster with placement "
-        f"{where}: worker {worst} would need {format_bytes(needs[worst])}, and has {_free(capacities[worst])}{others}. "
-        f"Presorted, the columns take {format_bytes(sizes.table)} in all{_besides(kind, sizes)}. "
-        f"Add workers{elsewhere}, give them more memory (dask worker --memory-limit), free what they hold, or pass fewer columns, "
-        "or narrower ones (float32 rather than float64)."
-    )
-
-
-def _besides(kind: str, sizes: Sizes) -> str:
-    """Say what else there is that takes memory."""
-    said = ""
-    if sizes.evaluation:
-        said += f", evaluation sets and their predictions {format_bytes(sum(sizes.evaluation))}"
-    if sizes.votes:
-        copies = "" if kind == "sharded" else ", for each batch of trees"
-        said += f", and the sums for oob_score=True {format_bytes(sizes.votes)} on each worker, several times{copies}"
-    return said
 
 
 def _free(capacity: WorkerCapacity) -> str:

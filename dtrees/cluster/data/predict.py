@@ -21,7 +21,7 @@ from distributed.protocol.pickle import dumps, loads
 from numpy.typing import NDArray
 
 from dtrees.cluster.data.partitions import column_names, in_order, is_array, rows_beside, whole_rows
-from dtrees.cluster.reliability.tasks import however_large, task_keys
+from dtrees.cluster.reliability.waiting import however_large, task_keys
 from dtrees.ensemble.backend import Output
 from dtrees.ensemble.prediction import AdditiveTrees
 

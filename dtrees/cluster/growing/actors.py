@@ -5,8 +5,8 @@ pinned to workers it takes 17, and a task pinned to a worker that died waits for
 worker dies, falls silent or cannot be reached any more, it is lost.
 
 Dask would take every message to pieces, one for each array in it, for each of the actors it goes to. So messages are pickled here, once
-however many actors they go to, and travel as bytes. They do so by channels (:mod:`dtrees.cluster.transport.direct_channel`) where there are
-any, which spares both ends their event loops, and lets calls be made while others are under way.
+however many actors they go to, and travel as bytes, by channels (:mod:`dtrees.cluster.transport.direct_channel`), which spares both ends
+their event loops, and lets calls be made while others are under way.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import contextlib
 import logging
 import selectors
 import time
-from collections import deque
+from abc import ABC, abstractmethod
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import dask
@@ -27,14 +27,14 @@ from distributed import Client, Future, KilledWorker, get_worker
 from distributed.protocol.pickle import dumps, loads
 
 from dtrees.cluster.compat import waiting_thread
-from dtrees.cluster.errors import SchedulerLost
-from dtrees.cluster.reliability.fit_context import current_fit
-from dtrees.cluster.reliability.fit_registry import belonging
-from dtrees.cluster.reliability.liveness import UnknownTasks, WorkerMonitor, died_too_often
-from dtrees.cluster.reliability.tasks import task_keys
+from dtrees.cluster.data.memory import running
+from dtrees.cluster.data.placement import nthreads
+from dtrees.cluster.errors import SchedulerLost, WorkerLost
+from dtrees.cluster.reliability.fit import current_fit
+from dtrees.cluster.reliability.registry import belonging
+from dtrees.cluster.reliability.waiting import WorkerMonitor, died_too_often, task_keys
 from dtrees.cluster.transport.clients import give_up, in_loop
 from dtrees.cluster.transport.direct_channel import ActorBase, DirectChannel, Failed, framed, open_channel
-from dtrees.cluster.transport.events import tell
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -42,9 +42,8 @@ T = TypeVar("T")
 
 #: After a connection broke, the scheduler is given so long to say what it knows of the worker.
 _SECONDS_TO_EXPLAIN = 5.0
-#: Ending what an actor has under way is a courtesy; nobody waits long for it.
-_SECONDS_TO_CLOSE = 2.0
 _SLICE = 0.5
+_SECONDS_BETWEEN_TRIES = 0.5
 #: Not the fastest for many connections that are kept, but the fastest to make for a few.
 _Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 
@@ -53,23 +52,8 @@ class ActorsLost(RuntimeError):
     """Some actors are gone; :attr:`Actors.lost` says which."""
 
 
-class _CallFailed(Exception):
-    """The cause is an error that an actor's method has told of."""
-
-
-@dataclass
-class _Exchange:
-    """Calls that were made together, for each actor, and the replies so far, as they came and what they say."""
-
-    calls: dict[int, bytes]
-    replies: dict[int, bytes | memoryview] = field(default_factory=dict)
-    values: dict[int, Any] = field(default_factory=dict)
-
-    def take(self, i: int, reply: bytes | memoryview) -> Any:
-        """Take the reply of an actor; return what it says."""
-        self.replies[i] = reply
-        self.values[i] = value = loads(reply)
-        return value
+#: In place of a reply that has not come yet.
+_AWAITED: Any = object()
 
 
 class Actors:
@@ -91,10 +75,8 @@ class Actors:
         The address of each actor's worker.
     lost : set of int
         The actors that are gone.
-    sent, received : int
-        Bytes of all calls so far, and of their replies, without the few hundred of Dask's own around each.
-    sent_to, received_from : dict from str to int
-        The same for each worker.
+    sent, received : collections.Counter
+        Bytes of all calls so far to each worker, and of its replies.
     """
 
     def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase], ends_at_failure: bool = False) -> None:
@@ -103,19 +85,15 @@ class Actors:
         self._make = make
         self._ends_at_failure = ends_at_failure
         self._monitor = WorkerMonitor(client)
-        self._unknown = UnknownTasks(client)
         self._futures: list[Future] = []
         self._replaced: list[Future] = []
-        self._actors: list[Any] = []
+        self._unmade: set[int] = set()
         self._channels: dict[int, DirectChannel] = {}
-        self._uses_channels = True
-        self._under_way: deque[_Exchange] = deque()
+        self._under_way: deque[dict[int, Any]] = deque()  # the replies to calls that were made together
         self.workers: list[str] = []
         self.lost: set[int] = set()
-        self.sent = 0
-        self.received = 0
-        self.sent_to: dict[str, int] = {}
-        self.received_from: dict[str, int] = {}
+        self.sent: Counter[str] = Counter()
+        self.received: Counter[str] = Counter()
 
     def __len__(self) -> int:
         """Return the number of actors."""
@@ -123,15 +101,15 @@ class Actors:
 
     def add(self, worker: str, arguments: Sequence[Any]) -> None:
         """Start making a further actor; ``arguments`` is what it is made of there; futures become their results."""
+        self._unmade.add(len(self))
         self._futures.append(self._submit(worker, arguments))
-        self._actors.append(None)
         self.workers.append(worker)
 
     def replace(self, i: int, worker: str, arguments: Sequence[Any]) -> None:
         """Start making an actor in place of another, which goes when all are made."""
         self._replaced.append(self._futures[i])
         self._futures[i] = self._submit(worker, arguments)
-        self._actors[i] = None
+        self._unmade.add(i)
         self._close_channels([i])
         self.workers[i] = worker
         self.lost.discard(i)
@@ -156,9 +134,8 @@ class Actors:
             What making one raised.
         """
         self._monitor.check()
-        making = {i: self._start(_result_of(self._futures[i])) for i, actor in enumerate(self._actors) if actor is None}
-        for i, made in self._finish(making, tasks=True).items():
-            self._actors[i] = made
+        self._finish({i: self._start(_result_of(self._futures[i])) for i in sorted(self._unmade)}, tasks=True)
+        self._unmade.clear()
         replaced, self._replaced = self._replaced, []
         give_up(self._client, replaced)
 
@@ -182,20 +159,16 @@ class Actors:
             If replies cannot come any more, to these calls or others under way, which are all forgotten.
         """
         calls = _pickled(method, arguments)
-        self.sent += self._count(self.sent_to, calls)
-        self._under_way.append(_Exchange(calls))
+        self._under_way.append(dict.fromkeys(calls, _AWAITED))
         try:
             self._monitor.check()
             lacking = [i for i in calls if i not in self._channels]
-            if lacking and self._uses_channels:
+            if lacking:
                 self._open_channels(lacking)
-                if not self._uses_channels:
-                    self._tell_of_no_channel(lacking[0])
-            if self._uses_channels:
-                framed_calls = {id(call): framed(call) for call in calls.values()}
-                for i in self._nearest_last(calls):
-                    with self._channel_to(i) as channel:
-                        channel.call(framed_calls[id(calls[i])])
+            for i in self._nearest_last(calls):
+                with self._channel_to(i) as channel:
+                    channel.call(calls[i])
+                self.sent[self.workers[i]] += len(calls[i])
         except BaseException:
             self._forget_calls()
             raise
@@ -221,19 +194,15 @@ class Actors:
         exchange = self._under_way[0]
         try:
             with waiting_thread():
-                if self._uses_channels:
-                    self._take_replies(exchange)
-                else:
-                    self._finish({i: self._start(self._reply_of(exchange, i)) for i in exchange.calls})
+                self._take_replies(exchange)
         except BaseException:
             self._forget_calls()
             raise
         self._under_way.popleft()
-        self.received += self._count(self.received_from, exchange.replies)
-        for value in exchange.values.values():
-            if isinstance(value, Failed):
-                raise value.error
-        return {i: exchange.values[i] for i in exchange.calls}
+        for reply in exchange.values():
+            if isinstance(reply, Failed):
+                raise reply.error
+        return exchange
 
     def look(self) -> dict[str, dict[str, Any]]:
         """Return what the scheduler knows of its workers, and note which actors are lost."""
@@ -242,25 +211,12 @@ class Actors:
     def close(self) -> None:
         """Free the actors."""
         self._close_channels(list(self._channels))
-        actors, self._actors = self._actors, []
         futures, self._futures, self._replaced = [*self._futures, *self._replaced], [], []
         if not futures or self._client.status != "running":
             return
-        here = [actor for i, actor in enumerate(actors) if actor is not None and i not in self.lost]
-        with contextlib.suppress(OSError, RuntimeError):
-            in_loop(self._client, _close_all, here)
         # Not merely released: proxies of an actor, which an error's traceback may hold, count as users of it.
         with contextlib.suppress(SchedulerLost):
             give_up(self._client, futures)
-
-    def _count(self, by_worker: dict[str, int], sent: Mapping[int, bytes | memoryview]) -> int:
-        """Add the bytes of calls or replies to those of each worker; return their sum."""
-        total = 0
-        for i, content in sent.items():
-            n_bytes = len(content)
-            by_worker[self.workers[i]] = by_worker.get(self.workers[i], 0) + n_bytes
-            total += n_bytes
-        return total
 
     def _submit(self, worker: str, arguments: Sequence[Any]) -> Future:
         (key,) = task_keys(self._stage, 1)
@@ -275,16 +231,10 @@ class Actors:
             opened = self._finish(opening)
         except BaseException:
             for task in opening.values():
-                if task.done() and not task.cancelled() and not task.exception() and (channel := task.result()) is not None:
-                    channel.close()
+                if task.done() and not task.cancelled() and not task.exception():
+                    task.result().close()
             raise
-        self._uses_channels = all(channel is not None for channel in opened.values())
-        self._channels.update((i, channel) for i, channel in opened.items() if channel is not None)
-
-    def _tell_of_no_channel(self, i: int) -> None:
-        fit, kind = current_fit().name, self.workers[i].partition(":")[0]
-        logger.warning("%s: connections are of the kind %s, not tcp; messages go by Dask's own way, which takes longer", fit, kind)
-        tell(fit, "no direct channel", kind=kind)
+        self._channels.update(opened)
 
     def _close_channels(self, actors: Iterable[int]) -> None:
         for i in actors:
@@ -293,7 +243,7 @@ class Actors:
 
     def _forget_calls(self) -> None:
         """Hang up where replies are to come: one that nobody waits for must not be taken for that to a later call."""
-        self._close_channels({i for exchange in self._under_way for i in exchange.calls if i not in exchange.replies})
+        self._close_channels({i for exchange in self._under_way for i, reply in exchange.items() if reply is _AWAITED})
         self._under_way.clear()
 
     @contextlib.contextmanager
@@ -304,10 +254,10 @@ class Actors:
         except OSError as error:
             in_loop(self._client, self._raise_failure, i, error)
 
-    def _take_replies(self, exchange: _Exchange) -> None:
+    def _take_replies(self, exchange: dict[int, Any]) -> None:
         """Take the replies of an exchange as they come, send what was left to be sent, and look after the actors meanwhile."""
         next_look = self._next_look()
-        while awaited := exchange.calls.keys() - exchange.replies.keys():
+        while awaited := {i for i, reply in exchange.items() if reply is _AWAITED}:
             with _Selector() as selector:
                 for i, channel in self._channels.items():
                     events = (selectors.EVENT_READ if i in awaited else 0) | (selectors.EVENT_WRITE if channel.has_to_send else 0)
@@ -319,23 +269,13 @@ class Actors:
                     if events & selectors.EVENT_WRITE:
                         channel.send()
                     reply = channel.receive() if events & selectors.EVENT_READ else None
-                if reply is not None:
-                    self._take(exchange, key.data, reply)
-            next_look = self._attend(next_look, exchange.calls if self._ends_at_failure else awaited)
-
-    def _take(self, exchange: _Exchange, i: int, reply: bytes | memoryview) -> None:
-        """Take a reply; raise the error that is in it if nobody is to wait for the others then."""
-        value = exchange.take(i, reply)
-        if self._ends_at_failure and isinstance(value, Failed):
-            raise value.error
-
-    async def _reply_of(self, exchange: _Exchange, i: int) -> None:
-        """Call an actor by its proxy."""
-        reply = await self._actors[i].answer_aside(exchange.calls[i])
-        try:
-            self._take(exchange, i, reply)
-        except Exception as error:
-            raise _CallFailed from error
+                if reply is None:
+                    continue
+                self.received[self.workers[key.data]] += len(reply)
+                exchange[key.data] = loads(reply)
+                if self._ends_at_failure and isinstance(exchange[key.data], Failed):
+                    raise exchange[key.data].error
+            next_look = self._attend(next_look, exchange if self._ends_at_failure else awaited)
 
     def _start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
@@ -348,8 +288,6 @@ class Actors:
                 _, pending = concurrent.futures.wait(pending, _SLICE, concurrent.futures.FIRST_EXCEPTION)
                 for i, call in calls.items():
                     error = call.exception() if call.done() else None
-                    if isinstance(error, _CallFailed) and error.__cause__ is not None:
-                        raise error.__cause__
                     if error is not None:
                         in_loop(self._client, self._raise_failure, i, error)
                 if not pending:
@@ -384,7 +322,7 @@ class Actors:
     async def _look(self) -> dict[str, dict[str, Any]]:
         known = await self._monitor.look()
         missing = [i for i, future in enumerate(self._futures) if future.status == "pending"]
-        unknown = await self._unknown.among([self._futures[i] for i in missing])
+        unknown = await self._monitor.unknown([self._futures[i] for i in missing])
         self.lost.update(i for i in missing if self._futures[i] in unknown)
         for i, worker in enumerate(self.workers):
             if worker not in known or await self._is_lost(i):
@@ -393,7 +331,7 @@ class Actors:
 
     async def _raise_failure(self, i: int, error: BaseException) -> None:
         """Raise what became of an actor: the error that making it raised, or its loss."""
-        if self._actors[i] is None and await self._has_failed(i):
+        if i in self._unmade and await self._has_failed(i):
             raise died_too_often(error) if isinstance(error, KilledWorker) else error
         # The connection broke. The scheduler may hear of the worker's end a moment later than we do.
         deadline = time.monotonic() + _SECONDS_TO_EXPLAIN
@@ -426,11 +364,116 @@ async def _result_of(future: Future) -> Any:
 
 
 def _pickled(method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, bytes]:
-    """Pickle what each actor is given; what is given to several, once."""
+    """Pickle what each actor is given, as it travels; what is given to several, once."""
     once = {tuple(map(id, given)): given for given in arguments.values()}
-    pickled = {which: dumps((method, tuple(given))) for which, given in once.items()}
+    pickled = {which: framed(dumps((method, tuple(given)))) for which, given in once.items()}
     return {i: pickled[tuple(map(id, given))] for i, given in arguments.items()}
 
 
-async def _close_all(actors: list[Any]) -> None:
-    await asyncio.wait_for(asyncio.gather(*(actor.close() for actor in actors), return_exceptions=True), _SECONDS_TO_CLOSE)
+class LastingActors(ABC):
+    """Actors of a fit, each for a share of something: lost ones are made again of the same, on workers that have the memory; close them.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    stage : str
+        For the names of tasks.
+    make : callable
+        Makes an actor on a worker.
+    ends_at_failure : bool
+        Whether actors wait for one another, so that calls made together are over when one fails.
+    """
+
+    def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase], ends_at_failure: bool = False) -> None:
+        self._client = client
+        self._fit = current_fit()
+        self._actors = Actors(client, stage, make, ends_at_failure)
+        self._n_restarts = 0
+
+    def close(self) -> None:
+        """Free the actors."""
+        self._actors.close()
+
+    @abstractmethod
+    def _arguments(self, i: int) -> tuple[Any, ...]:
+        """Return what an actor is made of."""
+
+    @abstractmethod
+    def _describe(self, i: int) -> str:
+        """Say what an actor holds."""
+
+    def _needed(self, i: int) -> int:
+        """Return the bytes that an actor needs."""
+        return 0
+
+    def _bring(self, i: int, worker: str) -> None:
+        """Have what an actor is made of on another worker."""
+        logger.info("%s: %s, lost or moved, will be on %s", self._fit.name, self._describe(i), worker)
+
+    def _make_all(self, workers: Sequence[str]) -> None:
+        """Make the actors, each on its worker; those whose workers are lost by now are made elsewhere."""
+        there = nthreads(self._client)
+        try:
+            for i, worker in enumerate(workers):
+                if worker not in there:
+                    worker = min(there, key=lambda other: (workers.count(other), other))
+                    self._bring(i, worker)
+                self._actors.add(worker, self._arguments(i))
+            self._await_made()
+        except BaseException:
+            self.close()
+            raise
+
+    def _await_made(self) -> None:
+        while True:
+            try:
+                return self._actors.wait_until_made()
+            except ActorsLost:
+                self._note_loss()
+                self._replace_lost()
+
+    def _replace_lost(self) -> None:
+        """Start making new actors in the place of those that are lost."""
+        for i in sorted(self._actors.lost):
+            worker = self._place_for(i)
+            self._bring(i, worker)
+            self._actors.replace(i, worker, self._arguments(i))
+
+    def _note_loss(self) -> None:
+        """Take in that actors are lost.
+
+        Raises
+        ------
+        WorkerLost
+            If that has happened too often.
+        """
+        self._actors.look()
+        lost = ", ".join(f"{self._actors.workers[i]} (which held {self._describe(i)})" for i in sorted(self._actors.lost))
+        logger.warning("lost %s", lost)
+        self._n_restarts += 1
+        if self._n_restarts > self._fit.settings.max_restarts:
+            raise WorkerLost(
+                f"Lost {lost}. Workers had been replaced {self._fit.settings.max_restarts} times already in this fit, "
+                "which is max_restarts. If they run out of memory, give them more; the workers' logs say more. Then run it again."
+            )
+
+    def _place_for(self, i: int) -> str:
+        """Return the worker to make an actor on, waiting for one with the memory for it if there is none."""
+        patience = self._fit.settings.patience
+        deadline = time.monotonic() + patience
+        while True:
+            capacities = running(self._actors.look())
+            load = dict.fromkeys(capacities, (0.0, 0))
+            for other, worker in enumerate(self._actors.workers):
+                if other not in self._actors.lost and worker in load:
+                    held, n = load[worker]
+                    load[worker] = held + self._needed(other) / capacities[worker].threads, n + 1
+            able = [worker for worker, capacity in capacities.items() if capacity.free >= self._needed(i)]
+            if able:
+                return min(able, key=lambda worker: (load[worker], worker))
+            if time.monotonic() > deadline:
+                raise WorkerLost(
+                    f"Lost {self._actors.workers[i]}, which held {self._describe(i)}, and none of the {len(capacities)} workers left "
+                    f"has the memory for that (waited {patience:g} s). Add workers, or give them more memory, and run it again."
+                )
+            time.sleep(_SECONDS_BETWEEN_TRIES)

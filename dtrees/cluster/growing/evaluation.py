@@ -19,14 +19,11 @@ from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.memory import block_bytes
 from dtrees.cluster.data.partitions import align, compute_partitions, is_lazy, joined
 from dtrees.cluster.data.placement import nthreads, place_blocks
-from dtrees.cluster.data.row_blocks import ClusterRows, digests
 from dtrees.cluster.errors import exits_as_errors
-from dtrees.cluster.growing.actors import ActorsLost
-from dtrees.cluster.growing.lasting_actors import LastingActors
-from dtrees.cluster.reliability.tasks import Tasks, however_large, release
+from dtrees.cluster.growing.actors import ActorsLost, LastingActors
+from dtrees.cluster.reliability.waiting import Tasks, however_large, release, same
 from dtrees.cluster.transport.direct_channel import ActorBase
 from dtrees.ensemble.backend import Table
-from dtrees.ensemble.checkpoint import array_digest, column_digests, table_digest
 from dtrees.ensemble.evaluation_sets import EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, check_set, has_weight, make_block
 from dtrees.ensemble.metrics import Block, Metric
 
@@ -51,12 +48,12 @@ class ClusterSets:
     workers: list[str]
 
 
-def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> ClusterSets:
+def load_evaluation(table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> ClusterSets:
     """Check and encode evaluation sets, each block on the worker that is to have it; a set in memory becomes one block."""
     blocks: list[Future] = []
     sizes: list[int] = []
     set_of_block: list[int] = []
-    columns = table.columns
+    columns, client = table.columns, table.columns.client
     n_classes = 0 if table.classes is None else len(table.classes)
     about: Any = {"n_classes": n_classes, "n_targets": table.n_targets, "cells": _cells_of_rows(columns)}
     with Tasks(client) as tasks:
@@ -65,14 +62,13 @@ def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metri
             rows, weighted = zip(*tasks.waiter.gather(tasks.map("count", _count, made)), strict=True)
             check_set(given.name, sum(rows), any(weighted))
             blocks += made
-            options: Any = {"weighted": given.weight is not None, "started": given.start is not None}
-            sizes += [block_bytes(table.schema, n_rows, **options, **about) for n_rows in rows]
+            options = about | {"weighted": given.weight is not None, "started": given.start is not None}
+            sizes += [block_bytes(table.schema, n_rows, **options) for n_rows in rows]
             set_of_block += [position] * len(made)
         workers = place_blocks(sizes, columns.placement, nthreads(client), columns.spare)
         made = blocks
         blocks = [
-            tasks.submit("encode", _moved, one, workers=[worker], allow_other_workers=True)
-            for one, worker in zip(made, workers, strict=True)
+            tasks.submit("encode", same, one, workers=[worker], allow_other_workers=True) for one, worker in zip(made, workers, strict=True)
         ]
         release(made)
         tasks.waiter.wait(blocks)
@@ -88,9 +84,8 @@ def _cells_of_rows(columns: Any) -> float | None:
 
 
 def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
-    about = {
-        "schema": table.schema, "classes": table.classes, "n_targets": table.n_targets, "set_name": given.name, "start": given.start
-    }  # fmt: skip
+    about: Any = {"schema": table.schema, "classes": table.classes, "n_targets": table.n_targets}
+    about |= {"set_name": given.name, "start": given.start}
     if not is_lazy(given.X):
         with however_large():
             return [tasks.submit("encode", make_block, given.X, *fetch_rows(tasks, given.y, given.weight, given.base_margin), **about)]
@@ -104,7 +99,7 @@ def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
     n_parts = len(parts.lengths)
     weights, margins = parts.weight or [None] * n_parts, parts.margin or [given.base_margin] * n_parts
     made = tasks.map("encode", make_block, parts.X, parts.y, weights, margins, **about)
-    release([*parts.X, *parts.y, *(parts.weight or ()), *(parts.margin or ())])  # each goes when the tasks that need it are done
+    release(parts.futures)  # each goes when the tasks that need it are done
     return made
 
 
@@ -119,30 +114,8 @@ def _count(block: Block) -> tuple[int, bool]:
     return len(block.y), has_weight(block)
 
 
-def _moved(block: Block) -> Block:
-    return block
-
-
 def _targets(block: Block) -> Rows:
     return block.y, block.weight
-
-
-def fingerprint(table: Table) -> str:
-    """Return a digest of the training set; see :meth:`dtrees.ensemble.in_process.Backend.fingerprint`."""
-    if isinstance(table.columns, ClusterRows):
-        with Tasks(table.columns.client) as tasks:
-            return table_digest(table, *digests(tasks, table.columns))
-    with Tasks(table.columns.client) as tasks:
-        columns = tasks.map("digest", column_digests, table.columns.blocks)
-        rows = [tasks.submit("digest", array_digest, array) for array in (table.target, table.weight) if array is not None]
-        by_block = tasks.waiter.gather(columns)
-        target, weight = (*tasks.waiter.gather(rows), None)[:2]
-    if len(by_block) == 1:  # all columns in order; those of a sparse table have one digest
-        return table_digest(table, by_block[0], target, weight)
-    by_column = {
-        j: digest for ids, digests in zip(table.columns.ids, by_block, strict=True) for j, digest in zip(ids, digests, strict=True)
-    }
-    return table_digest(table, [by_column[j] for j in sorted(by_column)], target, weight)
 
 
 class ScorerActor(ActorBase):

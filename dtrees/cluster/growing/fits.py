@@ -1,49 +1,63 @@
 """Fits on a cluster, as their tables are placed: in tasks that have whole tables, or over shards on several workers. The model is the same.
 
 On one worker, boosting is a single task, which uses all threads of its worker: messages to a shard would only add latency. If the worker is
-lost, Dask runs the task elsewhere. Forests from whole tables grow by tasks, too (:mod:`dtrees.cluster.growing.by_tasks`); over shards,
-many trees grow side by side.
+lost, Dask runs the task elsewhere. Over shards, many trees of a forest grow side by side. From whole tables, forests and bags grow by
+tasks: each grows a batch of trees, or a booster, from the table that its worker holds. Which worker does so, in which batch, and how often
+(a lost worker's tasks are simply run again) leaves no trace in the result.
+
+Which worker grows which batch is decided as the fit goes on. Each thread has a batch that it grows and one that waits, so that none is idle
+for the time of a message. Batches get smaller towards the end, so that all threads end at about the same time. Workers that join get
+theirs, if they have the memory for the table. Each batch is sent to a certain worker, since Dask would send all of them to the one that
+holds the table at first; any other worker may take them over when one is lost or slow.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from distributed import get_worker
+from distributed import Future, get_worker
 from numpy.typing import NDArray
 
 from dtrees.cluster.compat import threads_of
-from dtrees.cluster.data.placement import nthreads
-from dtrees.cluster.data.row_blocks import ClusterRows
+from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, SUMMED_AT_ONCE, WorkerCapacity, running, worker_capacities
+from dtrees.cluster.data.placement import needed_for_all, nthreads
+from dtrees.cluster.data.tables import ClusterColumns, ClusterRows
 from dtrees.cluster.errors import exits_as_errors
-from dtrees.cluster.growing import by_tasks
 from dtrees.cluster.growing.evaluation import ClusterEvaluation
-from dtrees.cluster.growing.executors import DaskExecutor, DaskRowsExecutor
 from dtrees.cluster.growing.kernel_shipping import share_kernels
-from dtrees.cluster.growing.reporting import Reporting, WholeTables
-from dtrees.cluster.reliability.fit_context import Fit, current_fit
-from dtrees.cluster.reliability.fit_record import log_of
-from dtrees.cluster.reliability.tasks import Tasks
+from dtrees.cluster.growing.shards import DaskExecutor, DaskRowsExecutor
+from dtrees.cluster.reliability.fit import Fit, Reporting, WholeTables, current_fit, log_of
+from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.cluster.transport.clients import own_client
+from dtrees.cluster.transport.events import tell
 from dtrees.engine.coordinator.fit import trees_side_by_side
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.rows.forests.tree import trees_at_once
 from dtrees.engine.run import boosting_rounds as boosting
 from dtrees.engine.run.lasting import grow_forest_on_shards
 from dtrees.engine.run.local_executor import LocalExecutor
+from dtrees.engine.run.local_executor import grow_forest as grow_here
 from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
-from dtrees.ensemble.backend import Table
+from dtrees.ensemble.backend import GrowOne, Table
 from dtrees.ensemble.evaluation_sets import LocalEvaluation, LocalSets
 from dtrees.ensemble.metrics import Block
 from dtrees.split.table.columns import Columns
 from dtrees.tree.tree import Tree
 
 logger = logging.getLogger("dtrees.cluster")
+
+#: Batches that a thread has at a time: one grows, the others wait.
+_AT_A_TIME = 2
+#: A batch has so many times fewer trees than there are left for each thread.
+_SHARE = 3
 
 
 def boost(
@@ -66,35 +80,45 @@ def boost(
     """
     columns, sets, fit = table.columns, table.evaluation, current_fit()
     if columns.placement.kind == "one-worker":
+        boost_here = partial(_boost_here, plan, previous, initial, callback, (fit.name, fit.turn), None if sets is None else sets.about)
+        there = {"workers": columns.workers, "allow_other_workers": True}
         with Tasks(columns.client) as tasks:
-            future = tasks.submit(
-                "boost", _boost_here, *columns.blocks, table.target, table.weight, plan, previous, initial, callback, fit.name, fit.turn,
-                None if sets is None else sets.about, [] if sets is None else sets.blocks,
-                workers=columns.workers, allow_other_workers=True,
-            )  # fmt: skip
-            return tasks.waiter.gather([future])[0]
+            blocks = [] if sets is None else sets.blocks
+            return tasks.waiter.gather([tasks.submit("boost", boost_here, *columns.blocks, table.target, table.weight, blocks, **there)])[0]
     with contextlib.ExitStack() as stack:
-        shards = _over_shards(table)
-        stack.callback(shards.close)
-        evaluation = None if sets is None else stack.enter_context(ClusterEvaluation(sets))
+        shards = _over_shards(table, stack)
+        evaluation = None if sets is None else stack.enter_context(contextlib.closing(ClusterEvaluation(sets)))
         log = log_of(fit, columns.client, plan)
         return boosting.boost(shards, plan, previous, initial, Reporting(fit, "round", callback, shards.timings), log, evaluation)
 
 
+def _boost_here(
+    plan: BoostingPlan, previous: Any, initial: Any, callback: Callback | None, run: tuple[str, int], about: LocalSets | None,
+    columns: Columns, target: NDArray[Any], weight: NDArray[np.float64] | None, evaluated: list[Block],
+) -> BoostingResult:  # fmt: skip
+    """Boost in a task; ``run`` is the name of the fit, and the turn."""
+    share_kernels()
+    fit = Fit(run[0], current_fit().settings, run[1])
+    n_threads = threads_of(get_worker())
+    evaluation = None if about is None else LocalEvaluation(replace(about, blocks=tuple(evaluated)), n_threads)
+    log = log_of(fit, own_client(), plan)
+    with LocalExecutor(columns, target, weight, n_threads) as executor, exits_as_errors():
+        return boosting.boost(executor, plan, previous, initial, WholeTables(fit, "round", callback), log, evaluation)
+
+
 def grow_forest(table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
     """Grow the trees ``first`` to ``last - 1``; raises as :func:`boost` does."""
-    columns, bare, fit = table.columns, without_checkpoint(plan), current_fit()
+    bare, fit = without_checkpoint(plan), current_fit()
     with contextlib.ExitStack() as stack:
-        if columns.placement.kind not in ("sharded", "rows"):
+        if table.columns.placement.kind not in ("sharded", "rows"):
 
             def grow(first: int, last: int, callback: Callback | None) -> ForestResult:
-                return by_tasks.grow_forest(table, bare, first, last, Reporting(fit, "tree", callback))
+                return _grow_by_tasks(table, bare, first, last, Reporting(fit, "tree", callback))
 
         else:
-            shards = _over_shards(table)
-            stack.callback(shards.close)
+            shards = _over_shards(table, stack)
             # Trees that are brought back would have to be grown again for their out-of-bag sums.
-            log = None if plan.out_of_bag else log_of(fit, columns.client, plan)
+            log = None if plan.out_of_bag else log_of(fit, table.columns.client, plan)
             n = _side_by_side(table, plan)
             logger.info("growing up to %d trees side by side over %d shards", n, shards.n_shards)
 
@@ -105,10 +129,11 @@ def grow_forest(table: Table, plan: ForestPlan, first: int, last: int, callback:
         return grow_in_batches(grow, plan, first, last, callback)
 
 
-def _over_shards(table: Table) -> DaskExecutor | DaskRowsExecutor:
-    if isinstance(table.columns, ClusterRows):
-        return DaskRowsExecutor(table.columns)
-    return DaskExecutor(table.columns, table.target, table.weight)
+def _over_shards(table: Table, stack: contextlib.ExitStack) -> DaskExecutor | DaskRowsExecutor:
+    is_by_rows = isinstance(table.columns, ClusterRows)
+    shards = DaskRowsExecutor(table.columns) if is_by_rows else DaskExecutor(table.columns, table.target, table.weight)
+    stack.callback(shards.close)
+    return shards
 
 
 def _side_by_side(table: Table, plan: ForestPlan) -> int:
@@ -120,24 +145,201 @@ def _side_by_side(table: Table, plan: ForestPlan) -> int:
     return trees_at_once(plan, n_rows, max((threads[worker] for worker in columns.workers if worker in threads), default=1), spare)
 
 
-def _boost_here(
-    columns: Columns,
-    target: NDArray[Any],
-    weight: NDArray[np.float64] | None,
-    plan: BoostingPlan,
-    previous: Sequence[Sequence[Tree]],
-    initial: NDArray[np.float64] | None,
-    callback: Callback | None,
-    name: str,
-    turn: int,
-    about: LocalSets | None,
-    evaluated: list[Block],
-) -> BoostingResult:
-    """Boost in a task."""
+@dataclass(frozen=True)
+class Batch:
+    """The trees ``first`` to ``last - 1``, where they had best be grown, and with how many threads."""
+
+    first: int
+    last: int
+    worker: str
+    n_threads: int
+
+
+class Batches:
+    """The trees that are still to be given to workers.
+
+    Parameters
+    ----------
+    first, last : int
+        The trees to grow are ``first`` to ``last - 1``.
+    per_thread : int or None, default=None
+        Batches for each thread, all of the same size and given away at once; None for batches that get smaller.
+    size : int or None, default=None
+        Trees of each batch; batches are given away as threads become free.
+
+    Examples
+    --------
+    >>> batches = Batches(0, 24)
+    >>> [(batch.first, batch.last, batch.worker) for batch in batches.give({"a": 1, "b": 1})]
+    [(0, 4, 'a'), (4, 7, 'b'), (7, 9, 'a'), (9, 11, 'b')]
+    >>> batches.done(1)
+    >>> batches.give({"a": 1, "b": 1})
+    [Batch(first=11, last=13, worker='b', n_threads=1)]
+    >>> Batches(0, 1).give({"a": 4})
+    [Batch(first=0, last=1, worker='a', n_threads=4)]
+    """
+
+    def __init__(self, first: int, last: int, per_thread: int | None = None, size: int | None = None) -> None:
+        self._left = range(first, last)
+        self._per_thread = per_thread
+        self._size = size
+        self._given: list[Batch] = []
+        self._under_way: Counter[str] = Counter()
+
+    def give(self, threads: Mapping[str, int]) -> list[Batch]:
+        """Give batches to workers that have too few; ``threads`` are those of the workers that there are."""
+        n_threads = sum(threads.values())
+        if self._per_thread is not None and self._size is None:
+            self._size = -(-len(self._left) // (self._per_thread * n_threads))
+        given: list[tuple[int, int, str]] = []
+        while self._left:
+            worker = min(threads, key=lambda worker: (self._under_way[worker] / threads[worker], worker))
+            if self._per_thread is None and self._under_way[worker] >= _AT_A_TIME * threads[worker]:
+                break
+            size = self._size or max(1, len(self._left) // (_SHARE * n_threads))
+            given.append((self._left[0], self._left[:size][-1] + 1, worker))
+            self._left = self._left[size:]
+            self._under_way[worker] += 1
+        # Where there are fewer trees than threads, a tree gets several threads.
+        batches = [Batch(first, last, worker, max(1, threads[worker] // self._under_way[worker])) for first, last, worker in given]
+        self._given += batches
+        return batches
+
+    def done(self, i: int) -> None:
+        """Take in that the ``i``-th batch of all that were given is done."""
+        self._under_way[self._given[i].worker] -= 1
+
+
+class ForestWorkers:
+    """The workers that grow the trees of a forest.
+
+    Parameters
+    ----------
+    columns : ClusterColumns
+    n_trees : int
+    """
+
+    def __init__(self, columns: ClusterColumns, n_trees: int) -> None:
+        self._columns, self._n_trees = columns, n_trees
+        self._able = set(columns.placement.workers)
+        self._threads: dict[str, int] = {}
+
+    def threads(self, capacities: Mapping[str, WorkerCapacity]) -> dict[str, int]:
+        """Return the threads of those among the workers that there are; where there are none, of those that there were."""
+        for worker, capacity in capacities.items() if self._columns.placement.kind == "replicated" else ():
+            if needed_for_all(self._columns.sizes, capacity.threads, self._n_trees) <= capacity.free:
+                self._able.add(worker)
+        # Where all that the table was made for are lost, any will do.
+        able = self._able & capacities.keys() or capacities.keys()
+        self._threads = {worker: capacities[worker].threads for worker in sorted(able)} or self._threads
+        return self._threads
+
+
+def _completed(tasks: Tasks, columns: ClusterColumns, batches: Batches, n: int, submit: Callable[[Batch], Future]) -> Iterator[Any]:
+    """Give batches to workers as they have threads for them; yield the results of all, in the order of the batches."""
+    workers, futures = ForestWorkers(columns, n), list[Future]()
+
+    def give(capacities: Mapping[str, WorkerCapacity]) -> None:
+        futures.extend(submit(batch) for batch in batches.give(workers.threads(capacities)))
+
+    give(worker_capacities(columns.client))
+    waiting: dict[int, Any] = {}
+    following = 0
+    for i, result in tasks.waiter.as_completed(futures):
+        batches.done(i)
+        give(running(tasks.waiter.workers))
+        waiting[i] = result
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
+
+
+def _submit(tasks: Tasks, stage: str, grow: Callable[..., Any], table: Table, batch: Batch) -> Future:
+    """Have what is grown of a batch; ``grow`` is given the batch, columns, target, weights, and a callback for after each tree."""
+    there = {"workers": [batch.worker], "allow_other_workers": True, "priority": -batch.first}
+    name = current_fit().name
+    return tasks.submit(stage, _grow_batch, grow, batch, *table.columns.blocks, table.target, table.weight, name, **there)
+
+
+def _grow_batch(grow: Callable[..., Any], batch: Batch, columns: Columns, target: Any, weight: Any, name: str) -> Any:
     share_kernels()
-    fit = Fit(name, current_fit().settings, turn)
-    n_threads = threads_of(get_worker())
-    evaluation = None if about is None else LocalEvaluation(replace(about, blocks=tuple(evaluated)), n_threads)
-    log = log_of(fit, own_client(), plan)
-    with LocalExecutor(columns, target, weight, n_threads) as executor, exits_as_errors():
-        return boosting.boost(executor, plan, previous, initial, WholeTables(fit, "round", callback), log, evaluation)
+    began = time.perf_counter()
+    # Its threads might else grow trees for hours that nobody wants any more.
+    result = grow(batch, columns, target, weight, current_fit().check_after_tree)
+    tell(name, "batch", worker=get_worker().address, seconds=time.perf_counter() - began, trees=batch.last - batch.first)
+    return result
+
+
+def _grow_by_tasks(table: Table, plan: ForestPlan, first: int, last: int, callback: Callback) -> ForestResult:
+    """Grow trees from columns in one block.
+
+    The callback hears of trees in their order; when it ends the fit, later ones are left out even where they are grown already, so that
+    the forest does not depend on timing.
+    """
+    columns, began = table.columns, time.perf_counter()
+    batches = Batches(first, last, BATCHES_PER_THREAD_OUT_OF_BAG if plan.out_of_bag else None)
+    started: list[tuple[Batch, Future]] = []
+    with Tasks(columns.client) as tasks:
+        submit = partial(_submit, tasks, "trees", partial(_grow_trees, plan), table)
+
+        def start(batch: Batch) -> Future:
+            result = submit(batch)
+            started.append((batch, result))
+            return tasks.submit("unpack", _without_sums, result) if plan.out_of_bag else result
+
+        grown: list[Tree] = []
+        in_order = _completed(tasks, columns, batches, last - first, start)
+        for tree in (tree for result in in_order for tree in result.trees):
+            grown.append(tree)
+            if callback(Progress(len(grown), last - first, time.perf_counter() - began)):
+                break
+        if not plan.out_of_bag:
+            return ForestResult(grown)
+        end = first + len(grown)
+        used = [result for batch, result in started if batch.last <= end]
+        used += [submit(replace(batch, last=end)) for batch, _ in started if batch.first < end < batch.last]
+        while len(used) > SUMMED_AT_ONCE:
+            groups = [used[i : i + SUMMED_AT_ONCE] for i in range(0, len(used), SUMMED_AT_ONCE)]
+            used = [tasks.submit("oob", _sum_out_of_bag, group) for group in groups]
+        (result,) = tasks.waiter.gather([tasks.submit("oob", _sum_out_of_bag, used)])
+        return replace(result, trees=grown)
+
+
+def _grow_trees(plan: ForestPlan, batch: Batch, columns: Columns, target: Any, weight: Any, callback: Callback) -> ForestResult:
+    return grow_here(columns, target, weight, plan, batch.first, batch.last, batch.n_threads, callback)
+
+
+def _without_sums(result: ForestResult) -> ForestResult:
+    return ForestResult(result.trees)
+
+
+def _sum_out_of_bag(results: list[ForestResult]) -> ForestResult:
+    """Add up sums in fixed point, which is the same in any order."""
+    total, count = np.zeros_like(results[0].oob_sum), np.zeros_like(results[0].oob_count)
+    for result in results:  # one after the other: np.sum would make an array of all
+        total += result.oob_sum
+        count += result.oob_count
+    return ForestResult([], total, count, results[0].oob_exponent)
+
+
+def grow_bag(table: Table, grow: GrowOne, n: int, callback: Callback | None) -> list[Any]:
+    """Return what is grown for the numbers below ``n``, each by a task on a worker that has the table.
+
+    The callback hears of them in their order; when it ends the fit, later ones are left out even where they are grown already.
+    """
+    columns, began = table.columns, time.perf_counter()
+    about = replace(table, columns=None, target=None, weight=None)
+    report = Reporting(current_fit(), "tree", callback)
+    with Tasks(columns.client) as tasks:
+        start = partial(_submit, tasks, "booster", partial(_grow_booster, grow, about), table)
+        grown = []
+        for result in _completed(tasks, columns, Batches(0, n, size=1), n, start):
+            grown.append(result)
+            if report(Progress(len(grown), n, time.perf_counter() - began)):
+                break
+    return grown
+
+
+def _grow_booster(grow: GrowOne, about: Table, batch: Batch, columns: Columns, target: Any, weight: Any, callback: Callback) -> Any:
+    table = replace(about, columns=columns, target=target, weight=weight, n_jobs=batch.n_threads)
+    return grow(table, batch.first, callback)

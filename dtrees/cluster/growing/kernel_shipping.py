@@ -13,7 +13,7 @@ from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin, get_worker
 
-from dtrees.cluster.reliability.fit_registry import FitRegistry
+from dtrees.cluster.reliability.registry import FitRegistry
 from dtrees.cluster.transport.clients import ask, own_client
 from dtrees.cluster.transport.events import PROGRESS
 from dtrees.split.compile.cache import cache_folder, exchange_with

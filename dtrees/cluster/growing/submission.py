@@ -1,7 +1,7 @@
 """A fit as a task of the cluster: submitted here, coordinated there, found again later.
 
 What is submitted, an estimator with its data, goes to a worker in one piece; there its ``fit`` runs as it would anywhere, inside a task,
-out of the way of the worker's other tasks (:mod:`dtrees.cluster.reliability.liveness`). So there is one way to fit: ``fit`` on Dask
+out of the way of the worker's other tasks (:mod:`dtrees.cluster.reliability.waiting`). So there is one way to fit: ``fit`` on Dask
 collections submits, waits, and takes over what the fitted copy learnt.
 
 Where callbacks run
@@ -16,7 +16,7 @@ What keeps what
 A result that nobody wants is given up by Dask, and so is all that it was made of. The fitted model is wanted by the future that
 :func:`submit` returns and, where it is *detached*, by the fit's record on the scheduler, until ``attach(key, take_over=True)``. What the
 coordinator would need again if its worker died (the user's persisted partitions, the finished trees) is kept by the record until the
-coordinator ends (:mod:`dtrees.cluster.reliability.fit_registry`).
+coordinator ends (:mod:`dtrees.cluster.reliability.registry`).
 """
 
 from __future__ import annotations
@@ -41,13 +41,21 @@ from dtrees.cluster.data.memory import check_processes
 from dtrees.cluster.data.partitions import is_lazy
 from dtrees.cluster.data.placement import check_placement
 from dtrees.cluster.errors import FitCancelled, SchedulerLost, exits_as_errors
-from dtrees.cluster.growing.reporting import WholeTables
 from dtrees.cluster.growing.watching import listeners, local_callback
-from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, new_name
-from dtrees.cluster.reliability.fit_record import StopAsked, adopted, register, take_turn
-from dtrees.cluster.reliability.fit_registry import described
-from dtrees.cluster.reliability.liveness import FutureWaiter
-from dtrees.cluster.reliability.tasks import however_large, lost_data_named
+from dtrees.cluster.reliability.fit import (
+    Fit,
+    Settings,
+    StopAsked,
+    WholeTables,
+    adopted,
+    coordinating,
+    new_name,
+    register,
+    registered,
+    take_turn,
+)
+from dtrees.cluster.reliability.registry import described
+from dtrees.cluster.reliability.waiting import FutureWaiter, however_large, lost_data_named
 from dtrees.cluster.transport.clients import ask, client_given, give_up, own_client
 from dtrees.cluster.transport.events import tell
 from dtrees.ensemble.bagging import Bagging
@@ -241,9 +249,7 @@ def attach(key: str, *, client: Client | None = None, take_over: bool = False) -
 
 
 async def _attach(client: Client, key: str, take_over: bool) -> Future:
-    registering = register(client)
-    if registering is not None:
-        await registering
+    await registered(client)
     # What this client has itself submitted a moment ago, the scheduler may not have heard of yet.
     deadline = time.monotonic() + _SECONDS_TO_BE_KNOWN
     while (await client.scheduler.get_task_status(keys=[key]))[key] is None:

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from distributed import Client, Future, get_worker
 
-from dtrees.cluster.reliability.fit_record import register
+from dtrees.cluster.reliability.fit import register, registered
 from dtrees.cluster.transport.clients import SCHEDULER_PATIENCE, answer, ask, client_given, default_client, explained
 from dtrees.cluster.transport.events import PROGRESS
 from dtrees.engine.plan.plans import Progress
@@ -155,9 +155,7 @@ def fits(client: Client | None = None) -> Any:
 
 
 async def _fits(client: Client) -> list[FitStatus]:
-    registering = register(client)
-    if registering is not None:
-        await registering
+    await registered(client)
     with explained():
         return [_status(told) for told in await answer(client.scheduler.dtrees_fits(), SCHEDULER_PATIENCE)]
 
@@ -171,9 +169,7 @@ def _status(told: dict[str, Any]) -> FitStatus:
 
 async def _watch(watching: _Watching, client: Client) -> None:
     try:
-        registering = register(client)
-        if registering is not None:
-            await registering
+        await registered(client)
         while True:
             with explained():
                 told = await answer(client.scheduler.dtrees_fits(fit=watching.key), SCHEDULER_PATIENCE)

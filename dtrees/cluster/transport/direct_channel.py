@@ -2,12 +2,12 @@
 
 A call that goes Dask's way passes an event loop at either end, and a thread beside it: half a millisecond of Python for each actor, which
 is what an exchange of short messages then takes. A channel is a connection of Dask's, to the worker's own port, with Dask's handshake. But
-once both sides have agreed on it, the actor waits for calls in a thread at one end, and the caller uses its own thread at the other.
+once both sides have agreed on it, the actor waits for calls in a thread at one end, and the caller uses its own thread at the other. Only
+where connections are not plain TCP (they are encrypted, say), event loops carry the bytes.
 
 Each call and each reply is its length in 8 bytes, then the pickled bytes of :mod:`dtrees.cluster.growing.actors`, or, between actors, the
 pieces of :func:`pack_named`. A call may be sent before the reply to another has come: it waits at the other end, so
-that the actor is not kept waiting. Who gives up waiting for a reply closes the channel. Channels are for plain TCP; there are none where
-connections are encrypted, or of another kind.
+that the actor is not kept waiting. Who gives up waiting for a reply closes the channel.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import functools
 import itertools
 import math
 import pickle
@@ -25,17 +24,17 @@ import threading
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from sys import getrefcount
 from typing import Any, TypeVar
 
 import numpy as np
-from distributed import Worker, get_worker
+from distributed import get_worker
 from distributed.protocol.pickle import dumps, loads
 from numpy.typing import NDArray
 
-from dtrees.cluster.compat import TakenConnection, actor_on, connect_to_worker, offer_connections
+from dtrees.cluster.compat import TakenConnection, connect_to_worker, offer_connections
 from dtrees.cluster.transport.clients import answer
 from dtrees.split.policy import MAPPED_BYTES
 from dtrees.split.table.mmap_arrays import mapped
@@ -43,7 +42,8 @@ from dtrees.split.table.mmap_arrays import mapped
 T = TypeVar("T")
 
 _LENGTH = struct.Struct("Q")
-_OPERATION = "dtrees_channel"
+#: What a worker offers (:func:`~dtrees.cluster.compat.offer_connections`): its actors answer calls.
+CALLS = "dtrees_channel"
 #: Pieces that the system takes at once; not on Windows.
 _AT_ONCE, _SENDS_MANY = 64, hasattr(socket.socket, "sendmsg")
 #: Buffers for replies of up to so many bytes are kept for the next ones.
@@ -158,18 +158,15 @@ def framed_pieces(pieces: Sequence[Any]) -> list[Any]:
     return [_LENGTH.pack(sum(memoryview(piece).nbytes for piece in pieces)), *pieces]
 
 
-async def open_channel(address: str, key: str, connection_args: Mapping[str, Any], operation: str = _OPERATION) -> DirectChannel | None:
-    """Open a channel to an actor of a worker; return None if connections to there are not plain TCP. ``operation`` is what is offered.
+async def open_channel(address: str, key: str, connection_args: Mapping[str, Any], operation: str = CALLS) -> DirectChannel:
+    """Open a channel to an actor of a worker; ``operation`` is what is offered.
 
     Raises
     ------
     OSError
         If the worker cannot be reached, has no such actor, or does not answer in time.
     """
-    opened = await answer(connect_to_worker(address, connection_args, operation, actor=key), _SECONDS_TO_OPEN)
-    if isinstance(opened, str):
-        raise ChannelBroken(f"no actor {key} at {address}")
-    return None if opened is None else DirectChannel(opened)
+    return DirectChannel(await answer(connect_to_worker(address, connection_args, operation, actor=key), _SECONDS_TO_OPEN))
 
 
 @dataclass(frozen=True)
@@ -197,7 +194,11 @@ class ActorBase:
     def __init__(self) -> None:
         self.context = contextvars.copy_context()
         self.turn = threading.Lock()
-        offer_channels(get_worker())
+        offer_connections(get_worker(), CALLS, _take_calls)
+
+    def when_gone(self, act: Callable[[], None]) -> None:
+        """Have something done, which does not refer to the actor, when Dask has let go of it; not when the process ends."""
+        weakref.finalize(self, act).atexit = False
 
     def answer(self, call: bytes | bytearray | memoryview) -> bytes:
         """Call a method, which is given pickled with its arguments, and return its result, pickled. One call after the other."""
@@ -210,37 +211,19 @@ class ActorBase:
                 result = Failed(error)
             return bytes(dumps(result))
 
-    async def answer_aside(self, call: bytes | bytearray) -> bytes:
-        """Answer a call that comes Dask's way, in a thread of its own: Dask has one for all actors of a worker."""
-        return await asyncio.get_running_loop().run_in_executor(None, self.context.copy().run, self.answer, call)
 
-    def close(self) -> None:
-        """End what it has under way."""
-
-
-def offer_channels(worker: Worker) -> None:
-    """Have a worker let callers open channels to its actors."""
-
-    def serve(actor: str) -> Callable[[TakenConnection], Awaitable[None]] | None:
-        called = actor_on(worker, actor)
-        return None if called is None else functools.partial(_take_calls, weakref.ref(called), called.context)
-
-    offer_connections(worker, _OPERATION, serve)
-
-
-async def _take_calls(called: weakref.ref[ActorBase], context: contextvars.Context, connection: TakenConnection) -> None:
-    """Carry a channel of an actor, until the caller or Dask closes it.
-
-    The actor is not kept for it: those that have channels to each other would otherwise never go.
-    """
+async def _take_calls(called: weakref.ref[ActorBase], connection: TakenConnection) -> None:
+    """Carry a channel of an actor, until the caller or Dask closes it, by a thread that answers."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     connection.socket.setblocking(True)
 
     def serve() -> None:
         try:
-            context.copy().run(_serve, connection.socket, called)
+            if (actor := called()) is not None:
+                context = actor.context.copy()
+                del actor
+                context.run(_serve, connection.socket, called)
         finally:
-            connection.socket.close()
             with contextlib.suppress(RuntimeError):  # the loop may have ended
                 loop.call_soon_threadsafe(ended.set)
 

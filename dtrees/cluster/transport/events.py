@@ -19,15 +19,13 @@ On ``dtrees``:
     a round of boosting is finished, or a tree of a forest (not each is told of): ``round`` or ``tree``, the number, ``total``, ``seconds``
     since the fit began, and the ``progress`` that callbacks see, as a dict; also ``scan`` (seconds of work by worker) where trees grow
     on one worker, and over shards also ``wait``, ``sent``, ``received``, ``exchanged`` and ``communicate`` (see
-    :class:`~dtrees.cluster.growing.reporting.Timings`), all since the fit began.
+    :class:`Timings`), all since the fit began.
 ``batch``
     a worker has grown ``trees`` whole trees of a forest, in so many ``seconds``.
 ``shards lost``, ``shard moved``
     recovery: ``shards`` and ``workers``; ``shard`` and where ``to``.
 ``workers paused``
     the fit waits for ``workers`` that Dask has paused, as they use too much of their memory, and has for so many ``seconds``.
-``no direct channel``
-    messages to shards go by Dask's own way, since connections are of another ``kind`` than tcp (encrypted, ``tls``).
 
 On ``dtrees-exchange``:
 
@@ -42,7 +40,9 @@ On ``dtrees-exchange``:
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from distributed import Worker, get_worker
 
@@ -64,6 +64,60 @@ def tell(fit: str, what: str, **facts: Any) -> None:
     except ValueError:
         return
     worker.log_event(TOPIC, {"fit": fit, "what": what, **facts})
+
+
+class Account(NamedTuple):
+    """Seconds that a shard worked on a message and, if it knows, waited for others; and bytes that it sent to these."""
+
+    worked: float
+    waiting: float | None = None
+    sent: int = 0
+
+
+@dataclass
+class Timings:
+    """Where the time of exchanges with shards goes: seconds by worker.
+
+    Attributes
+    ----------
+    scan : dict from str to float
+        Its own work.
+    wait : dict from str to float
+        For slower workers to be done with the same message, or, where workers keep rows, with a step of it.
+    sent, received : dict from str to int
+        Bytes of the messages to it, and of its replies.
+    exchanged : dict from str to int
+        Bytes that it sent to other workers, where they keep rows.
+    communicate : float
+        What exchanges took beyond the slowest worker's work: messages on their way, and the coordinator's own part of sending them. Where
+        one exchange is under way while workers do the work of another, nothing.
+
+    Examples
+    --------
+    >>> timings = Timings()
+    >>> timings.add(0.75, [("a", Account(0.25)), ("b", Account(0.5))])
+    >>> timings.scan, timings.wait, timings.communicate
+    ({'a': 0.25, 'b': 0.5}, {'a': 0.25, 'b': 0.0}, 0.25)
+    """
+
+    scan: dict[str, float] = field(default_factory=dict)
+    wait: dict[str, float] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+    received: dict[str, int] = field(default_factory=dict)
+    exchanged: dict[str, int] = field(default_factory=dict)
+    communicate: float = 0.0
+
+    def add(self, seconds: float, accounts: Sequence[tuple[str, Account]]) -> None:
+        """Add an exchange of so many seconds, in which each worker did what its account says."""
+        slowest, longest = max(account.worked for _, account in accounts), 0.0
+        for worker, account in accounts:
+            waited = slowest - account.worked if account.waiting is None else account.waiting
+            longest = max(longest, account.worked + waited)
+            self.scan[worker] = self.scan.get(worker, 0.0) + account.worked
+            self.wait[worker] = self.wait.get(worker, 0.0) + waited
+            if account.waiting is not None:
+                self.exchanged[worker] = self.exchanged.get(worker, 0) + account.sent
+        self.communicate += max(0.0, seconds - longest)
 
 
 class Exchanges:

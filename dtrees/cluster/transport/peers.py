@@ -1,8 +1,8 @@
 """What actors send one another, from worker to worker: what is of any size goes this way, and not by the coordinator or the scheduler.
 
-It goes by *links* where connections are plain TCP: channels (:mod:`dtrees.cluster.transport.direct_channel`) one way. Nobody answers, and
-no thread waits at the other end: an actor that sends, or waits, takes in what others send it meanwhile. So two that send each other more
-than connections hold are not in each other's way. Elsewhere it goes Dask's own way, which passes the event loops at both ends.
+It goes by *links*: channels (:mod:`dtrees.cluster.transport.direct_channel`) one way. Nobody answers, and no thread waits at the other end:
+an actor that sends, or waits, takes in what others send it meanwhile. So two that send each other more than connections hold are not in
+each other's way.
 
 Whoever waits is not to wait for ever: a connection that breaks, an interruption by the coordinator, which knows who is lost, and two
 minutes in which others take nothing end it.
@@ -18,21 +18,18 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from distributed import Worker
 from distributed.utils import sync
 
-from dtrees.cluster.compat import TakenConnection, actor_on, call_actor, offer_connections
+from dtrees.cluster.compat import TakenConnection, actor_on, offer_connections
 from dtrees.cluster.transport.direct_channel import DirectChannel, framed_pieces, open_channel, unpack
 
 T = TypeVar("T")
 
 _OPERATION = "dtrees_link"
-#: The method of an actor that takes what comes Dask's way.
-_ASIDE = "take_aside"
 _SLICE = 0.1
 #: One that lives comes to take what it is sent, whatever it does before.
 _SECONDS_WITHOUT_PROGRESS = 120.0
@@ -45,8 +42,6 @@ class PeerLost(RuntimeError):
 class Peers:
     """The other actors of a group, as one of them reaches them: its attribute ``peers``.
 
-    Where it goes Dask's own way, what comes is taken by the actors' method ``take_aside``, which hands it over to :meth:`take_aside`.
-
     Parameters
     ----------
     worker : distributed.Worker
@@ -54,7 +49,7 @@ class Peers:
     number : int
         Of this one in the group.
     take : callable
-        Given what others have sent, one thing after the other: while this one sends or waits, or by another thread.
+        Given what others have sent, one thing after the other, while this one sends or waits. It is not to refer to the actor.
 
     Attributes
     ----------
@@ -66,7 +61,6 @@ class Peers:
         self._worker, self._number, self._take = worker, number, take
         self._where: Sequence[tuple[str, str]] = ()
         self._links: dict[int, DirectChannel] = {}
-        self._uses_links = True
         self._came: deque[DirectChannel] = deque()
         self._incoming: set[DirectChannel] = set()
         self._selector = selectors.DefaultSelector()
@@ -76,7 +70,7 @@ class Peers:
         self._selector.register(self._bell, selectors.EVENT_READ)
         self._interrupted, self._ended = threading.Event(), False
         self.sent = 0
-        offer_connections(worker, _OPERATION, partial(_serve_links, worker))
+        offer_connections(worker, _OPERATION, _carry_link)
 
     def meet(self, where: Sequence[tuple[str, str]]) -> None:
         """Take in the address and the key of each actor of the group, and end what was left of what was sent to those before."""
@@ -99,15 +93,11 @@ class Peers:
         """
         if not things:
             return
-        if self._uses_links:
-            lacking = [i for i in things if i not in self._links]
+        lacking = [i for i in things if i not in self._links]
+        try:
             if lacking:
                 self._run(self._open(lacking))
-        try:
-            if self._uses_links:
-                self._by_links(things)
-            else:
-                self._run(self._by_dask(things))
+            self._by_links(things)
         except BaseException:
             self._hang_up()
             raise
@@ -131,11 +121,6 @@ class Peers:
                 if now - began > seconds:
                     raise PeerLost(f"other workers have not sent their {name} for {seconds:.0f} s")
         return found
-
-    def take_aside(self, packed: Any) -> None:
-        """Take what comes Dask's way, in any thread."""
-        self._take(unpack(packed))
-        self._ring()
 
     def take_link(self, link: DirectChannel) -> bool:
         """Take in a link from another actor, in any thread; return False if this one has ended."""
@@ -220,25 +205,12 @@ class Peers:
         if packed is not None:
             self._take(unpack(packed))
 
-    async def _by_dask(self, things: Mapping[int, Sequence[Any]]) -> None:
-        async def one(i: int, thing: Sequence[Any]) -> None:
-            with self._named(i):
-                await call_actor(self._worker, *self._where[i], _ASIDE, b"".join(thing))
-
-        await asyncio.gather(*(one(i, thing) for i, thing in things.items()))
-
     async def _open(self, peers: Sequence[int]) -> None:
         async def one(i: int) -> None:
             with self._named(i):
-                opened = await open_channel(*self._where[i], self._worker.connection_args, _OPERATION)
-            if opened is None:
-                self._uses_links = False
-            else:
-                self._links[i] = opened
+                self._links[i] = await open_channel(*self._where[i], self._worker.connection_args, _OPERATION)
 
         await asyncio.gather(*(one(i) for i in peers))
-        if not self._uses_links:
-            self._hang_up()
 
     def _run(self, coroutine: Any) -> None:
         """Run a coroutine in the worker's event loop, and wait for it."""
@@ -272,11 +244,6 @@ class Peers:
             raise PeerLost(f"{self._where[i][0]} cannot be reached: {error}") from error
 
 
-def _serve_links(worker: Worker, actor: str) -> Callable[[TakenConnection], Awaitable[None]] | None:
-    called = actor_on(worker, actor)
-    return None if called is None else partial(_carry_link, weakref.ref(called))
-
-
 async def _carry_link(called: weakref.ref[Any], connection: TakenConnection) -> None:
     """Give an actor a link, until either end or Dask closes it, or the actor is gone."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
@@ -292,4 +259,3 @@ async def _carry_link(called: weakref.ref[Any], connection: TakenConnection) -> 
         del actor
         await ended.wait()
     del gone
-    connection.close()

@@ -22,9 +22,8 @@ from dtrees.engine.protocol.splits import Splits
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.constraints.words import divide_sums
 from dtrees.split.grow.best_first import ORIGIN, RANKED, are_first, origins, rank_splits
-from dtrees.split.node.candidate import CONSTANT, SPLIT, Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import may_be_split, node_weight
-from dtrees.split.node.records import Nodes, empty_nodes
+from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, Nodes, best_by_node, empty_candidates, empty_nodes
 
 
 class Grower:

@@ -17,7 +17,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import leaf_means
-from dtrees.split.search.order_statistics.deviations import node_quantiles
+from dtrees.split.search.deviations import node_quantiles
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 

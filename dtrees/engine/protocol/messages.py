@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.protocol.splits import RouteBits, Splits
-from dtrees.split.node.candidate import Candidates
+from dtrees.split.node.records import Candidates
 from dtrees.split.table.columns import Columns
 from dtrees.tree.category_sets import CategorySets
 

@@ -12,7 +12,7 @@ class Splits(NamedTuple):
     """Splits that were chosen, a structure of arrays of shape (n,).
 
     ``node`` is the node split, ``left`` the number of its left child; the right one's is one higher. The others are as in
-    :class:`~dtrees.split.node.candidate.Candidates`.
+    :class:`~dtrees.split.node.records.Candidates`.
     """
 
     node: NDArray[np.int64]

@@ -18,9 +18,9 @@ from dtrees.engine.rows.passes import share_by_column
 from dtrees.engine.rows.steps import FindBars, Scanned
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
-from dtrees.split.node.candidate import SPLIT, Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import SPLIT, Candidates, best_by_node, empty_candidates
 from dtrees.split.policy import THREAD_ROWS
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import Columns, as_words

@@ -24,8 +24,8 @@ from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import CODES_FOR_LISTS, LARGE_NODE_SHARE
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import Columns
+from dtrees.split.table.keyed_columns import NO_LISTS, PartLists, list_parts
 from dtrees.split.table.mmap_arrays import is_on_disk, mapped
-from dtrees.split.table.part_lists import NO_LISTS, PartLists, list_parts
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.finer_parts import sum_finer
 from dtrees.split.zones.over_shards.own_rows import pick_rows

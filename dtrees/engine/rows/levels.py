@@ -22,7 +22,7 @@ from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.exchange import Arrays, Shards, Steps
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searcher import Wanted
-from dtrees.split.node.candidate import CONSTANT, Candidates, best_by_node, empty_candidates
+from dtrees.split.node.records import CONSTANT, Candidates, best_by_node, empty_candidates
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import FOLD, MAX_ZONES, ROWS_PER_PART
 from dtrees.split.zones.sums import grain_for

@@ -33,7 +33,7 @@ from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.shard.targets.prepared import Derived, add_up_sample, many_sums
 from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
-from dtrees.split.node.marking import SplitsOfRows, mark_many
+from dtrees.split.node.partition import SplitsOfRows, mark_many
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import MAPPED_BYTES, THREAD_ROWS, flagged_bytes
 from dtrees.split.table.columns import Columns

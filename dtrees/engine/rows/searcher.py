@@ -19,8 +19,8 @@ from dtrees.engine.rows.packed import add_up
 from dtrees.engine.rows.steps import FindBars, Scanned
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
-from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
+from dtrees.split.node.records import Candidates, best_by_node, empty_candidates
 from dtrees.split.policy import FEWEST_FINER_PARTS, MAX_PARTS, ROWS_PER_FINER_PART
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.mmap_arrays import mapped

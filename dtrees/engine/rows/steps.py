@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.packed_nodes import PackedNodes
-from dtrees.split.node.candidate import Candidates
+from dtrees.split.node.records import Candidates
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 _NO_PATHS = np.empty(0, np.uint64)

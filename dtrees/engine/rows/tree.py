@@ -37,8 +37,7 @@ from dtrees.engine.rows.whole_leaves import find_cuts, leaf_quantiles, leaf_step
 from dtrees.engine.rows.whole_sums import exponent_of, exponents_of
 from dtrees.engine.shard.targets.prepared import Derived
 from dtrees.split.criteria.constraints.words import root_words
-from dtrees.split.node.candidate import NO_SPLIT, midpoint
-from dtrees.split.node.records import Nodes
+from dtrees.split.node.records import NO_SPLIT, Nodes, midpoint
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import SHARED_CELLS
 from dtrees.split.zones.sums import size_shift

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from dtrees.split.policy import FOLD, MAX_ZONES, most_zones
 from dtrees.split.table.columns import Columns
-from dtrees.split.table.joined_columns import not_joined
 from dtrees.split.table.keyed_columns import list_ends, write_parts
 from dtrees.split.table.mmap_arrays import forget, is_on_disk
-from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.table.zone_map import ZoneMap, not_joined
 from dtrees.split.zones.over_shards.records import CODES
 
 #: Values of a column that a sketch has, where there are more.

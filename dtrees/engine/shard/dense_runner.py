@@ -27,11 +27,10 @@ from dtrees.split.grow.parallel_subtree import grow_together
 from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task
 from dtrees.split.grow.work_pool import Opening, Roots, WorkPool, begin, give_up, grown, make_work_pool, opening, wait_for_work_pool
-from dtrees.split.node.candidate import empty_candidates
 from dtrees.split.node.limits import RandomThreshold, limits_for_thread
 from dtrees.split.node.limits import most_nodes as most_nodes_of
 from dtrees.split.node.partition import NOWHERE, no_rows
-from dtrees.split.node.records import Nodes
+from dtrees.split.node.records import Nodes, empty_candidates
 from dtrees.split.policy import MOST_NODES_KEPT, TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.table.columns import Columns
 from dtrees.split.zones.sum_slots import SumSlots, for_thread

@@ -11,13 +11,12 @@ from dtrees.engine.shard.zone_planner import Level, Sizes, ZoneSums
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, without_words
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.level import SCAN, SummedLevel, search_level
-from dtrees.split.node.candidate import NO_SPLIT, Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.records import NodesOfTree
+from dtrees.split.node.records import NO_SPLIT, Candidates, NodesOfTree, best_by_node, empty_candidates
 from dtrees.split.numbers.hashing import child_paths
 from dtrees.split.policy import SEARCH_TASK_ROWS
-from dtrees.split.search.categories.marking import NodesByCategory
+from dtrees.split.search.categories import NodesByCategory
 from dtrees.split.search.column import find_pure, pair_drawn, search_many, search_on
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.zones.sum_slots import SumSlots

@@ -14,11 +14,9 @@ from dtrees.engine.shard.targets.places import bounds_of
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
 from dtrees.split.node.limits import SplitLimits
-from dtrees.split.node.marking import SplitsOfRows, mark_many
-from dtrees.split.node.partition import COPY, DIVIDE, SPREAD, RowPartition, count_left
+from dtrees.split.node.partition import COPY, DIVIDE, SPREAD, RowPartition, SplitsOfRows, count_left, mark_many
 from dtrees.split.policy import ROUTE_BYTES, SPREAD_ROWS, THREAD_ROWS
-from dtrees.split.search.categories.marking import NodesByCategory, find_subsets, mark_by_category, write_sets
-from dtrees.split.search.categories.subsets import ORDER
+from dtrees.split.search.categories import ORDER, NodesByCategory, find_subsets, mark_by_category, write_sets
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.category_sets import CategorySets

@@ -25,10 +25,9 @@ from dtrees.split.grow.sparse_subtree import search_some
 from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task, divide_shared, grow_sparse
 from dtrees.split.grow.work_pool import Roots
-from dtrees.split.node.candidate import SPLIT, best_by_node, empty_candidates
 from dtrees.split.node.limits import limits_for_thread, may_be_split, most_nodes, node_weight
 from dtrees.split.node.partition import NOWHERE, is_pure
-from dtrees.split.node.records import Nodes, empty_nodes
+from dtrees.split.node.records import SPLIT, Nodes, best_by_node, empty_candidates, empty_nodes
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS, SPARSE_PIECES, SPARSE_THREAD_CELLS
 from dtrees.split.search.sparse import CellRoom, make_cell_room

@@ -47,14 +47,12 @@ from dtrees.split.grow.best_first import LeafBudget, MergedLeaves, make_budget, 
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition
-from dtrees.split.node.candidate import SPLIT, Candidates
-from dtrees.split.node.marking import SplitsOfRows
-from dtrees.split.node.records import Nodes
+from dtrees.split.node.partition import SplitsOfRows
+from dtrees.split.node.records import SPLIT, Candidates, Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, SHARE_ROWS, THREAD_ROWS
-from dtrees.split.search.categories.marking import mark_by_sets
-from dtrees.split.table.columns import Assembly, Columns
-from dtrees.split.table.take_rows import take_rows
+from dtrees.split.search.categories import mark_by_sets
+from dtrees.split.table.columns import Assembly, Columns, take_rows
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.tree import Tree
 

@@ -25,8 +25,7 @@ from dtrees.split.policy import (
     SLOTS_MIN_BYTES,
     SLOTS_PER_THREAD,
 )
-from dtrees.split.table.joined_columns import not_joined
-from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.table.zone_map import ZoneMap, not_joined
 from dtrees.split.zones.sum_slots import SumSlots, make_sum_slots
 from dtrees.split.zones.sums import (
     MAX_PACKED_ROWS,

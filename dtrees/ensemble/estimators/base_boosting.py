@@ -12,6 +12,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -247,12 +248,8 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             plan = replace(plan, scores_before=tuple(self.validation_score_.tolist()))
         previous = list(zip(*self._trees.groups, strict=True)) if keep else []
         plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
-        result = grown_or_kept(
-            lambda: self._timed(lambda: backend.boost(table, plan, previous, initial, callback)),
-            callbacks,
-            len(previous),
-            lambda result: len(result.rounds),
-        )
+        grow = partial(backend.boost, table, plan, previous, initial, callback)
+        result = grown_or_kept(partial(self._timed, grow), callbacks, len(previous))
         self._n_grown = len(result.rounds) - len(previous) if checkpoint is None else None
         self._take_over(result, plan, keep=keep)
         if result.train_score.size and result.train_score[-1] > loss.negligible(result.initial):

@@ -97,7 +97,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return accuracy_score if self._n_targets == 1 else subset_accuracy
 
     def _label_steps(self) -> tuple[Step, ...]:
-        return (*self._probability_steps(), Labels(tuple(by_target(self.classes_)), self._label_output().dtype))
+        return (*self._probability_steps(), Labels(tuple(by_target(self.classes_))))
 
     def _label_output(self) -> Output:
         if self._n_targets == 1:

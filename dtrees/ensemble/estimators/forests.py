@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -178,7 +179,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
 
     _batches: list[_Batch]
     _drawn_from: list[SampleSource | None]
-    _votes: ForestResult | None
+    _votes: Any  # those of a ForestResult, or None
 
     @checked_fit
     @all_or_nothing
@@ -254,12 +255,8 @@ class Forest(Members, ForestParameters, TreeEstimator):
         else:
             plan = self._plan(table, keep)
             plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
-            result = grown_or_kept(
-                lambda: self._timed(lambda: backend.grow_forest(table, plan, len(trees), self.n_estimators, callback)),
-                callbacks,
-                0,
-                lambda it: len(it.trees),
-            )
+            grow = partial(backend.grow_forest, table, plan, len(trees), self.n_estimators, callback)
+            result = grown_or_kept(partial(self._timed, grow), callbacks)
             self._n_grown = len(result.trees) if checkpoint is None else None
             batch = replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)
             self._note_batch(batch, SampleSource.of(table, plan))
@@ -340,18 +337,12 @@ class Forest(Members, ForestParameters, TreeEstimator):
         if not self.oob_score or (grown is not None and grown.oob_sum is None):  # not wanted, or cut short with the fit
             self._votes = None
             return
-        votes = grown
-        if earlier:
-            kept = self._votes
-            if kept is None or kept.oob_count is None or len(kept.oob_count) != table.n_rows:
-                kept = None
-                for plan, first, last in earlier:
-                    again = backend.grow_forest(table, replace(plan, out_of_bag=True), first, last, None)
-                    kept = _add_votes(kept, again)
-            votes = kept if votes is None else _add_votes(kept, votes)
-        assert votes is not None
-        assert votes.oob_sum is not None
-        assert votes.oob_count is not None
+        known: list[Any] = [] if grown is None else [grown]
+        if earlier and self._votes is not None and len(self._votes.oob_count) == table.n_rows:
+            known.insert(0, self._votes)
+        else:  # trees of earlier fits are grown again
+            known[:0] = [backend.grow_forest(table, replace(plan, out_of_bag=True), first, last, None) for plan, first, last in earlier]
+        votes = reduce(_add_votes, known)
         self._votes = ForestResult([], votes.oob_sum, votes.oob_count, votes.oob_exponent) if self.warm_start else None
         mean = np.ldexp(votes.oob_sum.astype(np.float64), -votes.oob_exponent) / np.maximum(votes.oob_count, 1)[:, np.newaxis]
         self._take_out_of_bag(backend, table, mean, votes.oob_count)
@@ -491,12 +482,8 @@ class Forest(Members, ForestParameters, TreeEstimator):
         return hstack(paths).tocsr(), np.cumsum([0] + [tree.node_count for tree in trees])
 
 
-def _add_votes(one: ForestResult | None, other: ForestResult) -> ForestResult:
+def _add_votes(one: Any, other: Any) -> ForestResult:
     """Return the out-of-bag sums of two batches together, in the coarser of their fixed points."""
-    if one is None or one.oob_sum is None or one.oob_count is None:
-        return other
-    assert other.oob_sum is not None
-    assert other.oob_count is not None
     exponent = min(one.oob_exponent, other.oob_exponent)
     total = (one.oob_sum >> (one.oob_exponent - exponent)) + (other.oob_sum >> (other.oob_exponent - exponent))
     return ForestResult([], total, one.oob_count + other.oob_count, exponent)

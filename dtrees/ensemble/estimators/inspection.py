@@ -17,7 +17,7 @@ from dtrees.ensemble.prediction import Explain
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
-    from dtrees.tree.sparse_rows import SparseRows
+    from dtrees.tree.predict import SparseRows
 
 
 class SetThreshold(float):
@@ -155,8 +155,7 @@ class FittedTree:
         ndarray of int64 of shape (n,)
             Node numbers.
         """
-        from dtrees.tree.predict import apply, packed_for  # brings in the compiler
-        from dtrees.tree.sparse_rows import SparseRows
+        from dtrees.tree.predict import SparseRows, apply, packed_for  # brings in the compiler
 
         matrix: Any = by_rows(sparse_table(X)) if is_sparse(X) else np.asarray(unmasked(X))
         if matrix.ndim != 2 or matrix.shape[1] != self.n_features:

@@ -18,8 +18,8 @@ from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.parameters import BoostingParameters
 from dtrees.ensemble.evaluation_sets import EvalSet, Start
 from dtrees.ensemble.in_process import Backend
-from dtrees.ensemble.input.schema import checked_table, without_mask
-from dtrees.ensemble.input.target import decode_target
+from dtrees.ensemble.input.schema import checked_table
+from dtrees.ensemble.input.target import as_floats, decode_target
 from dtrees.ensemble.objective.loss import LinkedLoss
 from dtrees.ensemble.prediction import Predict, Step, by_target
 
@@ -45,11 +45,7 @@ def check_margin(base_margin: Any, n_rows: int, n_outputs: int, name: str = "bas
     (3, 2)
     """
     wanted = f"({n_rows},)" if n_outputs == 1 else f"({n_rows}, {n_outputs})"
-    base_margin = without_mask(base_margin, name)
-    try:
-        margin = np.asarray(base_margin, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} cannot be turned into numbers ({error}); wants raw scores of shape {wanted}") from error
+    margin = as_floats(base_margin, name, f"raw scores of shape {wanted}")
     shape = margin.shape
     if margin.ndim == 0:
         margin = np.full((n_rows, n_outputs), margin)

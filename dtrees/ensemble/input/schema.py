@@ -432,7 +432,7 @@ class Schema:
         return matrix
 
     def _sparse_rows(self, X: Any) -> Any:
-        from dtrees.tree.sparse_rows import SparseRows
+        from dtrees.tree.predict import SparseRows
 
         if self._categorical:
             raise ValueError("X is sparse, but some columns held categories at fit; pass it as a dense table")

@@ -411,11 +411,7 @@ def check_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None
     """
     if sample_weight is None:
         return None
-    sample_weight = without_mask(sample_weight, "sample_weight")
-    try:
-        weight = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"sample_weight cannot be turned into numbers ({error}); wants one non-negative number per row") from error
+    weight = as_floats(sample_weight, "sample_weight", "one non-negative number per row")
     if weight.ndim == 0:
         weight = np.full(n_rows, float(weight))
     if weight.ndim != 1:
@@ -427,6 +423,15 @@ def check_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None
     if n_rows and weight.min() < 0:
         raise ValueError(f"sample_weight contains the negative value {weight.min()}; wants numbers of at least 0")
     return _owned(weight)
+
+
+def as_floats(values: Any, name: str, wanted: str) -> NDArray[np.float64]:
+    """Return numbers of rows as float64; raise ValueError if they are none, or masked."""
+    values = without_mask(values, name)
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} cannot be turned into numbers ({error}); wants {wanted}") from error
 
 
 def check_lengths(n_rows: int, y: NDArray[Any]) -> None:

@@ -171,10 +171,31 @@ class LogLink(OneOutput):
     n_outputs: int = 1
     constant_hessian: bool = False
 
+    #: The distribution that targets have, by which kernels are called.
+    distribution: ClassVar[str]
+
     @property
     def variance_power(self) -> float:
         """The power of the mean that the variance of targets grows with."""
         return 1.0
+
+    @property
+    def _parameters(self) -> tuple[float, ...]:
+        """What kernels are told of the distribution."""
+        return ()
+
+    def check(self, target: Target) -> None:
+        """Raise a ValueError for targets below zero."""
+        if target.size and target.min() < 0:
+            raise ValueError(f"loss={self.distribution!r} is for targets that are not negative, but y contains {target.min()}")
+
+    def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
+        """Write the derivatives of half the deviance by log(p): g = p**(2 - power) - y p**(1 - power), and its own."""
+        getattr(kernels("deviance_kernels"), f"{self.distribution}_gradients")(target, opened[output], *self._parameters, g, h)
+
+    def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
+        """Write each row's deviance."""
+        getattr(kernels("deviance_kernels"), f"{self.distribution}_deviance")(target, raw[0], *self._parameters, out)
 
     def limit_steps(self, values: Floats, learning_rate: float) -> None:
         """Shorten, in place, steps that lead past the smallest loss of their leaves, where the second derivative vanishes on their way.
@@ -220,32 +241,18 @@ class LogLink(OneOutput):
         return ROUNDING * max(1.0, float(self.predictions(initial[np.newaxis])[0]))
 
 
-def check_not_negative(loss: str, target: Target) -> None:
-    """Raise a ValueError for targets below zero."""
-    if target.size and target.min() < 0:
-        raise ValueError(f"loss={loss!r} is for targets that are not negative, but y contains {target.min()}")
-
-
 @dataclass(frozen=True)
 class Poisson(LogLink):
     """The Poisson deviance, 2 (y log(y / p) - y + p); the raw prediction is log(p)."""
 
-    def check(self, target: Target) -> None:
-        """Raise a ValueError for targets below zero."""
-        check_not_negative("poisson", target)
-
-    def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write g = p - y and h = p."""
-        kernels("deviance_kernels").poisson_gradients(target, opened[output], g, h)
-
-    def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
-        """Write each row's deviance."""
-        kernels("deviance_kernels").poisson_deviance(target, raw[0], out)
+    distribution: ClassVar[str] = "poisson"
 
 
 @dataclass(frozen=True)
 class Gamma(LogLink):
     """The gamma deviance, 2 (y / p - log(y / p) - 1); the raw prediction is log(p)."""
+
+    distribution: ClassVar[str] = "gamma"
 
     @property
     def variance_power(self) -> float:
@@ -257,19 +264,12 @@ class Gamma(LogLink):
         if target.size and target.min() <= 0:
             raise ValueError(f"loss='gamma' is for targets above zero, but y contains {target.min()}")
 
-    def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write g = 1 - y / p and h = y / p."""
-        kernels("deviance_kernels").gamma_gradients(target, opened[output], g, h)
-
-    def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
-        """Write each row's deviance."""
-        kernels("deviance_kernels").gamma_deviance(target, raw[0], out)
-
 
 @dataclass(frozen=True)
 class Tweedie(LogLink):
     """The Tweedie deviance of a variance that grows with this power of the mean, between Poisson (1) and gamma (2)."""
 
+    distribution: ClassVar[str] = "tweedie"
     tweedie_variance_power: float = 1.5
 
     @property
@@ -277,14 +277,6 @@ class Tweedie(LogLink):
         """That of the distribution."""
         return self.tweedie_variance_power
 
-    def check(self, target: Target) -> None:
-        """Raise a ValueError for targets below zero."""
-        check_not_negative("tweedie", target)
-
-    def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write g = p**(2 - power) - y p**(1 - power), and its derivative by log(p)."""
-        kernels("deviance_kernels").tweedie_gradients(target, opened[output], self.tweedie_variance_power, g, h)
-
-    def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
-        """Write each row's deviance."""
-        kernels("deviance_kernels").tweedie_deviance(target, raw[0], self.tweedie_variance_power, out)
+    @property
+    def _parameters(self) -> tuple[float, ...]:
+        return (self.tweedie_variance_power,)

@@ -12,14 +12,14 @@ from numba.extending import overload
 from dtrees.split.compile.kernels import PART_OPTIONS
 
 
-def specialised(declaration: Callable[..., Any]) -> Any:
+def specialised(declaration: Callable[..., Any], otherwise: Callable[..., Any] | None = None) -> Any:
     """Return a function of which a kernel is compiled with the version for the type of the first argument, a named tuple.
 
-    What is decorated is a declaration: a name, parameters, and what every version does. The result's ``of(kind)`` is a decorator that adds
-    the version for a class of named tuples; ``otherwise`` is one that adds the version for all classes without one of their own. A kernel
-    that calls the function with a type that has no version does not compile. There is no branch at run time. A version counts no
-    references: where it returns arrays, also in a tuple, only kernels that do not count any either may call it (``lean_kernel`` and its
-    like). Called from Python, the function compiles a version first.
+    What is decorated is a declaration: a name, parameters, and what every version does. The result's ``of(*kinds)`` is a decorator that
+    adds the version for classes of named tuples. A kernel that calls the function with a type that has no version does not compile, unless
+    there is one ``otherwise`` (:func:`optional`). There is no branch at run time. A version counts no references: where it returns arrays,
+    also in a tuple, only kernels that do not count any either may call it (``lean_kernel`` and its like). Called from Python, the function
+    compiles a version first.
 
     Examples
     --------
@@ -35,11 +35,11 @@ def specialised(declaration: Callable[..., Any]) -> Any:
     >>> width(Circle(1.5))
     3.0
     """
-    versions: dict[type | None, Callable[..., Any]] = {}
+    versions: dict[type, Callable[..., Any]] = {}
     name = declaration.__name__
 
     def version_for(kind: Any) -> Callable[..., Any]:
-        found = versions.get(kind) or versions.get(None)
+        found = versions.get(kind, otherwise)
         if found is None:
             raise TypingError(f"{name} has no version for {getattr(kind, '__name__', kind)}; add one with @{name}.of(...)")
         return found
@@ -50,15 +50,20 @@ def specialised(declaration: Callable[..., Any]) -> Any:
     def choose(first: Any, *rest: Any) -> Callable[..., Any]:
         return version_for(getattr(first, "instance_class", first))
 
-    def of(kind: type | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def of(*kinds: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def add(version: Callable[..., Any]) -> Callable[..., Any]:
-            versions[kind] = version
+            versions.update(dict.fromkeys(kinds, version))
             return version
 
         return add
 
     run.__name__, run.__qualname__, run.__doc__, run.__module__ = name, name, declaration.__doc__, declaration.__module__
-    run.of, run.otherwise, run.versions = of, of(None), versions  # type: ignore[attr-defined]
+    run.of, run.versions = of, versions  # type: ignore[attr-defined]
     overload(run, strict=False, jit_options=PART_OPTIONS)(choose)
     entry = njit(lambda *arguments: run(*arguments), nogil=True, error_model="numpy", _nrt=False)
     return run
+
+
+def optional(declaration: Callable[..., Any]) -> Any:
+    """Return a function as :func:`specialised` does; what is decorated is the version for all types without one of their own, too."""
+    return specialised(declaration, declaration)

@@ -1,4 +1,4 @@
-"""Reading numbers of one of two precisions from one kind of array, so that no kernel is compiled for each."""
+"""Numbers as words: those of two precisions from one kind of array, so that no kernel is compiled for each; and the bits of words."""
 
 from __future__ import annotations
 
@@ -23,21 +23,37 @@ def read_float64(typing_context: Any, words: Any, i: Any) -> Any:
     return types.float64(words, i), generate
 
 
+def same_bits(source: Any, target: Any) -> Any:
+    """Return a function that takes the bits of a number for those of another type."""
+
+    @intrinsic
+    def convert(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.bitcast(arguments[0], context.get_value_type(target))
+
+        return target(source), generate
+
+    return convert
+
+
+bits_of_float32, float32_of_bits = same_bits(types.float32, types.uint32), same_bits(types.uint32, types.float32)
+
+
 @intrinsic
-def bits_of_float32(typing_context: Any, x: Any) -> Any:
-    """Return the bits of a float32 as a uint32."""
+def lowest_bit(typing_context: Any, word: Any) -> Any:
+    """Return the number of the lowest bit of a uint64 that is set, 64 if none is."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(32))
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
-    return types.uint32(types.float32), generate
+    return types.uint64(types.uint64), generate
 
 
 @intrinsic
-def float32_of_bits(typing_context: Any, bits: Any) -> Any:
-    """Return the float32 that has the bits of a uint32."""
+def count_bits(typing_context: Any, word: Any) -> Any:
+    """Return how many bits of a uint64 are set."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.FloatType())
+        return builder.ctpop(arguments[0])
 
-    return types.float32(types.uint32), generate
+    return types.int64(types.uint64), generate

@@ -72,7 +72,7 @@ def _(criterion, score, node):
 
 
 #: The largest denominator: every share of up to four decimals is met exactly. What deviations count takes its bits from the 84 that levels
-#: and weights have together (:mod:`dtrees.split.search.order_statistics.deviations`).
+#: and weights have together (:mod:`dtrees.split.search.deviations`).
 FINEST = 10_000
 
 

@@ -15,17 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inner_kernel
-from dtrees.split.criteria.parts import (
-    class_term,
-    classes_of,
-    flag_zones_by_bound,
-    gain,
-    has_convex_terms,
-    moments_of,
-    node_statistic,
-    score,
-    score_of_terms,
-)
+from dtrees.split.criteria import parts
 from dtrees.split.criteria.squares import Gini
 from dtrees.split.criteria.statistics import G0, G1, H0, H1
 from dtrees.split.numbers.elementary import binary_logarithm, binary_logarithm_of_normal, log2
@@ -73,38 +63,38 @@ def _negative_entropy(one, total):
     return (_xlog2(total - one, total) + _xlog2(one, total)) + 2.0 * total
 
 
-node_statistic.of(EntropyOfTwo)(moments_of)
-node_statistic.of(EntropyOfClasses)(classes_of)
+parts.node_statistic.of(EntropyOfTwo)(parts.moments_of)
+parts.node_statistic.of(EntropyOfClasses)(parts.classes_of)
 
 
-@score.of(EntropyOfTwo)
+@parts.score.of(EntropyOfTwo)
 def _(criterion, g, h, other_g, other_h):
     if h <= 0.0 or other_h <= 0.0:
         return -1.0
     return _negative_entropy(g, h) + _negative_entropy(other_g, other_h)
 
 
-@gain.of(EntropyOfTwo)
+@parts.gain.of(EntropyOfTwo)
 def _(criterion, score, node):
     return score - _negative_entropy(float(node.g), float(node.h))
 
 
-@class_term.of(EntropyOfClasses)
+@parts.class_term.of(EntropyOfClasses)
 def _(criterion, left, right, h, other_h):
     return _xlog2(float(left), h) + _xlog2(float(right), other_h)
 
 
-@score_of_terms.of(EntropyOfClasses)
+@parts.score_of_terms.of(EntropyOfClasses)
 def _(criterion, terms, h, other_h, h_all, n_classes):
     return terms + h_all * binary_logarithm(n_classes)
 
 
-@has_convex_terms.of(EntropyOfClasses)
+@parts.has_convex_terms.of(EntropyOfClasses)
 def _(criterion):
     return True
 
 
-@gain.of(EntropyOfClasses)
+@parts.gain.of(EntropyOfClasses)
 def _(criterion, score, node):
     weight = float(node.h)
     own = 0.0
@@ -113,13 +103,8 @@ def _(criterion, score, node):
     return score - (own + weight * binary_logarithm(node.sums.shape[0]))
 
 
-@flag_zones_by_bound.of(EntropyOfTwo)
+@parts.flag_zones_by_bound.of(EntropyOfTwo)
 def _(criterion, sums, add, node, bar, slope, slack, total, flags):
-    _flag_by_corners(criterion, sums, add, node, bar, flags)
-
-
-@inner_kernel
-def _flag_by_corners(criterion, sums, add, node, bar, flags):
     """Flag the zones one of whose four corners passes."""
     g0, h0, g1, h1 = sums[G0], sums[H0], sums[G1], sums[H1]
     (g_add, h_add, _), (g_all, h_all, _) = add, node
@@ -135,5 +120,5 @@ def _flag_by_corners(criterion, sums, add, node, bar, flags):
                 s, h = end, heavy
             else:
                 s, h = start, heavy - (end - start)
-            if 0.0 < h < h_all and score(criterion, s, h, g_all - s, h_all - h) + _ROUNDING * h_all > bar:
+            if 0.0 < h < h_all and parts.score(criterion, s, h, g_all - s, h_all - h) + _ROUNDING * h_all > bar:
                 flags[z] = 1

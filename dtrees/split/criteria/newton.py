@@ -119,11 +119,6 @@ def _(criterion):
     return True
 
 
-@flag_zones_by_bound.of(Thresholded)
-def _(criterion, sums, add, node, bar, slope, slack, total, flags):
-    _flag_by_corners(criterion, sums, add, node, bar, slope, flags)
-
-
 @inner_kernel
 def _most(s, a, l1, error, inside):
     """Return the most that a leaf of a real-valued sum, with ``error`` added to it, lowers the model by, doubled.
@@ -145,8 +140,8 @@ def _may_pass(criterion, s, h, g_all, h_all, caution, error, bar, inside):
     return (left + right) * _UPWARD > bar
 
 
-@inner_kernel
-def _flag_by_corners(criterion, sums, add, node, bar, slope, flags):
+@flag_zones_by_bound.of(Thresholded)
+def _(criterion, sums, add, node, bar, slope, slack, total, flags):
     """Flag the zones one of whose six corners passes."""
     g0, h0, n0, g1, h1, n1, sizes = sums[G0], sums[H0], sums[N0], sums[G1], sums[H1], sums[N1], sums[SIZE]
     (g_add, h_add, n_add), (g_all, h_all, n_all) = add, node

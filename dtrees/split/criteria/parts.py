@@ -10,9 +10,10 @@ The statistic of a node is one of :mod:`dtrees.split.criteria.statistics`. Sums 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
 
 
@@ -62,6 +63,19 @@ def n_class_sums(criterion: Any, n_sums: int) -> int:
     return {classes_of: n_sums, amounts_of: n_sums - 1, classes_of_targets: n_sums - 1}.get(version, 0)
 
 
+def take_from_inside(kinds: Sequence[type], parts: Sequence[Any]) -> None:
+    """Have criteria of some kinds, which have another one inside, take parts from that one."""
+    for part in parts:
+        part.of(*kinds)(_of_inside(part))
+
+
+def _of_inside(part: Any) -> Any:
+    def version(criterion, *rest):
+        return part(criterion.criterion, *rest)
+
+    return version
+
+
 @specialised
 def score(criterion: Any, g: Any, h: Any, other_g: Any, other_h: Any) -> Any:
     """Return the part of the gain by which the splits of one node are ordered, -1.0 where it is not defined (criteria of moments).
@@ -84,13 +98,9 @@ def score_of_terms(criterion: Any, terms: Any, h: Any, other_h: Any, h_all: Any,
     """Return the score of a split from the sum of the classes' terms, as :func:`score` does; ``h_all`` is the node's weight."""
 
 
-@specialised
+@optional
 def may_exceed(criterion: Any, g: Any, h: Any, other_g: Any, other_h: Any, bar: Any) -> Any:
     """Tell, faster than by the score, whether a score may exceed the bar; false only if it does not. Optional."""
-
-
-@may_exceed.otherwise
-def _(criterion, g, h, other_g, other_h, bar):
     return True
 
 
@@ -99,44 +109,32 @@ def gain(criterion: Any, score: Any, node: Any) -> Any:
     """Return the gain of a split from its score and its node's statistic: the decrease of the weighted impurity, or of the loss."""
 
 
-@specialised
+@optional
 def is_worthwhile(criterion: Any, gain: Any) -> Any:
     """Tell whether a split of this gain is one at all, whatever the least gain. Optional: it is."""
-
-
-@is_worthwhile.otherwise
-def _(criterion, gain):
     return True
 
 
-@specialised
+@optional
 def is_arithmetic(criterion: Any) -> Any:
     """Tell whether a score is only additions, multiplications and divisions. Optional: it is not.
 
     Then scores are computed for several rows or columns at a time, also where they are not needed.
     """
-
-
-@is_arithmetic.otherwise
-def _(criterion):
     return False
 
 
-@specialised
+@optional
 def has_convex_terms(criterion: Any) -> Any:
     """Tell whether scores of single classes are bounded by those at the corners of a zone. Optional: they are not.
 
     That is, whether :func:`score_of_terms` of the term of one class is convex in its weight on the left and the weight of all classes
     there, the weights of the node being given; and whether it is the sum of these over classes, and of what it is where terms are 0.
     """
-
-
-@has_convex_terms.otherwise
-def _(criterion):
     return False
 
 
-@specialised
+@optional
 def most_in_box(criterion: Any, low: Any, high: Any, whole: Any, weights: Any) -> Any:
     """Return what one of several targets that are numbers adds at most to a score. Optional: infinity.
 
@@ -150,37 +148,25 @@ def most_in_box(criterion: Any, low: Any, high: Any, whole: Any, weights: Any) -
     weights : tuple of float
         Of the left and the right side where the left one has the least, then where it has the most.
     """
-
-
-@most_in_box.otherwise
-def _(criterion, low, high, whole, weights):
     return math.inf
 
 
-@specialised
+@optional
 def is_bounded(criterion: Any) -> Any:
     """Tell whether a score that is not arithmetic has a bound that is: :func:`upper_bound`. Optional: it has not."""
-
-
-@is_bounded.otherwise
-def _(criterion):
     return False
 
 
-@specialised
+@optional
 def upper_bound(criterion: Any, g: Any, h: Any, other_g: Any, other_h: Any, whole: Any) -> Any:
     """Return what a computed score is at most, -1.0 where it is not defined: the score itself, if there is no such bound.
 
     Arguments are those of :func:`score`, and ``g`` and ``h`` of the node, a pair. Only splits of a bound above the bar have to be scored.
     """
-
-
-@upper_bound.otherwise
-def _(criterion, g, h, other_g, other_h, whole):
     return score(criterion, g, h, other_g, other_h)
 
 
-@specialised
+@optional
 def flag_zones_by_bound(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, slope: Any, slack: Any, total: Any, flags: Any) -> Any:
     """Set the flag of each zone in which a split may score above the bar (criteria of moments). Optional: all are.
 
@@ -201,58 +187,38 @@ def flag_zones_by_bound(criterion: Any, sums: Any, add: Any, node: Any, bar: Any
     flags : ndarray of uint8
         Zones that may not are left as they are.
     """
-
-
-@flag_zones_by_bound.otherwise
-def _(criterion, sums, add, node, bar, slope, slack, total, flags):
     flags[:] = 1
 
 
-@specialised
+@optional
 def flag_zones_roughly(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, slack: Any, total: Any, flags: Any) -> Any:
     """Flag zones by a wider bound that takes less time; parameters are those of :func:`flag_zones_by_bound`. Optional."""
-
-
-@flag_zones_roughly.otherwise
-def _(criterion, sums, add, node, bar, slack, total, flags):
     flags[:] = 1
 
 
-@specialised
+@optional
 def most_between_groups(criterion: Any, node: Any, squares: Any) -> Any:
     """Return what the score of a split that keeps groups of rows together is at most (criteria of moments). Optional: infinity.
 
     ``squares`` are ``(g - mean * h)**2 / h`` of each group, with the mean of the node, added up.
     """
-
-
-@most_between_groups.otherwise
-def _(criterion, node, squares):
     return math.inf
 
 
-@specialised
+@optional
 def spread(criterion: Any, y: Any, mean: Any) -> Any:
     """Return what a row with this target adds to the impurity of a leaf of this mean, for each unit of its weight.
 
     Of criteria whose values are measured on leaves. Optional: the square of its distance from the mean.
     """
-
-
-@spread.otherwise
-def _(criterion, y, mean):
     d = y - mean
     return d * d
 
 
-@specialised
+@optional
 def is_centred(criterion: Any) -> Any:
     """Tell whether bounds hold for sums whose every ``a`` was moved by a constant times its row's weight. Optional: they do not.
 
     They are then sharper about a node's mean. Where the score is not the same as before, the bounds make up for it.
     """
-
-
-@is_centred.otherwise
-def _(criterion):
     return False

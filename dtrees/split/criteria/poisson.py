@@ -32,24 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inner_kernel
+from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import Criterion
-from dtrees.split.criteria.parts import (
-    class_term,
-    flag_zones_by_bound,
-    flag_zones_roughly,
-    gain,
-    is_bounded,
-    is_centred,
-    may_exceed,
-    moments_of,
-    most_between_groups,
-    most_in_box,
-    node_statistic,
-    score,
-    score_of_terms,
-    spread,
-    upper_bound,
-)
 from dtrees.split.criteria.squares import Squares
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, SIZE
 from dtrees.split.numbers.elementary import logarithm
@@ -95,7 +79,7 @@ class Poisson(NamedTuple):
     """The kernel value."""
 
 
-node_statistic.of(Poisson)(moments_of)
+parts.node_statistic.of(Poisson)(parts.moments_of)
 
 
 @inner_kernel
@@ -104,7 +88,7 @@ def _term(g, h, mean):
     return g * logarithm((g / h) / mean) if g > 0.0 else 0.0
 
 
-@score.of(Poisson)
+@parts.score.of(Poisson)
 def _(criterion, g, h, other_g, other_h):
     if g <= 0.0 or other_g <= 0.0 or h <= 0.0 or other_h <= 0.0:
         return -1.0
@@ -112,18 +96,18 @@ def _(criterion, g, h, other_g, other_h):
     return max(_term(g, h, mean) + _term(other_g, other_h, mean), 0.0)
 
 
-@class_term.of(Poisson)
+@parts.class_term.of(Poisson)
 def _(criterion, left, right, h, other_h):
-    found = score(criterion, float(left), h, float(right), other_h)
+    found = parts.score(criterion, float(left), h, float(right), other_h)
     return found if found >= 0.0 else -math.inf
 
 
-@score_of_terms.of(Poisson)
+@parts.score_of_terms.of(Poisson)
 def _(criterion, terms, h, other_h, h_all, n_classes):
     return terms if terms >= 0.0 else -1.0
 
 
-@most_in_box.of(Poisson)
+@parts.most_in_box.of(Poisson)
 def _(criterion, low, high, whole, weights):
     if whole <= 0.0:
         return -math.inf
@@ -138,20 +122,20 @@ def _(criterion, low, high, whole, weights):
     return most + _ROUNDING_OF_BOUNDS * whole
 
 
-@may_exceed.of(Poisson)
+@parts.may_exceed.of(Poisson)
 def _(criterion, g, h, other_g, other_h, bar):
     one, other, total = g * other_h, other_g * h, g + other_g
     d = abs(one - other) + _ROUNDING_OF_SUMS * (one + other)
     may = d * d >= (bar - _ROUNDING * total) * (h * other_h) * total
-    return may and upper_bound(criterion, g, h, other_g, other_h, (total, h + other_h)) >= bar
+    return may and parts.upper_bound(criterion, g, h, other_g, other_h, (total, h + other_h)) >= bar
 
 
-@is_bounded.of(Poisson)
+@parts.is_bounded.of(Poisson)
 def _(criterion):
     return True
 
 
-@upper_bound.of(Poisson)
+@parts.upper_bound.of(Poisson)
 def _(criterion, g, h, other_g, other_h, whole):
     total, weight = whole
     e, k = g * (weight / total) - h, h * other_h
@@ -162,33 +146,33 @@ def _(criterion, g, h, other_g, other_h, whole):
     return bound if (g > 0.0) & (other_g > 0.0) & (k > 0.0) else -1.0
 
 
-@gain.of(Poisson)
+@parts.gain.of(Poisson)
 def _(criterion, score, node):
     return score
 
 
-@spread.of(Poisson)
+@parts.spread.of(Poisson)
 def _(criterion, y, mean):
     return y * logarithm(y / mean) if y > 0.0 else 0.0
 
 
-@is_centred.of(Poisson)
+@parts.is_centred.of(Poisson)
 def _(criterion):
     return True
 
 
-@most_between_groups.of(Poisson)
+@parts.most_between_groups.of(Poisson)
 def _(criterion, node, squares):
     # As log(x) is at most x - 1, the gain is at most that of squared error over the mean, which is at most what it is between all groups.
     return squares * (float(node.h) / float(node.g)) * (1.0 + _ROUNDING_OF_SUMS) + _ROUNDING * float(node.g)
 
 
-@flag_zones_roughly.of(Poisson)
+@parts.flag_zones_roughly.of(Poisson)
 def _(criterion, sums, add, node, bar, slack, total, flags):
-    flag_zones_roughly(_SQUARES, sums, add, node, (bar - _ROUNDING * total) * total, slack, total, flags)
+    parts.flag_zones_roughly(_SQUARES, sums, add, node, (bar - _ROUNDING * total) * total, slack, total, flags)
 
 
-@flag_zones_by_bound.of(Poisson)
+@parts.flag_zones_by_bound.of(Poisson)
 def _(criterion, sums, add, node, bar, slope, slack, total, flags):
     _flag_by_corners(sums, add, node, bar - _ROUNDING_OF_BOUNDS * total, slope, total, flags)
 

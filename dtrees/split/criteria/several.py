@@ -17,19 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import ZERO, kernel
+from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import Criterion
-from dtrees.split.criteria.parts import (
-    amounts_of,
-    class_term,
-    classes_of_targets,
-    gain,
-    has_convex_terms,
-    is_arithmetic,
-    moments_of,
-    most_in_box,
-    node_statistic,
-    score_of_terms,
-)
 from dtrees.split.criteria.statistics import Classes
 
 
@@ -101,57 +90,32 @@ def value_for_targets(criterion: Criterion, classes: tuple[int, ...], rows: NDAr
     return SeveralAmounts(inner, rows)
 
 
-node_statistic.of(SeveralAmounts)(amounts_of)
-node_statistic.of(SeveralClasses)(classes_of_targets)
-node_statistic.of(SeveralDeviations)(moments_of)
+parts.take_from_inside((SeveralAmounts, SeveralClasses), (parts.class_term, parts.score_of_terms, parts.is_arithmetic))
+parts.take_from_inside((SeveralAmounts,), (parts.most_in_box,))
+parts.take_from_inside((SeveralClasses,), (parts.has_convex_terms,))
+parts.node_statistic.of(SeveralAmounts)(parts.amounts_of)
+parts.node_statistic.of(SeveralClasses)(parts.classes_of_targets)
+parts.node_statistic.of(SeveralDeviations)(parts.moments_of)
 
 
-@class_term.of(SeveralAmounts)
-@class_term.of(SeveralClasses)
-def _(criterion, left, right, h, other_h):
-    return class_term(criterion.criterion, left, right, h, other_h)
-
-
-@score_of_terms.of(SeveralAmounts)
-@score_of_terms.of(SeveralClasses)
-def _(criterion, terms, h, other_h, h_all, n_classes):
-    return score_of_terms(criterion.criterion, terms, h, other_h, h_all, n_classes)
-
-
-@has_convex_terms.of(SeveralClasses)
-def _(criterion):
-    return has_convex_terms(criterion.criterion)
-
-
-@most_in_box.of(SeveralAmounts)
-def _(criterion, low, high, whole, weights):
-    return most_in_box(criterion.criterion, low, high, whole, weights)
-
-
-@is_arithmetic.of(SeveralAmounts)
-@is_arithmetic.of(SeveralClasses)
-def _(criterion):
-    return is_arithmetic(criterion.criterion)
-
-
-@gain.of(SeveralAmounts)
+@parts.gain.of(SeveralAmounts)
 def _(criterion, score, node):
-    return gain(criterion.criterion, score, node) / node.sums.shape[0]
+    return parts.gain(criterion.criterion, score, node) / node.sums.shape[0]
 
 
-@gain.of(SeveralClasses)
+@parts.gain.of(SeveralClasses)
 def _(criterion, score, node):
     # The gain of one target is linear in its score.
     total = 0.0
     for t in range(node.first.shape[0] - 1):
         one = Classes(node.sums[node.first[t] : node.first[t + 1]], node.h, node.n)
-        total += gain(criterion.criterion, score if t == 0 else 0.0, one)
+        total += parts.gain(criterion.criterion, score if t == 0 else 0.0, one)
     return total / (node.first.shape[0] - 1)
 
 
-@gain.of(SeveralDeviations)
+@parts.gain.of(SeveralDeviations)
 def _(criterion, score, node):
-    return gain(criterion.criterion, score, node) / criterion.rows.shape[1]
+    return parts.gain(criterion.criterion, score, node) / criterion.rows.shape[1]
 
 
 @kernel

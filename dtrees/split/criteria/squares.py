@@ -33,25 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inner_kernel
+from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import Criterion
-from dtrees.split.criteria.parts import (
-    class_term,
-    classes_of,
-    flag_zones_by_bound,
-    flag_zones_roughly,
-    gain,
-    has_convex_terms,
-    is_arithmetic,
-    is_centred,
-    is_worthwhile,
-    may_exceed,
-    moments_of,
-    most_between_groups,
-    most_in_box,
-    node_statistic,
-    score,
-    score_of_terms,
-)
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE
 
 #: Below one by far more than the relative error of a score.
@@ -85,10 +68,10 @@ class Squares(NamedTuple):
     centred: bool
 
 
-node_statistic.of(Squares)(moments_of)
+parts.node_statistic.of(Squares)(parts.moments_of)
 
 
-@score.of(Squares)
+@parts.score.of(Squares)
 def _(criterion, g, h, other_g, other_h):
     a = h + criterion.penalty
     b = other_h + criterion.penalty
@@ -97,7 +80,7 @@ def _(criterion, g, h, other_g, other_h):
     return found if (a > 0.0) & (b > 0.0) else -1.0
 
 
-@may_exceed.of(Squares)
+@parts.may_exceed.of(Squares)
 def _(criterion, g, h, other_g, other_h, bar):
     a = h + criterion.penalty
     b = other_h + criterion.penalty
@@ -105,7 +88,7 @@ def _(criterion, g, h, other_g, other_h, bar):
     return d * d >= bar * _CAUTION * (a * b)
 
 
-@gain.of(Squares)
+@parts.gain.of(Squares)
 def _(criterion, score, node):
     g, h, penalty = float(node.g), float(node.h), criterion.penalty
     found = criterion.factor * (score / (h + 2.0 * penalty))
@@ -114,22 +97,22 @@ def _(criterion, score, node):
     return found
 
 
-@is_worthwhile.of(Squares)
+@parts.is_worthwhile.of(Squares)
 def _(criterion, gain):
     return gain > 0.0 or not criterion.only_gains
 
 
-@is_arithmetic.of(Squares)
+@parts.is_arithmetic.of(Squares)
 def _(criterion):
     return True
 
 
-@is_centred.of(Squares)
+@parts.is_centred.of(Squares)
 def _(criterion):
     return criterion.centred
 
 
-@most_between_groups.of(Squares)
+@parts.most_between_groups.of(Squares)
 def _(criterion, node, squares):
     # With T = H + 2r and distances from G/T, that of the left side is the sum u of its groups' less (G/T) r, the right one's is -u, and by
     # Cauchy u^2/a is at most the squares of the left side's groups and (G/T)^2 r. The score is T^2 u^2 / (a b) = T (u^2/a + u^2/b).
@@ -137,16 +120,6 @@ def _(criterion, node, squares):
     total = h + 2.0 * penalty
     mean, apart = g / total, g / h - g / total
     return _UPWARD * (total * (squares + apart * apart * h + 2.0 * (mean * mean) * penalty))
-
-
-@flag_zones_by_bound.of(Squares)
-def _(criterion, sums, add, node, bar, slope, slack, total, flags):
-    _flag_by_corners(criterion, sums, add, node, bar, slope, slack, flags)
-
-
-@flag_zones_roughly.of(Squares)
-def _(criterion, sums, add, node, bar, slack, total, flags):
-    _flag_by_box(criterion, sums, add, node, bar, slack, flags)
 
 
 @inner_kernel
@@ -160,8 +133,8 @@ def _may_pass(s, h, g_all, most, lift, error, bar, inside):
     return (d * d * _UPWARD > bar * (a * b)) & ((a * b > 0.0) | inside | (exact > error))
 
 
-@inner_kernel
-def _flag_by_corners(criterion, sums, add, node, bar, slope, slack, flags):
+@parts.flag_zones_by_bound.of(Squares)
+def _(criterion, sums, add, node, bar, slope, slack, total, flags):
     """Flag the zones one of whose six corners passes.
 
     Large sums are rounded when they become floats, and their differences, such as what lies to the right, have errors that are small in
@@ -196,8 +169,8 @@ def _total_weights(criterion, h_all):
     return total, lift, h_all + lift
 
 
-@inner_kernel
-def _flag_by_box(criterion, sums, add, node, bar, slack, flags):
+@parts.flag_zones_roughly.of(Squares)
+def _(criterion, sums, add, node, bar, slack, total, flags):
     """Flag zones by a bound that is wider, and takes a quarter of the time.
 
     What is squared is linear in the left sums, so it is largest at a corner of the box that these are in, and what it is divided by is
@@ -252,32 +225,32 @@ class GiniOfClasses(NamedTuple):
     """The kernel value for three classes and more."""
 
 
-node_statistic.of(GiniOfClasses)(classes_of)
+parts.node_statistic.of(GiniOfClasses)(parts.classes_of)
 
 
-@class_term.of(GiniOfClasses)
+@parts.class_term.of(GiniOfClasses)
 def _(criterion, left, right, h, other_h):
     d = left * other_h - right * h
     return d * d
 
 
-@score_of_terms.of(GiniOfClasses)
+@parts.score_of_terms.of(GiniOfClasses)
 def _(criterion, terms, h, other_h, h_all, n_classes):
     return terms / (h * other_h)
 
 
-@gain.of(GiniOfClasses)
+@parts.gain.of(GiniOfClasses)
 def _(criterion, score, node):
     return score / node.h
 
 
-@has_convex_terms.of(GiniOfClasses)
-@is_arithmetic.of(GiniOfClasses)
+@parts.has_convex_terms.of(GiniOfClasses)
+@parts.is_arithmetic.of(GiniOfClasses)
 def _(criterion):
     return True
 
 
-@most_in_box.of(GiniOfClasses)
+@parts.most_in_box.of(GiniOfClasses)
 def _(criterion, low, high, whole, weights):
     most = 0.0
     for end in range(2):

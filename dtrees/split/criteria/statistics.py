@@ -13,7 +13,8 @@ amounts of several targets (:class:`AmountsOfTargets`)
 classes of several targets (:class:`ClassesOfTargets`)
     ``a`` is the number of a row, by which its class in each target is found; the weight of each class of each target is summed.
 
-A search is written once, in terms of the functions below. Numba compiles it for each kind.
+A search is written once, in terms of the functions below. Numba compiles it for each kind. All but moments keep their sums in an array: a
+version for these (``otherwise``) asks which of them a row changes (:func:`which_sum`), and by how much (:func:`amount_of`).
 
 A node's statistic is stored as an array of int64: (g, h), or the weight of each class; of several targets these sums and then h.
 """
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 
 #: Rows of an array of the sums of zones: g, h and number of rows before each zone, the same at its end, and its sum of abs(g).
 G0, H0, N0, G1, H1, N1, SIZE = 0, 1, 2, 3, 4, 5, 6
@@ -109,9 +110,12 @@ def _(statistic):
     return statistic.first[1]
 
 
-@specialised
+@optional
 def nothing(statistic: Any, room: Any) -> Any:
     """Return the statistic of no rows, of the kind of another one; all sums but moments are in ``room``."""
+    sums = room[: statistic.sums.shape[0]]
+    sums[:] = 0
+    return with_sums(statistic, sums, ZERO(), ZERO())
 
 
 @nothing.of(Moments)
@@ -119,17 +123,75 @@ def _(statistic, room):
     return no_moments()
 
 
-@nothing.of(Classes)
-@nothing.of(AmountsOfTargets)
-@nothing.of(ClassesOfTargets)
-def _(statistic, room):
-    room[:] = 0
-    return with_sums(statistic, room, ZERO(), ZERO())
+@optional
+def n_sums(statistic: Any) -> Any:
+    """Return how many sums there are, but for weights."""
+    return statistic.sums.shape[0]
+
+
+@n_sums.of(Moments)
+def _(statistic):
+    return ZERO() + 1
+
+
+@optional
+def n_changed(statistic: Any) -> Any:
+    """Return how many of the sums a row changes."""
+    return statistic.rows.shape[1]
+
+
+@n_changed.of(Moments, Classes)
+def _(statistic):
+    return 1
 
 
 @specialised
+def which_sum(statistic: Any, a: Any, t: Any) -> Any:
+    """Return the number of the ``t``-th sum that a row changes."""
+
+
+@which_sum.of(Moments)
+def _(statistic, a, t):
+    return ZERO()
+
+
+@which_sum.of(Classes)
+def _(statistic, a, t):
+    return a
+
+
+@which_sum.of(AmountsOfTargets)
+def _(statistic, a, t):
+    return t
+
+
+@which_sum.of(ClassesOfTargets)
+def _(statistic, a, t):
+    return statistic.rows[a, t]
+
+
+@optional
+def amount_of(statistic: Any, a: Any, t: Any, weight: Any) -> Any:
+    """Return by how much a row changes the ``t``-th sum that it does."""
+    return weight
+
+
+@amount_of.of(Moments)
+def _(statistic, a, t, weight):
+    return a
+
+
+@amount_of.of(AmountsOfTargets)
+def _(statistic, a, t, weight):
+    return statistic.rows[a, t]
+
+
+@optional
 def plus_row(statistic: Any, a: Any, weight: Any) -> Any:
     """Return a statistic with one more row. All sums but moments are changed in place."""
+    for t in range(n_changed(statistic)):
+        statistic.sums[which_sum(statistic, a, t)] += amount_of(statistic, a, t, weight)
+    return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
 
 
 @plus_row.of(Moments)
@@ -137,29 +199,12 @@ def _(statistic, a, weight):
     return Moments(statistic.g + a, statistic.h + weight, statistic.n + 1)
 
 
-@plus_row.of(Classes)
-def _(statistic, a, weight):
-    statistic.sums[a] += weight
-    return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
-
-
-@plus_row.of(AmountsOfTargets)
-def _(statistic, a, weight):
-    for t in range(statistic.sums.shape[0]):
-        statistic.sums[t] += statistic.rows[a, t]
-    return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
-
-
-@plus_row.of(ClassesOfTargets)
-def _(statistic, a, weight):
-    for t in range(statistic.rows.shape[1]):
-        statistic.sums[statistic.rows[a, t]] += weight
-    return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
-
-
-@specialised
+@optional
 def plus(one: Any, other: Any, room: Any) -> Any:
     """Return the statistic of two sets of rows together. All sums but moments are written to ``room``."""
+    for k in range(room.shape[0]):
+        room[k] = one.sums[k] + other.sums[k]
+    return with_sums(one, room, one.h + other.h, one.n + other.n)
 
 
 @plus.of(Moments)
@@ -167,18 +212,12 @@ def _(one, other, room):
     return Moments(one.g + other.g, one.h + other.h, one.n + other.n)
 
 
-@plus.of(Classes)
-@plus.of(AmountsOfTargets)
-@plus.of(ClassesOfTargets)
-def _(one, other, room):
-    for k in range(room.shape[0]):
-        room[k] = one.sums[k] + other.sums[k]
-    return with_sums(one, room, one.h + other.h, one.n + other.n)
-
-
-@specialised
+@optional
 def minus(one: Any, other: Any, room: Any) -> Any:
     """Return the statistic of a set of rows without some of them. All sums but moments are written to ``room``."""
+    for k in range(room.shape[0]):
+        room[k] = one.sums[k] - other.sums[k]
+    return with_sums(one, room, one.h - other.h, one.n - other.n)
 
 
 @minus.of(Moments)
@@ -186,18 +225,13 @@ def _(one, other, room):
     return Moments(one.g - other.g, one.h - other.h, one.n - other.n)
 
 
-@minus.of(Classes)
-@minus.of(AmountsOfTargets)
-@minus.of(ClassesOfTargets)
-def _(one, other, room):
-    for k in range(room.shape[0]):
-        room[k] = one.sums[k] - other.sums[k]
-    return with_sums(one, room, one.h - other.h, one.n - other.n)
-
-
-@specialised
+@optional
 def write_sums(statistic: Any, out: Any) -> None:
     """Write a statistic to an array of int64, one element for each of its sums."""
+    n_sums = statistic.sums.shape[0]
+    for k in range(n_sums):
+        out[k] = statistic.sums[k]
+    out[n_sums] = statistic.h
 
 
 @write_sums.of(Moments)
@@ -210,15 +244,6 @@ def _(statistic, out):
 def _(statistic, out):
     for k in range(out.shape[0]):
         out[k] = statistic.sums[k]
-
-
-@write_sums.of(AmountsOfTargets)
-@write_sums.of(ClassesOfTargets)
-def _(statistic, out):
-    n_sums = statistic.sums.shape[0]
-    for k in range(n_sums):
-        out[k] = statistic.sums[k]
-    out[n_sums] = statistic.h
 
 
 @inlined_kernel

@@ -11,8 +11,8 @@ divides the sorted lists of all columns stably (as SPRINT did: Shafer, Agrawal a
 
 Where the node has all rows of the table, these are the same for every tree: their cells stay, and their keys are sorted once.
 
-Splits are found by the same sweep over sorted rows as elsewhere; in nodes of few rows (:mod:`dtrees.split.search.tiny.tiny_node`) from the
-cells. For random thresholds (:mod:`dtrees.split.search.thresholds.random_threshold`) nothing is sorted, and cells are values, NaN where
+Splits are found by the same sweep over sorted rows as elsewhere; in nodes of few rows (:mod:`dtrees.split.search.tiny_node`) from the
+cells. For random thresholds (:mod:`dtrees.split.search.random_threshold`) nothing is sorted, and cells are values, NaN where
 missing.
 """
 

@@ -7,18 +7,17 @@ from typing import NamedTuple
 import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import begin_column
-from dtrees.split.node.candidate import CONSTANT, SPLIT, bar_for, complete
 from dtrees.split.node.limits import is_categorical
-from dtrees.split.node.records import NodeColumn
+from dtrees.split.node.records import CONSTANT, SPLIT, NodeColumn, bar_for, complete
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
-from dtrees.split.search.categories.subsets import search_categories_of_list
+from dtrees.split.search.categories import search_categories_of_list
 from dtrees.split.search.column import search_any_column, search_sorted
-from dtrees.split.search.order_statistics.best_cut import search_deviations_of_list
-from dtrees.split.search.thresholds.sweep import SortedRows
+from dtrees.split.search.order_statistics import search_deviations_of_list
+from dtrees.split.search.sweep import SortedRows
 
 
 class InTable(NamedTuple):
@@ -58,13 +57,9 @@ def _(source, columns, column, task, first, last, sums, path, bar):
     return _search_numbers(unconstrained(limits.criterion), keys, values.shape[0], block, (first, last), sums, limits, bar, task.scratch)
 
 
-@specialised
+@optional
 def _search_numbers(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
     """Find the best split of a node in one column of numbers by the block's sorted list; ``place`` is where its keys begin and end."""
-
-
-@_search_numbers.otherwise
-def _(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
     rows = SortedRows(keys, place[0], place[1], block.g, block.h, ZERO())
     return search_sorted(rows, n_distinct, sums, limits, bar, scratch)
 
@@ -78,7 +73,7 @@ def _(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
 def search_node(source, columns, task, first, last, sums, path):
     """Find the best split of one node over the columns drawn for it.
 
-    The result is as of :func:`~dtrees.split.search.tiny.tiny_node.search_tiny_node`.
+    The result is as of :func:`~dtrees.split.search.tiny_node.search_tiny_node`.
     As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node. The node's
     in-sample rows are the places first..last of the partition (``source`` is InTable) or of the block's lists (InBlock).
     """

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import NONE, ZERO, kernel
 from dtrees.split.compile.work_queue import claim, finish, wait_for
-from dtrees.split.node.candidate import NO_SPLIT
 from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import NO_SPLIT
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.by_category import SummedNode
 from dtrees.split.zones.scan import scan

@@ -60,10 +60,9 @@ from dtrees.split.grow.work_pool import (
     partition_of,
     rows_of,
 )
-from dtrees.split.node.candidate import NO_SPLIT, SPLIT, cut_of
 from dtrees.split.node.limits import is_categorical, may_be_split, most_nodes, node_weight
 from dtrees.split.node.partition import Sides, is_pure, mark_places
-from dtrees.split.node.records import Nodes, make_leaf, note_split
+from dtrees.split.node.records import NO_SPLIT, SPLIT, Nodes, cut_of, make_leaf, note_split
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
 from dtrees.split.zones.by_category import choose_sides_of_slot

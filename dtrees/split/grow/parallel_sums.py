@@ -10,17 +10,7 @@ from __future__ import annotations
 
 from dtrees.split.compile.kernels import NONE, ZERO, lean_kernel
 from dtrees.split.compile.work_queue import acquire, release
-from dtrees.split.grow.work_pool import (
-    LEAD,
-    LOCK,
-    SETTLE,
-    SUM,
-    add_pieces,
-    bounds_of,
-    n_pieces,
-    partition_of,
-    rows_of,
-)
+from dtrees.split.grow.work_pool import LEAD, LOCK, SETTLE, SUM, add_pieces, bounds_of, n_pieces, partition_of, rows_of
 from dtrees.split.policy import PIECE_NUMBERS, PIECES, TAKEN_ROWS
 from dtrees.split.zones.sum_slots import give_back, take
 from dtrees.split.zones.sums import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch_row
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import hand_down
@@ -13,15 +13,14 @@ from dtrees.split.grow.best_first import bring_up_best, is_to_be_split, put_in_o
 from dtrees.split.grow.block import divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
 from dtrees.split.grow.column_by_column import InBlock, search_node
 from dtrees.split.grow.stack import open_node, put_children
-from dtrees.split.node.candidate import CONSTANT, SPLIT, complete_but_threshold, threshold_between
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, is_categorical, is_random, may_be_split, node_weight
 from dtrees.split.node.partition import is_pure
-from dtrees.split.node.records import note_split
+from dtrees.split.node.records import CONSTANT, SPLIT, complete_but_threshold, note_split, threshold_between
 from dtrees.split.numbers.hashing import ColumnDrawing
 from dtrees.split.policy import TINY_RANKED_ROWS, TINY_ROWS
-from dtrees.split.search.categories.subsets import choose_sides_of_list
-from dtrees.split.search.thresholds.random_threshold import search_random_block
-from dtrees.split.search.tiny.tiny_node import search_tiny_node
+from dtrees.split.search.categories import choose_sides_of_list
+from dtrees.split.search.random_threshold import search_random_block
+from dtrees.split.search.tiny_node import search_tiny_node
 
 
 @inlined_kernel
@@ -70,13 +69,9 @@ def _(thresholds, columns, task, first, last, sums, path):
     return search_tiny_node(columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
 
 
-@specialised
+@optional
 def _most_unsorted(criterion):
     """Return up to how many rows a node of a block is searched all columns side by side, without sorted lists."""
-
-
-@_most_unsorted.otherwise
-def _(criterion):
     return TINY_ROWS
 
 
@@ -85,13 +80,9 @@ def _(criterion):
     return TINY_RANKED_ROWS
 
 
-@specialised
+@optional
 def grow_small(criterion, columns, task, bottom, nodes, n_nodes):
     """Grow the subtree of a small node; see :func:`grow_block`."""
-
-
-@grow_small.otherwise
-def _(criterion, columns, task, bottom, nodes, n_nodes):
     return grow_block(columns, task, bottom, nodes, n_nodes)
 
 
@@ -121,14 +112,9 @@ def _(thresholds, columns, task, bottom, nodes, n_nodes):
     return n_nodes  # thresholds drawn at random are searched in blocks by sums only
 
 
-@specialised
+@optional
 def _write_ranks(criterion, partition, block, start, first, last):
     """Write the numbers of targets of the rows of a leaf back to the partition: values are measured by them."""
-
-
-@_write_ranks.otherwise
-def _(criterion, partition, block, start, first, last):
-    pass
 
 
 @_write_ranks.of(Deviations)

@@ -8,8 +8,7 @@ from dtrees.split.compile.kernels import ZERO, lean_entry, lean_kernel
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.grow.column_by_column import conclude
-from dtrees.split.node.candidate import CONSTANT, SPLIT, bar_for
-from dtrees.split.node.records import NodeColumn
+from dtrees.split.node.records import CONSTANT, SPLIT, NodeColumn, bar_for
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.search.sparse import any_varies, find_cells, forget_cells, list_cells, lists_all, may_list_all, search_cells
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import hand_down
 from dtrees.split.criteria.parts import node_statistic
@@ -29,19 +29,11 @@ from dtrees.split.grow.column_by_column import InTable, conclude, search_node
 from dtrees.split.grow.small_subtree import grow_small
 from dtrees.split.grow.sparse_subtree import search_stored
 from dtrees.split.grow.stack import Stack, open_node, put, put_children
-from dtrees.split.node.candidate import CONSTANT, SPLIT, Candidates, cut_of
-from dtrees.split.node.limits import (
-    NodeLimits,
-    SplitLimits,
-    is_categorical,
-    may_be_split,
-    node_weight,
-)
-from dtrees.split.node.marking import mark_left_sparse
-from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left
-from dtrees.split.node.records import NodeColumn, note_split
+from dtrees.split.node.limits import NodeLimits, SplitLimits, is_categorical, may_be_split, node_weight
+from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left, mark_left_sparse
+from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, NodeColumn, cut_of, note_split
 from dtrees.split.numbers.hashing import draw
-from dtrees.split.search.categories.subsets import choose_sides_of_node
+from dtrees.split.search.categories import choose_sides_of_node
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.search.sparse import CellRoom
 from dtrees.split.zones.by_category import choose_sides_of_slot
@@ -100,13 +92,9 @@ class Task(NamedTuple):
     room: CellRoom | None = None
 
 
-@specialised
+@optional
 def _search(room, columns, task, n, first, last, sums, path):
     """Find the best split of the n-th node of the stack, which is not in a block; it goes to ``task.best``."""
-
-
-@_search.otherwise
-def _(room, columns, task, n, first, last, sums, path):
     _search_large(task.sum_slots, columns, task, n, first, last, sums, path)
 
 
@@ -115,13 +103,9 @@ def _(room, columns, task, n, first, last, sums, path):
     search_stored(columns, task, first, last, sums, path)
 
 
-@specialised
+@optional
 def _search_large(sum_slots, columns, task, n, first, last, sums, path):
     """Find the best split of the n-th node of the stack, which is not in a block."""
-
-
-@_search_large.otherwise
-def _(sum_slots, columns, task, n, first, last, sums, path):
     status, score, has_missing, column = search_node(InTable(), columns, task, first, last, sums, path)
     conclude(columns, task, last - first, sums, status, score, has_missing, column)
 
@@ -167,20 +151,9 @@ def _inherit(sum_slots, task, n):
         inherit(sum_slots, n, task.partition, todo, left, right, task.budget.first.shape[0] == 0)
 
 
-@specialised
+@optional
 def _mark(room, columns, task, split, n, place, bits):
     """Set the bits of the rows of the n-th node of the stack that its split sends left; ``place`` is its start, in_stop and stop."""
-
-
-@_mark.of(CellRoom)
-def _(room, columns, task, split, n, place, bits):
-    start, in_stop, stop = place
-    rule = cut_of(columns, split, stop > in_stop)
-    mark_left_sparse(columns, np.int64(split.column), rule, task.partition.rows, room.place_of, start, stop, bits)
-
-
-@_mark.otherwise
-def _(room, columns, task, split, n, place, bits):
     start, in_stop, stop = place
     codes, rows = columns.codes[split.column], task.partition.rows
     if is_categorical(task.limits.categories, split.column):
@@ -190,13 +163,16 @@ def _(room, columns, task, split, n, place, bits):
         mark_left(codes, cut_of(columns, split, stop > in_stop), rows, start, stop, bits)
 
 
-@specialised
+@_mark.of(CellRoom)
+def _(room, columns, task, split, n, place, bits):
+    start, in_stop, stop = place
+    rule = cut_of(columns, split, stop > in_stop)
+    mark_left_sparse(columns, np.int64(split.column), rule, task.partition.rows, room.place_of, start, stop, bits)
+
+
+@optional
 def _choose_sides(sum_slots, columns, task, split, n):
     """Write which rows the split of categories of the n-th node of the stack sends left, by code, to the scratch space."""
-
-
-@_choose_sides.otherwise
-def _(sum_slots, columns, task, split, n):
     start, in_stop, sums, path = task.stack.todo[n, 0], task.stack.todo[n, 1], task.stack.sums[n], task.stack.path[n]
     column, limits, scratch = split.column, task.limits, task.scratch
     codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
@@ -234,13 +210,9 @@ def _divide(columns, task, n, start, in_stop, stop, depth):
     return inside, outside
 
 
-@specialised
+@optional
 def _grow_in_block(block, columns, task, n, nodes, n_nodes):
     """Grow the subtree of the n-th node of the stack, which is small, in a block; return the number of nodes then."""
-
-
-@_grow_in_block.otherwise
-def _(block, columns, task, n, nodes, n_nodes):
     return n_nodes  # sparse tables have none
 
 

@@ -17,8 +17,7 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.compile.work_queue import acquire, load, release, rest
 from dtrees.split.grow.best_first import ORIGIN
-from dtrees.split.node.candidate import Candidates, empty_candidates
-from dtrees.split.node.records import Nodes, empty_nodes
+from dtrees.split.node.records import Candidates, Nodes, empty_candidates, empty_nodes
 from dtrees.split.policy import PIECE_ROWS, PIECES, SHARED_NODES
 
 #: Most nodes of a tree: numbers of children have 32 bits, one of which is for the sign.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_entry
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints.kinds import criterion_for_thread
 from dtrees.split.criteria.parts import node_statistic
 
@@ -30,18 +30,9 @@ class RandomThreshold(NamedTuple):
     """Of each column one threshold drawn at random counts (Extra-Trees)."""
 
 
-@specialised
+@optional
 def is_random(thresholds: Any) -> Any:
     """Tell whether thresholds are drawn at random."""
-
-
-@is_random.of(BestThreshold)
-def _(thresholds):
-    return False
-
-
-@is_random.of(SortedThreshold)
-def _(thresholds):
     return False
 
 

@@ -1,4 +1,8 @@
-"""The nodes of a tree under way: what is known of each, what a search of one gets, and values of leaves that are measured on their rows."""
+"""The nodes of a tree under way: what is known of each, what a search of one gets, and what it finds.
+
+A search finds the best split of a node in one column, as codes. The split found becomes a *candidate*, with its threshold, gain and left
+sums. The splits of a node are ordered by larger score, then lower column; within a column the sweep sees to the rest of the order.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import inlined_kernel, kernel
-from dtrees.split.criteria.parts import spread
-from dtrees.split.node.partition import RowPartition
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import inlined_kernel, kernel, lean_kernel
+from dtrees.split.criteria.constraints.words import note_words
+from dtrees.split.criteria.parts import gain, is_worthwhile, node_statistic, spread
+from dtrees.split.criteria.statistics import write_sums
+from dtrees.split.node.partition import Cut, RowPartition
+from dtrees.split.table.columns import highest_code_below, value_at
 
 #: One node, all but its sums. Leaves have ``left``, ``right`` and ``column`` -1; ``start``, ``in_stop`` and ``stop`` are places. There are
 #: up to two nodes a row, so no byte is spent on alignment.
@@ -158,3 +166,186 @@ class NodesOfTree(NamedTuple):
     sums: NDArray[np.int64]
     path: NDArray[np.uint64]
     key: np.uint64
+
+
+#: The column has one value in this node (and none missing, or all).
+CONSTANT = 0
+#: The column varies, but no split is allowed.
+NO_SPLIT = 1
+#: There is a split.
+SPLIT = 2
+
+#: In place of the code after a cut: no row of the node has a higher value; it is not known yet; the threshold is known instead.
+NONE_HIGHER, UNKNOWN, HAS_THRESHOLD = np.int64(-1), np.int64(-2), np.int64(-3)
+
+#: Rows with codes up to ``code`` go left, of which ``next_code`` is the next higher one in the node.
+FOUND = np.dtype(
+    [("code", np.int64), ("next_code", np.int64), ("n_left", np.int64), ("threshold", np.float64), ("missing_left", np.bool_)], align=True
+)
+
+
+@by_reference
+class Found(NamedTuple):
+    """A split.
+
+    Attributes
+    ----------
+    record : ndarray of FOUND, shape (1,)
+    left : ndarray of int64, shape (n_sums,)
+        Sums of the rows going left.
+    """
+
+    record: NDArray[Any]
+    left: NDArray[np.int64]
+
+
+def no_split_found(n_sums: int) -> Found:
+    """Return room for a split."""
+    return Found(np.zeros(1, FOUND), np.zeros(n_sums, np.int64))
+
+
+@inlined_kernel
+def note_found(found, code, next_code, missing_left, left):
+    """Write a split; ``left`` is the statistic of the rows going left."""
+    record = found.record[0]
+    record.code = code
+    record.next_code = next_code
+    record.missing_left = missing_left
+    record.n_left = left.n
+    write_sums(left, found.left)
+
+
+@lean_kernel
+def copy_found(one, other):
+    """Write one split over another."""
+    other.record[0] = one.record[0]
+    for k in range(one.left.shape[0]):
+        other.left[k] = one.left[k]
+
+
+#: One candidate, all but its sums.
+CANDIDATE = np.dtype(
+    [
+        ("status", np.int8),
+        ("missing_left", np.bool_),
+        ("column", np.int32),
+        ("score", np.float64),
+        ("gain", np.float64),
+        ("threshold", np.float64),
+        ("cut", np.int64),
+        ("n_left", np.int64),
+    ],
+    align=True,
+)
+
+
+@by_reference
+class Candidates(NamedTuple):
+    """Best splits, one for each pair of a node and a column.
+
+    Attributes
+    ----------
+    records : ndarray of CANDIDATE, shape (n,)
+        ``status`` is CONSTANT, NO_SPLIT or SPLIT; but for ``column``, what follows is defined for SPLIT only. ``score`` orders the splits
+        of one node (:func:`~dtrees.split.criteria.parts.score`), ``gain`` those of a tree, both in fixed-point units. Rows with values up
+        to ``threshold`` go left; ``cut`` is the highest code of such a value in the node, ``n_left`` the number of in-sample rows going
+        left.
+    left : ndarray of int64, shape (n, n_sums)
+        Sums of the rows going left; after these, what constraints know of the node (:mod:`dtrees.split.criteria.constraints`).
+    """
+
+    records: NDArray[Any]
+    left: NDArray[np.int64]
+
+    def take(self, which: NDArray[Any] | slice) -> Candidates:
+        """Return some of the candidates."""
+        return Candidates(self.records[which], self.left[which])
+
+
+def empty_candidates(n: int, n_sums: int) -> Candidates:
+    """Return room for ``n`` candidates, all CONSTANT, of column -1."""
+    records = np.zeros(n, CANDIDATE)
+    records["column"] = -1
+    return Candidates(records, np.zeros((n, n_sums), np.int64))
+
+
+@kernel
+def midpoint(low, high):
+    """Return a threshold t with low <= t < high, halfway if floating point allows."""
+    t = low / 2.0 + high / 2.0
+    return t if low <= t < high else low
+
+
+@kernel
+def bar_for(column, best_column, best_score):
+    """Return what the score of a split of ``column`` must exceed to come before the best split so far."""
+    if best_score >= 0.0 and column < best_column:
+        return np.nextafter(best_score, -np.inf)  # the lower column wins a tie
+    return best_score
+
+
+@inlined_kernel
+def threshold_between(values, code, next_code):
+    """Return the threshold of a split between two codes; ``next_code`` may be NONE_HIGHER."""
+    return np.inf if next_code == NONE_HIGHER else midpoint(value_at(values, code), value_at(values, next_code))
+
+
+@inlined_kernel
+def complete(values, column, n_all, sums, limits, score, has_missing, found, out, t):
+    """Write the split found in a node of ``n_all`` rows as a candidate to place ``t`` of ``out``."""
+    split = found.record[0]
+    complete_but_threshold(values.shape[0], column, n_all, sums, limits, score, has_missing, found, out, t)
+    if split.next_code != HAS_THRESHOLD:
+        out.records[t].threshold = threshold_between(values, split.code, split.next_code)
+
+
+@inlined_kernel
+def complete_but_threshold(n_distinct, column, n_all, sums, limits, score, has_missing, found, out, t):
+    """Write the split found as a candidate, with a threshold that was drawn, but none that is to be read from the column's values.
+
+    There are ``n_distinct`` of these.
+    """
+    split = found.record[0]
+    record = out.records[t]
+    record.column = column
+    record.score = score
+    record.cut = n_distinct - 1 if split.next_code == NONE_HIGHER else split.code
+    record.threshold = split.threshold
+    record.n_left = split.n_left
+    # Where no value was missing, rows that miss it go with the majority.
+    record.missing_left = split.missing_left if has_missing else 2 * split.n_left > n_all
+    for k in range(found.left.shape[0]):
+        out.left[t, k] = found.left[k]
+    note_words(limits.criterion, sums, out.left[t])
+    record.gain = gain(limits.criterion, score, node_statistic(limits.criterion, sums, n_all))
+    enough = record.gain >= limits.min_gain and is_worthwhile(limits.criterion, record.gain)
+    record.status = SPLIT if enough else NO_SPLIT
+
+
+@kernel
+def best_by_node(candidates, nodes, best):
+    """Reduce candidates to the best of each node: candidate i belongs to node ``nodes[i]``, an index into ``best``.
+
+    ``best`` starts with :func:`empty_candidates` or an earlier result.
+    """
+    for i in range(nodes.shape[0]):
+        mine, theirs = best.records[nodes[i]], candidates.records[i]
+        if mine.column < 0:
+            better = True
+        elif mine.status == SPLIT and theirs.status == SPLIT:
+            better = theirs.column < mine.column if theirs.score == mine.score else theirs.score > mine.score
+        else:
+            better = theirs.status > mine.status
+        if better:
+            best.records[nodes[i]] = theirs
+            best.left[nodes[i]] = candidates.left[i]
+
+
+@inlined_kernel
+def cut_of(columns, split, of_any_row):
+    """Return which rows a split on a number sends left; rows out of sample (``of_any_row``) may have values between those in sample."""
+    values = columns.words[columns.offsets[split.column] : columns.offsets[split.column + 1]]
+    missing, cut = np.int64(values.shape[0]), split.cut
+    if of_any_row:
+        cut = highest_code_below(values, cut, missing - 1, split.threshold)
+    return Cut(cut, missing, split.missing_left)

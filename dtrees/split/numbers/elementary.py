@@ -25,6 +25,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import kernel, lean_kernel, plain
+from dtrees.split.compile.words import same_bits
 
 #: Below, the result is 0.
 _LOWEST = -746.0
@@ -71,19 +72,6 @@ _FIRST = _rounded_bits(_SQRT_HALF) >> 45
 _LACKING = 2.0355273740931033e-17
 
 
-def _same_bits(source: Any, target: Any) -> Any:
-    """Return a function that takes the bits of a number for those of another type."""
-
-    @intrinsic
-    def convert(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.bitcast(arguments[0], ir.IntType(64) if target is types.int64 else ir.DoubleType())
-
-        return target(source), generate
-
-    return convert
-
-
 @intrinsic
 def _looked_up(typing_context: Any, row: Any, column: Any) -> Any:
     """Return an entry of the table, a constant of the machine code: kernels that refer to arrays of Python's are not kept on disk."""
@@ -99,7 +87,7 @@ def _looked_up(typing_context: Any, row: Any, column: Any) -> Any:
     return types.float64(types.int64, types.int64), generate
 
 
-_bits_of, _float_of = _same_bits(types.float64, types.int64), _same_bits(types.int64, types.float64)
+_bits_of, _float_of = same_bits(types.float64, types.int64), same_bits(types.int64, types.float64)
 
 
 @lean_kernel

@@ -2,8 +2,8 @@
 
 The level-by-level engine maps :func:`search_many` over threads; the subtree kernel calls :func:`search_column` itself. While a node's
 columns are searched one after the other, the score of the best split so far is the *bar* that others have to pass
-(:func:`~dtrees.split.node.candidate.bar_for`). The best is kept in the scratch space until
-:func:`~dtrees.split.node.candidate.complete` makes a candidate of it.
+(:func:`~dtrees.split.node.records.bar_for`). The best is kept in the scratch space until
+:func:`~dtrees.split.node.records.complete` makes a candidate of it.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ import numpy as np
 from numba import types
 
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel, separate_kernel, shared_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, complete
+from dtrees.split.criteria.statistics import Moments, nothing
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_categorical
 from dtrees.split.node.partition import is_pure
-from dtrees.split.node.records import NodeColumn
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, NodeColumn, complete
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
-from dtrees.split.search.categories.subsets import search_categories
-from dtrees.split.search.order_statistics.best_cut import search_deviations
-from dtrees.split.search.thresholds.random_threshold import search_random
-from dtrees.split.search.thresholds.sweep import (
+from dtrees.split.search.categories import search_categories
+from dtrees.split.search.order_statistics import search_deviations
+from dtrees.split.search.random_threshold import search_random
+from dtrees.split.search.sweep import (
     SortedRows,
     find_dominant,
     first_above,
@@ -38,11 +37,11 @@ from dtrees.split.search.thresholds.sweep import (
     sweep_bins,
     sweep_sorted,
 )
-from dtrees.split.search.thresholds.vector_sweep import sweep_stretches, sweeps_stretches
+from dtrees.split.search.vectors import sweep_stretches, sweeps_stretches
 from dtrees.split.table.sorting import code_in, fill_bins, prefers_bins, sort_places
 
 
-@specialised
+@optional
 def search_column(criterion, pair, limits, bar, scratch):
     """Find the best split of one node in one column.
 
@@ -65,15 +64,10 @@ def search_column(criterion, pair, limits, bar, scratch):
     has_missing : bool
         Whether the column has missing values in this node.
     """
-
-
-@search_column.otherwise
-def _(criterion, pair, limits, bar, scratch):
     return _search_sums(limits.thresholds, pair, limits, bar, scratch)
 
 
-@search_column.of(Deviations)
-@search_column.of(SeveralDeviations)
+@search_column.of(Deviations, SeveralDeviations)
 def _(criterion, pair, limits, bar, scratch):
     return search_deviations(limits.thresholds, criterion, pair, limits, bar, scratch)
 
@@ -137,18 +131,12 @@ def _sorted_rows(pair, scratch):
     return SortedRows(scratch.keys, ZERO(), pair.in_stop - pair.start, partition.g, partition.h, pair.start)
 
 
-@specialised
+@optional
 def _search_sums_by_value(node, pair, limits, bar, scratch):
     """Search a column by bins, where that is faster than to sort it.
 
     Returns whether it was, and status, score and whether values are missing, as :func:`search_column`.
     """
-
-
-@_search_sums_by_value.of(AmountsOfTargets)
-@_search_sums_by_value.of(ClassesOfTargets)
-@_search_sums_by_value.of(Classes)
-def _(node, pair, limits, bar, scratch):
     return False, CONSTANT, 0.0, False
 
 

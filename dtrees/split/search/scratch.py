@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.node.candidate import Found, no_split_found
+from dtrees.split.node.records import Found, no_split_found
 from dtrees.split.policy import MAX_CELLS, MAX_PARTS, MAX_SINGLE_CELLS, MOST_BINS
-from dtrees.split.search.categories.groups import Groups, make_groups
-from dtrees.split.search.order_statistics.line_up import LineUp, make_line_up
-from dtrees.split.search.thresholds.vector_sweep import Stretch, make_stretch
+from dtrees.split.search.category_orders import Groups, make_groups
+from dtrees.split.search.line_up import LineUp, make_line_up
+from dtrees.split.search.vectors import Stretch, make_stretch
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.sorting import BIN, RADIX
 

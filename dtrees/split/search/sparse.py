@@ -5,7 +5,7 @@ To find those of all columns, the rows of the node are gone through. What takes 
 time in proportion to what is stored in its rows, or in the columns drawn for it.
 
 The rows of a node without a stored cell have the value 0 in common. It is the dominant value of
-:mod:`dtrees.split.search.thresholds.sweep`: the sums of its rows are the node's without those of the stored cells, and only these
+:mod:`dtrees.split.search.sweep`: the sums of its rows are the node's without those of the stored cells, and only these
 are looked at. For criteria of order statistics, which no sums tell, the column is written out for the rows of the node, if it has stored
 cells there at all.
 """
@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, lean_kernel, separate_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import minus, nothing, plus_row, weight_at
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.node.limits import BestThreshold, RandomThreshold
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.policy import LISTED_CELL, LISTED_SHARE
 from dtrees.split.search.column import search_column, search_sorted
-from dtrees.split.search.thresholds.random_threshold import draw_threshold, try_threshold
-from dtrees.split.search.thresholds.sweep import SortedRows, search_around_dominant
+from dtrees.split.search.random_threshold import draw_threshold, try_threshold
+from dtrees.split.search.sweep import SortedRows, search_around_dominant
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.sorting import code_in, code_of, key_of, place_in, sort_keys
 from dtrees.split.table.sparse_columns import SparseColumns, find_row, n_steps
@@ -186,7 +186,7 @@ def find_cells(columns, column, rows, first, room):
     return m
 
 
-@specialised
+@optional
 def search_cells(criterion, zero_code, keys, pair, limits, bar, scratch):
     """Find the best split of one node in one sparse column.
 
@@ -203,15 +203,10 @@ def search_cells(criterion, zero_code, keys, pair, limits, bar, scratch):
 
     The others, and the result, are those of :func:`~dtrees.split.search.column.search_column`.
     """
-
-
-@search_cells.otherwise
-def _(criterion, zero_code, keys, pair, limits, bar, scratch):
     return _search_sums(limits.thresholds, zero_code, keys, pair, limits, bar, scratch)
 
 
-@search_cells.of(Deviations)
-@search_cells.of(SeveralDeviations)
+@search_cells.of(Deviations, SeveralDeviations)
 def _(criterion, zero_code, keys, pair, limits, bar, scratch):
     if keys.shape[0] == 0:
         return CONSTANT, 0.0, False
@@ -252,12 +247,7 @@ def _search_best(zero_code, keys, pair, limits, bar, scratch):
 
 @_search_sums.of(RandomThreshold)
 def _(thresholds, zero_code, keys, pair, limits, bar, scratch):
-    return _search_random(zero_code, keys, pair, limits, bar, scratch)
-
-
-@lean_kernel
-def _search_random(zero_code, keys, pair, limits, bar, scratch):
-    """Try a random threshold, as :func:`~dtrees.split.search.thresholds.random_threshold.search_random` does."""
+    """Try a random threshold, as :func:`~dtrees.split.search.random_threshold.search_random` does."""
     n_distinct, n, m = pair.values.shape[0], pair.in_stop - pair.start, keys.shape[0]
     has_zeros = m < n
     low, high = (zero_code, zero_code) if has_zeros else (np.int64(n_distinct), np.int64(-1))

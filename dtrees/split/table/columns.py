@@ -12,6 +12,8 @@ kernels compare integers and never floats, and columns with few distinct values 
 distinct values are needed only to turn a chosen split into a threshold. Columns are never written to once made, and are shared by all
 trees and threads.
 
+Some rows of some columns can be taken as a table of their own (:func:`take_rows`), which loses nothing that a tree can see of them.
+
 Use
 ---
 >>> import numpy as np
@@ -33,7 +35,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel, lean_kernel
-from dtrees.split.compile.words import bits_of_float32, float32_of_bits, read_float64
+from dtrees.split.compile.words import bits_of_float32, count_bits, float32_of_bits, lowest_bit, read_float64
 from dtrees.split.numbers.ordered import float32_of_key, key_of_float32, rounded_down
 from dtrees.split.table.mmap_arrays import Reused, Room, forget, is_on_disk, mapped
 from dtrees.split.table.sorting import RADIX, radix_sort, sort_keys
@@ -438,3 +440,59 @@ def highest_code_below(values, low, high, threshold):
         else:
             high = middle - 1
     return low
+
+
+def take_rows(columns: Columns, which: NDArray[np.int64], rows: NDArray[np.uint32]) -> Columns:
+    """Return the given rows of the columns at the places ``which``.
+
+    Its codes are uint16 where that holds them: such a table is to be sent, or copied, not to be searched.
+
+    Examples
+    --------
+    >>> from dtrees.split.table.columns import presort
+    >>> table = presort([np.array([0.5, np.nan, -1.0, 7.0]), np.array([3.0, 4.0, 3.0, 5.0])])
+    >>> some = take_rows(table, np.array([0]), np.array([1, 3, 0, 3], np.uint32))
+    >>> some.codes
+    array([[2, 1, 0, 1]], dtype=uint16)
+    >>> some.values
+    array([0.5, 7. ])
+    """
+    m = rows.shape[0]
+    codes = np.empty((which.shape[0], m), np.uint16 if m < 2**16 else np.uint32)
+    values: list[NDArray[Any]] = []
+    for k, j in enumerate(which.tolist()):
+        distinct = columns.distinct(j)
+        present = np.zeros((distinct.shape[0] >> 6) + 1, np.uint64)
+        found = np.empty(min(m, distinct.shape[0]), np.int64)
+        n_found = renumber(columns.codes[j], distinct.shape[0], rows, present, codes[k], found)
+        values.append(distinct[found[:n_found]])
+    offsets = np.concatenate([[0], np.cumsum([value.shape[0] for value in values])]).astype(np.int64)
+    return Columns.of(codes, np.concatenate([columns.values[:0], *values]), offsets)
+
+
+@kernel
+def renumber(codes, n_distinct, rows, present, out, found):
+    """Write the rank of each row's code among those of all rows, and the codes that occur, ascending; return how many these are.
+
+    Missing values get the rank after the last. ``present`` has a bit for each code, all zero.
+    """
+    one, low = np.uint64(1), np.uint64(63)
+    for i in range(rows.shape[0]):
+        code = np.uint64(codes[rows[i]])
+        present[code >> np.uint64(6)] |= one << (code & low)
+    before = np.empty(present.shape[0], np.int64)
+    n = 0
+    for word in range(present.shape[0]):
+        before[word] = n
+        bits = present[word]
+        while bits != np.uint64(0):
+            there = 64 * word + np.int64(lowest_bit(bits))
+            if there < n_distinct:
+                found[n] = there
+                n += 1
+            bits &= bits - one
+    for i in range(rows.shape[0]):
+        code = np.uint64(codes[rows[i]])
+        at = np.int64(code >> np.uint64(6))
+        out[i] = before[at] + count_bits(present[at] & ((one << (code & low)) - one))
+    return n

@@ -176,10 +176,15 @@ def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, numbers
 @inner_kernel
 def zone_arrays(element, n_zones, grain, size_shift, sums):
     """Write a column's sums of zones, of ``2**grain`` elements each, up to sixteen; return the missing sums."""
-    missing = n_zones << grain
     _outline(element.reshape(-1), np.uint64(element.shape[1]), n_zones, np.uint64(grain), size_shift, sums)
-    n_miss = element[missing, 1] & 0xFFFFFFFF
-    return Moments(element[missing, 0], element[missing, 2] if element.shape[1] == 3 else n_miss, n_miss)
+    return sums_in(element, n_zones << grain)
+
+
+@inner_kernel
+def sums_in(element, z):
+    """Return the sums of a zone, or of missing values."""
+    n = element[z, 1] & 0xFFFFFFFF
+    return Moments(element[z, 0], element[z, 2] if element.shape[1] == 3 else n, n)
 
 
 @lean_kernel
@@ -243,20 +248,16 @@ def _copy(source, target, n):
 @inner_kernel
 def part_arrays(element, grain, size_shift, zones, numbers, n_zones, sums, part_numbers):
     """Write the sums of the parts, those that have rows, of some zones, and their numbers; return how many there are."""
-    weighted = element.shape[1] == 3
     n_parts = ZERO()
     for z in range(n_zones):
         g, h, n = zones[z].g_before, zones[z].h_before, zones[z].n_before
         for part in range(numbers[z] << grain, (numbers[z] + 1) << grain):
-            packed = element[part, 1]
-            count = packed & 0xFFFFFFFF
-            if count > 0:
+            own = sums_in(element, part)
+            if own.n > 0:
                 part_numbers[n_parts] = part
                 sums[G0, n_parts], sums[H0, n_parts], sums[N0, n_parts] = g, h, n
-                g += element[part, 0]
-                h += element[part, 2] if weighted else count
-                n += count
+                g, h, n = g + own.g, h + own.h, n + own.n
                 sums[G1, n_parts], sums[H1, n_parts], sums[N1, n_parts] = g, h, n
-                sums[SIZE, n_parts] = (packed >> 32) << size_shift
+                sums[SIZE, n_parts] = (element[part, 1] >> 32) << size_shift
                 n_parts += 1
     return n_parts

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel, separate_kernel
 from dtrees.split.criteria.parts import most_between_groups
 from dtrees.split.criteria.statistics import Moments
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.records import NO_BITS, NodeColumn
-from dtrees.split.search.categories.groups import RARE
-from dtrees.split.search.categories.subsets import FOUND, choose_kept, choose_sides_of_node, search_categories, search_kept
+from dtrees.split.node.records import CONSTANT, NO_BITS, NO_SPLIT, NodeColumn
+from dtrees.split.search.categories import FOUND, choose_kept, choose_sides_of_node, search_categories, search_kept
+from dtrees.split.search.category_orders import RARE
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.sums import Sums, element_of
 

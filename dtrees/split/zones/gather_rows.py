@@ -15,6 +15,7 @@ from numba.extending import intrinsic
 
 from dtrees.split.compile.kernels import ZERO, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.compile.words import lowest_bit
 from dtrees.split.policy import AHEAD, COMPARED_ROWS, COVERED_SHARE, FAR_AHEAD, ROWS_TO_FIND
 
 #: Intervals that cover flagged zones: a column's ends, what is around its best split, and one more.
@@ -54,16 +55,6 @@ def _count_below(typing_context: Any, numbers: Any, at: Any, bound: Any) -> Any:
         return builder.zext(builder.ctpop(mask), ir.IntType(64))
 
     return types.int64(numbers, types.uint64, types.uint32), generate
-
-
-@intrinsic
-def _lowest(typing_context: Any, mask: Any) -> Any:
-    """Return the number of the lowest bit that is set, 64 if none is."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.uint64(types.uint64), generate
 
 
 @lean_kernel
@@ -201,11 +192,11 @@ def _list_flagged(flags, m, listed):
     for base in range(np.uint64(0), m, np.uint64(64)):
         mask = _bits(flags, base)
         for _ in range(2):
-            listed[at] = base + _lowest(mask)
+            listed[at] = base + lowest_bit(mask)
             at += np.uint64(mask != none)
             mask &= mask - one
         while mask != none:
-            listed[at] = base + _lowest(mask)
+            listed[at] = base + lowest_bit(mask)
             at += one
             mask &= mask - one
     return at

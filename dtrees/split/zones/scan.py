@@ -16,15 +16,15 @@ from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel, 
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
-from dtrees.split.node.candidate import NONE_HIGHER, SPLIT, UNKNOWN, bar_for, complete, copy_found
 from dtrees.split.node.limits import is_categorical
+from dtrees.split.node.records import NONE_HIGHER, SPLIT, UNKNOWN, bar_for, complete, copy_found
 from dtrees.split.policy import AHEAD, LISTED_PER_PICKED, LONG_SEARCH_SHARE, MAX_PARTS, ROWS_PER_CUT_PART
-from dtrees.split.search.thresholds.sweep import SortedRows, cut_after, first_above, sweep_bins, sweep_sorted
+from dtrees.split.search.sweep import SortedRows, cut_after, first_above, sweep_bins, sweep_sorted
 from dtrees.split.table.sorting import sort_keys
-from dtrees.split.zones.bounds import best_edge, flag_zones, lay_out, part_arrays, zone_arrays
+from dtrees.split.zones.bounds import best_edge, flag_zones, lay_out, part_arrays, sums_in, zone_arrays
 from dtrees.split.zones.by_category import moments_of, search_categories_of_slot
 from dtrees.split.zones.gather_rows import pick
-from dtrees.split.zones.sums import count_flagged, element_of, slope_of, unpack
+from dtrees.split.zones.sums import count_flagged, element_of, slope_of
 
 _PLACE = np.uint64(0xFFFFFFFF)
 
@@ -150,8 +150,7 @@ def scan(columns, summed, stretch, limits, shared_bar, scratch, out, t):
             continue
         if zone_map.exact[j]:
             n_zones = zone_map.n_zones[j] << grain
-            missing = unpack(element_of(sums, slot, j), n_zones, sums.scales[slot].shift, scratch.zones)
-            score = sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
+            score, missing = sweep_values(limits, element_of(sums, slot, j), n_zones, grain, node, bar, scratch)
             _keep(columns, summed, column, (score, missing.n > 0), limits, shared_bar, scratch, out, t)
             continue
         n_zones, m, last_zone, missing, edge, score = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
@@ -392,15 +391,13 @@ def _next_code_by_list(rows, place_of, start, in_stop, code):
 
 
 @inner_kernel
-def sweep_values(limits, zones, n_zones, grain, missing, node, bar, scratch):
-    """Sweep a column each of whose zones, or the first part of each, is one value."""
-    bins = scratch.bins
-    m = ZERO()
+def sweep_values(limits, element, n_zones, grain, node, bar, scratch):
+    """Sweep a column each of whose zones, or the first part of each, is one value; return the best score, and missing rows."""
+    bins, m = scratch.bins, ZERO()
     for z in range(n_zones):
-        if zones[z].n > 0:
-            bins[m].g = zones[z].g
-            bins[m].h = zones[z].h
-            bins[m].n = zones[z].n
-            bins[m].code = z >> grain
+        g, h, n = sums_in(element, z)
+        if n > 0:
+            bins[m].g, bins[m].h, bins[m].n, bins[m].code = g, h, n, z >> grain
             m += 1
-    return sweep_bins(limits, bins, m, missing, node, bar, scratch.found)
+    missing = sums_in(element, n_zones)
+    return sweep_bins(limits, bins, m, missing, node, bar, scratch.found), missing

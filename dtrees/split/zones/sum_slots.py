@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, separate_kernel
 from dtrees.split.compile.work_queue import acquire, load, release
-from dtrees.split.node.candidate import NO_SPLIT
+from dtrees.split.node.records import NO_SPLIT
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.by_category import SummedNode

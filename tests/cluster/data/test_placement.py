@@ -22,8 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dtrees
-from dtrees.cluster.data.costs import forest_by_columns, forest_by_rows
-from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes
+from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, forest_by_columns, forest_by_rows
 from dtrees.cluster.data.placement import place, spread
 from dtrees.cluster.errors import NotEnoughMemory
 from dtrees.engine.plan.plans import ForestPlan

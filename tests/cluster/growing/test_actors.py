@@ -18,7 +18,7 @@ from dtrees.cluster.growing.actors import Actors, ActorsLost
 from dtrees.cluster.transport.direct_channel import ActorBase, Failed, pack_named
 from dtrees.cluster.transport.peers import PeerLost, Peers
 from tests.cluster.samples import wait_until
-from tests.slow import one_of_each, one_quick
+from tests.slow import one_of_each
 
 # --- what is said to actors travels as bytes, pickled once however many hear it ---
 
@@ -39,14 +39,8 @@ class Counted:
         return str, ("counted",)
 
 
-@pytest.fixture(params=["channels", "no channels"])
-def echoes(client: Client, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Actors]:
-    if request.param == "no channels":  # as where connections are encrypted
-
-        async def none(*_: Any) -> None:
-            return None
-
-        monkeypatch.setattr("dtrees.cluster.growing.actors.open_channel", none)
+@pytest.fixture
+def echoes(client: Client, connections: None) -> Iterator[Actors]:
     actors = Actors(client, "echo", Echo)
     for worker in client.nthreads():
         actors.add(worker, ())
@@ -75,8 +69,8 @@ def test_what_several_are_told_is_pickled_once(echoes: Actors) -> None:
 
 def test_bytes_are_counted(echoes: Actors) -> None:
     echoes.call("say", {1: (b"x" * 10_000,)})
-    assert 10_000 < echoes.sent < 10_200
-    assert 10_000 < echoes.received < 10_200
+    assert 10_000 < echoes.sent.total() < 10_200
+    assert 10_000 < echoes.received.total() < 10_200
 
 
 def test_errors_of_a_method_are_raised_here(echoes: Actors) -> None:
@@ -86,7 +80,7 @@ def test_errors_of_a_method_are_raised_here(echoes: Actors) -> None:
 
 
 # The larger ones do not fit into what a connection holds.
-@pytest.mark.parametrize(("echoes", "n_bytes"), one_of_each(["channels", "no channels"], [16_000_000, 8]), indirect=["echoes"])
+@pytest.mark.parametrize(("connections", "n_bytes"), one_of_each(["plain", "carried"], [16_000_000, 8]), indirect=["connections"])
 def test_calls_may_follow_each_other(echoes: Actors, n_bytes: int) -> None:
     array = np.arange(n_bytes // 8)
     for k in range(3):
@@ -181,20 +175,16 @@ class Sender(ActorBase):
 
     AT_ONCE = frozenset({"interrupt"})
 
-    def __init__(self, links: bool, number: int) -> None:
+    def __init__(self, number: int) -> None:
         super().__init__()
-        self.kept: list[Any] = []
-        self.peers = Peers(get_worker(), number, lambda sent: self.kept.append(sent[1][0]))
-        self.peers._uses_links = links
+        self.kept = kept = []  # type: ignore[var-annotated]
+        self.peers = Peers(get_worker(), number, lambda sent: kept.append(sent[1][0]))
 
     def meet(self, where: list[tuple[str, str]]) -> None:
         self.peers.meet(where)
 
     def interrupt(self) -> None:
         self.peers.interrupt()
-
-    async def take_aside(self, packed: Any) -> None:
-        self.peers.take_aside(packed)
 
     def swap(self, to: list[int], array: Any, n: int, seconds: float = 60.0) -> tuple[int, list[Any]] | Failed:
         """Send an array to some; return how many bytes that were, and what has come, when so many have."""
@@ -204,36 +194,25 @@ class Sender(ActorBase):
         except PeerLost as error:
             return Failed(error)
 
-    def close(self) -> None:
-        self.interrupt()
-        with self.turn:
-            self.peers.close()
 
-
-def senders_on(client: Client, links: bool) -> Actors:
+def senders_on(client: Client) -> Actors:
     actors = Actors(client, "sender", Sender)
     for number, worker in enumerate([*client.nthreads(), next(iter(client.nthreads()))]):  # two of them share a worker
-        actors.add(worker, (links, number))
+        actors.add(worker, (number,))
     actors.wait_until_made()
     actors.call("meet", dict.fromkeys(range(4), (actors.where,)))
     return actors
 
 
-@pytest.fixture(params=one_quick(["channels", "no channels"]))
-def senders(client: Client, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Actors]:
-    if request.param == "no channels":  # as where connections are encrypted
-
-        async def none(*_: Any) -> None:
-            return None
-
-        monkeypatch.setattr("dtrees.cluster.growing.actors.open_channel", none)
-    actors = senders_on(client, request.param == "channels")
+@pytest.fixture
+def senders(client: Client, connections: None) -> Iterator[Actors]:
+    actors = senders_on(client)
     yield actors
     actors.close()
 
 
 # The larger ones do not fit into what a connection holds.
-@pytest.mark.parametrize(("senders", "n_bytes"), one_of_each(["channels", "no channels"], [16_000_000, 8]), indirect=["senders"])
+@pytest.mark.parametrize(("connections", "n_bytes"), one_of_each(["plain", "carried"], [16_000_000, 8]), indirect=["connections"])
 def test_all_send_to_all_at_once(senders: Actors, n_bytes: int) -> None:
     array = np.arange(n_bytes // 8)
     swapped = senders.call("swap", {i: ([j for j in range(4) if j != i], array + i, 3) for i in range(4)})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity
 from dtrees.cluster.data.placement import needed_for_all
-from dtrees.cluster.growing.by_tasks import Batches, ForestWorkers
+from dtrees.cluster.growing.fits import Batches, ForestWorkers
 from dtrees.ensemble.backend import Placement
 
 SIZES = Sizes(1000, (10_000,) * 3, 8_000, 12_000)

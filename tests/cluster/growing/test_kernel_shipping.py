@@ -13,7 +13,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dtrees.cluster.growing.kernel_shipping import KernelStore, _OfCluster, share_kernels
-from dtrees.cluster.reliability.fit_registry import FitRegistry
+from dtrees.cluster.reliability.registry import FitRegistry
 from dtrees.split.compile.cache import cache_folder
 
 

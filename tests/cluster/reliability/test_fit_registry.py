@@ -17,10 +17,9 @@ from distributed import Client, secede
 
 import dtrees
 from dtrees.cluster.errors import FitCancelled, WorkerLost
-from dtrees.cluster.reliability.fit_context import Fit, Settings
-from dtrees.cluster.reliability.fit_record import ClusterTreeLog, take_turn
-from dtrees.cluster.reliability.fit_registry import FitRegistry, belonging, described
-from dtrees.cluster.reliability.liveness import FutureWaiter
+from dtrees.cluster.reliability.fit import ClusterTreeLog, Fit, Settings, take_turn
+from dtrees.cluster.reliability.registry import FitRegistry, belonging, described
+from dtrees.cluster.reliability.waiting import FutureWaiter
 from dtrees.engine.protocol.messages import Scores
 from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import FRAME, REGRESSION, assert_clean, assert_same_model, events, records, training_set, wait_until

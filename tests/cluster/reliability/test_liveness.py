@@ -16,11 +16,10 @@ from distributed import Client, Future, get_worker
 import dtrees
 from dtrees import DecisionTreeRegressor
 from dtrees.cluster.errors import NotEnoughMemory, SchedulerLost
-from dtrees.cluster.reliability import liveness
-from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating
-from dtrees.cluster.reliability.heartbeats import Heartbeats
-from dtrees.cluster.reliability.liveness import FutureWaiter, Pauses
-from dtrees.cluster.reliability.tasks import Tasks, task_keys
+from dtrees.cluster.reliability import waiting as module
+from dtrees.cluster.reliability.fit import Fit, Settings, coordinating
+from dtrees.cluster.reliability.registry import Heartbeats
+from dtrees.cluster.reliability.waiting import FutureWaiter, Pauses, Tasks, task_keys
 from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import FRAME, REGRESSION, assert_clean, assert_same_model, events, wait_until
 from tests.slow import thorough_for
@@ -37,7 +36,7 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr("dtrees.cluster.reliability.heartbeats.time.monotonic", lambda: now)
+    monkeypatch.setattr("dtrees.cluster.reliability.registry.time.monotonic", lambda: now)
     return wait
 
 
@@ -173,7 +172,7 @@ def test_a_task_that_the_scheduler_has_forgotten(client: Client) -> None:
 
 
 def test_a_task_that_the_scheduler_has_never_known(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtrees.cluster.reliability.liveness._SECONDS_TO_BECOME_KNOWN", 1.0)
+    monkeypatch.setattr("dtrees.cluster.reliability.waiting._SECONDS_TO_BECOME_KNOWN", 1.0)
     with pytest.raises(SchedulerLost, match="does not know the task dtrees-nothing"):
         FutureWaiter(client, patience=0.5).gather([Future("dtrees-nothing", client)])
 
@@ -219,7 +218,7 @@ class Waiting:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now = 0.0
-        monkeypatch.setattr(liveness.time, "monotonic", lambda: self._now)
+        monkeypatch.setattr(module.time, "monotonic", lambda: self._now)
         self._pauses = Pauses(Fit("a fit", Settings()))
 
     def note(self, workers: dict[str, Any], times: int = 1, awaited: object = 0, needed: list[str] | None = None) -> None:
@@ -307,7 +306,7 @@ def two(cluster_client: Client) -> Iterator[Client]:
 
 
 def _hasten() -> None:
-    liveness._TIMES_PATIENCE = 3.0
+    module._TIMES_PATIENCE = 3.0
 
 
 def _fill(dask_worker: Any) -> None:
@@ -347,7 +346,7 @@ def boosting() -> Any:
 
 @pytest.mark.slow
 def test_all_are_paused_before_a_fit_begins(two: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(liveness, "_TIMES_PATIENCE", 2.0)
+    monkeypatch.setattr(module, "_TIMES_PATIENCE", 2.0)
     two.run(_fill)
     wait_until(lambda: two.run_on_scheduler(_statuses) == ["paused"] * 2)
     with pytest.raises(NotEnoughMemory, match="for 2 of 2 workers of the Dask cluster. Dask has paused them"):
@@ -386,4 +385,4 @@ def test_one_is_paused_that_others_need(two: Client, placement: str) -> None:
 
 
 def _be_patient() -> None:
-    liveness._TIMES_PATIENCE = 100.0
+    module._TIMES_PATIENCE = 100.0

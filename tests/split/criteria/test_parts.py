@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Classes, Moments
-from dtrees.split.search.thresholds.sweep import score_above
+from dtrees.split.search.sweep import score_above
 from tests import naive
 from tests.naive import ENTROPY, GINI, NEWTON, POISSON, SQUARED_ERROR
 

@@ -19,8 +19,20 @@ from dtrees.engine.protocol.splits import RouteBits
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.work_queue import make_queue
-from dtrees.split.node.marking import SplitsOfRows, mark_left_sparse, mark_many
-from dtrees.split.node.partition import Cut, RowPartition, add_by_leaf, checksum, divide, gather, is_pure, mark_left, number
+from dtrees.split.node.partition import (
+    Cut,
+    RowPartition,
+    SplitsOfRows,
+    add_by_leaf,
+    checksum,
+    divide,
+    gather,
+    is_pure,
+    mark_left,
+    mark_left_sparse,
+    mark_many,
+    number,
+)
 from dtrees.split.table.columns import presort
 from tests.split.tables import random_table, sparse_of
 

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.criterion import criterion_named
-from dtrees.split.node.candidate import SPLIT
 from dtrees.split.node.partition import NOWHERE
-from dtrees.split.search.categories.groups import make_groups
-from dtrees.split.search.categories.orders import order_ends
-from dtrees.split.search.order_statistics.deviations import DEVIATION, deviations_by_tree, note_all_quantiles
-from dtrees.split.search.order_statistics.line_up import ITEM, LINE, LINK, deviations
+from dtrees.split.node.records import SPLIT
+from dtrees.split.search.category_orders import make_groups, order_ends
+from dtrees.split.search.deviations import DEVIATION, deviations_by_tree, note_all_quantiles
+from dtrees.split.search.line_up import ITEM, LINE, LINK, deviations
 from dtrees.split.search.sparse import any_varies, find_cells, forget_cells, list_cells, lists_all, make_cell_room, may_list_all
 from tests import naive
 from tests.examples import examples

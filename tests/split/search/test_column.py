@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.split.grow.block import block_rows
-from dtrees.split.node.candidate import CONSTANT, SPLIT, best_by_node, empty_candidates, midpoint
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.records import NodesOfTree
+from dtrees.split.node.records import CONSTANT, SPLIT, NodesOfTree, best_by_node, empty_candidates, midpoint
 from dtrees.split.policy import BLOCK_CELLS, BLOCK_ROWS, MOST_BLOCK_ROWS
 from dtrees.split.search.column import search_many
 from dtrees.split.search.scratch import make_scratch

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import lean_entry
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.policy import PROBED_ROWS
-from dtrees.split.search.thresholds.vector_sweep import EXACT_WEIGHT, sweeps_stretches
+from dtrees.split.search.vectors import EXACT_WEIGHT, sweeps_stretches
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR

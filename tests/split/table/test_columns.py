@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import lean_entry
-from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns, highest_code_below, presort, presort_column, value_at
+from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns, highest_code_below, presort, presort_column, take_rows, value_at
 from dtrees.split.table.keyed_columns import arrange_rows
 from dtrees.split.table.sparse_columns import find_row, n_steps, presort_sparse
-from dtrees.split.table.take_rows import take_rows
 from tests.split.strategies import POOLS, columns, tables
 from tests.split.tables import random_table, sparse_of
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.table.part_lists import NO_LISTS, are_listed, list_parts, take_listed
+from dtrees.split.table.keyed_columns import NO_LISTS, are_listed, list_parts, take_listed
 from dtrees.split.table.sorting import BIN, RADIX, fill_bins, prefers_bins, sort_places
 from dtrees.split.zones.sums import note_places
 

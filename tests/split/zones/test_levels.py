@@ -17,8 +17,8 @@ from dtrees.engine.threads import Threads
 from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.grow import level
 from dtrees.split.grow.level import BAR, SCAN, SUM, SummedLevel, search_level
-from dtrees.split.node.candidate import Candidates, empty_candidates
 from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import Candidates, empty_candidates
 from dtrees.split.policy import FOLD, LIST_ROWS, MAX_PARTS
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table import zone_map as zone_map_module

@@ -20,14 +20,12 @@ from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import ALL_JOINED, FOLD, MOST_JOINED, ROWS_PER_JOINED
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import presort
-from dtrees.split.table.joined_columns import not_joined
-from dtrees.split.table.part_lists import NO_LISTS, list_parts
-from dtrees.split.table.zone_map import ZoneMap, map_zones
-from dtrees.split.zones.accumulate import add_rows, include_joined
+from dtrees.split.table.keyed_columns import NO_LISTS, list_parts
+from dtrees.split.table.zone_map import ZoneMap, map_zones, not_joined
 from dtrees.split.zones.bounds import zone_arrays
 from dtrees.split.zones.over_shards.finer_parts import finer_part, sum_finer
 from dtrees.split.zones.over_shards.records import KeptRows, PartTasks, ShardRows
-from dtrees.split.zones.sums import SCALE, Sums, _room, element_of, fold, lay_out_slots, note_places
+from dtrees.split.zones.sums import SCALE, Sums, _room, add_rows, element_of, fold, include_joined, lay_out_slots, note_places
 
 # --- sums of zones, quantity by quantity, against sums by NumPy; and parts folded to larger ones ---
 

@@ -25,11 +25,11 @@ from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.prepared import Derived
-from dtrees.split.node.candidate import best_by_node, empty_candidates
 from dtrees.split.node.limits import limits_for_thread
+from dtrees.split.node.records import best_by_node, empty_candidates
 from dtrees.split.numbers import hashing
+from dtrees.split.search.random_threshold import draw_thresholds, find_ends, sum_sides, try_thresholds
 from dtrees.split.search.scratch import Scratch, make_scratch
-from dtrees.split.search.thresholds.random_sides import draw_thresholds, find_ends, sum_sides, try_thresholds
 from dtrees.split.zones.over_shards.node_sums import sum_many
 from dtrees.split.zones.sums import Sums
 from dtrees.tree.tree import Tree

@@ -13,7 +13,7 @@ from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.shard.targets.prepared import by_output
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import absolute_sum
-from dtrees.split.search.order_statistics.deviations import weights_in_bits
+from dtrees.split.search.deviations import weights_in_bits
 
 
 class BoostingScales(NamedTuple):

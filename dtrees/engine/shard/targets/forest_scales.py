@@ -17,7 +17,7 @@ from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.plan.row_draws import Drawing, combine_weights, find_drawing
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.numbers.fixed_point import exponent_for, mean_of
-from dtrees.split.search.order_statistics.deviations import MOST_WEIGHT, levels_of_several, weights_in_bits
+from dtrees.split.search.deviations import MOST_WEIGHT, levels_of_several, weights_in_bits
 from dtrees.split.table.columns import presort_column
 
 _NONE, _NO_CODES = np.empty(0, np.int64), np.empty((0, 0), np.int64)

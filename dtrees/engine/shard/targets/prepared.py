@@ -36,7 +36,7 @@ class Prepared(NamedTuple):
         Nodes in which this is constant are leaves.
     levels : ndarray of int64, shape (n_targets,) or (0,)
         For absolute error and quantiles, where ``g`` are the numbers of targets: the targets in fixed point
-        (:mod:`dtrees.split.search.order_statistics.deviations`).
+        (:mod:`dtrees.split.search.deviations`).
     spent : bool
         Whether ``g`` and ``h`` were made for this tree, which may overwrite them, until the next tree.
     totals : tuple or None

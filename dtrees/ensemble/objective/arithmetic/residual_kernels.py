@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inner_kernel, kernel
-from dtrees.split.search.order_statistics.deviations import weights_in_bits
+from dtrees.split.search.deviations import weights_in_bits
 
 
 @inner_kernel

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inlined_kernel, lean_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional
 
 #: What ``state`` holds: the sign of the column that is searched, the bounds of the node, what is added to the score of clipped values so
 #: that it is never negative, what their gain is more than their score says, and, of quantiles, the middle of those of the best split.
@@ -108,39 +108,29 @@ def step(g, h, penalty):
     return -float(g) / (float(h) + penalty)
 
 
-@specialised
+@optional
 def unconstrained(criterion: Any) -> Any:
     """Return the criterion inside of a constrained one, any other as it is."""
-
-
-@unconstrained.otherwise
-def _(criterion):
     return criterion
 
 
-@unconstrained.of(InOrder)
-@unconstrained.of(Clipped)
+@unconstrained.of(InOrder, Clipped)
 def _(criterion):
     return criterion.criterion
 
 
-@specialised
+@optional
 def is_constrained(criterion: Any) -> Any:
     """Tell whether columns differ in what their splits may be."""
-
-
-@is_constrained.otherwise
-def _(criterion):
     return False
 
 
-@is_constrained.of(InOrder)
-@is_constrained.of(Clipped)
+@is_constrained.of(InOrder, Clipped)
 def _(criterion):
     return True
 
 
-@specialised
+@optional
 def forget_mirrored(criterion: Any, n_before: Any, scores: Any) -> None:
     """Take back the scores at edges before all values, which missing rows alone are on the left of.
 
@@ -148,25 +138,15 @@ def forget_mirrored(criterion: Any, n_before: Any, scores: Any) -> None:
     """
 
 
-@forget_mirrored.otherwise
-def _(criterion, n_before, scores):
-    pass
-
-
-@forget_mirrored.of(Clipped)
-@forget_mirrored.of(InOrder)
+@forget_mirrored.of(Clipped, InOrder)
 def _(criterion, n_before, scores):
     for z in range(scores.shape[0]):
         scores[z] = scores[z] if n_before[z] > 0 else -1.0
 
 
-@specialised
+@optional
 def compares_sides(criterion: Any) -> Any:
     """Tell whether splits of the column that is searched are ruled out by the values of both sides."""
-
-
-@compares_sides.otherwise
-def _(criterion):
     return False
 
 
@@ -175,7 +155,7 @@ def _(criterion):
     return criterion.constraints.state[SIGN] != 0.0
 
 
-@specialised
+@optional
 def forbid_out_of_order(criterion: Any, node: Any, g: Any, h: Any, signs: Any, scores: Any) -> None:
     """Take back scores, or bounds, that heed no signs, of splits of many columns whose sides have values out of order.
 
@@ -188,11 +168,6 @@ def forbid_out_of_order(criterion: Any, node: Any, g: Any, h: Any, signs: Any, s
     signs, scores : ndarray of float64
         Of each column.
     """
-
-
-@forbid_out_of_order.otherwise
-def _(criterion, node, g, h, signs, scores):
-    pass
 
 
 @forbid_out_of_order.of(InOrder)
@@ -224,14 +199,9 @@ def _forbid_steps(state, penalty, node, g, h, signs, scores):
         scores[j] = found if sign * (one - other) <= 0.0 else -1.0
 
 
-@specialised
+@optional
 def forbid_in_column(criterion: Any, node: Any, g: Any, h: Any, scores: Any) -> None:
     """Take back bounds of splits of the column that is searched whose sides are out of order. Scores of clipped values have none."""
-
-
-@forbid_in_column.otherwise
-def _(criterion, node, g, h, scores):
-    pass
 
 
 @forbid_in_column.of(InOrder)
@@ -249,13 +219,9 @@ def _forbid_means_in_column(state, node, g, h, scores):
         scores[j] = found if in_order else -1.0
 
 
-@specialised
+@optional
 def allows_quantiles(criterion: Any, one: Any, other: Any) -> Any:
     """Tell whether both sides of a split may have these quantiles."""
-
-
-@allows_quantiles.otherwise
-def _(criterion, one, other):
     return True
 
 
@@ -264,14 +230,9 @@ def _(criterion, one, other):
     return are_in_order(criterion.constraints.state, one, other)
 
 
-@specialised
+@optional
 def note_quantiles(criterion: Any, one: Any, other: Any) -> None:
     """Note the quantiles of both sides of the best split so far."""
-
-
-@note_quantiles.otherwise
-def _(criterion, one, other):
-    pass
 
 
 @note_quantiles.of(InOrder)

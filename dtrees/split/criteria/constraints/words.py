@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inlined_kernel, kernel, lean_kernel
-from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import (
     BETWEEN,
@@ -65,14 +65,9 @@ def _(criterion, g, h, low, high):
     return min(max(step(g, h, criterion.criterion.penalty), low), high)
 
 
-@specialised
+@optional
 def begin_node(criterion: Any, sums: Any) -> Any:
     """Prepare a thread for the splits of a node in all columns that are not monotonic; ``sums`` are the node's, its words included."""
-
-
-@begin_node.otherwise
-def _(criterion, sums):
-    pass
 
 
 @begin_node.of(InOrder)
@@ -86,36 +81,26 @@ def _(criterion, sums):
     _lift(criterion, float(sums[0]), float(sums[1]))
 
 
-@specialised
+@optional
 def begin_column(criterion: Any, sums: Any, column: Any) -> Any:
     """Prepare a thread for the splits of a node in a column, given by its number in the whole table; tell whether the node may use it."""
-
-
-@begin_column.otherwise
-def _(criterion, sums, column):
     return True
 
 
-@begin_column.of(InOrder)
-@begin_column.of(Clipped)
+@begin_column.of(InOrder, Clipped)
 def _(criterion, sums, column):
     begin_node(criterion, sums)
     criterion.constraints.state[SIGN] = sign_of(criterion, column)
     return may_use(criterion, sums, column)
 
 
-@specialised
+@optional
 def may_use(criterion: Any, sums: Any, column: Any) -> Any:
     """Tell whether a node may use a column."""
-
-
-@may_use.otherwise
-def _(criterion, sums, column):
     return True
 
 
-@may_use.of(InOrder)
-@may_use.of(Clipped)
+@may_use.of(InOrder, Clipped)
 def _(criterion, sums, column):
     constraints = criterion.constraints
     at = sums.shape[0] - n_words(constraints)
@@ -132,18 +117,13 @@ def _(criterion, sums, column):
     return False
 
 
-@specialised
+@optional
 def sign_of(criterion: Any, column: Any) -> Any:
     """Return 1 or -1 if predictions must rise or fall with a column, otherwise 0."""
-
-
-@sign_of.otherwise
-def _(criterion, column):
     return np.int64(0)
 
 
-@sign_of.of(InOrder)
-@sign_of.of(Clipped)
+@sign_of.of(InOrder, Clipped)
 def _(criterion, column):
     signs = criterion.constraints.signs
     return np.int64(signs[column]) if signs.shape[0] > 0 else np.int64(0)
@@ -170,7 +150,7 @@ def _lift(criterion, g, h):
         state[MORE] += (h + penalty) * (d * d)
 
 
-@specialised
+@optional
 def hand_down(criterion: Any, column: Any, left: Any, right: Any) -> Any:
     """Write the words of both children of a split on a column, after their sums.
 
@@ -178,13 +158,7 @@ def hand_down(criterion: Any, column: Any, left: Any, right: Any) -> Any:
     """
 
 
-@hand_down.otherwise
-def _(criterion, column, left, right):
-    pass
-
-
-@hand_down.of(InOrder)
-@hand_down.of(Clipped)
+@hand_down.of(InOrder, Clipped)
 def _(criterion, column, left, right):
     constraints = criterion.constraints
     at = left.shape[0] - n_words(constraints)
@@ -207,13 +181,9 @@ def _(criterion, column, left, right):
         left[at + LOWEST] = right[at + HIGHEST] = middle
 
 
-@specialised
+@optional
 def _middle(inner, criterion, left, right, at):
     """Return the bits of the middle of the values of both children, whose words are their parent's so far."""
-
-
-@_middle.otherwise
-def _(inner, criterion, left, right, at):
     low, high = _bound_in(left, at + LOWEST), _bound_in(left, at + HIGHEST)
     one, other = value_within(criterion, left[0], left[1], low, high), value_within(criterion, right[0], right[1], low, high)
     return _bits_of((one + other) / 2.0)
@@ -224,28 +194,17 @@ def _(inner, criterion, left, right, at):
     return left[at + BETWEEN]
 
 
-@specialised
+@optional
 def note_words(criterion: Any, sums: Any, left: Any) -> None:
     """Write a node's words behind the sums of what its best split sends left."""
 
 
-@note_words.otherwise
-def _(criterion, sums, left):
-    pass
-
-
-@note_words.of(InOrder)
+@note_words.of(InOrder, Clipped)
 def _(criterion, sums, left):
     at = sums.shape[0] - n_words(criterion.constraints)
     for k in range(at, sums.shape[0]):
         left[k] = sums[k]
     left[at + BETWEEN] = _bits_of(criterion.constraints.state[MIDDLE])
-
-
-@note_words.of(Clipped)
-def _(criterion, sums, left):
-    for k in range(sums.shape[0] - n_words(criterion.constraints), sums.shape[0]):
-        left[k] = sums[k]
 
 
 @kernel

@@ -26,9 +26,9 @@ from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, n_first_classes
-from dtrees.split.node.candidate import CONSTANT, SPLIT, complete_but_threshold
+from dtrees.split.node.records import CONSTANT, SPLIT, complete_but_threshold
 from dtrees.split.numbers.hashing import draw
-from dtrees.split.search.categories.subsets import choose_sides, search_groups
+from dtrees.split.search.categories import choose_sides, search_groups
 
 
 @by_reference
@@ -209,8 +209,7 @@ def _read(node, lists, i, groups):
     """Write a list to where categories are ordered; return how many there are. The node's statistic tells what is summed."""
 
 
-@_read.of(Classes)
-@_read.of(ClassesOfTargets)
+@_read.of(Classes, ClassesOfTargets)
 def _(node, lists, i, groups):
     weighted, n_classes, m, before = lists.h.shape[0] > 0, node.sums.shape[0], ZERO(), NONE()
     for k in range(lists.begin[i], lists.begin[i] + lists.length[i]):

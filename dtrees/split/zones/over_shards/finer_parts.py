@@ -20,7 +20,7 @@ from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
 from dtrees.split.policy import AHEAD
 from dtrees.split.table.columns import lowest_key, value_by_key
-from dtrees.split.table.part_lists import are_listed, take_listed
+from dtrees.split.table.keyed_columns import are_listed, take_listed
 from dtrees.split.table.sorting import PLACE
 from dtrees.split.zones.bounds import best_edge, flag_zones
 from dtrees.split.zones.over_shards.own_rows import pick_parts

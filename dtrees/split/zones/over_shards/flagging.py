@@ -26,13 +26,13 @@ from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import class_term, has_convex_terms, most_in_box, node_statistic, score_of_terms
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, plus
-from dtrees.split.node.candidate import CONSTANT, NO_SPLIT, NONE_HIGHER
 from dtrees.split.node.limits import is_allowed
-from dtrees.split.search.thresholds.sweep import score_above
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER
+from dtrees.split.search.sweep import score_above
 from dtrees.split.zones.over_shards.node_sums import plus_element, rows_of_element, statistic_of
 from dtrees.split.zones.over_shards.records import ALL_PARTS, note_split
 from dtrees.split.zones.scan import below, flag_column, sweep_values
-from dtrees.split.zones.sums import best_edges, element_of, fold, n_elements, numbers_of, unpack
+from dtrees.split.zones.sums import best_edges, element_of, fold, n_elements, numbers_of
 
 
 @kernel
@@ -94,9 +94,7 @@ def _(node, nodes, i, j, limits, bar, scratch):
     return best_edges(nodes.column_ids, nodes.zone_map, nodes.sums, place, nodes.node_sums[i], limits, (j, j + 1), bar, scratch)[0]
 
 
-@_best_edge.of(Classes)
-@_best_edge.of(AmountsOfTargets)
-@_best_edge.of(ClassesOfTargets)
+@_best_edge.of(Classes, AmountsOfTargets, ClassesOfTargets)
 def _(node, nodes, i, j, limits, bar, scratch):
     if not begin_column(limits.criterion, nodes.node_sums[i], np.int64(nodes.column_ids[nodes.zone_map.which[j]])):
         return bar
@@ -187,9 +185,7 @@ def _(node, request):
     request.score = -1.0
 
 
-@_open_request.of(Classes)
-@_open_request.of(AmountsOfTargets)
-@_open_request.of(ClassesOfTargets)
+@_open_request.of(Classes, AmountsOfTargets, ClassesOfTargets)
 def _(node, request):
     request.looks = False
 
@@ -204,7 +200,7 @@ def _flag_column(
 @_flag_column.of(Moments)
 def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
     zone_map, sums, upper, bars, records = nodes.zone_map, nodes.sums, nodes.upper, nodes.bars, splits.candidates.records
-    grain, shift, place = sums.grains[i], sums.scales[i].shift, (ZERO(), node.n, i)
+    grain, place = sums.grains[i], (ZERO(), node.n, i)
     if draws:
         part = _only_part(zone_map, sums, i, j)
         if part >= 0 and (zone_map.exact[j] or part == n_elements(zone_map, sums, i, j) or _is_single(zone_map, sums, i, j, part)):
@@ -218,8 +214,7 @@ def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
     bar = below(bars[i]) if bars[i] >= 0.0 else bars[i]
     if zone_map.exact[j]:
         n_zones = zone_map.n_zones[j] << grain
-        missing = unpack(element_of(sums, i, j), n_zones, shift, scratch.zones)
-        score = sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
+        score, missing = sweep_values(limits, element_of(sums, i, j), n_zones, grain, node, bar, scratch)
         if score >= 0.0:
             found = scratch.found.record[0]
             cut = upper[j, found.code << zone_map.fold]
@@ -339,9 +334,7 @@ def _(node, criterion, left, missing, adds, element, size_shift):
     return bound
 
 
-@_flag_column.of(Classes)
-@_flag_column.of(AmountsOfTargets)
-@_flag_column.of(ClassesOfTargets)
+@_flag_column.of(Classes, AmountsOfTargets, ClassesOfTargets)
 def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
     if _is_spread(nodes, i, j, limits.criterion):  # which columns are constant is always known
         splits.candidates.records[t].status = NO_SPLIT

@@ -157,8 +157,7 @@ def rows_of_element(statistic: Any, element: Any) -> Any:
     """Return the number of rows of an element; the statistic tells what is summed."""
 
 
-@rows_of_element.of(Classes)
-@rows_of_element.of(ClassesOfTargets)
+@rows_of_element.of(Classes, ClassesOfTargets)
 def _(statistic, element):
     return _weight_and_rows(statistic, element)[1]
 
@@ -173,8 +172,7 @@ def plus_element(statistic: Any, element: Any) -> Any:
     """Return a statistic with the rows of an element; its sums are changed in place."""
 
 
-@plus_element.of(Classes)
-@plus_element.of(ClassesOfTargets)
+@plus_element.of(Classes, ClassesOfTargets)
 def _(statistic, element):
     _add_to(statistic.sums, element)
     weight, n = _weight_and_rows(statistic, element)

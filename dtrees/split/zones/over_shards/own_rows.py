@@ -12,7 +12,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.node.partition import Sides, mark_left
 from dtrees.split.table.columns import value_of_code
-from dtrees.split.table.part_lists import are_listed, take_listed
+from dtrees.split.table.keyed_columns import are_listed, take_listed
 from dtrees.split.table.sorting import PLACE, sort_keys
 from dtrees.split.zones.gather_rows import pick
 from dtrees.split.zones.over_shards.records import add_shard_row, open_value

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.node.candidate import SPLIT, Candidates, complete_but_threshold
 from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import SPLIT, Candidates, complete_but_threshold
 from dtrees.split.table.columns import Columns
-from dtrees.split.table.part_lists import PartLists
+from dtrees.split.table.keyed_columns import PartLists
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.node_sums import add_row
 from dtrees.split.zones.sums import Sums

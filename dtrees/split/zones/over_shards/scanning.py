@@ -14,8 +14,8 @@ from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import Moments, nothing
-from dtrees.split.node.candidate import NO_SPLIT, NONE_HIGHER, UNKNOWN
-from dtrees.split.search.thresholds.sweep import cut_after
+from dtrees.split.node.records import NO_SPLIT, NONE_HIGHER, UNKNOWN
+from dtrees.split.search.sweep import cut_after
 from dtrees.split.zones.over_shards.node_sums import plus_element, rows_of_element, statistic_of
 from dtrees.split.zones.over_shards.records import ValueElements, ValueSums, add_value, note_split, open_value
 from dtrees.split.zones.scan import below

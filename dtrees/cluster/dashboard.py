@@ -1,0 +1,562 @@
+"""What fits have told of themselves, and the page of dtrees in Dask's dashboard that shows it: losses and pace, and what each worker does.
+
+What a fit has told is small and bounded, however long it goes on, so that the scheduler can keep it. It is made of the events of
+:mod:`dtrees.cluster.transport.events`, and of what the scheduler itself sees of the fit's workers. The page is made anew for everybody who
+opens it, looks at this twice a second as long as it is open, and sends what has changed. Nothing is done while nobody looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from typing import Any
+
+from dask.utils import format_bytes
+
+from dtrees.engine.plan.plans import Progress
+from dtrees.ensemble.callbacks import COMPILING, duration, figures, in_words
+
+#: Points of a curve; when there are more, every second one is left out.
+_POINTS = 400
+_CURVES, _LINES = 12, 20
+
+
+@dataclass
+class Curve:
+    """A loss or score after rounds.
+
+    Attributes
+    ----------
+    points : list of (int, float)
+        Rounds, ascending, and values after them; not all, if there are many.
+    """
+
+    points: list[tuple[int, float]] = field(default_factory=list)
+    _stride: int = 1
+    _last: tuple[int, float] | None = None
+
+    def add(self, done: int, value: float) -> None:
+        """Take in a value. Rounds that are told of again, as another worker has taken over the fit, take the place of what they were."""
+        while self.points and self.points[-1][0] >= done:
+            self.points.pop()
+        if done % self._stride == 0 or not self.points:
+            self.points.append((done, value))
+        self._last = done, value
+        if len(self.points) > _POINTS:
+            self.points = self.points[::2]
+            self._stride *= 2
+
+    def shown(self) -> list[tuple[int, float]]:
+        """Return the points, with the last one that there is."""
+        last = [] if self._last is None or (self.points and self.points[-1][0] >= self._last[0]) else [self._last]
+        return [*self.points, *last]
+
+
+@dataclass
+class WorkerShare:
+    """What a worker does for a fit.
+
+    Attributes
+    ----------
+    columns, rows, bytes : int
+        What it holds of the table, and the memory which that takes.
+    scan, wait, communicate : float
+        Seconds of its own work, of those that it waited for slower workers, and that messages took while it was there.
+    sent, received : int
+        Bytes of messages to it, and of its replies.
+    trees : int
+        Whole trees that it has grown.
+    lost : bool
+        Whether it is gone.
+    """
+
+    columns: int = 0
+    rows: int = 0
+    bytes: int = 0
+    scan: float = 0.0
+    wait: float = 0.0
+    communicate: float = 0.0
+    sent: int = 0
+    received: int = 0
+    trees: int = 0
+    lost: bool = False
+
+
+@dataclass
+class FitHistory:
+    """What a fit has told.
+
+    Attributes
+    ----------
+    fit : str
+        The key of its task.
+    label : str
+        What its user calls it.
+    estimator, unit : str
+        What is fitted, and what is counted: "tree" or "round".
+    compiling : set of str
+        The workers of the cluster that compile kernels just now, for this fit or for another one that needs the same.
+    state : str
+        Of the task, as Dask calls it.
+    began : float
+        When it was submitted (``time.time()``); ``ended`` is when it was over, or None.
+    done, total : int
+    seconds : float
+        Since trees grow.
+    latest : dict
+        The fields of the last :class:`~dtrees.engine.plan.plans.Progress`.
+    rows, columns : int
+        Of the table.
+    failure : str
+        The error that it failed with.
+    listeners : list of str
+        Callbacks in its user's own process, which hear of lost workers and the like.
+    hear : callable or None
+        Given such a line when it happens.
+    placement, reason : str
+    workers : dict from str to WorkerShare
+    communicate : float
+        Seconds that messages took beyond the work of the slowest worker.
+    curves : dict from str to Curve
+        Losses and scores after rounds.
+    pace : Curve
+        Seconds after trees or rounds.
+    lines : deque of (float, str)
+        What happened besides, and when.
+    unusual : deque of str
+        Those about lost workers and the like, and ``n_unusual``, how many there were.
+    n_lost, n_recovered : int
+        Workers lost, and losses after which trees have grown again.
+    """
+
+    fit: str
+    estimator: str = ""
+    unit: str = "tree"
+    compiling: Set[str] = frozenset()
+    label: str = ""
+    state: str = "waiting"
+    began: float = field(default_factory=time.time)
+    ended: float | None = None
+    done: int = 0
+    total: int = 0
+    seconds: float = 0.0
+    latest: dict[str, Any] = field(default_factory=dict)
+    rows: int = 0
+    columns: int = 0
+    placement: str = ""
+    reason: str = ""
+    workers: dict[str, WorkerShare] = field(default_factory=dict)
+    communicate: float = 0.0
+    curves: dict[str, Curve] = field(default_factory=dict)
+    pace: Curve = field(default_factory=Curve)
+    lines: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=_LINES))
+    n_lost: int = 0
+    n_recovered: int = 0
+    failure: str = ""
+    unusual: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES))
+    n_unusual: int = 0
+    listeners: list[str] = field(default_factory=list)
+    hear: Callable[[FitHistory, str], None] | None = None
+    _first: tuple[int, float] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.ended is not None
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until it will be finished at its pace so far; None if nobody can tell."""
+        if self._first is None or self.is_over or self.done <= self._first[0]:
+            return None
+        pace = (self.seconds - self._first[1]) / (self.done - self._first[0])
+        return max(0.0, pace * (self.total - self.done))
+
+    @property
+    def outcome(self) -> str:
+        """The state in words."""
+        if self.is_over:
+            return {"memory": "finished", "erred": "failed"}.get(self.state, "cancelled")
+        if self.done:
+            return "growing"
+        if self.state == "processing":
+            return COMPILING if self.compiling else "loading"
+        return "waiting"
+
+    def note_state(self, state: str, failure: str = "") -> None:
+        """Take in the state of the fit's task, and the error that it failed with."""
+        if self.is_over and state not in ("waiting", "processing"):
+            return
+        self.state, self.failure = state, failure
+        if failure:
+            self._note(f"failed: {failure}")
+        self.ended = time.time() if state in ("memory", "erred", "forgotten") else None
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take in an event; what cannot be read of it is left aside: anybody may send one."""
+        handle = getattr(self, f"_take_{str(event.get('what')).replace(' ', '_')}", None)
+        if handle is not None:
+            with contextlib.suppress(LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+                handle(event)
+
+    def lose(self, workers: Iterable[str]) -> None:
+        """Take in that workers are gone, or fell silent."""
+        gone = [worker for worker in workers if worker in self.workers and not self.workers[worker].lost]
+        for worker in gone:
+            self.workers[worker].lost = True
+        if gone and not self.is_over:
+            self.n_lost += len(gone)
+            self.say(f"lost {', '.join(gone)}")
+
+    def say(self, line: str) -> None:
+        """Note that something unusual happened, and have whoever waits for the fit hear of it."""
+        self._note(line)
+        self.unusual.append(line)
+        self.n_unusual += 1
+        if self.hear is not None:
+            self.hear(self, line)
+
+    def _note(self, line: str) -> None:
+        self.lines.append((time.time(), line))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return how far the fit has come, for :func:`dtrees.progress` and :func:`dtrees.fits`."""
+        told = ("fit", "label", "estimator", "unit", "outcome", "failure", "is_over", "began", "done", "total", "n_unusual")
+        return {name: getattr(self, name) for name in told} | {"progress": dict(self.latest), "unusual": list(self.unusual)}
+
+    def _share(self, worker: str) -> WorkerShare:
+        return self.workers.setdefault(worker, WorkerShare())
+
+    def _take_began(self, event: Mapping[str, Any]) -> None:
+        worker, self.listeners = event["worker"], list(event.get("listeners", ()))
+        if event["turn"] == 1:
+            self._note(f"coordinated by {worker}")
+        else:
+            self.say(f"taken over by {worker}")
+
+    def _take_placed(self, event: Mapping[str, Any]) -> None:
+        self.placement, self.reason = event["placement"], event["reason"]
+        self._note(f"placed {self.placement}: {self.reason}")
+
+    def _take_holding(self, event: Mapping[str, Any]) -> None:
+        self.rows, self.columns, rows_of = event["rows"], event["columns"], event.get("rows_of", {})
+        for share in self.workers.values():
+            share.columns = share.rows = share.bytes = 0
+        for worker, (columns, n_bytes) in event["workers"].items():
+            share = self._share(worker)
+            share.columns, share.rows, share.bytes, share.lost = columns, rows_of.get(worker, self.rows), n_bytes, False
+
+    def _take_round(self, event: Mapping[str, Any]) -> None:
+        self.latest = dict(event["progress"])
+        progress = Progress(**self.latest)
+        self.done, self.total, self.seconds = progress.done, progress.total, progress.seconds
+        if self._first is None or self.done < self._first[0] or self.seconds < self._first[1]:
+            self._first = self.done, self.seconds
+        self.pace.add(self.done, self.seconds)
+        for name, value in figures(progress).items():
+            if name in self.curves or len(self.curves) < _CURVES:
+                self.curves.setdefault(name, Curve()).add(self.done, value)
+        self._share_messages(event.get("communicate", self.communicate), event.get("scan", {}))
+        for name in ("scan", "wait", "sent", "received"):
+            for worker, value in event.get(name, {}).items():
+                setattr(self._share(worker), name, value)
+        if self.n_recovered < self.n_lost:
+            self.n_recovered = self.n_lost
+            self.say(f"goes on from {self.unit} {self.done}")
+
+    _take_tree = _take_round
+
+    def _share_messages(self, total: float, workers: Iterable[str]) -> None:
+        """Add what messages took since the last event to the workers that were there all the time: everybody waits for them."""
+        spent = total - self.communicate if total >= self.communicate else total  # another coordinator counts anew
+        for worker in workers:
+            share = self._share(worker)
+            if not share.lost and (share.scan or not self.communicate):
+                share.communicate += spent
+        self.communicate = total
+
+    def _take_batch(self, event: Mapping[str, Any]) -> None:
+        share = self._share(event["worker"])
+        share.scan += event["seconds"]
+        share.trees += event["trees"]
+
+    def _take_shards_lost(self, event: Mapping[str, Any]) -> None:
+        self.lose(event["workers"])
+
+    def _take_shard_moved(self, event: Mapping[str, Any]) -> None:
+        what = "rows" if self.placement == "rows" else "columns"
+        self.say(f"{what} of a lost worker are loaded again on {event['to']}")
+
+
+#: Its path, and the name of its tab.
+PAGE = "dtrees"
+_MILLISECONDS_BETWEEN_LOOKS = 500
+#: Seconds of work, of messages, of waiting: Dask's orange and red, and grey for what is no use.
+_SCAN, _COMMUNICATE, _WAIT = "#ffa51c", "#ef1161", "#c9c9c9"
+#: Of curves; those of Bokeh's Category10 that stand out on white.
+_COLOURS = (
+    "#ef1161", "#1f77b4", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf", "#ff7f0e", "#393b79", "#637939",
+)  # fmt: skip
+#: What the list of fits begins with: nobody has chosen one.
+_UNDER_WAY = "the fit under way, or the latest"
+_STYLES = {"padding": "4px 0 0 6px", "font-size": "13px", "width": "98%"}
+
+#: A table; the columns from number ``left`` on are aligned to the right.
+_TABLE = """<table style="border-collapse: collapse; font-size: 13px">{% for cells in lines %}{% set tag = "th" if loop.first else "td" %}
+<tr>{% for cell in cells %}<{{ tag }} style="padding: 2px 12px 2px 0; text-align: {{ "left" if loop.index0 < left else "right" }};
+white-space: nowrap; border-bottom: 1px solid #ececec">{{ cell }}</{{ tag }}>{% endfor %}</tr>{% endfor %}</table>"""
+_BAR = """<div style="width: 120px; height: 9px; background: #e4e4e4; display: inline-block; margin-right: 8px">
+<div style="width: {share:.0%}; height: 9px; background: #ffa51c"></div></div>{share:.0%}"""
+
+
+def make_page(histories: Callable[[], list[FitHistory]], scheduler: Any, document: Any) -> None:
+    """Fill a Bokeh document.
+
+    Parameters
+    ----------
+    histories : callable
+        Returns what the fits of a cluster have told, the latest first.
+    scheduler : distributed.Scheduler
+        Asked what memory its workers use.
+    document : bokeh.document.Document
+    """
+    page = Page(histories, scheduler)
+    document.title = "Dask: dtrees"
+    document.add_root(page.root)
+    page.update()
+    document.add_periodic_callback(page.update, _MILLISECONDS_BETWEEN_LOOKS)
+
+
+class Page:
+    """What somebody who has opened the page sees.
+
+    Parameters
+    ----------
+    histories : callable
+        Returns what the fits of a cluster have told, the latest first.
+    scheduler : distributed.Scheduler
+
+    Attributes
+    ----------
+    root : bokeh.models.LayoutDOM
+    """
+
+    def __init__(self, histories: Callable[[], list[FitHistory]], scheduler: Any) -> None:
+        from bokeh.layouts import column, row
+        from bokeh.models import ColumnDataSource, Div, Select
+
+        self._histories, self._scheduler = histories, scheduler
+        self._sources = {name: ColumnDataSource(make(FitHistory(""))) for name, make in _PLOTTED.items()}
+        # Tables of Bokeh's are not drawn anew when values change, but not their number.
+        self._list = Div(sizing_mode="stretch_width", styles=_STYLES | {"max-height": "180px", "overflow-y": "auto"})
+        self._heading = Div(sizing_mode="stretch_width", styles=_STYLES)
+        self._workers = Div(sizing_mode="stretch_width", styles=_STYLES | {"overflow-x": "auto"})
+        self._lines = Div(sizing_mode="stretch_width", styles=_STYLES | {"overflow-y": "auto", "max-height": "260px"})
+        self._choice = Select(title="Shown below:", value=_UNDER_WAY, options=[_UNDER_WAY], width=420, styles={"padding-left": "6px"})
+        self._choice.on_change("value", lambda attr, old, new: self.update())
+        self._losses, self._pace = _curves_figure(self._sources["curves"]), _pace_figure(self._sources["pace"])
+        self._seconds = _seconds_figure(self._sources["workers"])
+        self.root = column(
+            self._list,
+            row(self._choice, self._heading, sizing_mode="stretch_width"),
+            row(self._losses, self._pace, self._seconds, sizing_mode="stretch_width"),
+            self._workers,
+            self._lines,
+            sizing_mode="stretch_width",
+        )
+
+    def update(self) -> None:
+        """Show what there is now."""
+        histories = self._histories()
+        self._set(self._list, "text", _fits(histories))
+        options = [_UNDER_WAY, *(f"{_named(history)} {history.fit}" for history in histories)]
+        if self._choice.value not in options:
+            self._choice.value = _UNDER_WAY
+        self._set(self._choice, "options", options)
+        self._show(self._chosen(histories))
+
+    def _chosen(self, histories: Sequence[FitHistory]) -> FitHistory:
+        """Return the fit that the user has chosen, else the one that is under way, else the latest."""
+        for history in histories:
+            if self._choice.value == f"{_named(history)} {history.fit}":
+                return history
+        under_way = [history for history in histories if not history.is_over]
+        return (under_way or list(histories) or [FitHistory("")])[0]
+
+    def _show(self, history: FitHistory) -> None:
+        workers = self._scheduler.workers
+        for name, make in _PLOTTED.items():
+            if self._sources[name].data != (data := make(history)):
+                self._sources[name].data = data
+        self._set(self._seconds.y_range, "factors", self._sources["workers"].data["worker"][::-1])
+        self._set(self._workers, "text", _workers(history, workers))
+        self._set(self._heading, "text", _heading(history))
+        self._set(self._lines, "text", _lines(history))
+        self._set(self._losses, "visible", bool(history.curves) or history.unit == "round")
+        self._set(self._pace.title, "text", f"{history.unit.capitalize()}s finished")
+
+    def _set(self, model: Any, name: str, value: object) -> None:
+        if getattr(model, name) != value:
+            setattr(model, name, value)
+
+
+def _figure(title: str, x: str, **options: Any) -> Any:
+    from bokeh.plotting import figure
+
+    plot = figure(title=title, x_axis_label=x, tools="pan,wheel_zoom,box_zoom,reset", height=320, sizing_mode="stretch_width", **options)
+    plot.toolbar.autohide = True
+    return plot
+
+
+def _curves_figure(source: Any) -> Any:
+    from bokeh.models import DataRange1d, HoverTool
+
+    plot = _figure("Losses and scores", "round", x_range=DataRange1d(start=0))
+    lines = plot.multi_line(xs="xs", ys="ys", line_color="colour", legend_field="name", line_width=2, source=source)
+    plot.add_tools(HoverTool(renderers=[lines], tooltips=[("", "@name"), ("round", "$x{0}"), ("", "$y")]))
+    plot.legend.location, plot.legend.background_fill_alpha, plot.legend.padding = "top_right", 0.6, 4
+    return plot
+
+
+def _pace_figure(source: Any) -> Any:
+    from bokeh.models import DataRange1d
+
+    plot = _figure("Trees finished", "seconds", x_range=DataRange1d(start=0), y_range=DataRange1d(start=0))
+    plot.line(x="seconds", y="done", line_color=_SCAN, line_width=2, source=source)
+    plot.varea(x="seconds", y1="done", y2="zero", fill_color=_SCAN, fill_alpha=0.15, source=source)
+    return plot
+
+
+def _seconds_figure(source: Any) -> Any:
+    from bokeh.models import DataRange1d, FactorRange
+
+    plot = _figure("Seconds of each worker", "seconds", y_range=FactorRange(), x_range=DataRange1d(start=0))
+    kinds = {"scan": ("work", _SCAN), "communicate": ("messages", _COMMUNICATE), "wait": ("waiting for others", _WAIT)}
+    plot.hbar_stack(
+        list(kinds),
+        y="worker",
+        height=0.6,
+        color=[colour for _, colour in kinds.values()],
+        legend_label=[label for label, _ in kinds.values()],
+        source=source,
+    )
+    plot.add_layout(plot.legend[0], "below")
+    plot.legend.orientation, plot.legend.padding, plot.legend.border_line_alpha = "horizontal", 2, 0.0
+    return plot
+
+
+def _table(found: Sequence[Mapping[str, Any]], left: int) -> str:
+    """Return a table as HTML, the columns from number ``left`` on to the right."""
+    from jinja2 import Template
+
+    return Template(_TABLE, autoescape=True).render(lines=[list(found[0]), *(row.values() for row in found)], left=left) if found else ""
+
+
+def _fits(histories: Sequence[FitHistory]) -> str:
+    """Return a table of fits as HTML."""
+    return _table([_fit(history) for history in histories], left=6)
+
+
+def _fit(history: FitHistory) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    remaining = history.remaining
+    latest = figures(Progress(**history.latest)) if history.latest else {}
+    share = 1.0 if history.outcome == "finished" else history.done / history.total if history.total else 0.0
+    return {
+        "fit": _named(history),
+        "key": history.fit,
+        "state": history.outcome,
+        "progress": Markup(_BAR.format(share=share)),
+        "placement": history.placement,
+        "last losses": in_words({name: float(f"{value:.4g}") for name, value in latest.items()}),
+        "done": f"{history.done:,} of {history.total:,}" if history.total else "",
+        "elapsed": duration((history.ended or time.time()) - history.began),
+        "remaining": "" if remaining is None else duration(remaining),
+        "rows by columns": f"{history.rows:,} by {history.columns:,}" if history.rows else "",
+        "lost / made up for": f"{history.n_lost} / {history.n_recovered}" if history.n_lost else "",
+    }
+
+
+def _curves(history: FitHistory) -> dict[str, list[Any]]:
+    """Return a row for each loss or score of a fit."""
+    points = [curve.shown() for curve in history.curves.values()]
+    colours = list(islice(cycle(_COLOURS), len(points)))
+    xs, ys = ([[point[i] for point in curve] for curve in points] for i in (0, 1))
+    return {"xs": xs, "ys": ys, "name": list(history.curves), "colour": colours}
+
+
+def _pace(history: FitHistory) -> dict[str, list[Any]]:
+    """Return when trees or rounds were finished."""
+    points = history.pace.shown()
+    return {"seconds": [seconds for _, seconds in points], "done": [done for done, _ in points], "zero": [0] * len(points)}
+
+
+def _seconds(history: FitHistory) -> dict[str, list[Any]]:
+    """Return what the seconds of each worker were spent on."""
+    spent = {kind: [getattr(share, kind) for share in history.workers.values()] for kind in ("scan", "communicate", "wait")}
+    return {"worker": [_name(address) for address in history.workers], **spent}
+
+
+#: What makes the columns of each plot.
+_PLOTTED: dict[str, Callable[[FitHistory], dict[str, list[Any]]]] = {"curves": _curves, "pace": _pace, "workers": _seconds}
+
+
+def _workers(history: FitHistory, known: Mapping[str, Any]) -> str:
+    """Return a table of the workers of a fit as HTML; ``known`` are those of the scheduler."""
+    return _table([_worker(address, share, history, known.get(address)) for address, share in history.workers.items()], left=2)
+
+
+def _worker(address: str, share: WorkerShare, history: FitHistory, state: Any) -> dict[str, Any]:
+    return {
+        "worker": _name(address),
+        "state": "lost" if share.lost else "gone" if state is None else state.status.name,
+        "columns": f"{share.columns:,}" if share.columns else "",
+        "rows": f"{share.rows:,}" if share.columns else "",
+        "memory planned": format_bytes(share.bytes) if share.bytes else "",
+        "used / limit": "" if state is None else _memory(state),
+        "sent to it": format_bytes(share.sent) if share.sent else "",
+        "received": format_bytes(share.received) if share.received else "",
+        "whole trees": f"{share.trees:,}" if share.trees else "",
+        "work": f"{share.scan:,.1f} s",
+        "messages": f"{share.communicate:,.1f} s",
+        "waiting": f"{share.wait:,.1f} s",
+    }
+
+
+def _name(address: str) -> str:
+    return address.partition("://")[2] or address
+
+
+def _memory(state: Any) -> str:
+    limit = f" / {format_bytes(state.memory_limit)}" if state.memory_limit else ""
+    return f"{format_bytes(int(state.metrics.get('memory', 0)))}{limit}"
+
+
+def _heading(history: FitHistory) -> str:
+    """Return what is told of a fit in a line, as HTML."""
+    if not history.fit:
+        return "No fit yet: what is fitted on this cluster, or submitted to it, appears here."
+    words = f"<b>{html.escape(_named(history))}</b> <code>{html.escape(history.fit)}</code>: {history.outcome}"
+    if history.failure:
+        words += f", {html.escape(history.failure)}"
+    if history.placement:
+        words += f", {html.escape(history.placement)} ({html.escape(history.reason)})"
+    return words
+
+
+def _lines(history: FitHistory) -> str:
+    """Return what happened to a fit, as HTML, the latest first."""
+    told = [f"{time.strftime('%H:%M:%S', time.localtime(when))} {html.escape(line)}" for when, line in reversed(history.lines)]
+    zone = time.strftime("%z", time.localtime(history.began))
+    return "<br>".join([f"<b>What happened</b> (time zone {zone[:3]}:{zone[3:]})", *told])
+
+
+def _named(history: FitHistory) -> str:
+    """Return what a fit is called: by its user, and what is fitted."""
+    return f"{history.label} ({history.estimator})" if history.label else history.estimator

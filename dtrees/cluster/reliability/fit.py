@@ -1,0 +1,417 @@
+"""A fit under way, as what runs it knows it: its name and settings, whether anybody still wants it, and what is asked and told of it.
+
+A coordinator is a task on the cluster (:mod:`dtrees.cluster.growing.submission`), or whatever else runs ``fit`` there: a user's own task,
+say. What it does passes many functions that have no business knowing; they ask :func:`current_fit`. Questions to the registry of fits
+(:mod:`dtrees.cluster.reliability.registry`) have a deadline each. There the finished trees of a fit over shards are kept: if the
+coordinator is lost, the one that takes over does not grow them again.
+
+Terms
+-----
+settings
+    what a user may set for fits on a cluster, by parameters of :func:`dtrees.submit` or in Dask's configuration, under ``dtrees``
+    (:class:`Settings`). They are read where the fit is submitted, and travel with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import pickle
+import threading
+import time
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from uuid import uuid4
+
+import dask
+from distributed import Client, Future, Worker, get_worker
+
+from dtrees.cluster.compat import is_wanted
+from dtrees.cluster.errors import FitCancelled
+from dtrees.cluster.reliability.registry import FitRegistry, Heartbeats, adopting
+from dtrees.cluster.transport.clients import SCHEDULER_PATIENCE, answer, ask, own_client
+from dtrees.cluster.transport.events import Timings, tell
+from dtrees.engine.plan.plans import BoostingPlan, Callback, ForestPlan, Progress
+from dtrees.engine.protocol.messages import Scores
+from dtrees.tree.tree import Tree
+
+#: What they mean: :mod:`dtrees.cluster.data.placement`.
+PLACEMENTS = ("auto", "one-worker", "replicated", "sharded", "rows")
+STORAGES = ("auto", "memory", "disk")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How fits behave on a cluster. Dask's configuration has each under its own name: ``dtrees.max-restarts`` and so on.
+
+    Attributes
+    ----------
+    max_restarts : int
+        How many times a fit may replace lost workers, until it gives up.
+    patience : float
+        Seconds without a sign of life until a worker counts as lost, to begin with: where workers are found to be slower, it grows.
+    placement : {"auto", "one-worker", "replicated", "sharded", "rows"}
+        Where columns are: all on one worker, all on each, or spread over all; or each worker keeps its rows.
+    storage : {"auto", "memory", "disk"}
+        Where workers that keep rows have the cells of these: "auto" has them on disk where nothing else fits the workers' memory; "disk"
+        has rows stay where they are.
+
+    Examples
+    --------
+    >>> Settings(patience=60.0)
+    Settings(max_restarts=10, patience=60.0, placement='auto', storage='auto')
+    """
+
+    max_restarts: int = 10
+    patience: float = 20.0
+    placement: str = "auto"
+    storage: str = "auto"
+
+    @classmethod
+    def read(cls, **given: Any) -> Settings:
+        """Return the settings of Dask's configuration, but for those given (and not None).
+
+        Examples
+        --------
+        >>> with dask.config.set({"dtrees.max-restarts": 3}):
+        ...     Settings.read(patience=5.0)
+        Settings(max_restarts=3, patience=5.0, placement='auto', storage='auto')
+        """
+        values = {field.name: dask.config.get(f"dtrees.{field.name}", field.default) for field in fields(cls)}
+        settings = cls(**values | {name: value for name, value in given.items() if value is not None})
+        if not isinstance(settings.max_restarts, int) or settings.max_restarts < 0:
+            raise ValueError(f"max_restarts is {settings.max_restarts!r}; wants an integer of at least 0")
+        if not isinstance(settings.patience, int | float) or not settings.patience > 0:
+            raise ValueError(f"patience is {settings.patience!r}; wants a number of seconds above 0")
+        if settings.placement not in PLACEMENTS:
+            raise ValueError(f"placement is {settings.placement!r}; wants one of {', '.join(PLACEMENTS)}")
+        if settings.storage not in STORAGES:
+            raise ValueError(f"storage is {settings.storage!r}; wants one of {', '.join(STORAGES)}")
+        if settings.storage == "disk" and settings.placement not in ("auto", "rows"):
+            raise ValueError(
+                f"storage is 'disk', and placement is {settings.placement!r}: cells are on disk only where rows stay; wants placement "
+                "'rows', or 'auto', which is the same then"
+            )
+        return replace(settings, placement="rows") if settings.storage == "disk" else settings
+
+
+class Fit:
+    """A fit under way.
+
+    Parameters
+    ----------
+    name : str
+        The key of its task, where it is one of ours.
+    settings : Settings
+    turn : int
+        Which run of its coordinator this is, from 1; 0 where it was not submitted: then Dask does not run it again if its worker is lost.
+
+    Attributes
+    ----------
+    heartbeats : Heartbeats
+        Of the workers, as heard by whoever waits for something of this fit here.
+    task : str or None
+        The key of the task that this runs in.
+    next_closing : float
+        When others are to close their connections to silent workers again (``time.monotonic()``).
+    awaits_worker : bool
+        Whether the log says that there was no worker to begin with.
+    """
+
+    def __init__(self, name: str, settings: Settings, turn: int = 0) -> None:
+        self.name = name
+        self.settings = settings
+        self.turn = turn
+        self.heartbeats = Heartbeats(settings.patience)
+        self.next_closing = 0.0
+        self.awaits_worker = False
+        self._futures: list[Future | None] = []
+        self._worker: Worker | None = None
+        self.task: str | None = None
+        with contextlib.suppress(ValueError, KeyError):  # not on a worker, not in a task
+            worker = get_worker()
+            self.task = worker.get_current_task()
+            self._worker = worker
+
+    @property
+    def worker(self) -> str | None:
+        """The address of the worker that this runs on."""
+        return None if self._worker is None else str(self._worker.address)
+
+    def note(self, workers: Container[str]) -> None:
+        """Take in which workers the scheduler knows.
+
+        Raises
+        ------
+        FitCancelled
+            If that of this fit is not among them: the scheduler has given it up, and the fit is run elsewhere.
+        """
+        if self.worker is not None and self.worker not in workers:
+            raise FitCancelled(f"The fit {self.name} was given up by the scheduler on {self.worker}, with all that runs there.")
+
+    def own(self, *futures: Future | None) -> None:
+        """Have futures released when the fit ends."""
+        self._futures += futures
+
+    def release(self) -> None:
+        """Release what the fit owns, whatever still refers to it: tracebacks do, those of losses overcome too."""
+        futures, self._futures = self._futures, []
+        for future in futures:
+            if future is not None:
+                future.release()
+
+    def check(self) -> None:
+        """Raise if the task that runs the fit was cancelled. Dask cannot stop a thread: it has to ask.
+
+        Raises
+        ------
+        FitCancelled
+        """
+        if self._worker is None:
+            return
+        if not is_wanted(self._worker, self.task):
+            raise FitCancelled(f"The fit {self.name} was cancelled.")
+
+    def check_after_tree(self, progress: object) -> bool:
+        """Be a callback of trees grown in this task, which asks after each (:meth:`check`) and never ends the fit as a success."""
+        self.check()
+        return False
+
+
+class _Current(threading.local):
+    fit: Fit | None = None
+
+
+_current = _Current()
+
+
+def is_coordinating() -> bool:
+    """Tell whether this thread coordinates a fit."""
+    return _current.fit is not None
+
+
+def current_fit() -> Fit:
+    """Return the fit that this thread coordinates; a new one where there is none."""
+    return _current.fit or Fit(new_name(), Settings.read())
+
+
+def new_name() -> str:
+    """Return a name for a fit, which is also a key that Dask's dashboard shows as ``dtrees-fit``."""
+    return f"dtrees-fit-{uuid4().hex[:10]}"
+
+
+@contextlib.contextmanager
+def coordinating(fit: Fit) -> Iterator[None]:
+    """Have this thread coordinate a fit for as long as the block lasts; at its end, what the fit owns is released."""
+    before, _current.fit = _current.fit, fit
+    try:
+        yield
+    finally:
+        _current.fit = before
+        fit.release()
+
+
+logger = logging.getLogger("dtrees.cluster")
+
+#: Trees may take less than a millisecond; they are told of no more often than this.
+_SECONDS_BETWEEN_TREES = 0.2
+#: Trees that come faster are sent together: a message takes the event loops of this worker and of the scheduler a millisecond.
+_SECONDS_BETWEEN_MESSAGES = 0.05
+#: A fit that may be stopped asks so often.
+_SECONDS_BETWEEN_QUESTIONS = 0.5
+#: Strong references: an event loop has weak ones of what runs in it.
+_registering: set[asyncio.Future[Any]] = set()
+
+
+def register(client: Client) -> asyncio.Future[Any] | None:
+    """Have the scheduler keep records of fits; return what an asynchronous client has to wait for.
+
+    Fits that it submits meanwhile are taken up then, if somebody still wants them.
+    """
+    if not client.asynchronous:
+        ask(client, lambda: client.register_plugin(FitRegistry()))
+        return None
+    registering = asyncio.ensure_future(registered(client))
+    _registering.add(registering)
+    registering.add_done_callback(_registering.discard)
+    return registering
+
+
+async def registered(client: Client) -> None:
+    """Have the scheduler keep records of fits; awaited in the client's event loop."""
+    await client.register_plugin(FitRegistry())
+
+
+def take_turn(client: Client, fit: str, role: str, worker: str | None, task: str | None) -> tuple[int, dict[str, Any]] | None:
+    """Return the number of a new turn, and what was heard of workers; None if there is none.
+
+    That is if nobody wants the fit any more, or if the task that takes the turn is not to run on this worker any more (None: on none).
+
+    Raises
+    ------
+    SchedulerLost
+        If there is no answer.
+    """
+    return ask(client, lambda: client.scheduler.dtrees_take_turn(fit=fit, role=role, worker=worker, task=task))
+
+
+class StopAsked:
+    """The callback that ends a fit when its user has asked for that; it asks the scheduler now and then.
+
+    Parameters
+    ----------
+    fit : str
+    """
+
+    def __init__(self, fit: str) -> None:
+        self._fit = fit
+        self._next = 0.0
+
+    def __call__(self, progress: object) -> bool:
+        """Tell whether the fit is to end."""
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + _SECONDS_BETWEEN_QUESTIONS
+        client = own_client()
+        return ask(client, lambda: client.scheduler.dtrees_is_stopped(fit=self._fit))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_fit": self._fit, "_next": 0.0}  # clocks of other machines differ
+
+
+def adopted(client: Client, keys: Sequence[Any], detached: bool = True) -> list[Future]:
+    """Return futures of tasks that the scheduler knows; does not wait.
+
+    Where ``detached`` is False, fits among them are kept by this client only from now on.
+    """
+    futures = [Future(key, client) for key in keys]  # before the scheduler tells of them
+    with dask.annotate(**adopting(keys, detached)):
+        client.submit(_nothing, key=f"dtrees-adopt-0{uuid4().hex[:9]}").release()
+    return futures
+
+
+def _nothing() -> None:
+    """Be the task whose annotation the scheduler reads."""
+
+
+def log_of(fit: Fit, client: Client, plan: BoostingPlan | ForestPlan) -> ClusterTreeLog | None:
+    """Return the log of a fit's trees; there is none where Dask does not know the fit, and cannot run it again.
+
+    Nor with a checkpoint: that brings finished trees back as well, and two accounts of them could differ.
+    """
+    return ClusterTreeLog(client, fit) if fit.turn and plan.checkpoint is None else None
+
+
+class ClusterTreeLog:
+    """A log of trees on the scheduler; see :class:`dtrees.engine.run.lasting.TreeLog`.
+
+    Trees are sent in the background. Those that were not when this process is lost are grown again.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    fit : Fit
+        Its name is the same however often it is run.
+
+    Raises
+    ------
+    FitCancelled
+        If nobody wants the fit any more, or another worker has taken over.
+    """
+
+    def __init__(self, client: Client, fit: Fit) -> None:
+        turn = take_turn(client, fit.name, "trees", fit.worker, fit.task)
+        if turn is None:
+            raise FitCancelled(f"The fit {fit.name} was cancelled, or taken over by another worker.")
+        self._client = client
+        self._fit = fit
+        self._turn, _ = turn
+        self._n_sent = 0
+        self._unsent: list[bytes] = []
+        self._sending = self._is_refused = False
+
+    def recall(self) -> list[tuple[Tree, Scores]]:
+        """Return the trees kept by an earlier run."""
+        client, fit = self._client, self._fit.name
+        kept: list[bytes] = []
+        while more := ask(client, lambda: client.scheduler.dtrees_trees(fit=fit, first=len(kept))):  # noqa: B023 - used at once
+            kept += more
+        self._n_sent = len(kept)
+        return [pickle.loads(tree) for tree in kept]
+
+    def keep(self, tree: Tree, scores: Scores) -> None:
+        """Keep the next tree.
+
+        Raises
+        ------
+        FitCancelled
+            If the fit has been taken over by another run, or is not wanted any more.
+        """
+        if self._is_refused:
+            raise FitCancelled(f"The fit {self._fit.name} has been given up on {self._fit.worker}, or taken over by another worker.")
+        self._client.loop.add_callback(self._send, pickle.dumps((tree, scores), pickle.HIGHEST_PROTOCOL))
+
+    async def _send(self, tree: bytes) -> None:
+        """Send a tree, with those that follow it closely. All this is done in the thread of the loop."""
+        self._unsent.append(tree)
+        if self._sending:  # the one that is sending sees to all
+            return
+        self._sending = True
+        try:
+            while self._unsent and not self._is_refused:
+                await asyncio.sleep(_SECONDS_BETWEEN_MESSAGES)
+                trees, self._unsent = self._unsent, []
+                keeping = self._client.scheduler.dtrees_keep_trees(fit=self._fit.name, turn=self._turn, first=self._n_sent, trees=trees)
+                self._is_refused = not await answer(keeping, SCHEDULER_PATIENCE)
+                self._n_sent += len(trees)
+        except OSError:  # without the scheduler, there is nobody to keep them
+            logger.warning("%s: its last trees are not kept, since the scheduler does not answer", self._fit.name)
+        finally:
+            self._sending = False
+
+
+class Reporting:
+    """The callback that a fit is given: tells of trees or rounds, and ends a fit that nobody wants.
+
+    Parameters
+    ----------
+    fit : Fit
+    unit : {"tree", "round"}
+        Every round is told of, and trees now and then.
+    callback : callable or None
+        The user's; called first.
+    timings : Timings or None
+        Of exchanges with shards. None where the trees grow here.
+    """
+
+    def __init__(self, fit: Fit, unit: str, callback: Callback | None = None, timings: Timings | None = None) -> None:
+        self._fit = fit
+        self._unit = unit
+        self._callback = callback
+        self._timings = timings
+        self._next = 0.0
+
+    def __call__(self, progress: Progress) -> bool:
+        """Tell of a tree or round; tell whether the fit is to end."""
+        self._fit.check()
+        now = time.monotonic()
+        if self._unit == "round" or now >= self._next or progress.done == progress.total:
+            self._next = now + _SECONDS_BETWEEN_TREES
+            self._tell(progress)
+        return self._callback is not None and bool(self._callback(progress))
+
+    def _tell(self, progress: Progress) -> None:
+        # Not asdict, which copies all in depth: fifty microseconds, when a round of a small table takes some hundreds.
+        facts: dict[str, Any] = {} if self._timings is None else vars(self._timings)
+        told = {self._unit: progress.done, "total": progress.total, "seconds": progress.seconds, "progress": dict(vars(progress))}
+        tell(self._fit.name, self._unit, **told, **facts)
+
+
+class WholeTables(Reporting):
+    """The same where a worker grows trees, or rounds, from a whole table: the time is its own."""
+
+    def _tell(self, progress: Progress) -> None:
+        self._timings = Timings(scan={} if self._fit.worker is None else {self._fit.worker: progress.seconds})
+        super()._tell(progress)

@@ -1,0 +1,522 @@
+"""Tasks of a fit, and waiting for them on a cluster without waiting for ever.
+
+Dask itself waits for as long as it takes, also for what can no longer happen. Here every wait is cut into slices, and between slices
+the state of the cluster is looked at: is there still a scheduler, are there workers, do they show signs of life, does anybody still want
+the result, does the scheduler know the tasks that are awaited? Work may take as long as it needs; it is silence that has a deadline
+(:class:`~dtrees.cluster.reliability.registry.Heartbeats`), and what workers cannot begin for want of memory.
+
+Dask pauses workers that use too much of their memory. Such a worker goes on with the tasks that it runs, and begins no others until it uses
+less (by default, less than 80 % of its limit). Nor does Dask give it up. So what only such workers can do would be waited for without end,
+and without a word. Here that is said after a fit's patience, and after some times as long the fit ends. Shards that are there already are
+called past all this: paused or not, they go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
+from functools import partial
+from typing import Any, NoReturn
+from uuid import uuid4
+
+import dask
+from dask.utils import format_bytes
+from distributed import Client, Future, KilledWorker, futures_of
+
+from dtrees.cluster.compat import close_connections
+from dtrees.cluster.errors import ClusterError, FitCancelled, NotEnoughMemory, SchedulerLost, WorkerLost
+from dtrees.cluster.reliability.fit import Fit, adopted, current_fit, is_coordinating
+from dtrees.cluster.reliability.registry import Heartbeats, belonging
+from dtrees.cluster.transport.clients import NO_WORKER_YET, RUN_AGAIN, SCHEDULER_PATIENCE, answer, explained, in_loop, states
+from dtrees.cluster.transport.events import tell
+
+logger = logging.getLogger("dtrees.cluster")
+
+_SLICE = 0.5
+#: Workers are given so long to close their connections to one that is silent.
+_SECONDS_TO_CLOSE = 3.0
+#: A task is known to the scheduler so many seconds after it was submitted; it is asked about so many tasks at a time.
+_SECONDS_TO_BECOME_KNOWN, _ASKED_AT_ONCE = 60.0, 1000
+#: A fit is given up after so many times its patience.
+_TIMES_PATIENCE = 9.0
+#: Between two notes so many seconds count at most: in longer ones, this process stood still, or waited for something else.
+_MOST_LISTENED = 5.0
+#: What tasks do on a worker that is at work, as its counts of them call it: run, and fetch what they need.
+_AT_WORK = ("executing", "flight")
+_WAY_OUT = "Give workers more memory (dask worker --memory-limit), or have more of them, and run it again"
+
+
+class Pauses:
+    """How long a fit has been held up by paused workers.
+
+    Parameters
+    ----------
+    fit : Fit
+    """
+
+    def __init__(self, fit: Fit) -> None:
+        self._fit = fit
+        self._held = 0.0
+        self._told = False
+        self._last_note = time.monotonic()
+        self._before: Any = None
+
+    def note(self, workers: Mapping[str, Mapping[str, Any]], patience: float, awaited: object, needed: Iterable[str] | None = None) -> None:
+        """Take in what the scheduler knows of workers, while something is waited for.
+
+        Parameters
+        ----------
+        workers : mapping from str to mapping
+        patience : float
+            Seconds until it is said.
+        awaited : object
+            What is waited for: where it is another than before, the fit goes on.
+        needed : iterable of str, optional
+            The workers that alone can do it; by default, any can.
+
+        Raises
+        ------
+        NotEnoughMemory
+            If it has taken too long.
+        """
+        now = time.monotonic()
+        listened, self._last_note = min(now - self._last_note, _MOST_LISTENED), now
+        able = dict(workers) if needed is None else {worker: workers[worker] for worker in needed if worker in workers}
+        paused = sorted(worker for worker, facts in able.items() if facts["status"] == "paused")
+        state = awaited, [(worker, _written(workers[worker])) for worker in paused]
+        goes_on, self._before = state != self._before, state
+        if not paused or goes_on or any(map(_is_at_work, able.values())):
+            if self._told:
+                logger.info("%s goes on", self._fit.name)
+            self._held, self._told = 0.0, False
+            return
+        self._held += listened
+        if self._held > patience and not self._told:
+            self._told = True
+            logger.warning("%s has waited %.0f s for workers that Dask has paused: %s", self._fit.name, self._held, _said(workers, paused))
+            tell(self._fit.name, "workers paused", workers=paused, seconds=self._held)
+        if self._held > _TIMES_PATIENCE * patience:
+            raise NotEnoughMemory(
+                f"The fit has waited {self._held:.0f} s for {len(paused)} of {len(workers)} workers of the Dask cluster. Dask has paused "
+                f"them, as they use too much of their memory: {_said(workers, paused)}. {_WAY_OUT}."
+            )
+
+
+class WorkerMonitor:
+    """Looks at a cluster now and then.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    patience : float, optional
+        By default that of the fit.
+    fit : Fit, optional
+        By default the current one.
+
+    Attributes
+    ----------
+    workers : dict from str to dict
+        What the last look showed.
+    """
+
+    def __init__(self, client: Client, patience: float | None = None, fit: Fit | None = None) -> None:
+        self._client = client
+        self._fit = fit or current_fit()
+        self.workers: dict[str, dict[str, Any]] = {}
+        self.heartbeats = self._fit.heartbeats if patience is None else Heartbeats(patience)
+        self._pauses = Pauses(self._fit)
+        self._known: set[Any] = set()
+        self._first_asked: dict[Any, float] = {}
+        self._next_look = 0.0
+
+    def check(self) -> None:
+        """Raise if the connection to the scheduler is lost, or nobody wants the fit any more."""
+        self._fit.check()
+        if self._client.status != "running":
+            raise SchedulerLost(f"The connection to the Dask scheduler was lost during the fit. {RUN_AGAIN} once the scheduler is back.")
+
+    async def look(self) -> dict[str, dict[str, Any]]:
+        """Return what the scheduler knows of its workers, without those that are silent.
+
+        Raises
+        ------
+        FitCancelled, SchedulerLost
+            See :meth:`check`; also if the scheduler does not know the worker any more that this runs on.
+        """
+        self.check()
+        with explained():
+            known = await answer(self._client.scheduler.identity(n_workers=-1), max(self.heartbeats.patience, SCHEDULER_PATIENCE))
+        workers: dict[str, dict[str, Any]] = known["workers"]
+        self._fit.note(workers)
+        before = self.heartbeats.silent
+        self.heartbeats.note({worker: facts["last_seen"] for worker, facts in workers.items()}, self._fit.worker)
+        if self.heartbeats.awaits_first and not self._fit.awaits_worker:
+            self._fit.awaits_worker = True
+            logger.warning("%s %s", self._fit.name, NO_WORKER_YET)
+        silent = self.heartbeats.silent
+        for worker in silent:
+            del workers[worker]
+            if worker not in before:
+                logger.warning("%s does without worker %s, which has been silent for %.0f s", self._fit.name, worker, silent[worker])
+        if silent and (silent.keys() - before.keys() or time.monotonic() > self._fit.next_closing):
+            self._fit.next_closing = time.monotonic() + self.heartbeats.patience
+            with contextlib.suppress(OSError):  # there will be another time
+                closing = self._client.run(close_connections, list(silent), workers=list(workers), on_error="ignore")
+                await answer(closing, _SECONDS_TO_CLOSE)
+        self.workers = workers
+        return workers
+
+    def check_pauses(self, awaited: object, needed: Iterable[str] | None = None) -> None:
+        """Take in that something is waited for, after a look, and that only some workers can do it (by default, any).
+
+        Raises
+        ------
+        NotEnoughMemory
+            If Dask has paused these, for too long.
+        """
+        self._pauses.note(self.workers, self._fit.settings.patience, awaited, needed)
+
+    async def unknown(self, futures: Sequence[Future]) -> list[Future]:
+        """Return those of some futures, pending as far as their client knows, that can never finish; looks at so many at a time.
+
+        These are of tasks that the scheduler does not know: Dask would wait for them for ever, without a word. A task that was known once
+        is forgotten if it is not known any more. One that never was may still be on its way, in a graph with much data, so it is given a
+        minute.
+
+        Raises
+        ------
+        SchedulerLost
+            If the scheduler does not answer.
+        """
+        asked = {future.key: future for future in futures[:_ASKED_AT_ONCE]}
+        if not asked:
+            return []
+        with explained():
+            status = await answer(self._client.scheduler.get_task_status(keys=list(asked)), SCHEDULER_PATIENCE)
+        now = time.monotonic()
+        unknown = []
+        for key, future in asked.items():
+            if status[key] is not None:
+                self._known.add(key)
+            elif future.status == "pending" and (
+                key in self._known or now - self._first_asked.setdefault(key, now) > _SECONDS_TO_BECOME_KNOWN
+            ):
+                unknown.append(future)
+        return unknown
+
+
+class FutureWaiter(WorkerMonitor):
+    """Waits for futures, and raises when what they need is lost."""
+
+    def gather(self, futures: Sequence[Future]) -> list[Any]:
+        """Return the results of all futures, in order.
+
+        Raises
+        ------
+        Exception
+            What a task raised, as soon as one did.
+        WorkerLost, SchedulerLost
+            If the results cannot come any more.
+        FitCancelled
+            If nobody wants them.
+        """
+        results: dict[int, Any] = {}
+        for i, result in self.as_completed(futures):
+            results[i] = result
+        return [results[i] for i in range(len(futures))]
+
+    def wait(self, futures: Sequence[Future]) -> None:
+        """Wait for all futures, and leave their results where they are; raises as :meth:`gather` does."""
+        for _ in self._finished(futures):
+            pass
+
+    def as_completed(self, futures: Sequence[Future]) -> Iterator[tuple[int, Any]]:
+        """Yield the position and the result of each future, in the order in which they finish; raises as :meth:`gather` does.
+
+        More futures may be put to the end of ``futures`` meanwhile.
+        """
+        for ready in filter(None, self._finished(futures)):
+            yield from zip(ready, self._fetch([futures[i] for i in ready]), strict=True)
+
+    def _fetch(self, futures: list[Future]) -> list[Any]:
+        """Return the results of finished futures. Their workers may be lost even now; Dask then computes them again.
+
+        What was on its way from a worker that stands still stays on its way; so when any worker goes, all is asked for again.
+        """
+        while True:
+            n_departed = self.heartbeats.n_departed
+            again = time.monotonic() + self.heartbeats.patience
+            coroutine = self._client.gather(futures, asynchronous=True)
+            fetching = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
+            try:
+                while not wait([fetching], timeout=_SLICE).done:
+                    self.attend()
+                    heartbeats = self.heartbeats
+                    if heartbeats.n_departed != n_departed or (heartbeats.silent and time.monotonic() > again):
+                        break
+                else:
+                    with explained():
+                        return list(fetching.result())
+            finally:
+                fetching.cancel()
+
+    def _finished(self, futures: Sequence[Future]) -> Iterator[list[int]]:
+        """Yield the positions of futures as they finish; none of them, now and then."""
+        done: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+        def await_result(i: int) -> None:
+            futures[i].add_done_callback(lambda _: done.put(i))
+
+        n_awaited = n_ready = 0
+        while n_ready < len(futures):
+            for i in range(n_awaited, len(futures)):
+                await_result(i)
+            n_awaited = len(futures)
+            ready = []
+            for i in _take_all(done, _SLICE):
+                status = futures[i].status
+                if status == "finished":
+                    ready.append(i)
+                elif status in ("lost", "pending"):  # its worker was lost since; Dask computes it again
+                    await_result(i)
+                else:
+                    self.attend()
+                    _raise_failure(futures[i])
+            self.attend(futures)
+            yield ready
+            n_ready += len(ready)
+
+    def attend(self, awaited: Sequence[Future] = ()) -> None:
+        """Raise if there is nothing to wait for any more.
+
+        That is if there is no scheduler, if there have been no workers for too long, if nobody wants the fit, or if the scheduler does not
+        know a task that is awaited, or if workers that Dask has paused do not go on.
+        """
+        self.check()
+        if time.monotonic() < self._next_look:
+            return
+        pending = [future for future in awaited if future.status == "pending"]
+        for future in in_loop(self._client, self.unknown, pending):
+            raise SchedulerLost(f"The Dask scheduler does not know the task {future.key} of this fit any more. {RUN_AGAIN}.")
+        in_loop(self._client, self.look)
+        self._next_look = time.monotonic() + self.heartbeats.seconds_between_looks
+        if self.heartbeats.all_lost:
+            silent = len(self.heartbeats.silent)
+            what = f"{silent} workers, none of which shows signs of life" if silent else "no workers left"
+            raise WorkerLost(f"The Dask cluster has {what}. {RUN_AGAIN} when it has.")
+        if pending:
+            self.check_pauses(len(pending))
+
+
+def _take_all(items: queue.SimpleQueue[int], timeout: float) -> list[int]:
+    """Return all that is in a queue, sorted, waiting for a first item if there is none yet."""
+    taken = []
+    with contextlib.suppress(queue.Empty):
+        taken.append(items.get(timeout=timeout))
+        while True:
+            taken.append(items.get_nowait())
+    return sorted(taken)
+
+
+def _raise_failure(future: Future) -> NoReturn:
+    """Raise what a task raised, or what became of it."""
+    if future.status != "error":
+        raise SchedulerLost(f"The task {future.key} of this fit was cancelled on the Dask cluster. {RUN_AGAIN}.")
+    error = future.exception()
+    if isinstance(error, KilledWorker):
+        raise died_too_often(error) from error
+    raise error.with_traceback(future.traceback())
+
+
+def died_too_often(error: KilledWorker) -> WorkerLost:
+    """Return what a user is told when workers died over one task again and again."""
+    return WorkerLost(
+        f"Workers died {error.allowed_failures + 1} times over the same task, {error.task}; their logs say why. Either it takes more "
+        "memory than they have: give them more, or have fewer and larger ones. Or it ends their process: a call of os._exit, or a crash in "
+        "compiled code."
+    )
+
+
+def _said(workers: Mapping[str, Mapping[str, Any]], paused: Iterable[str]) -> str:
+    """Say what workers use, a few of them."""
+    some = [
+        f"{worker} uses {format_bytes(workers[worker]['metrics'].get('memory', 0))} of {format_bytes(workers[worker]['memory_limit'])}"
+        for worker in list(paused)[:3]
+    ]
+    return "; ".join([*some, *(["and so on"] if len(list(paused)) > 3 else [])])
+
+
+def _is_at_work(facts: Mapping[str, Any]) -> bool:
+    """Tell whether a worker runs tasks, or fetches what they need; the coordinator, which waits, does not count where it asks itself."""
+    counts = facts["metrics"].get("task_counts", {})
+    return any(counts.get(state, 0) for state in (*_AT_WORK, *(() if is_coordinating() else ("long-running",))))
+
+
+def _written(facts: Mapping[str, Any]) -> int:
+    """Return how many bytes a worker has on disk: one that writes more there does something about its memory."""
+    return int(facts["metrics"].get("spilled_bytes", {}).get("disk", 0))
+
+
+def task_keys(stage: str, n: int) -> list[str]:
+    """Return ``n`` new keys that Dask's dashboard groups as ``dtrees-<stage>``."""
+    token = f"0{uuid4().hex[:9]}"  # the digit keeps Dask from taking it for a word
+    return [f"dtrees-{stage}-{token}-{i}" for i in range(n)]
+
+
+class Tasks:
+    """Makes tasks. Futures that are not kept are released at the end of the block, whether it ends well or in an error.
+
+    Releasing explicitly matters after an error: its traceback refers to futures, and as long as somebody looks at the traceback, the
+    cluster would keep what they stand for.
+
+    Parameters
+    ----------
+    client : distributed.Client
+
+    Attributes
+    ----------
+    client : distributed.Client
+    waiter : FutureWaiter
+        To wait with.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.waiter = FutureWaiter(client)
+        fit = current_fit()
+        self._annotations = belonging(fit.name, fit.turn)
+        self._futures: list[Future] = []
+
+    def __enter__(self) -> Tasks:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        release(self._futures)
+        self._futures.clear()
+
+    def submit(self, stage: str, function: Callable[..., Any], *args: Any, **options: Any) -> Future:
+        """Return the future of one call; ``options`` are those of :meth:`distributed.Client.submit`."""
+        with dask.annotate(**self._annotations):
+            future = self.client.submit(function, *args, key=task_keys(stage, 1)[0], **options)
+        self._futures.append(future)
+        return future
+
+    def send(self, stage: str, value: Any, **there: Any) -> Future:
+        """Return the future of a value, however large; ``there`` is of :meth:`submit`.
+
+        It is what a task returns, not scattered data: the task is run again when the worker that held its result is lost.
+        """
+        with however_large():
+            return self.submit(stage, partial(same, value), **there)
+
+    def map(self, stage: str, function: Callable[..., Any], *sequences: Sequence[Any], **options: Any) -> list[Future]:
+        """Return futures of a call for each element.
+
+        ``workers`` and ``allow_other_workers`` are those of :meth:`distributed.Client.map`. All other options are passed to each call; they
+        are sent as one task, as a table of many columns or categories has large ones, and Dask would make tasks of these by their names.
+        """
+        n_calls = len(sequences[0])
+        there = {name: options.pop(name) for name in ("workers", "allow_other_workers") if name in options}
+        if options and n_calls:
+            sequences = ([self.send("options", options, **there)] * n_calls, *sequences)
+            function = partial(_with_options, function)
+        with dask.annotate(**self._annotations):
+            futures = self.client.map(function, *sequences, key=task_keys(stage, n_calls), **there)
+        self._futures += futures
+        return list(futures)
+
+    def compute(self, delayed: Sequence[Any]) -> list[Future]:
+        """Return futures of Dask's delayed objects, computed in one graph so that what they share is computed once."""
+        with dask.annotate(**self._annotations):
+            futures = self.client.compute(delayed)
+        self._futures += futures
+        return list(futures)
+
+    def find(self, keys: Sequence[str]) -> list[Future]:
+        """Return futures of tasks that the scheduler knows already.
+
+        Raises
+        ------
+        SchedulerLost
+            If it does not know some of them any more, or does not answer.
+        """
+        unknown = [key for key, state in states(self.client, keys).items() if state is None]
+        if unknown:
+            raise SchedulerLost(f"The Dask scheduler does not know {len(unknown)} of {len(keys)} tasks of this fit any more. {RUN_AGAIN}.")
+        futures = adopted(self.client, keys)
+        self._futures += futures
+        return futures
+
+    def keep(self, *futures: Future) -> None:
+        """Leave it to the caller to release some futures."""
+        kept = set(map(id, futures))
+        self._futures = [future for future in self._futures if id(future) not in kept]
+
+
+#: Have Dask send what is meant to be sent without its warning of large graphs: ``with however_large():``.
+however_large = partial(dask.config.set, {"distributed.admin.large-graph-warning-threshold": "1 PiB"})
+
+
+def same(value: Any) -> Any:
+    """Return the argument."""
+    return value
+
+
+def _with_options(function: Callable[..., Any], options: dict[str, Any], *args: Any) -> Any:
+    return function(*args, **options)
+
+
+def release(futures: Iterable[Future | None]) -> None:
+    """Give up futures; the cluster frees what nobody else wants."""
+    for future in futures:
+        if future is not None:
+            future.release()
+
+
+@contextlib.contextmanager
+def lost_data_named(client: Client, arguments: Mapping[str, Any]) -> Iterator[None]:
+    """Say so if an error of the cluster in the block comes of lost data.
+
+    What ``client.scatter`` put on the cluster is gone with the last worker that holds it. Dask then cancels whatever needs it, without a
+    word of the reason.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    arguments : mapping from str to Any
+        What the user has given, by name.
+
+    Raises
+    ------
+    WorkerLost
+        In place of that error.
+    """
+    try:
+        yield
+    except FitCancelled:
+        raise
+    except ClusterError as error:
+        for name, given in arguments.items():
+            n_pieces, n_lost = _count_lost(client, given)
+            if n_lost:
+                raise WorkerLost(
+                    f"{name} is lost in part: {n_lost} of the {n_pieces} futures that it is made of were data of client.scatter. They went "
+                    "with the worker that held them, and cannot be computed again. Scatter them anew, with broadcast=True to have them on "
+                    f"several workers, or make {name} of what can be read again (dask.dataframe.read_parquet, dask.array.from_array). "
+                    "Then run the fit again."
+                ) from error
+        raise
+
+
+def _count_lost(client: Client, given: Any) -> tuple[int, int]:
+    """Return how many futures there are in something, and how many of them the cluster does not know any more."""
+    keys = [future.key for future in futures_of([given])]
+    known: Mapping[Any, Any] = {}
+    with contextlib.suppress(SchedulerLost, RuntimeError):  # without a scheduler there is no telling
+        known = states(client, keys) if keys else {}
+    return len(keys), sum(state is None for state in known.values())

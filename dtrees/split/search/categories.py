@@ -1,0 +1,409 @@
+"""The best subset of categories: splits of a node in a column whose values have no order.
+
+For criteria whose score is convex in the sums of one side (squared error, Newton's gain, Poisson deviance, and the impurities of two
+classes), the best of all subsets is among those that come first when categories are ordered by their mean (Fisher 1958, "On grouping for
+maximum homogeneity"; Breiman et al. 1984, theorem 4.5). So categories are ordered anew in each node, and the splits between neighbours are
+scored. For more classes there is no such order: for each class, categories are ordered by its share, and the best of all these splits is
+taken. It need not be the best of all subsets, but is the best of those that tell one class from the others. Nor is there one for several
+targets: the orders of each are tried, and one of all together (:mod:`dtrees.split.search.category_orders`).
+
+Means of categories with few rows are mostly noise. Each is moved towards the mean of the node, as if ``smooth`` more weight had that mean,
+and categories of fewer than ``least`` rows in the node are taken together, as one. With neither, the order is that of the theorem. Missing
+values are a category like the others.
+
+What is not listed goes right: categories that no in-sample row of the node has, and, if there are any, those taken together. A split is
+turned round for that; where nothing is taken together, the smaller side is the left one. So the categories that go left are those of the
+rows that go left, and a finished tree can read them off its rows (:func:`find_subsets`).
+
+A split is kept as a number, in place of a threshold: how many categories from the lower end of the order go left or, if it is negative,
+from its upper end; plus 2**32 times the number of the order. Whoever applies the split orders the node's categories once more.
+
+Where the smaller side of a split may have but a few of the categories, only these few are put in order, at both ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.specialised import optional
+from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.criteria.parts import node_statistic
+from dtrees.split.criteria.statistics import minus, nothing
+from dtrees.split.node.limits import RandomThreshold, is_allowed, is_random
+from dtrees.split.node.partition import Sides, mark_left
+from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, SPLIT, NodeColumn, note_found
+from dtrees.split.numbers.hashing import below, draw, mix, uniform
+from dtrees.split.search.category_orders import (
+    RARE,
+    group_keys,
+    group_rows,
+    is_order,
+    n_orders,
+    order_ends,
+    plus_group,
+    set_means,
+    take_rare_together,
+)
+from dtrees.split.search.sweep import score_above
+from dtrees.split.table.columns import value_at
+
+#: Status, score, and whether values are missing, of a search for a split.
+FOUND = types.Tuple((types.int64, types.float64, types.boolean))
+#: What the number of an order is multiplied by.
+ORDER = np.float64(2**32)
+
+
+@optional
+def _set_keys(thresholds: Any, node: Any, values: Any, groups: Any, m: Any, which: Any, smooth: Any, bits: Any) -> None:
+    """Write what categories are ordered by: their means, or random numbers."""
+    set_means(node, groups, m, which, smooth)
+
+
+@_set_keys.of(RandomThreshold)
+def _(thresholds, node, values, groups, m, which, smooth, bits):
+    for i in range(m):
+        code = groups.code[i]
+        number = np.int64(value_at(values, code)) if 0 <= code < values.shape[0] else NONE() - np.int64(code == RARE)
+        groups.key[i] = uniform(draw(mix(np.uint64(bits)), number))
+
+
+@lean_kernel
+def search_groups(node, column, values, m, limits, bits, bar, groups, scratch):
+    """Find the best split of a node by its rows of each category, of which there are ``m``; result as of ``search_column``.
+
+    ``column`` is the number by which ``limits`` know the column.
+    """
+    if m < 2:
+        return CONSTANT, 0.0, True
+    m = take_rare_together(groups, m, limits.categories.least[column])
+    return search_kept(node, column, values, m, limits, bits, bar, groups, scratch)
+
+
+@lean_kernel
+def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
+    """Find the best split of a node as :func:`search_groups` does; categories of few rows have been taken together."""
+    found, room = scratch.found, scratch.classes
+    most = min(limits.categories.most[column], m - 1)
+    top, best, order = bar, ZERO(), ZERO()
+    for which in range(ZERO() + 1 if is_random(limits.thresholds) else n_orders(node)):
+        if not (is_random(limits.thresholds) or is_order(node, which)):
+            continue
+        _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
+        order_ends(groups, m, most)
+        left = nothing(node, room[0])
+        for cut in range(1, most + 1):
+            left = _plus_place(left, groups, cut - 1)
+            score = _score_cut(left, node, cut, m, limits, bits, top)
+            if score > top:
+                top, best, order = score, cut, which
+                note_found(found, ZERO(), HAS_THRESHOLD, False, left)
+        first = max(most + 1, m - most)  # of the cuts with the smaller side at the upper end
+        left = minus(node, _sum_places(node, groups, first, m, room[1]), room[0])
+        for cut in range(first, m):
+            if cut > first:
+                left = _plus_place(left, groups, cut - 1)
+            score = _score_cut(left, node, cut, m, limits, bits, top)
+            if score > top:
+                top, best, order = score, cut, which
+                note_found(found, ZERO(), HAS_THRESHOLD, False, left)
+    if best == 0:
+        return NO_SPLIT, 0.0, True
+    if order + 1 < n_orders(node):  # another order has taken its place
+        _set_keys(limits.thresholds, node, values, groups, m, order, limits.categories.smooth, bits)
+        order_ends(groups, m, most)
+    _turn(node, values.shape[0], m, best, most, order, groups, found, room)
+    return SPLIT, top, True
+
+
+@inlined_kernel
+def _plus_place(statistic, groups, i):
+    """Return a statistic with the rows of the category that is the ``i``-th in order."""
+    place = groups.order[0, i]
+    return plus_group(statistic, groups.sums[place], groups.n[place])
+
+
+@lean_kernel
+def _sum_places(node, groups, first, last, room):
+    """Return the statistic of the categories ``first`` to ``last`` in order."""
+    total = nothing(node, room)
+    for i in range(first, last):
+        total = _plus_place(total, groups, i)
+    return total
+
+
+@inlined_kernel
+def _score_cut(left, node, cut, m, limits, bits, top):
+    """Return the score of the split after ``cut`` of ``m`` categories; -1.0, or a number up to ``top``, if it does not count."""
+    if is_random(limits.thresholds) and cut != 1 + below(mix(np.uint64(bits) + np.uint64(1)), m - 1):
+        return -1.0
+    if is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
+        return score_above(left, limits.criterion, node, top)
+    return -1.0
+
+
+@lean_kernel
+def _turn(node, n_distinct, m, cut, most, order, groups, found, room):
+    """Finish the split after ``cut`` of ``m`` categories in their order: what is not listed is to go right.
+
+    Categories are in order up to ``most`` from both ends, of which the cut is within one.
+    """
+    rare, missing = groups.code[m - 1] == RARE, m - 1
+    if rare:
+        missing -= 1
+    has_missing = missing >= 0 and groups.code[missing] == n_distinct
+    from_low = cut <= most
+    first, last = (ZERO(), cut) if from_low else (cut, m)
+    rare_there = missing_there = False
+    for i in range(first, last):
+        place = groups.order[0, i]
+        rare_there |= rare and place == m - 1
+        missing_there |= has_missing and place == missing
+    record = found.record[0]
+    turned = rare_there == from_low if rare else 2 * record.n_left > node.n
+    if turned:
+        there = _sum_places(node, groups, first, last, room[0])
+        if from_low:
+            there = minus(node, there, room[1])
+        note_found(found, ZERO(), HAS_THRESHOLD, False, there)
+    record.missing_left = has_missing and (missing_there == from_low) != turned
+    record.threshold = -float(m - cut) - ORDER * float(order) if turned else float(cut) + ORDER * float(order)
+
+
+@separate_kernel(returns=FOUND)
+def search_categories(column, pair, limits, bar, scratch):
+    """Find the best split of one node in one column of categories.
+
+    Parameters and result are those of :func:`~dtrees.split.search.column.search_any_column`.
+    """
+    node, m = _group(pair, limits, scratch)
+    return search_groups(node, column, pair.values, m, limits, pair.bits, bar, scratch.groups, scratch)
+
+
+@lean_kernel
+def _group(pair, limits, scratch):
+    """Sum a node's rows by category; return the node's statistic, and how many categories there are."""
+    node = node_statistic(limits.criterion, pair.sums, pair.in_stop - pair.start)
+    m = group_rows(node, pair.codes, pair.values.shape[0], pair.partition, pair.start, pair.in_stop, scratch.groups, scratch)
+    return node, m
+
+
+@lean_kernel
+def choose_sides(node, column, values, m, limits, bits, number, groups, side):
+    """Write to ``side``, by code, which rows a split sends left, given the node's rows of each category."""
+    m = take_rare_together(groups, m, limits.categories.least[column])
+    choose_kept(node, values, m, limits, bits, number, groups, side)
+
+
+@lean_kernel
+def choose_kept(node, values, m, limits, bits, number, groups, side):
+    """Write which rows go left as :func:`choose_sides` does; categories of few rows have been taken together."""
+    which, n_left = np.int64(abs(number) // ORDER), n_categories_left(number)
+    from_low, n_right = number > 0.0, m - n_left
+    _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
+    # The categories of the side that has fewer are told one by one.
+    some = min(n_left, n_right)
+    order_ends(groups, m, some)
+    left_is_told = n_left <= n_right
+    side[: values.shape[0] + 1] = 0
+    if not left_is_told:
+        for i in range(m):
+            if groups.code[i] != RARE:
+                side[groups.code[i]] = 1
+    first = ZERO() if from_low == left_is_told else m - some
+    for i in range(first, first + some):
+        code = groups.code[groups.order[0, i]]
+        if code != RARE:
+            side[code] = left_is_told
+
+
+@kernel
+def n_categories_left(number):
+    """Return how many of a node's categories a split sends left, missing values included."""
+    return np.int64(abs(number) - ORDER * (abs(number) // ORDER))
+
+
+@separate_kernel(returns=types.none)
+def choose_sides_of_node(column, pair, limits, number, scratch, side):
+    """Write to ``side``, by code, which rows the split of a node sends left."""
+    node, m = _group(pair, limits, scratch)
+    choose_sides(node, column, pair.values, m, limits, pair.bits, number, scratch.groups, side)
+
+
+@separate_kernel(returns=FOUND)
+def search_categories_of_list(column, values, keys, block, place, sums, limits, bar, scratch):
+    """Find the best split of a node of a block in one column of categories; ``place`` is where its keys begin and end."""
+    node, m = _group_list(keys, block, place, sums, limits, scratch)
+    return search_groups(node, column, values, m, limits, ZERO(), bar, scratch.groups, scratch)
+
+
+@lean_kernel
+def _group_list(keys, block, place, sums, limits, scratch):
+    """Sum the rows of a node of a block by category; return as :func:`_group` does."""
+    first, last = place
+    node = node_statistic(limits.criterion, sums, last - first)
+    return node, group_keys(node, keys, first, last, block.g, block.h, ZERO(), scratch.groups)
+
+
+@separate_kernel(returns=types.none)
+def choose_sides_of_list(column, values, keys, block, place, sums, limits, number, scratch):
+    """Write to the scratch space, by code, which rows the split of a node of a block sends left."""
+    node, m = _group_list(keys, block, place, sums, limits, scratch)
+    choose_sides(node, column, values, m, limits, ZERO(), number, scratch.groups, scratch.groups.side)
+
+
+class NodesByCategory(NamedTuple):
+    """What is known, besides their splits, of nodes that are split, some of them by categories.
+
+    Attributes
+    ----------
+    which : ndarray of int64
+        Those that are split by categories.
+    column : ndarray of int32, shape (n,)
+        The number of the column of each split in the whole table.
+    in_stop : ndarray of int64, shape (n,)
+    sums : ndarray of int64, shape (n, n_sums)
+    path : ndarray of uint64, shape (n,)
+    """
+
+    which: NDArray[np.int64]
+    column: NDArray[np.int32]
+    in_stop: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    path: NDArray[np.uint64]
+
+
+@kernel
+def mark_by_category(queue, nodes, splits, columns, partition, limits, key, scratch, marks):
+    """Mark the rows that splits of categories send left; several threads may.
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+        See :mod:`dtrees.split.compile.work_queue`.
+    nodes : NodesByCategory
+    splits : SplitsOfRows
+        Of all these nodes.
+    columns : Columns
+    partition : RowPartition
+    limits : SplitLimits
+    key : uint64
+        Of the tree's stream of random thresholds.
+    scratch : Scratch
+    marks : RouteBits
+        Written for splits by categories.
+    """
+    bits, offsets = marks
+    while True:
+        k = claim(queue)
+        if k >= nodes.which.shape[0]:
+            return
+        i = nodes.which[k]
+        j, start = splits.column[i], splits.start[i]
+        codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
+        random_bits = draw(np.uint64(key) ^ nodes.path[i], np.int64(nodes.column[i]))
+        pair, side = NodeColumn(codes, values, partition, start, nodes.in_stop[i], nodes.sums[i], random_bits), scratch.groups.side
+        choose_sides_of_node(j, pair, limits, splits.threshold[i], scratch, side)
+        mark_left(codes, Sides(side), partition.rows, start, splits.stop[i], bits[offsets[i] : offsets[i + 1]])
+        finish(queue)
+
+
+@kernel
+def mark_by_sets(sets, splits, columns, rows, side, marks):
+    """Mark the rows that splits send left whose sets of categories are known.
+
+    ``sets`` is a :class:`~dtrees.tree.category_sets.CategorySets` whose nodes are those of the ``splits`` that have a set; ``side`` has
+    room for a number for each distinct value of a column and one more. The others are those of :func:`mark_by_category`.
+    """
+    bits, offsets = marks
+    for k in range(sets.node.shape[0]):
+        i = sets.node[k]
+        j = splits.column[i]
+        codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
+        mine = sets.words[sets.offset[k] : sets.offset[k + 1]]
+        for code in range(values.shape[0]):
+            number = np.int64(value_at(values, code))
+            word = number >> 5
+            side[code] = (mine[word] >> np.uint32(number & 31)) & np.uint32(1) if word < mine.shape[0] else np.uint32(0)
+        side[values.shape[0]] = splits.missing_left[i]
+        mark_left(codes, Sides(side), rows, splits.start[i], splits.stop[i], bits[offsets[i] : offsets[i + 1]])
+
+
+#: How many of a node's rows are looked at first, and how much closer to each other these are each time: rows of a node that was split
+#: further lie in the order of its leaves, so that those that follow each other have few categories.
+_FIRST_LOOKS, _CLOSER = 64, 8
+
+
+@kernel
+def find_subsets(columns, places, rows, starts, stops, numbers, side, found, counts, offsets):
+    """Find the categories that go left in each of some splits: those of the rows of the left child.
+
+    Rows are looked at until all that are to be found are. Rows out of sample change nothing: they go left only with a category that rows in
+    sample go left with.
+
+    Parameters
+    ----------
+    columns : Columns
+        The distinct values of columns of categories are their numbers.
+    places : ndarray of int64, shape (n,)
+        The column of each split.
+    rows : ndarray of uint32
+    starts, stops : ndarray of int64, shape (n,)
+        Where the rows of the left children are.
+    numbers : ndarray of float64, shape (n,)
+        The splits, as numbers.
+    side : ndarray of uint8
+        Room for a number for each distinct value of a column and one more, all 0, as they are again in the end.
+    found : ndarray of int64
+        Written: the numbers of the categories, of all splits in turn, -1 for missing values.
+    counts : ndarray of int64, shape (n,)
+        Written: how many of these there are of each split.
+    offsets : ndarray of int64, shape (n + 1,)
+        Written: where the set of each split begins, in words of 32 bits up to the last that is not 0, and where the last one ends.
+    """
+    at = offsets[0] = ZERO()
+    for i in range(places.shape[0]):
+        j = places[i]
+        codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
+        n_found, highest = _find_codes(codes, rows, starts[i], stops[i], n_categories_left(numbers[i]), side, found, at), NONE()
+        for k in range(at, at + n_found):
+            code = found[k]
+            side[code] = 0
+            found[k] = np.int64(value_at(values, code)) if code < values.shape[0] else NONE()
+            highest = max(highest, found[k])
+        counts[i], offsets[i + 1] = n_found, offsets[i] + (highest + 32) // 32
+        at += n_found
+
+
+@inner_kernel
+def _find_codes(codes, rows, start, stop, n_wanted, side, found, at):
+    """Write the codes of some rows, of which so many are wanted, to ``found`` from ``at`` on; return how many there are."""
+    n_found, step = ZERO(), ZERO() + 1
+    while step * _FIRST_LOOKS < stop - start:
+        step *= _CLOSER
+    while step > 0 and n_found < n_wanted:
+        k = start
+        while n_found < n_wanted and k < stop:
+            code = np.int64(codes[rows[k]])
+            k += step
+            if side[code] == 0:
+                side[code] = 1
+                found[at + n_found] = code
+                n_found += 1
+        step //= _CLOSER
+    return n_found
+
+
+@kernel
+def write_sets(found, counts, offsets, words):
+    """Set bit ``c % 32`` of word ``c // 32`` of each split's words for the categories c that :func:`find_subsets` found."""
+    at = ZERO()
+    for i in range(counts.shape[0]):
+        for k in range(at, at + counts[i]):
+            if found[k] >= 0:
+                words[offsets[i] + (found[k] >> 5)] |= np.uint32(1) << np.uint32(found[k] & 31)
+        at += counts[i]

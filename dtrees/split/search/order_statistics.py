@@ -1,0 +1,325 @@
+"""Order statistics: the best split of one node in one column by absolute error or a quantile, in linear time once the rows are sorted.
+
+The gain of a split is the node's sum of weighted deviations from its (weighted) quantile less those of the two children, so a search needs
+the deviation of every prefix and of every suffix of the node's rows in the order of the column. A quantile is hard to follow while rows
+come, and easy while they go: put the rows in a doubly linked list in the order of the target and *remove* them in reverse column order.
+Each removal moves the pointer to the quantile by about a step, and the sum of deviations with it. One pass gives the prefixes, another
+the suffixes; missing values are left in the list or taken out before.
+
+Terms
+-----
+line
+    the node's in-sample rows in the order of the target, as a linked list: elements 1 to n, 0 is both ends.
+level
+    a target in fixed point. A tree's ``a`` are *numbers* of targets (0 for the lowest of the table), ``levels`` gives their values.
+quantile
+    of a set of rows, the target up to which they weigh ``above / (above + below)`` of all; the median where both are 1.
+deviation
+    sum of weight * abs(level - quantile), times ``above`` or ``below``, an exact integer in two parts
+    (:mod:`dtrees.split.search.deviations`). Gains are exact too, and splits that gain the same tie.
+
+Weights may be so uneven that the pointer walks far at every removal. Such a pass is given up after a while and done with a Fenwick tree, in
+log(n) a row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, shared_kernel
+from dtrees.split.compile.specialised import optional, specialised
+from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.criteria.constraints.kinds import allows_quantiles, compares_sides, note_quantiles
+from dtrees.split.criteria.several import SeveralDeviations
+from dtrees.split.criteria.statistics import no_moments, plus_row, weight_at
+from dtrees.split.node.limits import RandomThreshold
+from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
+from dtrees.split.policy import BOUNDED_BY_TARGET, GAINS_AT_ONCE, POINTER_STEPS
+from dtrees.split.search.deviations import gain_of, halfway, may_be_taken, note, note_all_quantiles
+from dtrees.split.search.line_up import (
+    deviations,
+    first_state,
+    list_items,
+    n_targets,
+    note_item,
+    of_one_target,
+    put_block_in_line,
+    put_in_line,
+)
+from dtrees.split.search.random_threshold import draw_threshold
+from dtrees.split.table.sorting import code_in, code_of, place_in
+
+
+@inner_kernel
+def _note_some(criterion, line_up, keys, n, cut, missing, which, out):
+    """Write the deviation of some of a node's rows; return their quantile, halfway to the next target where it may be either.
+
+    ``which`` tells whether to take the rows with codes up to the cut, above it, and missing; ``keys[i]`` is the code of element i + 1.
+    """
+    line, links, before = line_up.line, line_up.links[0], 0
+    for i in range(n):
+        if which[2 if keys[i] == missing else int(keys[i] > cut)]:
+            links[before].next, links[i + 1].previous = i + 1, before
+            before = i + 1
+    links[before].next, links[0].previous = 0, before
+    total, quantile, before, high, low = first_state(criterion, line, links)
+    note(out, high, low, total)
+    following = np.int64(links[quantile].next)
+    at_share = (criterion.above + criterion.below) * (before + line[quantile].weight) == criterion.above * total
+    return halfway(line[quantile].level, line[following if at_share and following > 0 else quantile].level)
+
+
+@inner_kernel
+def list_codes(line, codes, n, missing, keys):
+    """Write the codes of elements in line to ``keys``.
+
+    Returns whether they vary, the lowest and the highest that is not missing, and how many are.
+    """
+    low, high, n_missing = missing, np.uint64(0), 0
+    for i in range(n):
+        code = np.uint64(codes[line[i + 1].row])
+        keys[i] = code
+        if code == missing:
+            n_missing += 1
+        else:
+            low = min(low, code)
+            high = max(high, code)
+    return n_missing < n and (low != high or n_missing > 0), low, high, n_missing
+
+
+@inner_kernel
+def add_deviations(found, total, anew):
+    """Add the deviations of one target to those of the targets before it, of which there are none yet if ``anew``."""
+    for i in range(found.shape[0]):
+        if anew:
+            total[i] = found[i]
+        else:
+            total[i].high += found[i].high
+            total[i].low += found[i].low
+
+
+@inner_kernel
+def sum_left(pair, cut, missing_left):
+    """Return the moments of the rows of a node with codes up to ``cut``, with the missing ones if they go left."""
+    left, missing = no_moments(), pair.values.shape[0]
+    for i in range(pair.start, pair.in_stop):
+        code = np.int64(pair.codes[pair.partition.rows[i]])
+        if missing_left if code == missing else code <= cut:
+            left = plus_row(left, pair.partition.g[i], weight_at(pair.partition.h, i))
+    return left
+
+
+@kernel
+def search_deviations_at_random(criterion, pair, limits, bar, scratch):
+    """Try one random threshold; parameters and result as of :func:`~dtrees.split.search.column.search_column`."""
+    n, codes, values, one = pair.in_stop - pair.start, pair.codes, pair.values, of_one_target(criterion)
+    line_up, keys, missing = scratch.line_up, scratch.keys, np.uint64(pair.values.shape[0])
+    found, totals, quantiles = line_up.left, line_up.totals, line_up.quantiles
+    threshold, cut, low, high, n_missing = np.inf, np.int64(values.shape[0] - 1), missing, missing, 0
+    for t in range(n_targets(criterion)):
+        put_in_line(criterion, t, pair.partition, pair.start, pair.in_stop, scratch)
+        varies, low, high, n_missing = list_codes(line_up.line, codes, n, missing, keys)
+        if not varies:
+            return CONSTANT, 0.0, False
+        if t == 0 and low < high:
+            threshold, cut = draw_threshold(values, np.int64(low), np.int64(high), pair.bits)
+        _note_some(one, line_up, keys, n, np.uint64(cut), missing, (True, True, True), found[0])
+        add_deviations(found[:1], totals[0, 1:2], t == 0)
+        for side in range(0 if n_missing > 0 and low < high else 1, 2):  # missing values go left, then right
+            for right in range(2):
+                which = right == 0, right == 1, side == right
+                quantiles[right, side] = _note_some(one, line_up, keys, n, np.uint64(cut), missing, which, found[0])
+                add_deviations(found[:1], totals[2 * side + right, :1], t == 0)
+    n_below = 0
+    for i in range(n):
+        n_below += keys[i] <= np.uint64(cut)
+    top, missing_left = bar, False
+    for side in range(0 if n_missing > 0 and low < high else 1, 2):
+        mine, other = totals[2 * side, 0], totals[2 * side + 1, 0]
+        if not may_be_taken(limits, n_below + n_missing if side == 0 else n_below, n, mine, other):
+            continue
+        lower, higher = quantiles[0, side], quantiles[1, side]
+        if compares_sides(limits.criterion) and not allows_quantiles(limits.criterion, lower, higher):
+            continue
+        gain = gain_of(totals[0, 1], mine, other)
+        if gain > top:
+            top, missing_left = gain, side == 0
+            note_quantiles(limits.criterion, lower, higher)
+    if top == bar:
+        return NO_SPLIT, -1.0, n_missing > 0
+    note_found(scratch.found, cut, HAS_THRESHOLD if low < high else NONE_HIGHER, missing_left, sum_left(pair, cut, missing_left))
+    scratch.found.record[0].threshold = threshold
+    return SPLIT, top, n_missing > 0
+
+
+@inner_kernel
+def _sum_left(line, items, end, last, cut, missing_left):
+    """Return the moments of the rows before ``cut``, with the missing ones if they go left."""
+    left = no_moments()
+    for i in range(last):
+        if i < cut or (missing_left and i >= end):
+            element = line[items[i].element]
+            left = plus_row(left, np.int64(element.number), element.weight)
+    return left
+
+
+@optional
+def search_deviations(thresholds, criterion, pair, limits, bar, scratch):
+    """Find the best split of a node in one column; parameters and result as of :func:`~dtrees.split.search.column.search_column`.
+
+    ``thresholds`` are those of ``limits``.
+    """
+    return _search_all(criterion, pair, limits, bar, scratch)
+
+
+@search_deviations.of(RandomThreshold)
+def _(thresholds, criterion, pair, limits, bar, scratch):
+    return search_deviations_at_random(criterion, pair, limits, bar, scratch)
+
+
+@specialised
+def _search_all(criterion, pair, limits, bar, scratch):
+    """Find the best of all splits."""
+
+
+@_search_all.of(Deviations)
+def _(criterion, pair, limits, bar, scratch):
+    put_in_line(criterion, ZERO(), pair.partition, pair.start, pair.in_stop, scratch)
+    n, weighted = pair.in_stop - pair.start, pair.partition.h.shape[0] > 0
+    return search_all_thresholds(criterion, pair.codes, pair.values.shape[0], n, weighted, limits, bar, scratch)
+
+
+@_search_all.of(SeveralDeviations)
+def _(criterion, pair, limits, bar, scratch):
+    return _search_targets(criterion, pair, limits, bar, scratch)
+
+
+@kernel
+def _search_targets(criterion, pair, limits, bar, scratch):
+    """Find the best split by several targets.
+
+    Target by target, the node's rows are put in line and the deviations of both sides of all splits are found as for one target; they are
+    added up, and the split of the largest gain in all is taken. Deviations are exact, and so are their sums: levels have as many bits
+    fewer as the targets need.
+    """
+    n, weighted, line_up, totals, end = pair.in_stop - pair.start, pair.partition.h.shape[0] > 0, scratch.line_up, scratch.line_up.totals, 0
+    for t in range(criterion.rows.shape[1]):
+        put_in_line(criterion, t, pair.partition, pair.start, pair.in_stop, scratch)
+        end = list_items(pair.codes, pair.values.shape[0], n, scratch)
+        if end < 0:
+            return CONSTANT, 0.0, False
+        for side in range(0 if end < n else 1, 2):
+            _find_deviations(criterion.criterion, line_up, n, end, side, weighted)
+            add_deviations(line_up.left[: end + 1], totals[2 * side, : end + 1], t == 0)
+            add_deviations(line_up.right[: end + 1], totals[2 * side + 1, : end + 1], t == 0)
+    best = bar, NONE(), False
+    for side in range(0 if end < n else 1, 2):
+        best = _best_cut(limits, scratch.keys, n, end, side, totals[2 * side], totals[2 * side + 1], line_up.quantiles, best)
+    top, cut, missing_left = best
+    if cut < 0:
+        return NO_SPLIT, -1.0, end < n
+    code, next_code = code_of(scratch.keys[cut - 1]), code_of(scratch.keys[cut]) if cut < end else NONE_HIGHER
+    note_found(scratch.found, code, next_code, missing_left, sum_left(pair, code, missing_left))
+    return SPLIT, top, end < n
+
+
+@inner_kernel
+def _find_deviations(criterion, line_up, n, end, side, weighted):
+    """Write the deviations of both sides of all splits of the items to ``line_up``, with missing values on one side (0: left)."""
+    node, steps = line_up.node, POINTER_STEPS * n
+    whole = node[2], node[3], node[4], node[5], node[6]
+    left_last, right_last = (n, end) if side == 0 else (end, n)
+    line, links, items, left, right = line_up.line, line_up.links, line_up.items, line_up.left, line_up.right
+    deviations(criterion, line, links, items, whole, n, end, left_last, right_last, weighted, steps, left, right)
+
+
+@inner_kernel
+def _most_gain(criterion, n, weighted, line_up):
+    """Return what any split of the ``n`` rows in line gains at most: what the best one between neighbours in the line does.
+
+    Wherever the quantiles of two sides are, deviations are least if each row is on the side whose quantile suits it better, and a target
+    parts these.
+    """
+    line, items, most = line_up.line, line_up.items, line_up.most
+    if most[0] < 0.0:
+        for i in range(n):
+            items[i].element, items[i].level, items[i].weight = i + 1, line[i + 1].level, line[i + 1].weight
+        _find_deviations(criterion, line_up, n, n, ZERO(), weighted)
+        for k in range(n):
+            most[0] = max(most[0], gain_of(line_up.left[n], line_up.left[k], line_up.right[k]))
+    return most[0]
+
+
+@kernel
+def search_all_thresholds(criterion, codes, n_distinct, n, weighted, limits, bar, scratch):
+    """Find the best of all splits of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
+    if bar >= 0.0 and n <= BOUNDED_BY_TARGET and bar >= _most_gain(criterion, n, weighted, scratch.line_up):
+        return NO_SPLIT, -1.0, False
+    end = list_items(codes, n_distinct, n, scratch)
+    if end < 0:
+        return CONSTANT, 0.0, False
+    return _search_items(criterion, scratch.keys, n, end, weighted, limits, bar, scratch)
+
+
+@kernel
+def search_deviations_of_list(criterion, keys, n_distinct, block, first, last, limits, bar, scratch):
+    """Find the best split of a node of a block in a column; result as of :func:`search_all_thresholds`. Keys are ``keys[first:last]``."""
+    keys, n = keys[first:last], last - first
+    if code_in(keys[0]) == code_in(keys[n - 1]):
+        return CONSTANT, 0.0, False
+    put_block_in_line(criterion, block, first, last, scratch)
+    end, line, items, elements = n, scratch.line_up.line, scratch.line_up.items, scratch.line_up.elements
+    while code_in(keys[end - 1]) == np.uint64(n_distinct):
+        end -= 1
+    for i in range(n):
+        note_item(items[i], line, np.int64(elements[place_in(keys[i])]))
+    return _search_items(criterion, keys, n, end, block.h.shape[0] > 0, limits, bar, scratch)
+
+
+@shared_kernel
+def _search_items(criterion, keys, n, end, weighted, limits, bar, scratch):
+    """Find the best split of ``n`` items in the order of ``keys``, ``end`` of which have a value."""
+    line_up = scratch.line_up
+    line, items, quantiles, best = line_up.line, line_up.items, line_up.quantiles, (bar, NONE(), False)
+    for side in range(0 if end < n else 1, 2):  # missing values go left, then right
+        _find_deviations(criterion, line_up, n, end, side, weighted)
+        if compares_sides(limits.criterion):
+            note_all_quantiles(criterion, line, items, n, end, n if side == 0 else end, False, quantiles[0])
+            note_all_quantiles(criterion, line, items, n, end, end if side == 0 else n, True, quantiles[1])
+        best = _best_cut(limits, keys, n, end, side, line_up.left, line_up.right, quantiles, best)
+    top, cut, missing_left = best
+    if cut < 0:
+        return NO_SPLIT, -1.0, end < n
+    next_code = code_of(keys[cut]) if cut < end else NONE_HIGHER
+    note_found(scratch.found, code_of(keys[cut - 1]), next_code, missing_left, _sum_left(line, items, end, n, cut, missing_left))
+    return SPLIT, top, end < n
+
+
+@inner_kernel
+def _best_cut(limits, keys, n, end, side, left, right, quantiles, best):
+    """Return the better of the best split so far and those with missing values on one side (0: left), from deviations of both sides.
+
+    A split is its gain, how many items it comes after, -1 if there is none, and whether missing values go left.
+    """
+    top, cut, missing_left = best
+    whole = left[end] if side == 0 else right[0]
+    n_left_missing = n - end if side == 0 else 0
+    stop = end + (side == 1 and end < n)
+    for start in range(1, stop, GAINS_AT_ONCE):
+        pause = min(start + GAINS_AT_ONCE, stop)
+        if gain_of(whole, left[start], right[pause - 1]) < top:  # deviations of more rows are not smaller
+            continue
+        for k in range(start, pause):
+            if k < end and code_in(keys[k - 1]) == code_in(keys[k]):
+                continue
+            if not may_be_taken(limits, k + n_left_missing, n, left[k], right[k]):
+                continue
+            if compares_sides(limits.criterion) and not allows_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k]):
+                continue
+            gain = gain_of(whole, left[k], right[k])
+            # Lower thresholds first, then missing left.
+            if gain > top or (gain == top and cut > k):
+                top, cut, missing_left = gain, np.int64(k), side == 0
+                if compares_sides(limits.criterion):
+                    note_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k])
+    return top, cut, missing_left

@@ -1,0 +1,286 @@
+"""One node and one column: the exact score between every two neighbouring values.
+
+A sweep goes through the values present in the node in ascending order, keeps the statistic of all rows so far, and evaluates the split
+after each value with the missing rows on the left and on the right. The first of equals is kept, which makes "lower threshold, then
+missing left" the order among equal scores.
+
+In some columns most rows of a node have one value: 0 in a sparse column, the absence of a category, or none. There only the other rows are
+listed, sorted and swept. The sums of those of the *dominant* code are the node's without the others', so that nothing but their codes is
+looked at.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lean_kernel, shared_kernel
+from dtrees.split.compile.specialised import optional
+from dtrees.split.criteria.constraints.kinds import unconstrained
+from dtrees.split.criteria.parts import class_term, is_arithmetic, may_exceed, node_statistic, score, score_of_terms
+from dtrees.split.criteria.statistics import ClassesOfTargets, Moments, minus, no_moments, nothing, plus, plus_row, weight_at
+from dtrees.split.node.limits import is_allowed
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
+from dtrees.split.policy import DOMINANT_HITS, OTHER_CODES_SHARE, PROBED_ROWS, PROBES
+from dtrees.split.table.sorting import PLACE, code_of, common_code, first_key, key_of, sort_keys
+
+
+@optional
+def score_above(left, criterion, node, bar):
+    """Return the score of a split by the statistics of its left side and of the node; a number up to the bar if it is not above it."""
+    h, other_h = float(left.h), float(node.h - left.h)
+    if h <= 0.0 or other_h <= 0.0:
+        return -1.0
+    terms = 0.0
+    for k in range(node.sums.shape[0]):
+        terms += class_term(criterion, left.sums[k], node.sums[k] - left.sums[k], h, other_h)
+    return score_of_terms(criterion, terms, h, other_h, node.h, node.sums.shape[0])
+
+
+@score_above.of(Moments)
+def _(left, criterion, node, bar):
+    g, other_g, h, other_h = float(left.g), float(node.g - left.g), float(left.h), float(node.h - left.h)
+    if not may_exceed(criterion, g, h, other_g, other_h, bar):
+        return -1.0
+    return score(criterion, g, h, other_g, other_h)
+
+
+@score_above.of(ClassesOfTargets)
+def _(left, criterion, node, bar):
+    h, other_h = float(left.h), float(node.h - left.h)
+    if h <= 0.0 or other_h <= 0.0:
+        return -1.0
+    total = terms = 0.0
+    for t in range(node.first.shape[0] - 1):
+        for k in range(node.first[t], node.first[t + 1]):
+            terms += class_term(criterion, left.sums[k], node.sums[k] - left.sums[k], h, other_h)
+        if not is_arithmetic(unconstrained(criterion)):
+            total += score_of_terms(criterion, terms, h, other_h, node.h, node.first[t + 1] - node.first[t])
+            terms = 0.0
+    return score_of_terms(criterion, terms, h, other_h, node.h, 1) if is_arithmetic(unconstrained(criterion)) else total
+
+
+@inlined_kernel
+def _try_cut(limits, left, node, code, next_code, missing_left, top, found):
+    """Evaluate one split; return the best score so far."""
+    if is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
+        mine = score_above(left, limits.criterion, node, top)
+        if mine > top:
+            top = mine
+            note_found(found, code, next_code, missing_left, left)
+    return top
+
+
+@inlined_kernel
+def cut_after(limits, left, missing, node, code, next_code, top, room, found):
+    """Evaluate the split after a value, missing rows on the left and on the right; return the best score so far.
+
+    Parameters
+    ----------
+    limits : SplitLimits
+    left, missing, node : Moments or Classes
+        The rows up to the value, those where it is missing, and all of the node.
+    code, next_code : int
+        Of the value, and of the next higher one (NONE_HIGHER: there is none).
+    top : float
+        The best score so far. Only a better one is noted.
+    room : ndarray of int64, shape (n_classes,)
+        Scratch space.
+    found : Found
+    """
+    if missing.n > 0 and next_code != NONE_HIGHER:
+        top = _try_cut(limits, plus(left, missing, room), node, code, next_code, True, top, found)
+    return _try_cut(limits, left, node, code, next_code, False, top, found)
+
+
+@kernel
+def sweep_bins(limits, bins, m, missing, node, bar, found):
+    """Find the best split of a node in one column (moments).
+
+    Parameters
+    ----------
+    limits : SplitLimits
+    bins : ndarray of BIN
+        Sums of the ``m`` values present in the node, ascending.
+    missing, node : Moments
+        The rows where the value is missing, and the whole node.
+    bar : float
+        Only splits of a larger score count.
+    found : Found
+        Written if there is one.
+
+    Returns
+    -------
+    float
+        The score of the best split, -1.0 if none is above the bar.
+    """
+    top = bar
+    left = no_moments()
+    for i in range(m if missing.n > 0 else m - 1):
+        left = Moments(left.g + bins[i].g, left.h + bins[i].h, left.n + np.int64(bins[i].n))
+        next_code = np.int64(bins[i + 1].code) if i + 1 < m else NONE_HIGHER
+        top = cut_after(limits, left, missing, node, np.int64(bins[i].code), next_code, top, found.left, found)
+    return top if top > bar else -1.0
+
+
+class SortedRows(NamedTuple):
+    """Rows of a node sorted by code: all of them, or some.
+
+    Attributes
+    ----------
+    keys : ndarray of uint64
+        ``keys[first:last]`` are the rows' keys (:mod:`dtrees.split.table.sorting`), ascending.
+    first, last : int
+    a, b : ndarray of int64
+        Of the row with place i at ``base + i``; ``b`` is empty where every weight is 1.
+    base : int
+    """
+
+    keys: NDArray[np.uint64]
+    first: int
+    last: int
+    a: NDArray[np.int64]
+    b: NDArray[np.int64]
+    base: int
+
+
+@lean_kernel
+def rows_between(rows, first, last):
+    """Return some of sorted rows: those of ``keys[first:last]``."""
+    return SortedRows(rows.keys, first, last, rows.a, rows.b, rows.base)
+
+
+@shared_kernel
+def sweep_sorted(limits, rows, left, missing, node, next_of_last, bar, room, found):
+    """Find the best split after one of the values of rows sorted by code: all of the node's, or a stretch of them.
+
+    Parameters
+    ----------
+    limits : SplitLimits
+    rows : SortedRows
+        None of them missing.
+    left, missing, node : Moments or Classes
+        The rows before the stretch, those where the value is missing, and the whole node. The weights of classes in ``left`` become those
+        up to the end of the stretch.
+    next_of_last : int
+        The code after the last key's: another stretch's, NONE_HIGHER or UNKNOWN.
+    bar : float
+        Only splits of a larger score count.
+    room : ndarray of int64, shape (n_classes,)
+        Scratch space.
+    found : Found
+        Written if there is one.
+
+    Returns
+    -------
+    float
+        The score of the best split, -1.0 if none is above the bar.
+    """
+    top, keys, last = bar, rows.keys, rows.last
+    code = code_of(keys[rows.first])
+    for i in range(rows.first, last):
+        place = rows.base + np.int64(keys[i] & PLACE)
+        left = plus_row(left, rows.a[place], weight_at(rows.b, place))
+        next_code = np.int64(next_of_last)
+        if i < last - 1:
+            next_code = code_of(keys[i + 1])
+            if next_code == code:
+                continue
+        top = cut_after(limits, left, missing, node, code, next_code, top, room, found)
+        code = next_code
+    return top if top > bar else -1.0
+
+
+@kernel
+def first_above(keys, first, last, code):
+    """Return where codes above ``code`` begin among the sorted ``keys[first:last]``."""
+    low, high, bound = first, last, first_key(code + 1)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle] < bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@lean_kernel
+def sum_rows(rows, statistic):
+    """Return a statistic with sorted rows added."""
+    for i in range(rows.first, rows.last):
+        place = rows.base + np.int64(rows.keys[i] & PLACE)
+        statistic = plus_row(statistic, rows.a[place], weight_at(rows.b, place))
+    return statistic
+
+
+@lean_kernel
+def find_dominant(codes, rows, scratch):
+    """Return the code that most of a node's rows seem to have, -1 if none does."""
+    n = rows.shape[0]
+    if n < PROBED_ROWS:
+        return NONE()
+    probed = scratch.keys[:PROBES]
+    for k in range(PROBES):
+        probed[k] = first_key(codes[rows[n * k // PROBES]])
+    code, n_equal = common_code(probed, PROBES)
+    return np.int64(code) if n_equal >= DOMINANT_HITS else NONE()
+
+
+@lean_kernel
+def list_others(codes, rows, dominant, keys):
+    """Write the keys of the rows of a node with other codes, places from 0, and return how many there are.
+
+    Returns -1 if they are too many to be searched this way.
+    """
+    at, dominant = np.uint64(0), np.uint64(dominant)
+    for i in range(np.uint64(rows.shape[0])):
+        code = np.uint64(codes[rows[i]])
+        keys[at] = key_of(code, i)
+        at += np.uint64(code != dominant)
+    return np.int64(at) if np.int64(at) <= rows.shape[0] // OTHER_CODES_SHARE else NONE()
+
+
+@lean_kernel
+def search_around_dominant(keys, dominant, pair, limits, bar, scratch):
+    """Find the best split of a node in a column from the ``keys`` of the rows that have other codes than the dominant one.
+
+    Parameters and result are otherwise as of :func:`~dtrees.split.search.column.search_column`.
+    """
+    m, n_distinct = keys.shape[0], pair.values.shape[0]
+    if m == 0:
+        return CONSTANT, 0.0, False
+    sort_keys(keys, scratch.spare, m, scratch.counts)
+    n_present = first_above(keys, ZERO(), m, n_distinct - 1)
+    n_lower = first_above(keys, ZERO(), n_present, dominant)
+    has_missing = dominant == n_distinct or n_present < m
+    node = node_statistic(limits.criterion, pair.sums, pair.in_stop - pair.start)
+    rows = SortedRows(keys, ZERO(), m, pair.partition.g, pair.partition.h, pair.start)
+    score = _sweep_around(limits, rows, n_lower, n_present, dominant, dominant == n_distinct, node, bar, scratch)
+    return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
+
+
+@lean_kernel
+def _sweep_around(limits, rows, n_lower, n_present, dominant, are_missing, node, bar, scratch):
+    """Sweep lower codes, then the dominant one, then higher ones; ``are_missing`` says whether its rows have no value.
+
+    The best split goes to ``scratch.found``, its score is returned.
+    """
+    found, room = scratch.found, scratch.classes
+    none = nothing(node, room[0])
+    if are_missing:
+        present = rows_between(rows, ZERO(), n_present)
+        missing = minus(node, sum_rows(present, nothing(node, room[1])), room[1])
+        return sweep_sorted(limits, present, none, missing, node, NONE_HIGHER, bar, room[2], found)
+    lower, higher = rows_between(rows, ZERO(), n_lower), rows_between(rows, n_lower, n_present)
+    missing = sum_rows(rows_between(rows, n_present, rows.last), nothing(node, room[1]))
+    top = bar
+    if n_lower > 0:
+        top = max(top, sweep_sorted(limits, lower, none, missing, node, dominant, top, room[2], found))
+    left = minus(minus(node, missing, room[2]), sum_rows(higher, nothing(node, room[0])), room[0])
+    next_code = code_of(rows.keys[n_lower]) if n_lower < n_present else NONE_HIGHER
+    top = cut_after(limits, left, missing, node, dominant, next_code, top, room[2], found)
+    if n_lower < n_present:
+        top = max(top, sweep_sorted(limits, higher, left, missing, node, NONE_HIGHER, top, room[2], found))
+    return top if top > bar else -1.0

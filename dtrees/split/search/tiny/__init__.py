@@ -1,1 +1,0 @@
-"""The best split of a node of few rows, all columns side by side."""

@@ -1,0 +1,407 @@
+"""Several columns, or several rows, at a time: loops in which nothing depends on another, so that the compiler takes vector instructions.
+
+*Columns side by side*, in small nodes: a row ``x`` holds its values in some columns, NaN where missing, or their codes, and loops run over
+columns. For that, whatever is read is read unconditionally.
+
+*Rows side by side*: in a plain sweep (:mod:`dtrees.split.search.sweep`) every row waits for the sums of the one before. In nodes in which
+no value is missing, a chunk of rows is gone through twice: first the running sums, then the scores, in which no row depends on another. For
+criteria whose scores are plain arithmetic, or have a bound that is: then only rows whose bound passes are scored.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.specialised import optional
+from dtrees.split.criteria.constraints.kinds import Clipped, InOrder, forbid_in_column
+from dtrees.split.criteria.parts import class_term, is_arithmetic, is_bounded, score, score_of_terms, upper_bound
+from dtrees.split.criteria.several import SeveralClasses
+from dtrees.split.criteria.squares import GiniOfClasses
+from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, amount_of, n_changed, nothing, weight_at, which_sum
+from dtrees.split.node.limits import is_allowed
+from dtrees.split.node.records import note_found
+from dtrees.split.policy import STRETCH
+from dtrees.split.search.sweep import SortedRows, rows_between, sum_rows
+from dtrees.split.table.sorting import code_in, code_of, place_in
+
+
+@inlined_kernel
+def widen(x, low, high):
+    """Take a row's values into the lowest and highest of each column."""
+    for j in range(low.shape[0]):
+        low[j] = x[j] if x[j] < low[j] else low[j]
+        high[j] = x[j] if x[j] > high[j] else high[j]
+
+
+@lean_kernel
+def widen_two(x, y, low, high):
+    """Take the values of two rows into the lowest and highest of each column."""
+    for j in range(low.shape[0]):
+        lowest, highest = low[j], high[j]
+        lowest = x[j] if x[j] < lowest else lowest
+        highest = x[j] if x[j] > highest else highest
+        low[j] = y[j] if y[j] < lowest else lowest
+        high[j] = y[j] if y[j] > highest else highest
+
+
+@lean_kernel
+def add_missing(x, g, g_missing):
+    """Add a number to the sums of those columns in which a row has no value."""
+    for j in range(g_missing.shape[0]):
+        g_missing[j] += g if x[j] != x[j] else 0
+
+
+@lean_kernel
+def add_left(x, cut, g, g_left, h, h_left):
+    """Add two numbers of a row to the sums of those columns in which its value, or code, is up to ``cut``."""
+    for j in range(cut.shape[0]):
+        left = x[j] <= cut[j]
+        g_left[j] += g if left else 0
+        h_left[j] += h if left else 0
+
+
+@inlined_kernel
+def add_two_left(x, y, cut, x_g, y_g, g_left, x_h, y_h, h_left):
+    """Add two numbers of each of two rows, as :func:`add_left` does with one row."""
+    for j in range(cut.shape[0]):
+        x_left, y_left = x[j] <= cut[j], y[j] <= cut[j]
+        g_left[j] += (x_g if x_left else 0) + (y_g if y_left else 0)
+        h_left[j] += (x_h if x_left else 0) + (y_h if y_left else 0)
+
+
+@lean_kernel
+def add_row_left(node, x, cut, a, weight, more, total, left):
+    """Add a row to the sums of those columns in which its value, or code, is up to ``cut``: to ``left``, and ``more`` to ``total``.
+
+    ``node`` tells which sums the row changes; these are added to two at a time.
+    """
+    last = n_changed(node) - 1
+    add_left(x, cut, more, total, amount_of(node, a, 0, weight), left[which_sum(node, a, 0)])
+    for t in range(1, last, 2):
+        one, other = amount_of(node, a, t, weight), amount_of(node, a, t + 1, weight)
+        add_left(x, cut, one, left[which_sum(node, a, t)], other, left[which_sum(node, a, t + 1)])
+    if last & 1:
+        add_left(x, cut, amount_of(node, a, last, weight), left[which_sum(node, a, last)], np.int64(0), total)
+
+
+@optional
+def score_columns(node, criterion, left, h, scores):
+    """Score a split of each column, -1.0 where it is not defined.
+
+    Parameters
+    ----------
+    node : Moments, Classes, AmountsOfTargets or ClassesOfTargets
+    criterion : named tuple
+    left : ndarray of int64, shape (n_quantities, n_columns)
+        What goes left: g, or the weight of each class, or the sums of targets.
+    h : ndarray of int64, shape (n_columns,)
+        The weight that goes left.
+    scores : ndarray of float64, shape (n_columns,)
+    """
+    scores[:] = 0.0
+    for k in range(node.sums.shape[0]):
+        add_class_terms(criterion, left[k], node.sums[k], h, node.h, scores)
+    finish_scores(criterion, h, node, scores)
+
+
+@score_columns.of(Moments)
+def _(node, criterion, left, h, scores):
+    g = left[0]
+    for j in range(scores.shape[0]):
+        scores[j] = score(criterion, float(g[j]), float(h[j]), float(node.g - g[j]), float(node.h - h[j]))
+
+
+@lean_kernel
+def bound_columns(node, criterion, g, h, bounds):
+    """Bound the score of a split of each column, from the moments that go left; see :func:`score_columns`."""
+    whole = float(node.g), float(node.h)
+    for j in range(bounds.shape[0]):
+        bounds[j] = upper_bound(criterion, float(g[j]), float(h[j]), float(node.g - g[j]), float(node.h - h[j]), whole)
+
+
+@lean_kernel
+def add_class_terms(criterion, left, whole, h, h_all, terms):
+    """Add the terms of one class, of weight ``whole`` in the node and ``left[j]`` left of the split of column j."""
+    for j in range(terms.shape[0]):
+        terms[j] += class_term(criterion, left[j], whole - left[j], float(h[j]), float(h_all - h[j]))
+
+
+@lean_kernel
+def finish_scores(criterion, h, node, scores):
+    """Turn sums of terms over classes, or over several targets of criteria that are arithmetic, into scores."""
+    for j in range(scores.shape[0]):
+        one, other = float(h[j]), float(node.h - h[j])
+        found = score_of_terms(criterion, scores[j], one, other, node.h, node.sums.shape[0])
+        scores[j] = found if (one > 0.0) & (other > 0.0) else -1.0
+
+
+#: Largest weight of a node whose sums of squares are below 2**53: floats hold them exactly, whatever the order of the additions.
+EXACT_WEIGHT = 13_777
+#: What the fourth power of the weight of a node with several targets, times their number, is below for the same.
+_EXACT_POWER = 2.0**55
+
+
+@by_reference
+class Stretch(NamedTuple):
+    """Scratch space: running sums and scores of a stretch of rows; ``bits`` are those of ``scores``, the same memory."""
+
+    sums: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    bits: NDArray[np.int64]
+
+
+def make_stretch() -> Stretch:
+    """Return room for a stretch."""
+    scores = np.empty(STRETCH + 1)
+    return Stretch(np.empty((3, STRETCH), np.int64), scores, scores.view(np.int64))
+
+
+@optional
+def sweeps_stretches(criterion, node):
+    """Tell whether :func:`sweep_stretches` may be used for a node of this statistic."""
+    return is_arithmetic(criterion) or is_bounded(criterion)
+
+
+@sweeps_stretches.of(Clipped, InOrder)
+def _(criterion, node):
+    return sweeps_stretches(criterion.criterion, node)
+
+
+@sweeps_stretches.of(GiniOfClasses)
+def _(criterion, node):
+    return node.h <= EXACT_WEIGHT
+
+
+@sweeps_stretches.of(SeveralClasses)
+def _(criterion, node):
+    square = float(node.h) * float(node.h)
+    return is_arithmetic(criterion) and square * square * node.rows.shape[1] < _EXACT_POWER
+
+
+@optional
+def sweep_stretches(node, limits, rows, bar, room, found, stretch):
+    """Find the best split of a node by its rows sorted by code, none of them missing.
+
+    Parameters and result are those of :func:`~dtrees.split.search.sweep.sweep_sorted`; ``stretch`` is scratch space. Without a version of
+    its own, a statistic is swept by the squares of its sums.
+    """
+    top, keys, first, last = bar, rows.keys, rows.first, rows.last
+    node_square = ZERO()
+    for k in range(node.sums.shape[0]):
+        node_square += node.sums[k] * node.sums[k]
+        room[k] = 0
+    sums = ZERO(), ZERO(), ZERO()
+    cut = NONE()
+    for start in range(first, last, STRETCH):
+        m = min(last - start, STRETCH)
+        squares, products, h = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
+        sums = _sum_squares(node, _stretch_of(rows, start, m), room, sums, squares, products, h)
+        m = min(m, last - 1 - start)
+        if m <= 0:
+            continue
+        scores = stretch.scores[:m]
+        _score_squares(limits, keys[start : start + m + 1], start - first, squares[:m], products[:m], h[:m], node_square, node, scores)
+        where = highest(stretch, ZERO(), m, top)
+        if where >= 0:
+            top = stretch.scores[where]
+            cut = start + where
+    return _note_cut(node, rows, cut, top, room, found)
+
+
+@lean_kernel
+def _stretch_of(rows, start, m):
+    """Return ``m`` of sorted rows, from ``keys[start]`` on, as all that there are."""
+    return SortedRows(rows.keys[start : start + m], ZERO(), m, rows.a, rows.b, rows.base)
+
+
+@lean_kernel
+def _sum_moments(rows, before, g, h):
+    """Write the running sums of g and h over rows sorted by code."""
+    total_g, total_h = before
+    for i in range(g.shape[0]):
+        place = np.uint64(rows.base) + place_in(rows.keys[i])
+        total_g += rows.a[place]
+        total_h += weight_at(rows.b, place)
+        g[i] = total_g
+        h[i] = total_h
+    return total_g, total_h
+
+
+@lean_kernel
+def _score_moments(limits, keys, n_before, g, h, node, scores):
+    """Bound the scores of the splits after each row but those within a value; ``keys`` goes one row further."""
+    whole = float(node.g), float(node.h)
+    for i in range(scores.shape[0]):
+        other_h, n = node.h - h[i], n_before + i + 1
+        mine = upper_bound(limits.criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(other_h), whole)
+        allowed = (code_in(keys[i]) != code_in(keys[i + 1])) & is_allowed(limits, n, node.n - n, h[i], other_h)
+        scores[i] = mine if allowed else -1.0
+
+
+@lean_kernel
+def highest(stretch, low, high, top):
+    """Return the place of the first of the highest of the scores ``low:high``, if it is above ``top``; otherwise -1.
+
+    Scores are -1 or not negative, and then in the order of their bits: the largest of integers is found several at a time.
+    """
+    bits = stretch.bits[low:high]
+    largest = NONE()
+    for i in range(bits.shape[0]):
+        largest = max(largest, bits[i])
+    if largest < 0:
+        return NONE()
+    stretch.bits[STRETCH] = largest
+    if stretch.scores[STRETCH] <= top:
+        return NONE()
+    where = low
+    while stretch.bits[where] != largest:
+        where += 1
+    return where
+
+
+@lean_kernel
+def _highest_score(limits, g, h, node, stretch, first, top):
+    """Return the place of the first of the highest scores, whose bounds there are, above ``top``, and the score; -1 if there is none.
+
+    The score at ``first``, of the highest bound, is found first: few others have to be.
+    """
+    where, criterion = NONE(), limits.criterion
+    mine = score(criterion, float(g[first]), float(h[first]), float(node.g - g[first]), float(node.h - h[first]))
+    if mine > top:
+        top, where = mine, first
+    for i in range(g.shape[0]):
+        if stretch.scores[i] >= top and i != first:
+            mine = score(criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(node.h - h[i]))
+            if mine > top or (mine == top and i < where):
+                top, where = mine, i
+    return where, top
+
+
+@sweep_stretches.of(Moments)
+def _(node, limits, rows, bar, room, found, stretch):
+    top, keys, first, last = bar, rows.keys, rows.first, rows.last
+    sums = ZERO(), ZERO()
+    for start in range(first, last, STRETCH):
+        m = min(last - start, STRETCH)
+        g, h = stretch.sums[0, :m], stretch.sums[1, :m]
+        sums = _sum_moments(_stretch_of(rows, start, m), sums, g, h)
+        m = min(m, last - 1 - start)  # there is no split after the last row
+        if m <= 0:
+            continue
+        _score_moments(limits, keys[start : start + m + 1], start - first, g[:m], h[:m], node, stretch.scores[:m])
+        forbid_in_column(limits.criterion, node, g[:m], h[:m], stretch.scores[:m])
+        where = highest(stretch, ZERO(), m, top)
+        if is_bounded(limits.criterion):
+            if where >= 0:
+                where, top = _highest_score(limits, g[:m], h[:m], node, stretch, where, top)
+        elif where >= 0:
+            top = stretch.scores[where]
+        if where >= 0:
+            i = start + where
+            left = Moments(g[where], h[where], i + 1 - first)
+            note_found(found, code_of(keys[i]), code_of(keys[i + 1]), False, left)
+    return top if top > bar else -1.0
+
+
+@lean_kernel
+def _note_cut(node, rows, cut, top, room, found):
+    """Note the split after a row, if there is one (-1: none); return its score."""
+    if cut < 0:
+        return -1.0
+    left = sum_rows(rows_between(rows, rows.first, cut + 1), nothing(node, room))
+    note_found(found, code_of(rows.keys[cut]), code_of(rows.keys[cut + 1]), False, left)
+    return top
+
+
+@lean_kernel
+def _sum_weights(rows, total, numbers, h):
+    """Write the numbers of rows sorted by code, and the running sum of their weights, which is returned."""
+    for i in range(h.shape[0]):
+        place = np.uint64(rows.base) + place_in(rows.keys[i])
+        numbers[i] = rows.a[place]
+        total += weight_at(rows.b, place)
+        h[i] = total
+    return total
+
+
+@lean_kernel
+def _sum_amounts(amounts, t, numbers, total, g):
+    """Write the running sum of one target over rows, which is returned."""
+    for i in range(g.shape[0]):
+        total += amounts[numbers[i], t]
+        g[i] = total
+    return total
+
+
+@lean_kernel
+def _finish_scores(limits, keys, n_before, h, node, scores):
+    """Turn the terms of splits after each row into scores, but for those within a value; ``keys`` goes one row further."""
+    for i in range(scores.shape[0]):
+        a, b, n = h[i], node.h - h[i], n_before + i + 1
+        mine = score_of_terms(limits.criterion, scores[i], float(a), float(b), node.h, 1)
+        allowed = (code_in(keys[i]) != code_in(keys[i + 1])) & is_allowed(limits, n, node.n - n, a, b) & (a > 0) & (b > 0)
+        scores[i] = mine if allowed else -1.0
+
+
+@sweep_stretches.of(AmountsOfTargets)
+def _(node, limits, rows, bar, room, found, stretch):
+    """Sweep the sums of several targets: a stretch of rows is gone through once for each."""
+    top, cut, weight, keys, first, last = bar, NONE(), ZERO(), rows.keys, rows.first, rows.last
+    room[:] = 0
+    for start in range(first, last, STRETCH):
+        m = min(last - start, STRETCH)
+        h, g, numbers = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
+        weight = _sum_weights(_stretch_of(rows, start, m), weight, numbers, h)
+        m = max(min(m, last - 1 - start), 0)
+        scores = stretch.scores[:m]
+        scores[:] = 0.0
+        for t in range(node.sums.shape[0]):
+            room[t] = _sum_amounts(node.rows, t, numbers, room[t], g)
+            add_class_terms(limits.criterion, g[:m], node.sums[t], h[:m], node.h, scores)
+        if m == 0:
+            continue
+        _finish_scores(limits, keys[start : start + m + 1], start - first, h[:m], node, scores)
+        where = highest(stretch, ZERO(), m, top)
+        if where >= 0:
+            top = stretch.scores[where]
+            cut = start + where
+    return _note_cut(node, rows, cut, top, room, found)
+
+
+@lean_kernel
+def _sum_squares(node, rows, left, before, squares, products, h):
+    """Write the running sums over classes of left**2 and left * node, and of the weight, over rows sorted by code."""
+    square, product, total = before
+    for i in range(h.shape[0]):
+        place = np.uint64(rows.base) + place_in(rows.keys[i])
+        a, w = rows.a[place], weight_at(rows.b, place)
+        for t in range(n_changed(node)):
+            k = which_sum(node, a, t)
+            square += w * (2 * left[k] + w)
+            product += w * node.sums[k]
+            left[k] += w
+        total += w
+        squares[i] = square
+        products[i] = product
+        h[i] = total
+    return square, product, total
+
+
+@lean_kernel
+def _score_squares(limits, keys, n_before, squares, products, h, node_square, node, scores):
+    """Score the splits after each row but those within a value, by Gini impurity.
+
+    sum((left b - right a)**2) = W**2 sum(left**2) - 2 W a sum(left node) + a**2 sum(node**2), with a and b the weights of both sides and W
+    that of the node.
+    """
+    total = node.h
+    for i in range(scores.shape[0]):
+        a, b, n = h[i], total - h[i], n_before + i + 1
+        mine = float(total * (total * squares[i] - 2 * a * products[i]) + a * a * node_square) / (float(a) * float(b))
+        allowed = (code_in(keys[i]) != code_in(keys[i + 1])) & is_allowed(limits, n, node.n - n, a, b) & (a > 0) & (b > 0)
+        scores[i] = mine if allowed else -1.0
