@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import gc
 import importlib
+import pickle
+import sys
+from contextlib import suppress
 
-from dtrees.split.compile.kernels import load_compiled
+from dtrees.split.compile.cache import KERNEL_SUFFIX, cache_folder, checked
 from tests.subtree_kernels import choose_subtree_kernels
 
 _MODULES = [
@@ -20,6 +23,15 @@ _MODULES = [
     "dtrees.cluster.growing.shards",
     "dtrees.cluster.growing.fits",
 ]
+
+
+def load_compiled() -> None:
+    """Load all kernels that have been compiled, of modules that are imported; it compiles none."""
+    for path in sorted(cache_folder().glob(f"*{KERNEL_SUFFIX}")):
+        module, _, name = path.name.rpartition("-")[0].rpartition(".")
+        with suppress(AttributeError, ImportError, OSError, ValueError):
+            found = getattr(sys.modules.get(module), name)
+            getattr(found, "kernel", found).compile(tuple(pickle.loads(checked(path.read_bytes()))[3].args))
 
 
 gc.set_threshold(50_000)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import bind, inner_kernel, kernel
-from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.compile.memory import prefetch
 from dtrees.tree.packing import Packed, pack
 from dtrees.tree.predict_sets import PackedWithSets, add_values_with_sets, leaf_numbers_with_sets, pack_with_sets
 from dtrees.tree.tree import Tree

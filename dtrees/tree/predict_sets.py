@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
-from dtrees.split.compile.prefetch import prefetch
-from dtrees.split.compile.words import lowest_bit
+from dtrees.split.compile.memory import lowest_bit, prefetch
 from dtrees.split.table.zone_map import join
 from dtrees.tree.packing import goes_left, pack_nodes
 from dtrees.tree.tree import Tree

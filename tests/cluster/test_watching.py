@@ -23,7 +23,7 @@ import dtrees
 from dtrees import KeepOnInterrupt, ProgressBar
 from dtrees.callbacks import Progress, local_callback
 from dtrees.cluster.dashboard import FitHistory
-from dtrees.cluster.growing.kernel_shipping import _OfCluster, share_kernels
+from dtrees.cluster.growing.kernel_shipping import _ask_scheduler, share_kernels
 from dtrees.cluster.growing.watching import _Watching
 from dtrees.cluster.transport.clients import own_client
 from dtrees.errors import ClusterError
@@ -82,7 +82,7 @@ def test_watching_tells_of_compiling(monkeypatch: pytest.MonkeyPatch, capsys: py
 def waits_for_kernels(rows: pd.DataFrame) -> pd.DataFrame:
     """Ask for a kernel as a worker does that has not compiled it, in the task that makes a partition."""
     share_kernels()
-    _OfCluster(own_client(), get_worker().address)._ask("version", f"kernel {uuid4().hex}")
+    _ask_scheduler(own_client(), get_worker().address, "version", f"kernel {uuid4().hex}", None)
     return rows
 
 

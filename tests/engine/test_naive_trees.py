@@ -170,7 +170,8 @@ def test_forest_trees_under_constraints(criterion: str, targets: tuple[int, ...]
 
 
 @pytest.mark.parametrize(
-    ("criterion", "constrained"), [("newton", False), ("newton", True), pytest.param("newton_l1", False, marks=pytest.mark.slow)]
+    ("criterion", "constrained"),
+    [("newton", False), ("newton", True), *(pytest.param("newton_l1", some, marks=pytest.mark.slow) for some in (False, True))],
 )
 @given(problem=problems(0), data=st.data())
 @examples(300)
@@ -198,7 +199,7 @@ def test_newton_trees(
     unit = 2.0 ** (sample.exponents[1] - sample.exponents[0])
     for node, value, impurity in zip(root.preorder(), tree.value[:, 0], tree.impurity, strict=True):
         if constrained:
-            around = node.constraints or Constraints(some)
+            around = node.constraints or Constraints(some, l1=some.reg_alpha * 2.0 ** sample.exponents[0])
             if node.sums[1] + some.reg_lambda:
                 wanted = around.value(node.sums, some.reg_lambda * 2.0 ** sample.exponents[1]) * unit
                 assert value == pytest.approx(0.5 * wanted, rel=1e-9, abs=1e-12 * np.abs(target).max())
@@ -254,6 +255,7 @@ def with_large_categories(table: Table, target: NDArray[np.float64], seed: int) 
             marks=pytest.mark.thorough,
         ),
         *(pytest.param(i, some, i == 1, marks=pytest.mark.slow) for i, some in enumerate(CONSTRAINTS)),
+        pytest.param(0, {"criterion": "newton_l1", "reg_alpha": 5.0, **CONSTRAINTS[1]}, False, marks=pytest.mark.slow),
     ],
 )
 def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], weighted: bool) -> None:

@@ -6,6 +6,7 @@ import tracemalloc
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -398,3 +399,14 @@ def test_other_columns_than_at_fit() -> None:
     model = dtrees.DecisionTreeRegressor().fit(X, targets(X, 0, 0))
     with pytest.raises(ValueError, match="X has 5 features"):
         model.predict(sparse.csr_array(X[:, :5]))
+
+
+@pytest.mark.parametrize("fill_value", [0, np.nan])
+def test_frames_of_sparse_columns_grow_the_trees_of_the_dense_table(fill_value):
+    X = table(80, 5, 0.3, 1)
+    y, names = targets(X, 0, 2), [f"c{j}" for j in range(5)]
+    frame = pd.DataFrame(X, columns=names).astype(pd.SparseDtype(float, fill_value))
+    model = regressor().fit(frame, y)
+    assert list(model.feature_names_in_) == names
+    assert_same_trees(model, regressor().fit(X, y))
+    np.testing.assert_array_equal(model.predict(frame), model.predict(pd.DataFrame(X, columns=names)))

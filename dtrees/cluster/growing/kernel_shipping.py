@@ -9,6 +9,7 @@ it does where processes share a folder: whoever compiled it may have nothing to 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin, get_worker
@@ -89,7 +90,7 @@ def share_kernels() -> None:
     client = own_client()
     if _sharing is not client:
         ask(client, lambda: client.register_plugin(KernelStore()))
-        exchange_with(_OfCluster(client, get_worker().address))
+        exchange_with(partial(_ask_scheduler, client, get_worker().address))
         _sharing = client
 
 
@@ -97,32 +98,18 @@ def share_kernels() -> None:
 _sharing: Client | None = None
 
 
-class _OfCluster:
-    """The kernels that the scheduler keeps, as :class:`~dtrees.split.compile.cache.Exchange`."""
+def _ask_scheduler(client: Client, worker: str, version: str, name: str, content: bytes | None) -> bytes | None:
+    """Send the scheduler a kernel, or return one, which another worker may have yet to compile; None if it is to be compiled here.
 
-    def __init__(self, client: Client, worker: str) -> None:
-        self._client, self._worker = client, worker
-
-    def fetch(self, version: str, name: str) -> bytes | None:
-        """Return a kernel, which another worker may have yet to compile; None if it is to be compiled here."""
-        on_disk = cache_folder() / name
-        until = time.monotonic() + 2 * _PATIENCE
-        while not on_disk.is_file():
-            content, wait = self._ask(version, name)
-            if not wait or time.monotonic() > until:
-                return content
-            time.sleep(_PAUSE)
-        return None
-
-    def offer(self, version: str, name: str, content: bytes) -> None:
-        """Send a kernel."""
-        self._ask(version, name, content)
-
-    def _ask(self, version: str, name: str, content: bytes | None = None) -> tuple[bytes | None, bool]:
-        """Ask the scheduler. One that keeps no kernels, or is gone, does no harm: the kernel is compiled then."""
-        scheduler, worker = self._client.scheduler, self._worker
+    A scheduler that keeps no kernels, or is gone, does no harm: the kernel is compiled then.
+    """
+    on_disk, until = cache_folder() / name, time.monotonic() + 2 * _PATIENCE
+    while content is not None or not on_disk.is_file():
         try:
-            found, wait = ask(self._client, lambda: scheduler.dtrees_kernel(version=version, kernel=name, worker=worker, content=content))
+            found, wait = ask(client, lambda: client.scheduler.dtrees_kernel(version=version, kernel=name, worker=worker, content=content))
         except Exception:
-            return None, False
-        return found, wait
+            return None
+        if content is not None or not wait or time.monotonic() > until:
+            return found
+        time.sleep(_PAUSE)
+    return None

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.session import replay_tree
-from dtrees.engine.plan.plans import ForestPlan, Rules
+from dtrees.engine.coordinator.tree import grow_tree
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
+from dtrees.engine.protocol.messages import Start
 from dtrees.engine.run.local_executor import LocalExecutor, LocalSession
 from dtrees.split.compile.cache import KERNEL_SUFFIX, PATCHES_NUMBA, cache_folder, is_cached
 from dtrees.split.compile.helper import allow_helper, compile_elsewhere, helper_runs, owner
@@ -18,6 +25,8 @@ from dtrees.tree.predict import compile_prediction, stump
 
 _logger = logging.getLogger("dtrees")
 _noted: set[bool] = set()
+#: Whether the second process is to be told by which plan trees are grown.
+_awaits_plan = False
 #: What compiling takes.
 _SECONDS = 30 if PATCHES_NUMBA else 120
 
@@ -27,6 +36,7 @@ def note_compilation(sparse: bool = False) -> None:
 
     At most once a process for tables that are sparse, and once for others.
     """
+    global _awaits_plan
     kernel = grow_sparse if sparse else grow_together
     if sparse in _noted or kernel.signatures:
         return
@@ -34,15 +44,27 @@ def note_compilation(sparse: bool = False) -> None:
     allow_helper()
     if not is_cached(f"{kernel.__module__}.{kernel.__name__}"):
         runs, process = helper_runs(), owner()
-        ordered = compile_elsewhere(compile_prediction)
-        if ordered and not sparse:
-            compile_elsewhere(compile_division)
+        ordered = compile_elsewhere(compile_prediction if sparse else compile_division)
+        _awaits_plan = not sparse
         what = f"kernels for {'sparse' if sparse else 'dense'} tables"
         if ordered and runs and not sparse:
             _logger.warning(f"dtrees still compiles {what}{process and f' (process {process})'}; until it is done, trees grow more slowly.")
         else:
             meanwhile = "in the background; meanwhile trees grow more slowly" if ordered and not sparse else "before the first tree"
             _logger.warning(f"dtrees compiles {what}, once on this machine: about {_SECONDS} s of processor time, {meanwhile}.")
+
+
+def compile_endings(plan: BoostingPlan | ForestPlan | None) -> None:
+    """Have the second process compile what is needed last: what ends a tree of a plan, if it is known, and predictions.
+
+    Only if it has work for this process anyway, and once.
+    """
+    global _awaits_plan
+    if _awaits_plan:
+        _awaits_plan = False
+        if plan is not None:
+            compile_elsewhere(grow_leaf, replace(plan, checkpoint=None))
+        compile_elsewhere(compile_prediction)
 
 
 def n_compiled() -> int:
@@ -52,7 +74,21 @@ def n_compiled() -> int:
 
 def compile_division() -> None:
     """Compile what divides rows level by level."""
-    with LocalExecutor(presort([np.arange(2.0)]), np.arange(2.0), None, 1) as executor:
-        session = LocalSession(executor, ForestPlan(Rules("squared_error", 1, 1), 0), "")
-        session.begin()
+    with _session(ForestPlan(Rules("squared_error", 1, 1), 0), np.arange(2.0)) as session:
         replay_tree(session, stump(), 0)
+
+
+def grow_leaf(plan: BoostingPlan | ForestPlan) -> None:
+    """Grow a tree of few rows by levels, as trees are while others are compiled, and add it to the predictions."""
+    target = np.arange(1.0, 3.0) if plan.n_classes == 0 else np.arange(plan.n_classes, dtype=np.int32)
+    with _session(plan, target) as session:
+        grow_tree(session, Start(0, 0, search=True, check=False, plain=True), score=isinstance(plan, BoostingPlan))
+
+
+@contextmanager
+def _session(plan: BoostingPlan | ForestPlan, target: NDArray[Any]) -> Iterator[LocalSession]:
+    columns = presort([np.arange(float(target.shape[0]))] * plan.rules.columns_per_tree)
+    with LocalExecutor(columns, target, None, 1) as executor:
+        session = LocalSession(executor, plan, "")
+        session.begin()
+        yield session

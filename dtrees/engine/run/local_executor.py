@@ -118,12 +118,13 @@ class LocalFit:
 
     def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
         """Grow a tree; see :func:`dtrees.engine.coordinator.tree.grow_tree`."""
+        start = starting(self._session, tree, output)
         if self._at_once:
             try:
                 return self._tree.boost(tree, output, learning_rate, score)
             except NotCompiled:
-                pass
-        return grow_tree(self._session, starting(self._session, tree, output), learning_rate, score)
+                start = start._replace(search=True, plain=True)
+        return grow_tree(self._session, start, learning_rate, score)
 
 
 def grow_forest(

@@ -21,7 +21,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
 from dtrees.split.criteria.constraints.words import divide_sums
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget, origins
-from dtrees.split.grow.sparse_subtree import search_some
+from dtrees.split.grow.column_by_column import search_some
 from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task, divide_shared, grow_sparse
 from dtrees.split.grow.work_pool import Roots

@@ -19,11 +19,11 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import llvmlite
 import numba
@@ -32,6 +32,7 @@ from numba.core import config, types
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
@@ -166,28 +167,23 @@ def _readable() -> Iterator[Path]:
             yield place / kernel_version()
 
 
-class Exchange(Protocol):
-    """Other machines' compiled kernels (:func:`exchange_with`)."""
-
-    def fetch(self, version: str, name: str) -> bytes | None:
-        """Return the file of this name with a kernel of this version; None if it is to be compiled here, as nobody has it or makes it."""
-
-    def offer(self, version: str, name: str, content: bytes) -> None:
-        """Give others a file with a kernel that was compiled here; an empty one if it is of no use to them, who must not wait for it."""
+#: Asks other machines for a kernel, or gives them one; see :func:`exchange_with`.
+_ask_others: Callable[[str, str, bytes | None], bytes | None] | None = None
 
 
-_exchange: Exchange | None = None
+def exchange_with(ask: Callable[[str, str, bytes | None], bytes | None] | None) -> None:
+    """Have this process ask others for kernels before it compiles them, and give them those that it has compiled.
 
-
-def exchange_with(others: Exchange | None) -> None:
-    """Have this process ask others for kernels before it compiles them, and offer them those that it has compiled."""
-    global _exchange
-    _exchange = others
+    ``ask`` is called with a version of kernels, the name of a file with one, and None: it returns the file, or None if the kernel is to be
+    compiled here, as nobody has it or makes it. Or it is given the file, an empty one if that is of no use to others, who must not wait.
+    """
+    global _ask_others
+    _ask_others = ask
 
 
 def fetch_kernel(name: str) -> None:
     """Ask others for a kernel that is not on disk."""
-    content = None if _exchange is None else _exchange.fetch(kernel_version(), name)
+    content = None if _ask_others is None else _ask_others(kernel_version(), name, None)
     if content is not None:
         with suppress(ValueError):
             checked(content)
@@ -244,12 +240,11 @@ class KernelCache(_Cache):
         path = self.find(sig)
         if path is None:
             return None
-        target_context.refresh()
+        rtsys.initialize(target_context)  # all that machine code needs: to load what Numba compiles by takes as long as to import it
         try:
-            compiled = CompileResult._rebuild(target_context, *pickle.loads(checked(path.read_bytes())))
+            return CompileResult._rebuild(target_context, *pickle.loads(checked(path.read_bytes())))
         except (OSError, ValueError):
             return None
-        return compiled
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save the kernel for arguments of these types, unless it refers to objects of this process: others then compile it themselves."""
@@ -257,8 +252,8 @@ class KernelCache(_Cache):
         if not data.library.has_dynamic_globals:
             content = with_digest(dumps(data._reduce()))
             write_whole(cache_folder() / name, content)
-        if _exchange is not None:
-            _exchange.offer(kernel_version(), name, content)
+        if _ask_others is not None:
+            _ask_others(kernel_version(), name, content)
 
 
 def _source_digest(path: str | None) -> str:
@@ -307,15 +302,3 @@ def write_whole(path: Path, content: bytes) -> None:
 def is_cached(name: str) -> bool:
     """Tell whether a kernel, ``module.name``, has been compiled for any arguments."""
     return any(any(folder.glob(f"{name}-*{KERNEL_SUFFIX}")) for folder in _readable())
-
-
-def compiled_kernels(names: Container[str]) -> Iterator[tuple[str, Any]]:
-    """Return the name of each compiled kernel, if it is one of ``names``, and the types of arguments that it is compiled for."""
-    for folder in _readable():
-        for path in sorted(folder.glob(f"*{KERNEL_SUFFIX}")):
-            name = path.name.rpartition("-")[0]
-            if name not in names:  # what is in its file might import the module of a kernel that nobody here needs
-                continue
-            with suppress(OSError, ValueError, ImportError, AttributeError):
-                signature = pickle.loads(checked(path.read_bytes()))[3]
-                yield name, tuple(signature.args)

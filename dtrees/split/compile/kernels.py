@@ -20,7 +20,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.sigutils import normalize_signature
 from numpy.typing import NDArray
 
-from dtrees.split.compile.cache import PATCHES_NUMBA, KernelCache, cache_folder, compiled_kernels, fetch_kernel
+from dtrees.split.compile.cache import PATCHES_NUMBA, KernelCache, cache_folder, fetch_kernel
 from dtrees.split.compile.separate import called_apart
 
 #: Seconds after which a process does not wait any longer for another one that compiles the same kernel, which may stand still.
@@ -43,10 +43,6 @@ PART_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "forceinline": True, "_n
 _numba_compiler = partial(njit, **_OPTIONS)
 
 
-#: All kernels of imported modules by name.
-_kernels: dict[str, Any] = {}
-
-
 def _compiler(pipeline: str = "KernelCompiler", **options: Any) -> Callable[..., Any]:
     """Return a decorator for kernels, with Numba's options beside those that all have."""
 
@@ -54,7 +50,6 @@ def _compiler(pipeline: str = "KernelCompiler", **options: Any) -> Callable[...,
         dispatcher = _numba_compiler(**_pipeline(pipeline), **options)(function)
         dispatcher._cache = KernelCache(function)
         dispatcher.compile = partial(_compile_in_turn, dispatcher, dispatcher.compile)
-        _kernels[dispatcher._cache.name] = dispatcher
         return dispatcher
 
     return decorate
@@ -171,12 +166,6 @@ def separate_kernel(function: Callable[..., Any] | None = None, *, returns: Any 
 
 #: The same as a lean kernel for what is called from Python.
 lean_entry = _compiler(_nrt=False)
-
-
-def load_compiled() -> None:
-    """Load all kernels that have been compiled, of modules that are imported; it compiles none."""
-    for name, arguments in compiled_kernels(_kernels):
-        _kernels[name].compile(arguments)
 
 
 _bound: dict[Any, Callable[..., Any]] = {}

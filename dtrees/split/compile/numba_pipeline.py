@@ -16,26 +16,25 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
 from typing import Any
 
 import llvmlite.binding as ll
-from numba.core import base, event, transforms, typed_passes, types, untyped_passes, utils
+from numba.core import event, transforms, typed_passes, untyped_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, PassManager
 from numba.core.compiler_machinery import FunctionPass, _pass_registry, register_pass
 from numba.core.funcdesc import default_mangler
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import TargetConfig
-from numba.core.typing import context as typing_context
-from numba.core.typing.npydecl import NumpyRulesArrayOperator
 from numba.extending import overload
 from numba.np import arrayobj
 
-#: Passes for what no kernel has: ``with``, closures, exceptions with computed arguments, literal unrolling; and reports.
+#: Passes for what no kernel has: ``with``, closures, exceptions with computed arguments, literal unrolling, expressions of whole arrays;
+#: and reports.
 _USELESS = {
     typed_passes.AnnotateTypes,
     typed_passes.DumpParforDiagnostics,
+    typed_passes.NopythonRewrites,
     untyped_passes.WithLifting,
     untyped_passes.InlineClosureLikes,
     untyped_passes.RewriteDynamicRaises,
@@ -224,31 +223,6 @@ def _end_event(kind: str, data: Any = None, exc_details: Any = None) -> None:
 _numba_start_event, _numba_end_event = event.start_event, event.end_event
 
 
-def _type_array_operator(rule: Any, arguments: Any, keywords: Any) -> Any:
-    """Return at once that an operation of numbers is none of arrays, rather than look for NumPy's own."""
-    if all(isinstance(kind, types.Number | types.Boolean) for kind in arguments):
-        return None
-    return _numba_type_array_operator(rule, arguments, keywords)
-
-
-_numba_type_array_operator = NumpyRulesArrayOperator.generic
-
-
-def _order(target: Any, templates: Any, fnkey: Any = "") -> Any:
-    """Sort the same declarations once."""
-    return _sorted(target, tuple(templates), fnkey)
-
-
-@cache
-def _sorted(target: Any, templates: tuple[Any, ...], fnkey: Any) -> Any:
-    return _numba_order(target, list(templates), fnkey)
-
-
-_numba_order = utils.order_by_target_specificity
-#: What arguments a function has does not change.
-_has_location = cache(base._has_loc)
-
-
 #: What is replaced in Numba while kernels are compiled.
 _REPLACED = (
     (TargetConfig, "__eq__", _options_equal),
@@ -258,10 +232,6 @@ _REPLACED = (
     (event, "install_timer", _no_timer),
     (event, "start_event", _start_event),
     (event, "end_event", _end_event),
-    (NumpyRulesArrayOperator, "generic", _type_array_operator),
-    (utils, "order_by_target_specificity", _order),
-    (typing_context, "order_by_target_specificity", _order),
-    (base, "_has_loc", _has_location),
 )
 _depth = 0
 _usual: dict[tuple[Any, str], Any] = {}
@@ -285,6 +255,4 @@ def quickly() -> Iterator[None]:
         if _depth == 0:
             for (owner, name), theirs in _usual.items():
                 setattr(owner, name, theirs)
-            _sorted.cache_clear()
-            _has_location.cache_clear()
             del context.mangler

@@ -20,10 +20,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.work_queue import acquire, load, release
 from dtrees.split.node.records import Nodes
 from dtrees.split.policy import MOST_RANKED
@@ -228,9 +229,12 @@ def are_first(first, n, nodes, ranks):
 @lean_kernel
 def is_hopeless(budget, origin):
     """Tell whether a node will not be split, as its parent will not, or is the last to be."""
+    return budget.first.shape[0] > 0 and origin.parent >= 0 and _comes_too_late(budget, origin)
+
+
+@separate_kernel(returns=types.boolean)
+def _comes_too_late(budget, origin):
     control, first = budget.control, budget.first
-    if first.shape[0] == 0 or origin.parent < 0:
-        return False
     acquire(control, _LOCK)
     n = control[_COUNT]
     hopeless = not _is_first(first, n, origin.parent, origin.rank, n - 1)
@@ -241,9 +245,14 @@ def is_hopeless(budget, origin):
 @lean_kernel
 def number_split(budget, origin, gain):
     """Note the split of a node; return the number of the node if it may be split in the end, otherwise -1, and the rank of its split."""
-    control, first = budget.control, budget.first
-    if first.shape[0] == 0:
+    if budget.first.shape[0] == 0:
         return ZERO(), 0.0
+    return _number_split(budget, origin, gain)
+
+
+@separate_kernel(returns=types.Tuple((types.int64, types.float64)))
+def _number_split(budget, origin, gain):
+    control, first = budget.control, budget.first
     acquire(control, _LOCK)
     node = control[_NEXT]
     n, is_ranked, rank = _rank(first, control[_COUNT], node, origin, gain)
@@ -284,9 +293,13 @@ def bring_up_best(sum_slots, budget, stack, bottom, n):
     They are a heap, which they are made again by :func:`put_in_order` when two more nodes have come. If the number of leaves is not
     limited, the stack stays as it is.
     """
+    if budget.first.shape[0] > 0 and n - bottom > 1:
+        _bring_up_best(sum_slots, budget, stack, bottom, n)
+
+
+@separate_kernel(returns=types.none)
+def _bring_up_best(sum_slots, budget, stack, bottom, n):
     waiting = budget.waiting
-    if budget.first.shape[0] == 0 or n - bottom < 2:
-        return
     size = n - 1 - bottom
     _swap(sum_slots, budget, stack, bottom, n - 1)
     i = ZERO()
@@ -303,8 +316,12 @@ def bring_up_best(sum_slots, budget, stack, bottom, n):
 @lean_kernel
 def put_in_order(sum_slots, budget, stack, bottom, n):
     """Make a heap of the nodes from ``bottom`` on, all but the last two of which are one."""
-    if budget.first.shape[0] == 0:
-        return
+    if budget.first.shape[0] > 0:
+        _put_in_order(sum_slots, budget, stack, bottom, n)
+
+
+@separate_kernel(returns=types.none)
+def _put_in_order(sum_slots, budget, stack, bottom, n):
     for last in range(n - 2, n):
         i = last - bottom
         while i > 0:

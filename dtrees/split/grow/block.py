@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
-from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.compile.memory import prefetch
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.node.limits import BestThreshold, RandomThreshold
 from dtrees.split.node.partition import Sides, goes_left

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_entry, lean_kernel, separate_kernel
-from dtrees.split.compile.prefetch import prefetch_to_write
+from dtrees.split.compile.memory import prefetch_to_write
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.criteria.constraints.words import hand_down
 from dtrees.split.criteria.parts import node_statistic

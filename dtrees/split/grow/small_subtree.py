@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
-from dtrees.split.compile.prefetch import prefetch_row
+from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import unconstrained

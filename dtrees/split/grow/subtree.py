@@ -4,7 +4,7 @@ Small nodes are not worth a visit of the engine each. All of a subtree's splits 
 and with the same draws as in the engine, so it makes no difference to the tree where a node was grown. A forest grows whole trees this
 way, one a thread. Nodes small enough are finished in a block that stays in the cache (:mod:`dtrees.split.grow.block`).
 
-A sparse table has no blocks: its nodes are searched by their stored cells (:mod:`dtrees.split.grow.sparse_subtree`).
+A sparse table has no blocks: its nodes are searched by their stored cells (:mod:`dtrees.split.grow.column_by_column`).
 
 Nodes come out in preorder: a parent, its left subtree, its right subtree. Only where the number of leaves is limited do they come in
 another order, so that few nodes too many are grown (:mod:`dtrees.split.grow.best_first`).
@@ -25,9 +25,8 @@ from dtrees.split.criteria.constraints.words import hand_down
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block
-from dtrees.split.grow.column_by_column import InTable, conclude, search_node
+from dtrees.split.grow.column_by_column import InTable, conclude, search_node, search_stored
 from dtrees.split.grow.small_subtree import grow_small
-from dtrees.split.grow.sparse_subtree import search_stored
 from dtrees.split.grow.stack import Stack, open_node, put, put_children
 from dtrees.split.node.limits import NodeLimits, SplitLimits, is_categorical, may_be_split, node_weight
 from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left, mark_left_sparse

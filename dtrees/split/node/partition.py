@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel
-from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.compile.memory import count_bits, prefetch
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.compile.words import count_bits
 from dtrees.split.compile.work_queue import claim, finish, wait_for
 from dtrees.split.policy import AHEAD
 from dtrees.split.table.columns import Columns, are_keyed, highest_code_below
@@ -326,7 +325,10 @@ def add_by_leaf(queue, n_pieces, total, rows, starts, values, leaf_of):
             return
         if k < n_pieces:
             first, last = n * k // n_pieces, n * (k + 1) // n_pieces
-            leaf = np.searchsorted(starts, first, side="right") - 1
+            leaf, beyond = ZERO(), starts.shape[0]
+            while beyond - leaf > 1:
+                middle = (leaf + beyond) // 2
+                leaf, beyond = (middle, beyond) if starts[middle] <= first else (leaf, middle)
             while first < last:
                 end = min(starts[leaf + 1], last) if leaf + 1 < starts.shape[0] else last
                 if in_order:

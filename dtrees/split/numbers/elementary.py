@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import kernel, lean_kernel, plain
-from dtrees.split.compile.words import same_bits
+from dtrees.split.compile.memory import same_bits
 
 #: Below, the result is 0.
 _LOWEST = -746.0

@@ -93,21 +93,20 @@ def add_up(a, b):
             highest = max(highest, abs(a[i]))
         return total_a, ZERO() + n, size, float(highest) * _ABOVE
     # Floats that are not negative are in the order of their bits, and of integers the compiler takes the largest of several at once.
-    slopes = np.empty(SLOPES_AT_ONCE)
-    bits = slopes.view(np.int64)
+    bits = np.empty(SLOPES_AT_ONCE, np.int64)
     for first in range(0, n, SLOPES_AT_ONCE):
         some_a, some_b = a[first : first + SLOPES_AT_ONCE], b[first : first + SLOPES_AT_ONCE]
         for i in range(some_a.shape[0]):
             g, h = abs(some_a[i]), some_b[i]
             slope = float(g) / h
-            slopes[i] = slope if h > 0 else (np.inf if g > 0 else 0.0)
+            slope = slope if h > 0 else (np.inf if g > 0 else 0.0)
+            bits[i] = np.float64(slope).view(np.int64)
             total_a += some_a[i]
             total_b += h
             size += g
         for i in range(some_a.shape[0]):
             highest = max(highest, bits[i])
-    bits[0] = highest
-    return total_a, total_b, size, slopes[0] * _ABOVE
+    return total_a, total_b, size, np.int64(highest).view(np.float64) * _ABOVE
 
 
 @kernel

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import inner_kernel, lean_kernel
-from dtrees.split.compile.unaligned import read_word, write_word
+from dtrees.split.compile.memory import read_word, write_word
 
 #: Elements of a block: what a word has bits for. With 16 or 128 of them, sums of trees of 1M x 28 take 1 % more bytes.
 BLOCK = 64

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel, lean_kernel
-from dtrees.split.compile.words import bits_of_float32, count_bits, float32_of_bits, lowest_bit, read_float64
+from dtrees.split.compile.memory import count_bits, lowest_bit, read_float64
 from dtrees.split.numbers.ordered import float32_of_key, key_of_float32, rounded_down
 from dtrees.split.table.mmap_arrays import Reused, Room, forget, is_on_disk, mapped
 from dtrees.split.table.sorting import RADIX, radix_sort, sort_keys
@@ -405,7 +405,7 @@ def lowest_key(columns, column):
     if not are_keyed(columns):
         return np.uint32(0)
     sign = np.uint32(0x80000000)
-    bits = bits_of_float32(columns.words[column, 0])
+    bits = columns.words[column, 0].view(np.uint32)
     return np.uint32(~bits if bits & sign else bits | sign)
 
 
@@ -416,7 +416,7 @@ def value_by_key(columns, column, lowest, code):
         return value_at(columns.words, columns.offsets[column] + np.int64(code))
     sign = np.uint32(0x80000000)
     key = np.uint32(lowest + np.uint32(code))
-    return np.float64(float32_of_bits(np.uint32(key ^ sign if key & sign else ~key)))
+    return np.float64(np.uint32(key ^ sign if key & sign else ~key).view(np.float32))
 
 
 @kernel

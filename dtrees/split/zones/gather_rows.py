@@ -14,8 +14,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from dtrees.split.compile.kernels import ZERO, lean_kernel
-from dtrees.split.compile.prefetch import prefetch
-from dtrees.split.compile.words import lowest_bit
+from dtrees.split.compile.memory import lowest_bit, prefetch
 from dtrees.split.policy import AHEAD, COMPARED_ROWS, COVERED_SHARE, FAR_AHEAD, ROWS_TO_FIND
 
 #: Intervals that cover flagged zones: a column's ends, what is around its best split, and one more.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel, separate_kernel, shared_kernel
-from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.compile.memory import prefetch
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
 from dtrees.split.node.limits import is_categorical

@@ -167,16 +167,15 @@ class Others:
     def __init__(self) -> None:
         self.files: dict[tuple[str, str], bytes] = {}
 
-    def fetch(self, version: str, name: str) -> bytes | None:
+    def ask(self, version: str, name: str, content: bytes | None) -> bytes | None:
+        if content is not None:
+            self.files[version, name] = content
         return self.files.get((version, name))
-
-    def offer(self, version: str, name: str, content: bytes) -> None:
-        self.files[version, name] = content
 
 
 def test_kernels_of_others(places: list[Path], tmp_path: Path) -> None:
     others = Others()
-    cache.exchange_with(others)
+    cache.exchange_with(others.ask)
     try:
         assert fresh_kernel()(3) == 6
         places.insert(0, tmp_path / "another machine")
@@ -200,7 +199,7 @@ def test_kernels_of_others(places: list[Path], tmp_path: Path) -> None:
 def test_kernels_that_cannot_be_kept_are_not_waited_for(places: list[Path]) -> None:
     """One that refers to an object of this process: others hear that it is of no use to them."""
     others, numbers = Others(), np.arange(10**6)
-    cache.exchange_with(others)
+    cache.exchange_with(others.ask)
     try:
 
         @kernel

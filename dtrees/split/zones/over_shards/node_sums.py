@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
-from dtrees.split.compile.prefetch import prefetch_row
+from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, n_first_classes, nothing, with_sums
