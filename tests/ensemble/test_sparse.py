@@ -267,8 +267,11 @@ def test_indices_of_64_bits_and_read_only_arrays() -> None:
 def test_every_method(kind: type) -> None:
     X = table(200, 10, 0.2, 3)
     y, S = targets(X, 3 if is_classifier(kind) else 0, 3), sparse.csc_matrix(X)
-    dense, model = make(kind).fit(X, y), make(kind).fit(S, y)
+    summed = {"bootstrap": True, "oob_score": True} if kind in FORESTS else {}
+    dense, model = make(kind, **summed).fit(X, y), make(kind, **summed).fit(S, y)
     assert model.score(S, y) == dense.score(X, y)
+    if summed:
+        assert model.oob_score_ == dense.oob_score_
     if hasattr(model, "decision_path"):
         ours, theirs = model.decision_path(S), dense.decision_path(X)
         if isinstance(theirs, tuple):
@@ -282,14 +285,6 @@ def test_every_method(kind: type) -> None:
         if hasattr(model, name):
             ours, theirs = list(getattr(model, name)(S)), list(getattr(dense, name)(X))
             assert [one.tobytes() for one in ours] == [one.tobytes() for one in theirs]
-
-
-@pytest.mark.parametrize("kind", FORESTS[:2], ids=lambda kind: kind.__name__)
-def test_out_of_bag(kind: type) -> None:
-    X = table(200, 10, 0.2, 3)
-    y = targets(X, 3 if is_classifier(kind) else 0, 3)
-    models = [kind(n_estimators=30, oob_score=True, random_state=0).fit(table, y) for table in (X, sparse.csr_array(X))]
-    assert models[0].oob_score_ == models[1].oob_score_
 
 
 @pytest.mark.parametrize("kind", BOOSTING, ids=lambda kind: kind.__name__)
