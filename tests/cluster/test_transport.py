@@ -218,7 +218,7 @@ def test_a_buffer_is_used_again_once_nobody_has_anything_in_it() -> None:
 
 
 #: A certificate for this machine, of no authority but its own, for a hundred years: ``openssl req -x509 -newkey rsa:2048 -nodes``.
-TLS = Path(__file__).parents[1] / "tls"
+TLS = Path(__file__).parent / "tls"
 
 
 @pytest.mark.timeout(180)
