@@ -32,7 +32,7 @@ from typing import Any, Literal
 from safetensors import SafetensorError, safe_open
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees import ensemble
+import dtrees
 from dtrees.ensemble.state import PACKED
 from dtrees.files import MappedFile, atomic_file, check_bools, digest, pack
 from dtrees.version import __version__
@@ -182,7 +182,7 @@ def _check_path(path: Any) -> None:
 
 def _estimator_class(name: str) -> type[Any]:
     """One of the classes of estimators. Only names of ``_ESTIMATORS`` come here."""
-    cls: type[Any] = getattr(ensemble, name)
+    cls: type[Any] = getattr(dtrees, name)
     return cls
 
 

@@ -24,7 +24,6 @@ from dtrees import (
     DecisionTreeClassifier,
     DecisionTreeRegressor,
     EarlyStopping,
-    ExtraTreeClassifier,
     ExtraTreeRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -144,7 +143,6 @@ CASES: dict[str, Case] = {
     "tree of absolute error": Case(
         "regression", DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=1), array=True
     ),
-    "tree by quantile": Case("regression", DecisionTreeRegressor(criterion="quantile", max_leaf_nodes=20, random_state=31)),
     "tree of classes": Case("multiclass", DecisionTreeClassifier(max_features=1, random_state=2), weighted=False),
     # Sets of categories by these have kernels of their own, which differ from others in the score of a split alone.
     "tree by entropy": Case(
@@ -155,7 +153,6 @@ CASES: dict[str, Case] = {
         RandomForestRegressor(3, criterion="poisson", oob_score=True, max_features=0.5, categorical_features=None, random_state=20),
     ),
     "extra tree": Case("regression", ExtraTreeRegressor(random_state=3)),
-    "extra tree of classes": Case("binary", ExtraTreeClassifier(max_leaf_nodes=20, random_state=4), array=True),
     # Without sets of categories, which have a case of their own.
     "forest": Case(
         "regression", RandomForestRegressor(5, oob_score=True, max_features=0.4, max_samples=0.8, categorical_features=None, random_state=5)
@@ -181,9 +178,6 @@ CASES: dict[str, Case] = {
     ),
     "forest of classes": Case(
         "multiclass", RandomForestClassifier(5, oob_score=True, class_weight="balanced", colsample_bytree=0.7, random_state=6)
-    ),
-    "forest of one column a node": Case(
-        "binary", RandomForestClassifier(4, max_features=1, max_depth=6, random_state=6), array=True, weighted=False
     ),
     "forest of several targets": Case(
         "several", RandomForestRegressor(4, oob_score=True, max_features=0.5, max_samples=0.8, categorical_features=None, random_state=34)
@@ -224,25 +218,13 @@ CASES: dict[str, Case] = {
         regressor(loss="quantile", alpha=0.3, n_estimators=5, subsample=0.7, max_leaf_nodes=6, random_state=16),
         evaluated=True,
     ),
-    "boosting by columns of levels": Case(
-        "regression", regressor(n_estimators=4, colsample_bytree=0.8, colsample_bylevel=0.4, random_state=25)
-    ),
     "boosting, pruned": Case("binary", classifier(n_estimators=5, ccp_alpha=0.04, subsample=0.8, random_state=23), array=True),
     "boosting of quantiles, pruned": Case(
         "regression",
         regressor(loss="quantile", alpha=0.7, n_estimators=5, subsample=0.7, ccp_alpha=0.01, max_leaf_nodes=20, random_state=24),
     ),
-    "boosting by Huber's loss": Case(
-        "regression", regressor(loss="huber", n_estimators=4, max_depth=4, n_iter_no_change=3, random_state=17), array=True
-    ),
-    "boosting of counts": Case(
-        "amounts", regressor(loss="poisson", n_estimators=4, max_depth=3, colsample_bytree=0.8, random_state=18), evaluated=True
-    ),
     "boosting by Tweedie deviance": Case(
         "amounts", regressor(loss="tweedie", tweedie_variance_power=1.2, n_estimators=4, max_depth=3, subsample=0.8, random_state=41)
-    ),
-    "boosting by the exponential loss": Case(
-        "binary", classifier(loss="exponential", n_estimators=4, max_depth=3, random_state=19), array=True
     ),
     "boosting of classes": Case(
         "multiclass", classifier(n_estimators=3, subsample=0.8, max_features=1, max_depth=3, random_state=11), weighted=False
@@ -392,7 +374,6 @@ CASES: dict[str, Case] = {
 #: Cases with kernels that no other has, which take long to compile.
 SLOW = {
     "tree of absolute error",
-    "tree by quantile",
     "tree by entropy",
     "forest of absolute error",
     "forest by Poisson deviance",

@@ -382,7 +382,7 @@ def _scored(
     if around is None or limits.n_classes:
         return split._replace(score=score, gain=float_gain(score, total, limits))
     score = around.score(score, split.left, subtract(total, split.left), limits.penalty)
-    return split._replace(score=score, gain=float_gain(score, total, limits) + around.more_gain(total, limits.penalty))
+    return split._replace(score=score, gain=around.gain(score, float_gain(score, total, limits), total, limits.penalty))
 
 
 def is_constant(x: Sequence[float], rows: Sequence[int]) -> bool:
@@ -464,7 +464,7 @@ def full_scan(x: NDArray[Any], column: int, a: NDArray[np.int64], b: NDArray[np.
         return NO_SPLIT, None
     gain = float_gain(float(scores[cut, side]), (g_all, h_all), limits)
     if limits.constraints is not None:
-        gain += limits.constraints.more_gain((g_all, h_all), limits.penalty)
+        gain = limits.constraints.gain(float(scores[cut, side]), gain, (g_all, h_all), limits.penalty)
     if gain < limits.min_gain or (limits.criterion in (NEWTON, NEWTON_L1) and gain <= 0.0):
         return NO_SPLIT, None
     low, n_left = float(values[ends[cut]]), int(count[cut, side])
@@ -568,9 +568,9 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
     threshold_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree))
     in_classes = n_classes if n_classes > 2 or n_classes == SEVERAL else 0
     root = Node(sample.rows, node_sums(sample.rows, sample.a, sample.h, in_classes), 0, hashing.ROOT)
-    if rules.monotonic or rules.interactions or rules.most_columns:
-        root.constraints = Constraints(rules)
     limits = limits_of(rules, n_classes, root.sums, sample.exponents)._replace(levels=sample.levels)
+    if rules.monotonic or rules.interactions or rules.most_columns:
+        root.constraints = Constraints(rules, l1=limits.l1)
     if in_classes == SEVERAL:
         limits = limits._replace(several=sample.several)
 

@@ -19,40 +19,18 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
-from click.testing import CliRunner, Result
 from distributed import Client, LocalCluster
 
 import dtrees
 from dtrees.cli.fit import flats
-from dtrees.cli.main import main
-from dtrees.cli.predict import _output_names, predict_part
 from dtrees.cli.target import held_out
 from dtrees.cluster.growing import submission
 from dtrees.cluster.transport.clients import connect
+from tests.cli.commands import fail, run, succeed
 from tests.cluster.samples import assert_clean, wait_until
 from tests.slow import one_quick
 
 QUICK = ("-p", "n_estimators=5")
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-def succeed(*arguments: object) -> Result:
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def fail(*arguments: object, code: int = 1) -> str:
-    """Run a command that must fail, and return its one line."""
-    result = run(*arguments)
-    assert result.exit_code == code, result.output
-    (line,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
-    assert result.stderr.splitlines()[-1] == line, "the error is the last that is said"
-    assert "Traceback" not in result.output
-    return line
 
 
 @pytest.fixture(scope="module")
@@ -281,43 +259,25 @@ def test_predict(model: Path, folder: Path, tmp_path: Path, on_cluster: bool, sc
 
 
 def test_predictions_of_several_targets(folder: Path, tmp_path: Path) -> None:
+    """Numbers, or labels of a kind each, with a column of probabilities for each of them."""
     frame = pd.read_csv(folder / "flats.csv")
-    X, y = frame.drop(columns="rent"), np.column_stack([frame["rent"], np.sqrt(frame["rent"])])
-    model = dtrees.GradientBoostingRegressor(n_estimators=3).fit(X, y)
+    X, rent = frame.drop(columns="rent"), frame["rent"]
+    model = dtrees.GradientBoostingRegressor(n_estimators=3).fit(X, np.column_stack([rent, np.sqrt(rent)]))
     dtrees.save(model, tmp_path / "model.dtrees")
     succeed("predict", tmp_path / "model.dtrees", folder / "flats.csv", "--output", tmp_path / "p.csv", "--keep", "rent")
     written = pd.read_csv(tmp_path / "p.csv", dtype=str)
     assert written.columns.tolist() == ["rent", "prediction_0", "prediction_1"]
     np.testing.assert_array_equal(written.iloc[:, 1:].map(float), model.predict(X))
-
-
-class _TwoTargets:
-    """A model of two targets of labels."""
-
-    n_outputs_ = 2
-
-    def __init__(self) -> None:
-        self.classes_ = [np.array(["a", "b"], object), np.array([1, 5, 7])]
-
-    def predict(self, X: pd.DataFrame) -> np.ndarray:
-        return np.column_stack([self.classes_[k][X["x"] % len(self.classes_[k])] for k in range(2)])
-
-    def predict_proba(self, X: pd.DataFrame) -> list[np.ndarray]:
-        return [np.eye(len(labels))[X["x"] % len(labels)] for labels in self.classes_]
-
-
-def test_predictions_of_several_targets_of_labels() -> None:
-    model, part = _TwoTargets(), pd.DataFrame({"x": [0, 1, 2], "id": [7, 8, 9]})
-    names = _output_names(model, proba=True)
-    assert names == [
-        "prediction_0", "prediction_1", "probability_0_a", "probability_0_b", "probability_1_1", "probability_1_5", "probability_1_7"
-    ]  # fmt: skip
-    frame = predict_part(part, model, ["x"], ["id"], names)
-    assert frame["prediction_0"].tolist() == ["a", "b", "a"]
-    assert frame["prediction_1"].tolist() == [1, 5, 7]
-    assert frame["probability_1_7"].tolist() == [0, 0, 1]
-    empty = predict_part(part[:0], model, ["x"], ["id"], names[:2])
-    assert empty.dtypes.tolist() == [np.dtype(np.int64), np.dtype(object), np.dtype(np.int64)]
+    labels = pd.DataFrame({"size": np.where(rent > 1000, "b", "a"), "number": np.array([1, 5, 7])[np.digitize(rent, [600, 1200])]})
+    classifier = dtrees.DecisionTreeClassifier(max_depth=3).fit(X, labels)
+    dtrees.save(classifier, tmp_path / "labels.dtrees")
+    succeed("predict", tmp_path / "labels.dtrees", folder / "parts", "--output", tmp_path / "p.parquet", "--proba")
+    written = pd.read_parquet(tmp_path / "p.parquet")
+    names = ["probability_0_a", "probability_0_b", "probability_1_1", "probability_1_5", "probability_1_7"]
+    assert written.columns.tolist() == ["prediction_0", "prediction_1", *names]
+    assert written["prediction_1"].dtype == np.int64
+    assert written.iloc[:, :2].to_numpy().tolist() == classifier.predict(X).tolist()
+    np.testing.assert_array_equal(written[names], np.hstack(classifier.predict_proba(X)))
 
 
 def test_predictions_into_a_pipe(model: Path, folder: Path, tmp_path: Path) -> None:

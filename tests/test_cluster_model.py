@@ -6,6 +6,7 @@ import doctest
 import math
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,6 @@ from dtrees.cluster.data import memory as placing
 from dtrees.cluster.data.memory import seconds_alone, seconds_beside_rows, seconds_by_columns, seconds_by_rows
 
 COSTS = Costs(row=100e-9, cell=10e-9, level=2e-3, level_worker=1e-3, forest_cell=5e-9, speed_up=2.0)
-PREDICTIONS = [model.boosting, model.forest]
 
 rows = st.integers(1_000, 10**10)
 columns = st.integers(1, 1_000)
@@ -59,26 +59,26 @@ def test_what_does_not_fit_is_said() -> None:
     assert model.boosting(COSTS, Cluster(100, bandwidth=1e6), 10**7, 400).limits == ("the coordinator's link takes most of the time",)
 
 
-@pytest.mark.parametrize("predict", PREDICTIONS)
+@pytest.mark.parametrize("predict", [model.boosting, model.forest, rows_model.boosting_by_rows])
 @given(costs=costs, n_rows=rows, n_columns=columns, n_workers=workers)
-def test_more_rows_and_columns_take_no_less(predict: model.Prediction, costs: Costs, n_rows: int, n_columns: int, n_workers: int) -> None:
-    cluster = Cluster(n_workers)
-    now = predict(costs, cluster, n_rows, n_columns)
-    for more in (predict(costs, cluster, 2 * n_rows, n_columns), predict(costs, cluster, n_rows, n_columns + n_workers)):
+def test_more_takes_no_less_and_more_workers_have_no_more_work(
+    predict: Any, costs: Any, n_rows: int, n_columns: int, n_workers: int
+) -> None:
+    if predict is rows_model.boosting_by_rows:
+        costs = rows_model.ROWS_MEASURED
+    now, shared = (predict(costs, Cluster(n), n_rows, n_columns) for n in (n_workers, 2 * n_workers))
+    for more in (
+        predict(costs, Cluster(n_workers), 2 * n_rows, n_columns),
+        predict(costs, Cluster(n_workers), n_rows, n_columns + n_workers),
+    ):
         assert more.seconds >= now.seconds
         assert more.memory >= now.memory
         assert more.to_worker >= now.to_worker
-
-
-@pytest.mark.parametrize("predict", PREDICTIONS)
-@given(costs=costs, n_rows=rows, n_columns=columns, n_workers=workers)
-def test_more_workers_have_no_more_work(predict: model.Prediction, costs: Costs, n_rows: int, n_columns: int, n_workers: int) -> None:
-    now = predict(costs, Cluster(n_workers), n_rows, n_columns)
-    more = predict(costs, Cluster(2 * n_workers), n_rows, n_columns)
-    assert more.work <= now.work
-    assert more.memory <= now.memory
-    assert more.latency >= now.latency
-    assert more.network >= now.network
+    assert shared.memory <= now.memory
+    assert shared.latency >= now.latency
+    if predict is not rows_model.boosting_by_rows:
+        assert shared.work <= now.work
+        assert shared.network >= now.network
 
 
 @given(costs=costs, n_rows=rows, n_columns=columns, n_workers=workers)
@@ -139,15 +139,6 @@ def test_what_workers_take_of_one_another_grows_with_those_that_they_talk_to() -
         assert seconds_beside_rows(4 * n) > seconds_beside_rows(n)
     own = seconds_beside_rows(400) - seconds_beside_rows(100)
     assert own == pytest.approx(1e-9 * (300 * (placing.ROWS_WORKER + placing.ROWS_PEER)))
-
-
-@given(n_rows=rows, n_columns=columns, n_workers=workers)
-def test_rows_are_divided_by_workers(n_rows: int, n_columns: int, n_workers: int) -> None:
-    costs = rows_model.ROWS_MEASURED
-    now, more = (rows_model.boosting_by_rows(costs, Cluster(n), n_rows, n_columns) for n in (n_workers, 2 * n_workers))
-    assert more.memory <= now.memory
-    assert more.latency >= now.latency
-    assert rows_model.boosting_by_rows(costs, Cluster(n_workers), 2 * n_rows, n_columns).seconds >= now.seconds
 
 
 def test_placements_are_chosen_by_the_same_costs() -> None:

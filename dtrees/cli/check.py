@@ -93,14 +93,14 @@ def _alike(found: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str
     >>> _alike({"here": {"a": "1"}, "worker x": {"a": "2"}, "worker y": {"a": "2"}, "worker z": {"a": "3"}})
     {'here': {'a': '1'}, '2 workers, such as x': {'a': '2'}, 'worker z': {'a': '3'}}
     """
-    groups: dict[str, Mapping[str, str]] = {}
-    waiting = list(found.items())
-    while waiting:
-        name, told = waiting.pop(0)
-        same = [other for other, others in waiting if name.startswith("worker ") and other.startswith("worker ") and others == told]
-        waiting = [pair for pair in waiting if pair[0] not in same]
-        groups[f"{len(same) + 1} workers, such as {name.removeprefix('worker ')}" if same else name] = told
-    return groups
+    groups: dict[object, list[str]] = {}
+    for name, told in found.items():
+        groups.setdefault(tuple(told.items()) if name.startswith("worker ") else name, []).append(name)
+    alike = {}
+    for first, *others in groups.values():
+        called = f"{len(others) + 1} workers, such as {first.removeprefix('worker ')}" if others else first
+        alike[called] = found[first]
+    return alike
 
 
 def _fit_a_little() -> None:

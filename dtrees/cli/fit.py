@@ -16,22 +16,10 @@ import numpy as np
 import pandas as pd
 
 import dtrees
-from dtrees.cli import models, target
+from dtrees.cli import models, tables, target
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
-from dtrees.cli.tables import (
-    HTML_SUFFIXES,
-    CSVForm,
-    Table,
-    check_columns,
-    check_destinations,
-    check_new,
-    check_suffix,
-    column_list,
-    find_table,
-    read_table,
-)
 from dtrees.files import atomic_file
 from dtrees.plots import pyplot
 
@@ -44,32 +32,14 @@ def fit(**given: Any) -> None:
     options = SimpleNamespace(**given)
     display = Display(as_json=options.as_json)
     parameters = _check(options)
-    tables = _Tables(options, display)
+    inputs = _Inputs(options, display)
     if options.scheduler is None:
-        tables.find(None)
+        inputs.find(None)
     with cluster(display, options.scheduler, options.n_workers, options.threads_per_worker) as client:
         if options.scheduler is not None:
-            tables.find(client)
-        columns = tables.columns
-        frame, summary = tables.read("DATA")
-        task, reason = target.choose_task(summary, options.target, options.task)
-        display.note(f"Task: {task} ({reason}).")
-        if task == "classification" and (example := target.number_as_text(summary.distinct)):
-            display.warn(
-                f"{options.target!r} looks like numbers, such as {example!r}, which makes {summary.count} classes. {target.AS_NUMBERS}"
-            )
-        if summary.n_missing:
-            display.warn(f"left out {summary.n_missing:,} of {summary.n_rows:,} rows, in which {options.target!r} is missing.")
-        frame = target.with_target(frame, options.target, task, summary)
-        train, test = frame, None
-        if options.test is not None:
-            test = tables.read_further("--test", frame, task, summary)
-        elif test_size := _DEFAULT_TEST_SIZE if options.test_size is None else options.test_size:
-            train, test = target.split(frame, test_size, options.seed)
-        watched = {}
-        if options.validation is not None:
-            rows = tables.read_further("--validation", frame, task, summary)
-            watched = {"eval_set": {"validation": (rows[columns], rows[options.target])}}
+            inputs.find(client)
+        columns = inputs.columns
+        task, train, test, watched = _rows_and_task(inputs, options, display)
         n_train, n_test = _count_rows(train, test)
         if n_train == 0 or (test is not None and n_test == 0):
             raise CommandError(f"{n_train:,} rows are for training and {n_test:,} for the test; give more data or another --test-size.")
@@ -96,6 +66,29 @@ def fit(**given: Any) -> None:
     display.document({**found, "model": options.output, "report": options.report})
 
 
+def _rows_and_task(inputs: _Inputs, options: Any, display: Display) -> tuple[str, Any, Any, dict[str, Any]]:
+    """Return the task, the rows to train on, those for the test, if any, and what is to be scored after each round, by argument of fit."""
+    frame, summary = inputs.read("DATA")
+    task, reason = target.choose_task(summary, options.target, options.task)
+    display.note(f"Task: {task} ({reason}).")
+    if task == "classification" and (example := target.number_as_text(summary.distinct)):
+        display.warn(
+            f"{options.target!r} looks like numbers, such as {example!r}, which makes {summary.count} classes. {target.AS_NUMBERS}"
+        )
+    if summary.n_missing:
+        display.warn(f"left out {summary.n_missing:,} of {summary.n_rows:,} rows, in which {options.target!r} is missing.")
+    frame = target.with_target(frame, options.target, task, summary)
+    train, test, watched = frame, None, {}
+    if options.test is not None:
+        test = inputs.read_further("--test", frame, task, summary)
+    elif test_size := _DEFAULT_TEST_SIZE if options.test_size is None else options.test_size:
+        train, test = target.split(frame, test_size, options.seed)
+    if options.validation is not None:
+        rows = inputs.read_further("--validation", frame, task, summary)
+        watched["eval_set"] = {"validation": (rows[inputs.columns], rows[options.target])}
+    return task, train, test, watched
+
+
 def _check(options: Any) -> dict[str, Any]:
     """Check all that can be checked before a cluster is started and files are looked at; return the parameters of the model."""
     if options.test is not None and options.test_size is not None:
@@ -111,17 +104,17 @@ def _check(options: Any) -> dict[str, Any]:
         raise click.UsageError("early_stopping_rounds stops by the scores on --validation DATA; or use -p n_iter_no_change=N")
     models.check_parameters(options.model, parameters)
     if options.report:
-        check_suffix("--report", options.report, HTML_SUFFIXES, "a page of HTML")
+        tables.check_suffix("--report", options.report, tables.HTML_SUFFIXES, "a page of HTML")
         pyplot()
     return parameters
 
 
 def choose_features(names: Sequence[str], target: str, features: Sequence[str], drop: Sequence[str], data: str) -> list[str]:
     """Return the columns to train on, in the table's order."""
-    check_columns([target], names, "--target", data)
-    wanted, dropped = column_list(features), column_list(drop)
-    check_columns(wanted, names, "--features", data)
-    check_columns(dropped, names, "--drop", data)
+    tables.check_columns([target], names, "--target", data)
+    wanted, dropped = tables.column_list(features), tables.column_list(drop)
+    tables.check_columns(wanted, names, "--features", data)
+    tables.check_columns(dropped, names, "--drop", data)
     if target in wanted:
         raise CommandError(f"--features names the target {target!r}; a model that is given the answer learns nothing. Leave it out.")
     columns = [name for name in names if name != target and name not in dropped and (not wanted or name in wanted)]
@@ -130,7 +123,7 @@ def choose_features(names: Sequence[str], target: str, features: Sequence[str], 
     return columns
 
 
-class _Tables:
+class _Inputs:
     """The tables of one command, and the columns to train on.
 
     Tables go by the options that name them: ``DATA``, ``--test`` and ``--validation``.
@@ -139,29 +132,29 @@ class _Tables:
     def __init__(self, options: Any, display: Display) -> None:
         self._options, self._display = options, display
         self._client: Any = None
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, tables.Table] = {}
         self.columns: list[str] = []
 
     def find(self, client: Any) -> None:
         """Check that files are there, for a client's workers if not here, and have the columns that options name."""
         options, self._client = self._options, client
-        table = find_table(options.data, options.form, client)
+        table = tables.find_table(options.data, options.form, client)
         self._display.repeated_names(options.data, table.repeated)
         self.columns = choose_features(table.names, options.target, options.features, options.drop, options.data)
         self._tables["DATA"] = table
         for option, data in (("--test", options.test), ("--validation", options.validation)):
             if data is not None:
-                self._tables[option] = find_table(data, options.form, client)
-                check_columns([*self.columns, options.target], self._tables[option].names, option, data)
+                self._tables[option] = tables.find_table(data, options.form, client)
+                tables.check_columns([*self.columns, options.target], self._tables[option].names, option, data)
         read = [path for table in self._tables.values() for path in table.paths] + ([options.params] if options.params else [])
-        check_destinations({"--output": options.output, "--checkpoint": options.checkpoint, "--report": options.report}, read)
+        tables.check_destinations({"--output": options.output, "--checkpoint": options.checkpoint, "--report": options.report}, read)
 
     def read(self, option: str, **kinds: Collection[str]) -> tuple[Any, target.TargetSummary]:
         """Load a table into the cluster's memory, and see what its target is; ``kinds`` are options of :func:`read_table`."""
         options, table = self._options, self._tables[option]
         with self._display.stage(f"Reading {table.data}"):
             try:
-                frame = read_table(table, self._client, **kinds)[[*self.columns, options.target]].persist()
+                frame = tables.read_table(table, self._client, **kinds)[[*self.columns, options.target]].persist()
                 return frame, target.summarize(frame[options.target])
             except FileNotFoundError as error:
                 if options.scheduler is None:
@@ -237,13 +230,13 @@ def demo(*, rows: int, data: str | None, **options: Any) -> None:
     display = Display(as_json=options["as_json"])
     with tempfile.TemporaryDirectory(prefix="dtrees-demo-") as folder:
         path = data or str(Path(folder) / "flats.csv")
-        check_suffix("--data", path, ("", ".csv", ".txt"), "a CSV file")
-        check_new("--data", path)
-        check_destinations({"--data": path, "--output": options["output"], "--report": options["report"]}, [])
+        tables.check_suffix("--data", path, ("", ".csv", ".txt"), "a CSV file")
+        tables.check_new("--data", path)
+        tables.check_destinations({"--data": path, "--output": options["output"], "--report": options["report"]}, [])
         with atomic_file(path) as file:
             flats(rows, options["seed"]).to_csv(file, index=False)
         display.note(f"Made up {rows:,} flats; the rent is to be predicted from the other columns.")
-        fit(data=path, target=_DEMO_TARGET, task="auto", features=(), drop=(), form=CSVForm(), **_NO_OPTION, **options)
+        fit(data=path, target=_DEMO_TARGET, task="auto", features=(), drop=(), form=tables.CSVForm(), **_NO_OPTION, **options)
     table = f"{data} --target {_DEMO_TARGET}" if data else "DATA --target COLUMN"
     display.result(f"Next: dtrees fit {table} --model forest --output model.dtrees")
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.backend import Output, Placement, Table
 from dtrees.ensemble.callbacks import called_together, grown_or_kept
-from dtrees.ensemble.compat import HasMethods, check_parameters, checked_fit
+from dtrees.ensemble.compat import HasMethods, check_parameters
 from dtrees.ensemble.estimators.base import Model, all_or_nothing
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
@@ -306,7 +306,6 @@ class Bagging(BagParameters, Model):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "estimators_")
 
-    @checked_fit
     @all_or_nothing
     def fit(
         self,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, ForestPlan, ForestResult, Progress
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.backend import GrowOne, LoadOptions, Output, Placement, Table
-from dtrees.ensemble.input.schema import Schema, checked_table, is_sparse
+from dtrees.ensemble.input.schema import Schema, checked_table, is_frame, is_sparse
 from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_target
 from dtrees.tree.tree import Tree
 
@@ -68,9 +68,9 @@ class Backend:
         """
         from dtrees.engine.run.compiling import note_compilation
 
-        note_compilation(is_sparse(X))
         y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
         X = checked_table(X)
+        note_compilation(is_sparse(X))
         n_rows = X.shape[0]
         if n_rows == 0:
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
@@ -178,7 +178,7 @@ class Backend:
 
     def header(self, X: Any) -> Any:
         """Return a local frame or array with the columns of ``X``, with or without its rows, to check names and number of columns."""
-        return checked_table(X)
+        return X if is_frame(X) else checked_table(X)
 
     def predict(self, X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> Any:
         """Apply ``function`` to the blocks of ``X``; lazy where ``X`` is, whose blocks may be empty then.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees import ensemble
+import dtrees
 from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.compat import SKLEARN_VERSION, check_parameters
 from dtrees.ensemble.estimators.base import TreeEstimator
@@ -176,7 +176,7 @@ def from_sklearn(estimator: Any) -> Any:
     boosting = name.startswith("GradientBoosting")
     names = getattr(estimator, "feature_names_in_", None)
     columns = [None] * estimator.n_features_in_ if names is None else [str(one) for one in names]
-    model = getattr(ensemble, name)(**({"reg_lambda": 0.0} if boosting else {}))  # scikit-learn's trees know no penalty
+    model = getattr(dtrees, name)(**({"reg_lambda": 0.0} if boosting else {}))  # scikit-learn's trees know no penalty
     _take_parameters(estimator.get_params(deep=False), model, frozenset({"init", "warm_start"}))
     metadata: dict[str, Any] = {
         "parameters": {key: plain(value) for key, value in model.get_params(deep=False).items()},

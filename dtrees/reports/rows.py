@@ -162,52 +162,42 @@ def scores_of(target: Target, model: Any) -> tuple[str, list[Score]]:
 
 
 def _scores_of_numbers(target: Target, model: Any) -> tuple[str, list[Score]]:
-    actual, weight = target.actual, target.weight
+    actual, predicted, weight = target.actual, target.predicted, target.weight
     loss, criterion = str(getattr(model, "loss", "")), str(model.criterion)
-    strategy, words = "mean", "the mean"
-    alpha = float(getattr(model, "alpha", 0.5)) if loss == "quantile" else 0.5
+    strategy, words, alpha = "mean", "the mean", None
     if loss == "quantile":
+        alpha = float(model.alpha)
         strategy, words = "quantile", f"the {alpha:g} quantile"
     elif "absolute_error" in (loss, criterion):
         strategy, words = "median", "the median"
-    dummy = DummyRegressor(strategy=strategy, quantile=alpha if loss == "quantile" else None)
-    trivial = dummy.fit(np.zeros((len(actual), 1)), actual, weight).predict(np.zeros((len(actual), 1)))
+    column = np.zeros((len(actual), 1))
+    trivial = DummyRegressor(strategy=strategy, quantile=alpha).fit(column, actual, weight).predict(column)
 
     def score(name: str, meaning: str, metric: Callable[..., float], greater: bool = False, **more: Any) -> Score:
-        model_s, trivial_s = (float(metric(actual, found, sample_weight=weight, **more)) for found in (target.predicted, trivial))
-        return Score(name, model_s, trivial_s, greater, meaning)
+        mine, others = (float(metric(actual, found, sample_weight=weight, **more)) for found in (predicted, trivial))
+        return Score(name, mine, others, greater, meaning)
 
-    found = [
-        *_of_loss(loss, criterion, alpha, model, actual, target.predicted, score),
+    def of_loss() -> Iterator[Score]:
+        """Yield the score that belongs to a loss or criterion other than squared and absolute error."""
+        if loss == "quantile":
+            yield score("pinball loss", f"of the {alpha:g} quantile", metrics.mean_pinball_loss, alpha=alpha)
+        positive = bool((predicted > 0).all() and (actual >= 0).all() and actual.sum() > 0)
+        if "poisson" in (loss, criterion) and positive:
+            yield score("Poisson deviance", "mean over rows", metrics.mean_poisson_deviance)
+        if loss == "gamma" and positive and (actual > 0).all():
+            yield score("gamma deviance", "mean over rows", metrics.mean_gamma_deviance)
+        if loss == "tweedie" and positive:
+            power = float(model.tweedie_variance_power)
+            yield score("Tweedie deviance", f"of the power {power:g}, mean over rows", metrics.mean_tweedie_deviance, power=power)
+
+    r2 = [score("R²", "share of the variance that is explained, 1 at best", metrics.r2_score, True)] if len(actual) > 1 else []
+    return f"{words} of the target, {trivial[0]:.6g}", [
+        *r2,
+        *of_loss(),
         score("RMSE", "root of the mean squared error", metrics.root_mean_squared_error),
         score("MAE", "mean absolute error", metrics.mean_absolute_error),
         score("median error", "half of the rows are nearer", metrics.median_absolute_error),
     ]
-    if len(actual) > 1:
-        found.insert(0, score("R²", "share of the variance that is explained, 1 at best", metrics.r2_score, True))
-    return f"{words} of the target, {trivial[0]:.6g}", found
-
-
-def _of_loss(
-    loss: str,
-    criterion: str,
-    alpha: float,
-    model: Any,
-    actual: NDArray[np.float64],
-    predicted: NDArray[np.float64],
-    score: Callable[..., Score],
-) -> Iterator[Score]:
-    """Yield the score that belongs to a loss or criterion other than squared and absolute error."""
-    if loss == "quantile":
-        yield score("pinball loss", f"of the {alpha:g} quantile", metrics.mean_pinball_loss, alpha=alpha)
-    positive = bool((predicted > 0).all() and (actual >= 0).all() and actual.sum() > 0)
-    if "poisson" in (loss, criterion) and positive:
-        yield score("Poisson deviance", "mean over rows", metrics.mean_poisson_deviance)
-    if loss == "gamma" and positive and (actual > 0).all():
-        yield score("gamma deviance", "mean over rows", metrics.mean_gamma_deviance)
-    if loss == "tweedie" and positive:
-        power = float(model.tweedie_variance_power)
-        yield score("Tweedie deviance", f"of the power {power:g}, mean over rows", metrics.mean_tweedie_deviance, power=power)
 
 
 def _scores_of_classes(target: Target) -> tuple[str, list[Score]]:

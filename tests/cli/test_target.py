@@ -240,9 +240,3 @@ def test_places_that_are_taken(
 def test_addresses_that_are_taken() -> None:
     with pytest.raises(CommandError, match="is what this command reads"):
         check_destinations({"--checkpoint": "s3://bucket/data.csv"}, ["s3://bucket/data.csv"])
-
-
-def test_a_made_up_table_replaces_nothing(tmp_path: Path) -> None:
-    (tmp_path / "mine.csv").write_text("a,b")
-    with pytest.raises(CommandError, match=r"--data: .*mine.csv' exists.* dtrees fit .*mine.csv --target COLUMN"):
-        check_new("--data", str(tmp_path / "mine.csv"))

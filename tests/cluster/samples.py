@@ -15,6 +15,7 @@ import pandas as pd
 from distributed import Client, Future
 from distributed.utils import DequeHandler
 
+import dtrees
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.table.columns import Columns
 
@@ -108,14 +109,25 @@ def assert_same_model(found: Any, wanted: Any) -> None:
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
 
 
-def assert_goes_on(client: Client, future: Future, model: Any, marker: Path, X: Any, y: Any) -> None:
+def endless(n_estimators: int = 10**6) -> dtrees.GradientBoostingRegressor:
+    """Boosting of so many rounds that a fit goes on until it is ended."""
+    return dtrees.GradientBoostingRegressor(n_estimators=n_estimators, max_depth=3, random_state=0)
+
+
+def going_on(client: Client, marker: Path) -> tuple[Future, str]:
+    """Submit a fit that ends when there is a file; return its future once it has rounds, and the worker that coordinates it."""
+    future = dtrees.submit(endless(), *training_set(), callbacks=[lambda progress: marker.exists()])
+    wait_until(lambda: len(events(client, "round", future.key)) > 2)
+    return future, events(client, "round", future.key)[-1]["worker"]
+
+
+def assert_goes_on(client: Client, future: Future, marker: Path) -> None:
     """A fit that ends at the marker goes on for some rounds; then it ends, with the model of as many rounds in this process."""
     seen = events(client, "round", future.key)[-1]["round"]
     wait_until(lambda: events(client, "round", future.key)[-1]["round"] > seen + 3)
     marker.touch()
     fitted = future.result(timeout=60)
-    model.set_params(n_estimators=fitted.n_estimators_)
-    assert_same_model(fitted, model.fit(X, y))
+    assert_same_model(fitted, endless(fitted.n_estimators_).fit(FRAME, REGRESSION))
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 150.0) -> None:

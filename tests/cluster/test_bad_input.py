@@ -168,15 +168,16 @@ def test_a_partition_that_raises(client: Client, role: str) -> None:
 
 
 @pytest.mark.parametrize("placement", one_quick(["sharded", "one-worker"]))
-def test_a_callback_that_raises(client: Client, placement: str) -> None:
-    def fail(progress: Any) -> None:
-        if progress.done == 2:
+def test_a_callback_or_metric_that_raises(client: Client, placement: str) -> None:
+    def fail(*given: Any) -> None:
+        if len(given) == 3 or given[0].done == 2:
             raise KeyError("mine")
 
+    calls, scores = {"callbacks": [fail]}, {"eval_set": [(parts(FRAME), parts(REGRESSION))]}
     with dask.config.set({"dtrees.placement": placement}):
-        for model in (forest(), boosting()):
+        for model, options in ((forest(), calls), (boosting(), calls), (boosting(eval_metric=fail), scores)):
             with pytest.raises(KeyError, match="mine") as caught:
-                model.fit(parts(FRAME), parts(REGRESSION), callbacks=[fail])
+                model.fit(parts(FRAME), parts(REGRESSION), **options)
             assert "in fail" in account_of(caught.value)
         usable(client)
 
@@ -197,18 +198,6 @@ def test_what_would_end_a_process_ends_the_fit_alone(client: Client, placement: 
     assert type(caught.value) is RuntimeError
     assert client.run(os.getpid) == workers
     assert_clean(client)
-
-
-@pytest.mark.parametrize("placement", one_quick(["sharded", "one-worker"]))
-def test_a_metric_that_raises(client: Client, placement: str) -> None:
-    def fail(y: Any, predicted: Any, weight: Any) -> float:
-        raise KeyError("mine")
-
-    with dask.config.set({"dtrees.placement": placement}):
-        with pytest.raises(KeyError, match="mine") as caught:
-            boosting(eval_metric=fail).fit(parts(FRAME), parts(REGRESSION), eval_set=[(parts(FRAME), parts(REGRESSION))])
-        assert "in fail" in account_of(caught.value)
-        usable(client)
 
 
 async def test_an_asynchronous_client(cluster_of_1: Any) -> None:

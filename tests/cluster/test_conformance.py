@@ -100,18 +100,11 @@ def _losses() -> Iterator[Any]:
 #: Cases that differ from others in what a shard does by itself: on clusters they are fitted in slow runs.
 ALONE = {
     "tree",
-    "tree by quantile",
-    "extra tree of classes",
     "forest, pruned",
-    "forest of one column a node",
     "boosting, best first",
-    "boosting by columns of levels",
     "boosting, pruned",
-    "boosting by Huber's loss",
     "boosting of quantiles, pruned",
-    "boosting of counts",
     "boosting by Tweedie deviance",
-    "boosting by the exponential loss",
     "boosting of classes that stops early",
 }
 

@@ -31,6 +31,7 @@ from tests.cluster.samples import (
     assert_goes_on,
     assert_same_model,
     events,
+    going_on,
     in_partitions,
     training_set,
     wait_until,
@@ -64,13 +65,10 @@ def after(n_done: int, act: Callable[[], Any]) -> Callable[[Any], None]:
 def test_one_worker_takes_over_and_gives_back(no_nannies: Client, tmp_path: Path) -> None:
     """Without a spare worker, one holds two shards until another worker joins."""
     marker = tmp_path / "stop"
-    model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
-    future = dtrees.submit(model, *training_set(), callbacks=[lambda progress: marker.exists()])
+    future, coordinator = going_on(no_nannies, marker)
     key = future.key
-    wait_until(lambda: len(events(no_nannies, "round", key)) > 2)
     (placed,) = events(no_nannies, "placed", key)
     first, second = placed["workers"]
-    coordinator = events(no_nannies, "round", key)[0]["worker"]
     victim, other = (second, first) if coordinator == first else (first, second)
     os.kill(no_nannies.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
     wait_until(lambda: bool(events(no_nannies, "shard moved", key)))
@@ -79,7 +77,7 @@ def test_one_worker_takes_over_and_gives_back(no_nannies: Client, tmp_path: Path
     with process("dask_worker", no_nannies.scheduler.address, "--no-nanny", "--nthreads", "1"):
         wait_until(lambda: len(events(no_nannies, "shard moved", key)) > 1, 40)
         assert events(no_nannies, "shard moved", key)[1]["to"] not in (first, second)
-        assert_goes_on(no_nannies, future, model, marker, FRAME, REGRESSION)
+        assert_goes_on(no_nannies, future, marker)
         future.release()
         assert_clean(no_nannies)
 
@@ -129,18 +127,6 @@ def test_no_workers_left(no_nannies: Client, name: str) -> None:
 
     with pytest.raises(WorkerLost, match="no workers left"):
         getattr(dtrees, name)(n_estimators=400).fit(*training_set(), callbacks=[after(1, kill_all)])
-
-
-@pytest.mark.slow
-def test_a_task_that_kills_every_worker() -> None:
-    def die(part: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    X, y = training_set()
-    with dask.config.set({"distributed.scheduler.allowed-failures": 1}), cluster_of(2) as client:
-        with pytest.raises(WorkerLost, match="died 2 times over the same task"):
-            dtrees.RandomForestRegressor(4).fit(X.map_partitions(die, meta=FRAME.iloc[:0]), y)
-        assert_clean(client)
 
 
 @pytest.mark.parametrize("name", one_quick(["GradientBoostingRegressor", "RandomForestRegressor"]))
@@ -210,18 +196,15 @@ def _kill(process: int, progress: Any) -> None:
 def test_a_worker_runs_out_of_memory(tmp_path: Path) -> None:
     """Something else on it takes all its memory; its nanny ends it, and starts it again."""
     marker, hungry = tmp_path / "stop", tmp_path / "hungry"
-    model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
     looks = {"distributed.worker.memory.pause": False, "distributed.worker.memory.monitor-interval": "100ms"}
     with dask.config.set(looks), cluster_of(2, memory_limit="1200MB") as client:
-        future = dtrees.submit(model, *training_set(), callbacks=[lambda progress: marker.exists()])
-        wait_until(lambda: bool(events(client, "round", future.key)))
-        coordinator = events(client, "round", future.key)[0]["worker"]
+        future, coordinator = going_on(client, marker)
         victim = next(worker for worker in client.nthreads() if worker != coordinator)
         eaten = client.submit(_eat, hungry, 1200, workers=[victim], allow_other_workers=True)
         wait_until(lambda: bool(events(client, "shards lost", future.key)))
         assert list(events(client, "shards lost", future.key)[0]["workers"]) == [victim]
         eaten.release()
-        assert_goes_on(client, future, model, marker, FRAME, REGRESSION)
+        assert_goes_on(client, future, marker)
         future.release()
         assert_clean(client)
 
@@ -237,16 +220,13 @@ def _eat(marker: Path, megabytes: int) -> None:
 @pytest.mark.slow
 def test_the_client_restarts_a_worker(tmp_path: Path) -> None:
     marker = tmp_path / "stop"
-    model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
     with cluster_of(2) as client:
-        future = dtrees.submit(model, *training_set(), callbacks=[lambda progress: marker.exists()])
-        wait_until(lambda: bool(events(client, "round", future.key)))
-        coordinator = events(client, "round", future.key)[-1]["worker"]
+        future, coordinator = going_on(client, marker)
         another = next(worker for worker in client.nthreads() if worker != coordinator)
         process_id = client.run(os.getpid, workers=[another])[another]
         client.restart_workers([another], timeout=60)
         assert process_id not in client.run(os.getpid).values()
-        assert_goes_on(client, future, model, marker, FRAME, REGRESSION)
+        assert_goes_on(client, future, marker)
         future.release()
         assert_clean(client)
 

@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import dask
-import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
@@ -24,7 +23,17 @@ import dtrees
 from dtrees.cluster.errors import WorkerLost
 from dtrees.engine.shard.tree_state import TreeState
 from tests.cluster.faults import Fault, install, stopped, uninstall
-from tests.cluster.samples import FRAME, TARGETS, assert_clean, assert_goes_on, assert_same_model, events, training_set, wait_until
+from tests.cluster.samples import (
+    FRAME,
+    TARGETS,
+    assert_clean,
+    assert_goes_on,
+    assert_same_model,
+    events,
+    going_on,
+    training_set,
+    wait_until,
+)
 from tests.slow import level_by_level, one_quick
 
 pytestmark = [
@@ -176,31 +185,21 @@ def test_the_coordinators_worker_is_killed_with_a_checkpoint(client: Client, tmp
 def test_a_worker_leaves_in_good_order(client: Client, tmp_path: Path) -> None:
     """As at the end of its ``--lifetime``; a worker that runs a shard can leave in no other way, since Dask does not move actors."""
     marker = tmp_path / "running"
-    model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
-    future = dtrees.submit(model, *training_set(), callbacks=[_stop_when(marker)])
+    future, coordinator = going_on(client, marker)
     key = future.key
-    wait_until(lambda: len(events(client, "round", key)) > 0)
     (placed,) = events(client, "placed", key)
-    leaving = next(worker for worker in placed["workers"] if not _coordinates(client, worker, key))
+    leaving = next(worker for worker in placed["workers"] if worker != coordinator)
     assert client.retire_workers([leaving]) == {}
     client.run(_leave, workers=[leaving])
     wait_until(lambda: len(events(client, "shard moved", key)) > 0)
     wait_until(lambda: leaving not in client.nthreads())
-    assert_goes_on(client, future, model, marker, FRAME, TARGETS["regression"])
+    assert_goes_on(client, future, marker)
     del future
     assert_clean(client)
 
 
-def _coordinates(client: Client, worker: str, key: str) -> bool:
-    return key in client.processing([worker]).get(worker, ())
-
-
 def _leave(dask_worker: Any) -> None:
     dask_worker.loop.call_later(0.0, dask_worker.close_gracefully)
-
-
-def _stop_when(marker: Path) -> Callable[[Any], bool]:
-    return lambda progress: os.path.exists(marker)
 
 
 def test_too_many_are_lost(client: Client, tmp_path: Path) -> None:
@@ -312,30 +311,6 @@ def _lose_no_more(where: str) -> None:
     setattr(owner, name, getattr(getattr(owner, name), "original", getattr(owner, name)))
 
 
-@pytest.mark.parametrize("placement", ["sharded", "replicated"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-@pytest.mark.slow
-def test_a_forest_goes_on_without_a_worker(client: Client, tmp_path: Path, number: signal.Signals, placement: str) -> None:
-    processes = client.run(os.getpid)
-    killed = tmp_path / "died"
-
-    def kill_another(progress: Any) -> None:
-        if progress.done == 2 and not killed.exists():
-            victim = next(process for process in processes.values() if process != os.getpid())
-            killed.write_text(str(victim))
-            os.kill(victim, number)
-
-    forest = dtrees.RandomForestRegressor(40, oob_score=True, random_state=0)
-    try:
-        with dask.config.set({"dtrees.placement": placement, "dtrees.patience": 3.0 if number == signal.SIGSTOP else 20.0}):
-            forest.fit(*training_set(), callbacks=[kill_another])
-    finally:
-        if number == signal.SIGSTOP:
-            _end(int(killed.read_text()))
-    assert_same_model(forest, dtrees.RandomForestRegressor(40, oob_score=True, random_state=0).fit(FRAME, TARGETS["regression"]))
-    assert_clean(client)
-
-
 @pytest.mark.parametrize("name", [*MODELS][2:])
 @pytest.mark.slow
 def test_one_worker_is_the_only_shard(cluster_of_1: LocalCluster, name: str) -> None:
@@ -344,26 +319,6 @@ def test_one_worker_is_the_only_shard(cluster_of_1: LocalCluster, name: str) -> 
         assert (fitted.placement_.kind, len(fitted.placement_.workers)) == ("sharded", 1)
         assert_same_model(fitted, fitted_here(name))
         assert_clean(client)
-
-
-@pytest.mark.parametrize("n_workers", [1, 3])
-@pytest.mark.slow
-def test_a_worker_without_memory(client: Client, cluster_of_1: LocalCluster, n_workers: int) -> None:
-    """The error comes as it was raised, nothing is left, and the cluster can be used."""
-    with contextlib.ExitStack() as stack:
-        if n_workers == 1:
-            client = stack.enter_context(Client(cluster_of_1, set_as_default=False))
-            stack.enter_context(client.as_current())
-        worker = min(client.nthreads())
-        client.run(_have_no_memory, workers=[worker])
-        try:
-            with pytest.raises(MemoryError, match="Unable to allocate") as caught:
-                fit("out of bag")
-            assert any(worker in note for note in caught.value.__notes__)
-            assert_clean(client)
-        finally:
-            client.run(_have_memory, workers=[worker])
-        assert_same_model(fit("out of bag"), fitted_here("out of bag"))
 
 
 def test_nodes_are_grown_though_a_helper_compiles(five_threads: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,15 +335,3 @@ def test_nodes_are_grown_though_a_helper_compiles(five_threads: Client, monkeypa
         here = dtrees.RandomForestRegressor(**model.get_params()).fit(FRAME, TARGETS["regression"])
         assert_same_model(model.fit(*training_set("regression")), here)
     assert grown
-
-
-def _have_no_memory() -> None:
-    def grow(self: TreeState, nodes: Any, shared: Any) -> Any:
-        return np.empty(2**50)
-
-    grow.whole = TreeState.grow_delegated  # type: ignore[attr-defined]
-    TreeState.grow_delegated = grow  # type: ignore[method-assign]
-
-
-def _have_memory() -> None:
-    TreeState.grow_delegated = TreeState.grow_delegated.whole  # type: ignore[attr-defined,method-assign]

@@ -90,7 +90,6 @@ def test_a_forest(five_threads: Client, by_rows: None, few_rows: None) -> None:
 #: What cases have that cannot be grown where rows stay where they are.
 NOT_BY_ROWS = {
     "tree of absolute error": "criterion='absolute_error'",
-    "tree by quantile": "criterion='quantile'",
     "forest of absolute error": "criterion='absolute_error'",
     "forest by quantile, in order": "criterion='quantile'",
     "tree of medians of several targets": "criterion='absolute_error'",

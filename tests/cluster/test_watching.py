@@ -48,11 +48,6 @@ def lines(capfd: pytest.CaptureFixture[str]) -> list[str]:
     return [line.partition(" after")[0] for line in capfd.readouterr().err.splitlines() if line.startswith(("round ", "tree "))]
 
 
-def test_a_bar_is_shown_where_the_user_is(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
-    dtrees.RandomForestRegressor(4).fit(*training_set(), callbacks=[ProgressBar()])
-    assert lines(capfd) == [f"tree {i} of 4" for i in range(1, 5)]
-
-
 @pytest.mark.parametrize("in_memory", one_quick([False, True]))
 def test_submitted_fits_are_watched(client: Client, capfd: pytest.CaptureFixture[str], in_memory: bool) -> None:
     future = dtrees.submit(boosting(), *((FRAME, Y) if in_memory else training_set()))

@@ -25,12 +25,14 @@ _BOUNDS = st.sampled_from([-2.0, -0.5, -0.1, 0.0, 0.3, 1.0, 4.0])
 _SUMS = st.tuples(st.integers(-40, 40), st.integers(1, 9))
 
 
+@pytest.mark.parametrize("l1", [0.0, 3.0])
 @given(_SUMS, _SUMS, st.sampled_from([0.0, 0.5, 2.0]), st.tuples(_BOUNDS, _BOUNDS), st.sampled_from([-1, 0, 1]))
-def test_clipped_gain(left: Any, right: Any, penalty: float, bounds: tuple[float, float], sign: int) -> None:
+def test_clipped_gain(l1: float, left: Any, right: Any, penalty: float, bounds: tuple[float, float], sign: int) -> None:
     """The gain of clipped values is the decrease of the loss, and never more than it would be without bounds, the node's own aside."""
-    around = Constraints(rules("newton", 1, monotonic=(sign,)), *sorted(bounds))
+    around = Constraints(rules("newton_l1" if l1 else "newton", 1, monotonic=(sign,)), *sorted(bounds), l1=l1)
     constrained = make_constraints((sign,), (), 0)
-    criterion = Clipped(criterion_named("newton").for_kernels(0, penalty), constrained)
+    inner = criterion_named(around.rules.criterion).for_kernels(0, penalty)
+    criterion = Clipped(inner._replace(l1=l1) if l1 else inner, constrained)
     total = np.array([left[0] + right[0], left[1] + right[1]])
     words = np.array([around.low, around.high, 0.0]).view(np.int64)
     assert root_words(constrained).shape == words.shape
@@ -44,11 +46,11 @@ def test_clipped_gain(left: Any, right: Any, penalty: float, bounds: tuple[float
     assert around.allows(0, left, right, penalty)
     gain = parts.gain(criterion, score, Moments(int(total[0]), int(total[1]), 2))
     size = max(abs(x) ** 2 for x in (*total.tolist(), around.low, around.high)) * float(total[1] + 1)
-    assert gain == pytest.approx(float(exact), rel=1e-9, abs=1e-12 * size)
-    free = Constraints(around.rules)
+    assert gain == pytest.approx(max(float(exact), 0.0) if l1 else float(exact), rel=1e-9, abs=1e-12 * size)
+    free = Constraints(around.rules, l1=l1)
     own = around._loss(total.tolist(), penalty) - free._loss(total.tolist(), penalty)
     assert exact <= free.exact_gain(left, right, penalty) + own
-    if penalty == 0.0:
+    if penalty == 0.0 and not l1:
         assert exact >= Fraction(0)
 
 

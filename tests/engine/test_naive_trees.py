@@ -170,7 +170,8 @@ def test_forest_trees_under_constraints(criterion: str, targets: tuple[int, ...]
 
 
 @pytest.mark.parametrize(
-    ("criterion", "constrained"), [("newton", False), ("newton", True), pytest.param("newton_l1", False, marks=pytest.mark.slow)]
+    ("criterion", "constrained"),
+    [("newton", False), ("newton", True), *(pytest.param("newton_l1", some, marks=pytest.mark.slow) for some in (False, True))],
 )
 @given(problem=problems(0), data=st.data())
 @examples(300)
@@ -198,7 +199,7 @@ def test_newton_trees(
     unit = 2.0 ** (sample.exponents[1] - sample.exponents[0])
     for node, value, impurity in zip(root.preorder(), tree.value[:, 0], tree.impurity, strict=True):
         if constrained:
-            around = node.constraints or Constraints(some)
+            around = node.constraints or Constraints(some, l1=some.reg_alpha * 2.0 ** sample.exponents[0])
             if node.sums[1] + some.reg_lambda:
                 wanted = around.value(node.sums, some.reg_lambda * 2.0 ** sample.exponents[1]) * unit
                 assert value == pytest.approx(0.5 * wanted, rel=1e-9, abs=1e-12 * np.abs(target).max())
@@ -254,6 +255,7 @@ def with_large_categories(table: Table, target: NDArray[np.float64], seed: int) 
             marks=pytest.mark.thorough,
         ),
         *(pytest.param(i, some, i == 1, marks=pytest.mark.slow) for i, some in enumerate(CONSTRAINTS)),
+        pytest.param(0, {"criterion": "newton_l1", "reg_alpha": 5.0, **CONSTRAINTS[1]}, False, marks=pytest.mark.slow),
     ],
 )
 def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], weighted: bool) -> None:
@@ -339,8 +341,7 @@ def test_copies_of_one_target_give_its_trees(criterion: str, n_draws: int | None
     table, y = large(criterion)
     n_classes = 3 if criterion in ("gini", "entropy") else 0
     some = rules(criterion, 5, max_depth=9, max_features=3, random_splits=random_splits)
-    plan = ForestPlan(some, 5, n_classes=n_classes, n_draws=n_draws)
-    for tree, same in of_one_and_of_copies(table, y, plan):
+    for tree, same in of_one_and_of_copies(table, y, ForestPlan(some, 5, n_classes=n_classes, n_draws=n_draws)):
         assert tree.node_count > 100
         assert np.array_equal(tree.threshold, same.threshold)
         assert np.allclose(np.hstack([tree.value, tree.value]), same.value, rtol=1e-12, atol=1e-12)
@@ -356,12 +357,8 @@ def test_sets_by_copies_of_one_target_are_its_sets(criterion: str, n_classes: in
     levels[0, ::7] = np.nan
     effect = np.random.default_rng(4).normal(size=60)[levels[1].astype(int)] > 0.5
     y = np.minimum(y, 1) ^ effect if n_classes == 2 else np.where(effect, y + 1, y) % 3 if n_classes else y + effect
-    table = [*table[:3], *levels]
-    some = dataclasses.replace(
-        rules(criterion, 5, max_depth=9, max_features=max_features), categorical=(3, 4), cat_smooth=10.0,
-        min_samples_category=(3, 3), max_cat_threshold=(32, 32),
-    )  # fmt: skip
-    plan = ForestPlan(some, 5, n_classes=n_classes, n_draws=4000)
-    for tree, same in of_one_and_of_copies(table, y, plan):
+    sets = {"categorical": (3, 4), "cat_smooth": 10.0, "min_samples_category": (3, 3), "max_cat_threshold": (32, 32)}
+    plan = ForestPlan(rules(criterion, 5, max_depth=9, max_features=max_features, **sets), 5, n_classes=n_classes, n_draws=4000)
+    for tree, same in of_one_and_of_copies([*table[:3], *levels], y, plan):
         assert len(tree.categories.node) > 20
         assert tree.categories.equals(same.categories)

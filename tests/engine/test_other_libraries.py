@@ -97,46 +97,37 @@ def impurity_decrease(tree: Any) -> NDArray[np.float64]:
     return np.where(tree.children_left < 0, 0.0, total - total[tree.children_left] - total[tree.children_right])
 
 
+LIMITS: list[dict[str, Any]] = [
+    {"min_samples_leaf": 60},
+    {"min_samples_leaf": 25, "max_depth": 4},
+    {"min_samples_leaf": 25, "min_samples_split": 200},
+    {"min_weight_fraction_leaf": 0.03},
+    {"min_samples_leaf": 25, "min_impurity_decrease": 2e-3},
+]
+
+
 @pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
-    "parameters",
+    ("seed", "table", "parameters"),
     [
-        {"min_samples_leaf": 60},
-        {"min_samples_leaf": 25, "max_depth": 4},
-        {"min_samples_leaf": 25, "min_samples_split": 200},
-        {"min_weight_fraction_leaf": 0.03},
-        {"min_samples_leaf": 25, "min_impurity_decrease": 2e-3},
+        *((seed, "plain", parameters) for seed in (0, 1) for parameters in LIMITS),
+        (2, "weighted", {"min_samples_leaf": 25, "min_weight_fraction_leaf": 0.01}),
+        (3, "with gaps", {"min_samples_leaf": 60}),
     ],
     ids=str,
 )
-def test_structure(criterion: str, n_classes: int, seed: int, parameters: dict[str, Any]) -> None:
-    X = continuous(seed)
+def test_structure(criterion: str, n_classes: int, seed: int, table: str, parameters: dict[str, Any]) -> None:
+    X, weight = continuous(seed), untying_weight(criterion)
+    if table == "weighted":
+        weight = np.random.default_rng(2).uniform(0.1, 3.0, N)
+    if table == "with gaps":
+        if criterion == "absolute_error" or SKLEARN_VERSION < (1, 8):
+            pytest.skip("scikit-learn takes no missing values with it; 1.7 finds other splits, most of them worse")
+        X[np.random.default_rng(3).random(X.shape) < 0.15] = np.nan
     y = target_of(X, n_classes, seed, criterion)
-    weight = untying_weight(criterion)
     tree = ours(X, y, criterion, n_classes, weight, **parameters)
     assert tree.gain == pytest.approx(impurity_decrease(tree), abs=1e-9 * N)
     assert_same_structure(tree, theirs(X, y, criterion, weight, **parameters))
-
-
-@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))
-def test_structure_with_weights(criterion: str, n_classes: int) -> None:
-    X = continuous(2)
-    y = target_of(X, n_classes, 2, criterion)
-    weight = np.random.default_rng(2).uniform(0.1, 3.0, N)
-    parameters: dict[str, Any] = {"min_samples_leaf": 25, "min_weight_fraction_leaf": 0.01}
-    assert_same_structure(ours(X, y, criterion, n_classes, weight, **parameters), theirs(X, y, criterion, weight, **parameters))
-
-
-@pytest.mark.skipif(SKLEARN_VERSION < (1, 8), reason="scikit-learn 1.7 finds other splits where values are missing, most of them worse")
-@pytest.mark.parametrize(
-    ("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, [case for case in CASES if case[0] != "absolute_error"])
-)
-def test_structure_with_missing_values(criterion: str, n_classes: int) -> None:
-    X = continuous(3)
-    X[np.random.default_rng(3).random(X.shape) < 0.15] = np.nan
-    y = target_of(X, n_classes, 3, criterion)
-    assert_same_structure(ours(X, y, criterion, n_classes, min_samples_leaf=60), theirs(X, y, criterion, min_samples_leaf=60))
 
 
 @pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))

@@ -16,7 +16,7 @@ from dtrees.engine.outcome.scoring import scores_of, shares_of
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.shard.targets import boosting_target as boosting
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
-from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag, combine_weights
+from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag
 from dtrees.engine.threads import Threads
 from tests.engine.shards import Logistic, Softmax, Squared, rules, wild_weight
 
@@ -84,38 +84,6 @@ def test_bootstrap_counts_are_weights(n_draws: int, weighted: bool) -> None:
     assert prepared.h.tolist() == target.start(2, 0).h.tolist()
     if n_draws > 1:
         assert prepared.h.tolist() != target.start(3, 0).h.tolist()
-
-
-def test_weights_in_regression() -> None:
-    prepared = ForestTarget.of_table(forest_plan(), Y, WEIGHT).start(0, 0)
-    a, b = unscaled(prepared)
-    assert b == pytest.approx(WEIGHT, rel=1e-9, abs=1e-12 * WEIGHT.sum())
-    assert a == pytest.approx(WEIGHT * (Y - Y[WEIGHT > 0].mean()), abs=1e-12 * np.abs(WEIGHT).sum())
-    assert np.array_equal(prepared.in_sample, WEIGHT > 0)
-    assert ForestTarget.of_table(forest_plan(), Y, WEIGHT + 1).start(0, 0).in_sample is None
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_classes(n_classes: int) -> None:
-    y = CLASSES % n_classes
-    whole = np.rint(WEIGHT)
-    plain = ForestTarget.of_table(forest_plan(n_classes), y, None).start(0, 0)
-    weighted = ForestTarget.of_table(forest_plan(n_classes), y, whole).start(0, 0)
-    assert plain.exponents == weighted.exponents == (0, 0)
-    assert plain.g.tolist() == y.tolist()
-    assert plain.h.shape == (0,)
-    assert weighted.h.tolist() == whole.tolist()
-    assert weighted.g.tolist() == (y if n_classes > 2 else y * whole).tolist()
-
-
-def test_class_weights_multiply() -> None:
-    plan = forest_plan(3, class_weight=(0.0, 1.0, 4.0))
-    prepared = ForestTarget.of_table(plan, CLASSES, np.rint(WEIGHT)).start(0, 0)
-    assert prepared.h.tolist() == (np.rint(WEIGHT) * np.array([0.0, 1.0, 4.0])[CLASSES]).tolist()
-    assert np.array_equal(prepared.in_sample, prepared.h > 0)
-    assert combine_weights(None, None, CLASSES) is None
-    assert combine_weights(WEIGHT, None, CLASSES) is WEIGHT
-    assert combine_weights(None, (1.0, 2.0, 3.0), CLASSES).tolist() == (CLASSES + 1.0).tolist()
 
 
 def test_balanced_subsample() -> None:

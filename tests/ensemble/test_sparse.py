@@ -6,6 +6,7 @@ import tracemalloc
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -266,8 +267,11 @@ def test_indices_of_64_bits_and_read_only_arrays() -> None:
 def test_every_method(kind: type) -> None:
     X = table(200, 10, 0.2, 3)
     y, S = targets(X, 3 if is_classifier(kind) else 0, 3), sparse.csc_matrix(X)
-    dense, model = make(kind).fit(X, y), make(kind).fit(S, y)
+    summed = {"bootstrap": True, "oob_score": True} if kind in FORESTS else {}
+    dense, model = make(kind, **summed).fit(X, y), make(kind, **summed).fit(S, y)
     assert model.score(S, y) == dense.score(X, y)
+    if summed:
+        assert model.oob_score_ == dense.oob_score_
     if hasattr(model, "decision_path"):
         ours, theirs = model.decision_path(S), dense.decision_path(X)
         if isinstance(theirs, tuple):
@@ -281,14 +285,6 @@ def test_every_method(kind: type) -> None:
         if hasattr(model, name):
             ours, theirs = list(getattr(model, name)(S)), list(getattr(dense, name)(X))
             assert [one.tobytes() for one in ours] == [one.tobytes() for one in theirs]
-
-
-@pytest.mark.parametrize("kind", FORESTS[:2], ids=lambda kind: kind.__name__)
-def test_out_of_bag(kind: type) -> None:
-    X = table(200, 10, 0.2, 3)
-    y = targets(X, 3 if is_classifier(kind) else 0, 3)
-    models = [kind(n_estimators=30, oob_score=True, random_state=0).fit(table, y) for table in (X, sparse.csr_array(X))]
-    assert models[0].oob_score_ == models[1].oob_score_
 
 
 @pytest.mark.parametrize("kind", BOOSTING, ids=lambda kind: kind.__name__)
@@ -398,3 +394,14 @@ def test_other_columns_than_at_fit() -> None:
     model = dtrees.DecisionTreeRegressor().fit(X, targets(X, 0, 0))
     with pytest.raises(ValueError, match="X has 5 features"):
         model.predict(sparse.csr_array(X[:, :5]))
+
+
+@pytest.mark.parametrize("fill_value", [0, np.nan])
+def test_frames_of_sparse_columns_grow_the_trees_of_the_dense_table(fill_value):
+    X = table(80, 5, 0.3, 1)
+    y, names = targets(X, 0, 2), [f"c{j}" for j in range(5)]
+    frame = pd.DataFrame(X, columns=names).astype(pd.SparseDtype(float, fill_value))
+    model = regressor().fit(frame, y)
+    assert list(model.feature_names_in_) == names
+    assert_same_trees(model, regressor().fit(X, y))
+    np.testing.assert_array_equal(model.predict(frame), model.predict(pd.DataFrame(X, columns=names)))

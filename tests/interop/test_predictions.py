@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import LinearRegression
 
 import dtrees
 from dtrees import to_jax, to_numbers, to_onnx, to_treelite, to_xgboost
-from tests.interop.cases import BAGS, BOOSTING, PEOPLE, SIGNAL, TREES, Case, X, fit_sets, predictions
+from tests.interop.cases import BAGS, BOOSTING, FULL, PEOPLE, SIGNAL, TREES, TWO, WAGE, Case, X, fit_sets, predictions
 
 pytestmark = pytest.mark.slow
 
@@ -132,3 +133,74 @@ def test_real_data(tool: str, california_housing: Path, adult_train: Path) -> No
     CHECKS[tool](dtrees.GradientBoostingClassifier(n_estimators=20, n_jobs=2).fit(X, y), X[::4])
     if tool != "jax":
         CHECKS[tool](dtrees.ExtraTreesClassifier(5, max_depth=10, random_state=0, n_jobs=2).fit(X, y), X[::4])
+
+
+@pytest.mark.parametrize("labels", [np.array([3, 7]), np.array([False, True]), np.array(["b", "ä"], dtype=object)])
+def test_onnx_of_labels_of_every_kind(labels: np.ndarray) -> None:
+    check_onnx(dtrees.DecisionTreeClassifier(max_depth=3).fit(X, labels[(SIGNAL > 0).astype(int)]), X)
+
+
+def test_onnx_of_infinities() -> None:
+    for dtype in (np.float32, np.float64):
+        table = np.where(X > 1, np.inf, np.where(X < -1, -np.inf, X)).astype(dtype)
+        check_onnx(dtrees.DecisionTreeRegressor(max_depth=5).fit(table, SIGNAL), table)
+
+
+def test_onnx_has_names_and_categories_in_its_metadata() -> None:
+    pytest.importorskip("onnx")
+    made = to_onnx(dtrees.DecisionTreeRegressor().fit(PEOPLE, WAGE))
+    found = {entry.key: entry.value for entry in made.metadata_props}
+    assert found["columns"] == '["job", "age", "town"]'
+    assert '"job 39"], null, ["Aachen", "Bonn", "Celle"]]' in found["categories"]
+
+
+def test_onnx_refuses_estimators_to_start_from() -> None:
+    pytest.importorskip("onnx")
+    with pytest.raises(ValueError, match=r"starts from an estimator \(init=LinearRegression\), which ONNX cannot carry"):
+        to_onnx(dtrees.GradientBoostingRegressor(n_estimators=2, init=LinearRegression()).fit(FULL, SIGNAL))
+
+
+@pytest.fixture
+def xgboost() -> Any:
+    return pytest.importorskip("xgboost")
+
+
+def test_xgboosts_objectives_have_their_parameters(xgboost: Any) -> None:
+    wanted = {
+        "quantile": ("reg:quantileerror", "2.5E-1"),
+        "tweedie": ("reg:tweedie", "1.25"),
+        "poisson": ("count:poisson", "max_delta_step"),
+    }
+    for loss, (name, text) in wanted.items():
+        model = dtrees.GradientBoostingRegressor(
+            loss=loss,
+            n_estimators=2,
+            **({"alpha": 0.25} if loss == "quantile" else {"tweedie_variance_power": 1.25} if loss == "tweedie" else {}),
+        )
+        config = to_xgboost(model.fit(FULL, np.exp(SIGNAL))).save_config()
+        assert name in config
+        assert text in config
+
+
+def test_a_start_that_float32_cannot_hold(xgboost: Any) -> None:
+    """Log odds of ten are a probability that float32 has few digits of."""
+    weight = np.where(TWO == "yes", 1.0, 1e-5)
+    model = dtrees.GradientBoostingClassifier(n_estimators=3, min_child_weight=0.0, reg_lambda=0.0).fit(FULL, TWO, weight)
+    booster = to_xgboost(model)
+    raw = booster.predict(xgboost.DMatrix(FULL, feature_types=booster.feature_types), output_margin=True)
+    assert_allclose(raw, model.decision_function(FULL), rtol=2e-6)
+
+
+def test_a_file_without_xgboost(xgboost: Any, tmp_path: Path) -> None:
+    model = dtrees.RandomForestClassifier(5, random_state=0).fit(PEOPLE, WAGE > 1)
+    assert to_xgboost(model, tmp_path / "model.json") is None
+    booster = xgboost.Booster(model_file=tmp_path / "model.json")
+    assert booster.num_boosted_rounds() == 1
+    assert_array_equal(run_xgboost(model, PEOPLE, booster), run_xgboost(model, PEOPLE))
+    again = xgboost.Booster(model_file=bytearray(booster.save_raw("ubj")))
+    assert_array_equal(run_xgboost(model, PEOPLE, again), run_xgboost(model, PEOPLE))
+
+
+def test_margins_of_rows(xgboost: Any) -> None:
+    model = dtrees.GradientBoostingRegressor(n_estimators=5).fit(FULL, SIGNAL, base_margin=SIGNAL / 2)
+    assert_allclose(run_xgboost(model, FULL, base_margin=SIGNAL / 2), model.predict(FULL, base_margin=SIGNAL / 2), rtol=1e-5, atol=1e-6)

@@ -27,6 +27,7 @@ from dtrees.ensemble.compat import (
     BaseEstimator,
     CheckedParameters,
     DocumentationLink,
+    checked_fit,
     parameter_names,
     stand_in_for_sklearns,
     with_known_names,
@@ -423,7 +424,7 @@ def all_or_nothing(fit: F) -> F:
     """Decorate ``fit``: it works on a copy of the estimator, and what the copy has learnt is taken over in one step.
 
     The copy is fitted here, by the backend of X where the data is, or on the cluster of the ``client`` among the options. A fit that fails
-    or is interrupted leaves the estimator as it was. Its progress is shown meanwhile, if that is wanted.
+    or is interrupted leaves the estimator as it was. Its progress is shown meanwhile, if that is wanted. Parameters are checked before.
     """
     signature = inspect.signature(fit)
     known = [name for name in signature.parameters if name not in ("self", "X", "y")]
@@ -457,4 +458,4 @@ def all_or_nothing(fit: F) -> F:
         self.__dict__ = {name: value for name, value in vars(self).items() if name in own} | learnt
         return self
 
-    return cast(F, wrapper)
+    return cast(F, checked_fit(wrapper))

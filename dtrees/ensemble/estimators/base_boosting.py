@@ -24,7 +24,6 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Rul
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grown_or_kept, split_callbacks, with_monitor
-from dtrees.ensemble.compat import checked_fit
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import Members, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
@@ -135,7 +134,6 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         """The loss of the trees that there are, whatever the parameter has been set to since."""
         return registry.loss_for(self._loss_name, getattr(self, "n_classes_", 0), self._loss_parameters, self._n_targets)
 
-    @checked_fit
     @all_or_nothing
     def fit(
         self,

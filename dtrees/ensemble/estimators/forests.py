@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Table
 from dtrees.ensemble.callbacks import Monitor, called_together, grown_or_kept, with_monitor
-from dtrees.ensemble.compat import Options, StrOptions, checked_fit
+from dtrees.ensemble.compat import Options, StrOptions
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
 from dtrees.ensemble.estimators.inspection import (
@@ -181,7 +181,6 @@ class Forest(Members, ForestParameters, TreeEstimator):
     _drawn_from: list[SampleSource | None]
     _votes: Any  # those of a ForestResult, or None
 
-    @checked_fit
     @all_or_nothing
     def fit(
         self,

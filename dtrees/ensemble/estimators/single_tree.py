@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.callbacks import called_together
-from dtrees.ensemble.compat import StrOptions, checked_fit
+from dtrees.ensemble.compat import StrOptions
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
 from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, importance_by_column, normalised
@@ -47,7 +47,6 @@ class SingleTree(TreeParameters, TreeEstimator):
 
     criterion: str
 
-    @checked_fit
     @all_or_nothing
     def fit(
         self,

@@ -33,6 +33,7 @@ from sklearn.utils import check_array
 from dtrees.ensemble.input.column import (
     CATEGORICAL,
     HOW_TO_READ,
+    MAX_INTEGER,
     NUMERIC,
     Column,
     check_values,
@@ -61,10 +62,33 @@ def is_frame(X: Any) -> bool:
 
 
 def checked_table(X: Any) -> Any:
-    """Return ``X``: a frame as it is, a sparse table as CSR or CSC (:func:`~dtrees.ensemble.input.schema.sparse_table`), else an array."""
-    if is_frame(X):
-        return X
-    return sparse_table(X) if is_sparse(X) else numeric_array(X)
+    """Return ``X``: a frame as it is, a sparse table as CSR or CSC (:func:`~dtrees.ensemble.input.schema.sparse_table`), else an array.
+
+    A pandas frame whose columns are all sparse, of numbers, with 0 where nothing is stored, is a sparse table.
+    """
+    if not is_frame(X):
+        return sparse_table(X) if is_sparse(X) else numeric_array(X)
+    return sparse_table(X.sparse.to_coo()) if _has_sparse_columns(X) else X
+
+
+def _has_sparse_columns(frame: Any) -> bool:
+    dtypes = set(frame.dtypes) if hasattr(frame, "iloc") else ()
+    return bool(dtypes) and all(hasattr(dtype, "fill_value") and dtype.fill_value == 0 and dtype.kind in "biuf" for dtype in dtypes)
+
+
+def numbers_of_frame(frame: Any) -> Any:
+    """Return a pandas frame whose columns are all NumPy arrays of numbers as one array, any other frame as it is.
+
+    To take the columns one by one takes 0.3 ms for each, which is what counts where there are few rows.
+    """
+    dtypes = set(frame.dtypes) if hasattr(frame, "iloc") else ()
+    if not dtypes or not all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in dtypes):
+        return frame
+    integers = [dtype for dtype in dtypes if dtype.kind in "iu" and dtype.itemsize == 8]
+    values = frame.select_dtypes(integers).to_numpy() if integers else np.zeros(1)
+    if values.min(initial=0) < -MAX_INTEGER or values.max(initial=0) > MAX_INTEGER:
+        return frame  # for a message that names the column
+    return numeric_array(frame.to_numpy(None if len(dtypes) == 1 else float_dtype(*dtypes)))
 
 
 def column_names(X: Any) -> list[Any]:
@@ -406,6 +430,9 @@ class Schema:
         ValueError
             If X holds integers beyond 2**53, or columns of another kind than the schema's.
         """
+        X = checked_table(X)
+        if is_frame(X) and all(column.kind == NUMERIC for column in self.columns):
+            X = numbers_of_frame(X)
         if is_frame(X):
             named = frame_columns(X)
             self._check_width(len(named))
@@ -417,7 +444,6 @@ class Schema:
             for j, array in enumerate(encoded):
                 matrix[:, j] = array
             return matrix
-        X = checked_table(X)
         self._check_width(X.shape[1])
         for _, column in self._categorical:
             if not column.holds_numbers:

@@ -18,6 +18,7 @@ import math
 from typing import Any, NamedTuple
 
 from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
+from dtrees.split.criteria.constraints import kinds
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.criteria.parts import flag_zones_by_bound, gain, is_arithmetic, is_worthwhile, moments_of, node_statistic, score
 from dtrees.split.criteria.squares import Squares
@@ -107,6 +108,51 @@ def _(criterion, score, node):
     x, a = _beyond(float(node.g), criterion.l1), float(node.h) + criterion.penalty
     found = score - x * x / a
     return found if found > _ROUNDING * score else 0.0
+
+
+@kinds.step.of(Thresholded)
+def _(criterion, g, h):
+    return -soft_threshold(float(g), criterion.l1) / (float(h) + criterion.penalty)
+
+
+@inlined_kernel
+def _lowered(value, g, a, l1):
+    """Return what a leaf of this value lowers the model by, doubled."""
+    return -value * (2.0 * g + a * value) - 2.0 * l1 * abs(value)
+
+
+@kinds.score_within.of(Thresholded)
+def _(criterion, found, one, other):
+    (g, h, d, value), (other_g, other_h, other_d, other_value) = one, other
+    left = _lowered(value, g, h + criterion.penalty, criterion.l1)
+    right = _lowered(other_value, other_g, other_h + criterion.penalty, criterion.l1)
+    return found if d + other_d == 0.0 else left + right
+
+
+@kinds.lift.of(Thresholded)
+def _(criterion, g, h, low, high):
+    # Both sides could have the one value that is best for both.
+    both, a, l1, added, more = h + 2.0 * criterion.penalty, h + criterion.penalty, criterion.l1, 0.0, 0.0
+    if both > 0.0:
+        value = min(max(-soft_threshold(g, 2.0 * l1) / both, low), high)
+        added = max(0.0, -_lowered(value, g, both, 2.0 * l1))
+    if a > 0.0:
+        free = -soft_threshold(g, l1) / a
+        x, value = _beyond(g, l1), min(max(free, low), high)
+        more = x * x / a - _lowered(value, g, a, l1) if value != free else 0.0
+    return added, more - added
+
+
+@kinds.gain_within.of(Thresholded)
+def _(criterion, score, node, more):
+    x, a = _beyond(float(node.g), criterion.l1), float(node.h) + criterion.penalty
+    found = score - x * x / a + more
+    return found if found > _ROUNDING * score else 0.0
+
+
+@kinds.terms_of_score.of(Thresholded)
+def _(criterion, g, h):
+    return criterion.l1, 1.0, 0.0
 
 
 @is_worthwhile.of(Thresholded)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster, get_client, get_worker
@@ -19,7 +18,7 @@ from sklearn.base import clone
 
 import dtrees
 from dtrees import EarlyStopping
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, weights
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, table, targets, weights
 from tests.slow import one_quick, slow_for
 
 FRAME, REST = table(), table(300, seed=9)
@@ -99,17 +98,11 @@ def test_scores_are_those_of_one_process(client: Client, task: str, n_partitions
 
 @pytest.mark.slow
 def test_sets_of_other_kinds(client: Client, sharded: None) -> None:
-    """In memory beside Dask collections, and the other way round; arrays in chunks."""
-    here = fitted_here("binary")
-    y = REST_TARGETS["binary"]
+    """In memory beside Dask collections, and the other way round; see also test_data_in.py."""
+    y, here = REST_TARGETS["binary"], fitted_here("binary")
     mixed = {"plain": (REST, in_partitions(y, REST_LENGTHS[3])), "weighted": (in_partitions(REST, REST_LENGTHS[7]), y, REST_WEIGHTS)}
     assert_same_scores(make("binary").fit(*data_there("binary"), eval_set=mixed), here)
     assert_same_scores(make("binary").fit(FRAME, TARGETS["binary"], WEIGHTS, eval_set=sets_there("binary", 3)), here)
-    X, Z = numbers(FRAME), numbers(REST)
-    local = make("regression").fit(X, TARGETS["regression"], eval_set=[(Z, REST_TARGETS["regression"])])
-    chunked = [(da.from_array(Z, chunks=(70, 2)), da.from_array(REST_TARGETS["regression"].to_numpy(), chunks=110))]
-    target = da.from_array(TARGETS["regression"].to_numpy(), chunks=100)
-    assert_same_scores(make("regression").fit(da.from_array(X, chunks=(100, 5)), target, eval_set=chunked), local)
     assert_clean(client)
 
 

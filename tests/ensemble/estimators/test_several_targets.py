@@ -45,21 +45,22 @@ def target_of(loss):
     return POSITIVE if loss in ("poisson", "gamma", "tweedie") else Y
 
 
-def singles(y, weight=None, margin=None, **parameters):
+def singles(y, weight=None, margins=None, make=make, **parameters):
     """One model for each target, with the same parameters."""
-    margins = [None] * y.shape[1] if margin is None else margin.T
-    return [make(**parameters).fit(X, target, weight, base_margin=one) for target, one in zip(y.T, margins, strict=True)]
+    margins = [None] * y.shape[1] if margins is None else margins
+    return [make(**parameters).fit(X, target.tolist(), weight, base_margin=one) for target, one in zip(y.T, margins, strict=True)]
 
 
 def assert_same(model, alone):
     """Check that the trees, and all that is measured, are those of the models of each target, the trees in every byte."""
-    for group, one in zip(model._trees.groups, alone, strict=True):
-        for ours, theirs in zip(group, trees(one), strict=True):
-            for name in ours.ARRAYS:
-                assert getattr(ours, name).tobytes() == getattr(theirs, name).tobytes(), name
-    assert_allclose(model.train_score_, np.mean([one.train_score_ for one in alone], axis=0), rtol=1e-12)
-    if hasattr(model, "validation_score_"):
-        assert_allclose(model.validation_score_, np.mean([one.validation_score_ for one in alone], axis=0), rtol=1e-12)
+    theirs = [group for one in alone for group in one._trees.groups]
+    for group, others in zip(model._trees.groups, theirs, strict=True):
+        for tree, other in zip(group, others, strict=True):
+            for name in tree.ARRAYS:
+                assert getattr(tree, name).tobytes() == getattr(other, name).tobytes(), name
+    for name in ("train_score_", "validation_score_"):
+        if hasattr(model, name):
+            assert_allclose(getattr(model, name), np.mean([getattr(one, name) for one in alone], axis=0), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("loss", "variant"), one_of_each(sorted(registry.REGRESSION), list(VARIANTS)))
@@ -148,7 +149,7 @@ def test_more_rounds_of_other_targets():
 
 def test_where_trees_start(tmp_path):
     model = make().fit(X, Y, base_margin=MARGIN)
-    alone = singles(Y, margin=MARGIN)
+    alone = singles(Y, margins=MARGIN.T)
     assert_same(model, alone)
     wanted = np.column_stack([one.predict(X, base_margin=margin) for one, margin in zip(alone, MARGIN.T, strict=True)])
     assert_array_equal(model.predict(X, base_margin=MARGIN), wanted)
@@ -245,20 +246,12 @@ def classify(**parameters):
     return GradientBoostingClassifier(**{**ALL, **parameters})
 
 
-def classifiers(y, weight=None, **parameters):
-    """One classifier for each target, with the same parameters."""
-    return [classify(**parameters).fit(X, column.tolist(), weight) for column in y.T]
+def classifiers(y, weight=None, margins=None, **parameters):
+    return singles(y, weight, margins, classify, **parameters)
 
 
 def assert_same_classes(model, alone):
-    """Check that the trees are those of the models of each target, in every byte, and what follows from them."""
-    theirs = [group for one in alone for group in one._trees.groups]
-    assert len(model._trees.groups) == len(theirs)
-    for ours, others in zip(model._trees.groups, theirs, strict=True):
-        for tree, other in zip(ours, others, strict=True):
-            for name in tree.ARRAYS:
-                assert getattr(tree, name).tobytes() == getattr(other, name).tobytes(), name
-    assert_allclose(model.train_score_, np.mean([one.train_score_ for one in alone], axis=0), rtol=1e-12)
+    assert_same(model, alone)
     assert_array_equal(model.predict(X), np.column_stack([one.predict(X).astype(object) for one in alone]))
     for ours, one, labels in zip(model.predict_proba(X), alone, model.classes_, strict=True):
         assert_array_equal(ours, one.predict_proba(X))
@@ -273,7 +266,7 @@ def test_each_target_of_classes_has_the_trees_of_a_model_of_its_own(variant):
         for weight in (None, WEIGHT):
             model = classify(**parameters).fit(X, y, weight)
             assert_same_classes(model, classifiers(y, weight, **parameters))
-            assert any(tree.node_count > 1 for group in model._trees.groups for tree in group)
+            assert any(tree.node_count > 1 for tree in trees(model))
         many = classify(n_jobs=3, **parameters).fit(X, y, WEIGHT)
         assert_array_equal(many.decision_function(X), model.decision_function(X))
 
@@ -335,7 +328,7 @@ def test_where_trees_of_classes_start():
     margin = RNG.normal(size=(N, 5))
     model = classify().fit(X, LABELS, base_margin=margin)
     parts = (margin[:, 0], margin[:, 1:4], margin[:, 4])
-    alone = [classify().fit(X, y.tolist(), base_margin=one) for y, one in zip(LABELS.T, parts, strict=True)]
+    alone = classifiers(LABELS, margins=parts)
     wanted = np.column_stack([one.decision_function(X, base_margin=part) for one, part in zip(alone, parts, strict=True)])
     assert_array_equal(model.decision_function(X, base_margin=margin), wanted)
     tree = DecisionTreeClassifier(min_samples_leaf=20, random_state=0)

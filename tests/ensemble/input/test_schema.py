@@ -7,6 +7,7 @@ import json
 import re
 import warnings
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import dtrees
-from dtrees.ensemble.input.column import CATEGORICAL, NUMERIC, UNKNOWN
+from dtrees.ensemble.input.column import CATEGORICAL, NUMERIC, UNKNOWN, Column, encode_column, float_dtype
 from dtrees.ensemble.input.plain_data import plain_label
 from dtrees.ensemble.input.schema import Schema
 from tests.examples import examples
@@ -204,6 +205,27 @@ def test_arrays_keep_their_dtype_and_are_not_copied():
 def test_matrix_is_float32_where_that_is_exact(dtype, expected):
     X = np.ones((3, 2), dtype=dtype)
     assert Schema.infer(X).matrix(X).dtype == expected
+
+
+@examples(30)
+@given(st.lists(st.sampled_from("?bBhHiIlLqQefd"), min_size=1, max_size=5), st.integers(0, 3), st.booleans())
+def test_frames_of_numbers_become_a_matrix_at_once_as_column_by_column(codes, n_rows, missing):
+    rng = np.random.default_rng(len(codes))
+    frame = pd.DataFrame({f"c{j}": rng.uniform(0.0, 120.0, n_rows).astype(code) for j, code in enumerate(codes)})
+    if missing and n_rows:
+        frame.loc[0, [name for name in frame if frame[name].dtype.kind == "f"]] = np.nan
+    schema = Schema(tuple(Column(name, NUMERIC) for name in frame))
+    one_by_one = [encode_column(Column(name, NUMERIC, ""), nw.from_native(frame[name], series_only=True)) for name in frame]
+    expected = np.stack(one_by_one, axis=1).astype(float_dtype(*(array.dtype for array in one_by_one)))
+    matrix = schema.matrix(frame)
+    assert matrix.dtype == expected.dtype
+    np.testing.assert_array_equal(matrix, expected)
+
+
+def test_integers_that_no_float_holds_are_named_by_their_column():
+    frame = pd.DataFrame({"small": [1, 2], "large": [0, 2**53 + 1]})
+    with pytest.raises(ValueError, match="column 'large' contains the integer"):
+        Schema((Column("small", NUMERIC), Column("large", NUMERIC))).matrix(frame)
 
 
 def test_big_endian_arrays_are_turned_round():

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.split.criteria import parts
+from dtrees.split.criteria.constraints.kinds import Clipped, make_constraints
+from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.zones.bounds import best_edge, flag_zones
 from tests import naive
@@ -143,6 +145,63 @@ def test_edges_and_flags(
                 (score(limits, *split) for k in range(1, len(rows) + 1) for split in sides(zones, missing, starts[z] + k)), default=-1.0
             )
             assert flags[z] or best <= bar
+            assert rows or not flags[z]
+
+
+_BOUNDS = st.sampled_from([-math.inf, -60.0, -5.0, -0.25, 0.0, 2.0, 30.0, math.inf])
+
+
+@pytest.mark.slow  # kernels of its own
+@pytest.mark.parametrize("criterion", [NEWTON, NEWTON_L1])
+@given(
+    zones=st.lists(ROWS, min_size=1, max_size=12),
+    missing=ROWS,
+    penalty=st.sampled_from([0.0, 3.0]),
+    l1=st.sampled_from([1.0, 500.0]),
+    bounds=st.tuples(_BOUNDS, _BOUNDS),
+    sign=st.sampled_from([-1, 0, 1]),
+    shift=st.sampled_from([0, 10, 40]),
+    slope=st.booleans(),
+)
+@examples(200)
+def test_flags_within_bounds(
+    criterion: str,
+    zones: list[list[Row]],
+    missing: list[Row],
+    penalty: float,
+    l1: float,
+    bounds: tuple[float, float],
+    sign: int,
+    shift: int,
+    slope: bool,
+) -> None:
+    zones = [[(g << shift, h) for g, h in rows] for rows in [*zones, missing]]
+    missing = zones.pop()
+    every = [row for rows in [*zones, missing] for row in rows]
+    if not every:
+        return
+    plain = package_limits(naive.SplitLimits(criterion, penalty=penalty, l1=l1 * 2.0**shift))
+    limits = plain._replace(criterion=Clipped(plain.criterion, make_constraints((sign,), (), 0)))
+    node, absent = totals(every), totals(missing)
+    words = np.array([*(x * 2.0**shift for x in sorted(bounds)), 0.0]).view(np.int64)
+    assert begin_column(limits.criterion, np.concatenate([[node.g, node.h], words]), 0)
+
+    def best_score(counts: range) -> float:
+        found = -1.0
+        for n in counts:
+            for left, right in sides(zones, missing, n):
+                if left and right:
+                    (x, a), (y, b) = ([float(sum(row[k] for row in side)) for k in range(2)] for side in (left, right))
+                    found = max(found, float(parts.score(limits.criterion, x, a, y, b)))
+        return found
+
+    sums, n_zones = zone_arrays(zones), len(zones)
+    steepest = max(abs(g) / h for g, h in every) * (1 + 2**-44) if slope else math.inf
+    top = best_score(range(1, len(every) + 1))
+    for bar in {np.nextafter(top, -np.inf) if top >= 0.0 else 0.0, top / 2 if top > 0.0 else 0.0, -1.0}:
+        flags = flagged(limits, sums, n_zones, absent, node, bar, 0, steepest)
+        for z, rows in enumerate(zones):
+            assert flags[z] or best_score(range(int(sums[2, z]) + 1, int(sums[5, z]) + 1)) <= bar
             assert rows or not flags[z]
 
 

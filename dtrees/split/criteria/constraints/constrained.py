@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dtrees.split.compile.kernels import inlined_kernel
+import math
+
+from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.constraints.kinds import (
     HIGH,
@@ -13,14 +15,20 @@ from dtrees.split.criteria.constraints.kinds import (
     Clipped,
     InOrder,
     are_in_order,
+    gain_within,
     mean,
     n_words,
     outside,
+    score_within,
     step,
+    terms_of_score,
 )
+from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE
 
 #: Far more than the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
+#: Far more than the relative error of a score.
+_UPWARD = 2.0**-40
 
 
 parts.take_from_inside((InOrder, Clipped), (parts.class_term, parts.score_of_terms, parts.is_worthwhile, parts.spread))
@@ -42,15 +50,13 @@ def _(criterion, g, h, other_g, other_h):
 
 @parts.score.of(Clipped)
 def _(criterion, g, h, other_g, other_h):
-    # The loss of a side is a parabola: a value that is d from the best costs (h + penalty) * d**2. The score is in units of the gain times
-    # the weight of both. What the node's own clipped value costs is added, so that what is left is never negative.
-    state, penalty = criterion.constraints.state, criterion.criterion.penalty
+    state, inner = criterion.constraints.state, criterion.criterion
     low, high, sign = state[LOW], state[HIGH], state[SIGN]
-    found = parts.score(criterion.criterion, g, h, other_g, other_h)
-    one, other, a, b = step(g, h, penalty), step(other_g, other_h, penalty), h + penalty, other_h + penalty
+    one, other = step(inner, g, h), step(inner, other_g, other_h)
     d, other_d = outside(one, low, high), outside(other, low, high)
     one, other = min(max(one, low), high), min(max(other, low), high)
-    left = found - (a + b) * (a * (d * d) + b * (other_d * other_d)) + state[LIFT]
+    found = parts.score(inner, g, h, other_g, other_h)
+    left = score_within(inner, found, (g, h, d, one), (other_g, other_h, other_d, other)) + state[LIFT]
     moves = (one != other) | ((d == 0.0) & (other_d == 0.0))
     allowed = (found >= 0.0) & (sign * (one - other) <= 0.0) & moves
     return (left if left > 0.0 else 0.0) if allowed else -1.0
@@ -70,12 +76,16 @@ def _(criterion, g, h, other_g, other_h, bar):
 
 @parts.gain.of(Clipped)
 def _(criterion, score, node):
-    return parts.gain(criterion.criterion, score, node) + criterion.constraints.state[MORE]
+    return gain_within(criterion.criterion, score, node, criterion.constraints.state[MORE])
 
 
 @parts.flag_zones_by_bound.of(Clipped)
 def _(criterion, sums, add, node, bar, slope, slack, total, flags):
-    parts.flag_zones_by_bound(criterion.criterion, sums, add, node, _bar_within(criterion, bar), slope, slack, total, flags)
+    state = criterion.constraints.state
+    if state[LOW] == -math.inf and state[HIGH] == math.inf and state[SIGN] == 0.0:
+        parts.flag_zones_by_bound(criterion.criterion, sums, add, node, bar, slope, slack, total, flags)
+    else:
+        _flag_by_corners(criterion.criterion, state, sums, add, node, bar, slope, flags)
 
 
 @parts.flag_zones_roughly.of(Clipped)
@@ -85,3 +95,63 @@ def _(criterion, sums, add, node, bar, slack, total, flags):
         flags[:] = 1
     else:
         parts.flag_zones_roughly(criterion.criterion, sums, add, node, within, slack, total, flags)
+
+
+@inlined_kernel
+def _most_within(s, a, l1, error, inside, low, high):
+    """Return the most that a leaf of a real-valued sum, with ``error`` added to it, lowers the model by, doubled; and without bounds."""
+    if a <= 0.0:
+        most = math.inf if inside or abs(s) > error else 0.0
+        return most, most
+    most, x = -math.inf, abs(s) + error
+    if high >= 0.0:
+        c = s - error + l1
+        value = min(max(-c / a, max(low, 0.0)), high)
+        most = -value * (2.0 * c + a * value)
+    if low <= 0.0:
+        c = s + error - l1
+        value = max(min(-c / a, min(high, 0.0)), low)
+        most = max(most, -value * (2.0 * c + a * value))
+    return most, x * x / a
+
+
+@inlined_kernel
+def _may_pass(terms, s, h, error, inside):
+    """Tell whether the score of real-valued left sums, with ``error`` added to them, may exceed the bar in a column of this sign."""
+    (g_all, h_all), (lift, l1, factor, moved), (low, high, sign), bar = terms
+    a, b = h + lift, h_all - h + lift
+    if sign * (s * b - (g_all - s) * a) < -error * (a + b):
+        return False
+    most, free = _most_within(s, a, l1, error, inside, low, high)
+    other, other_free = _most_within(g_all - s, b, l1, error, inside, low, high)
+    return factor * (most + other) + moved + _UPWARD * (factor * (free + other_free) + abs(moved)) > bar
+
+
+@inner_kernel
+def _flag_by_corners(inner, state, sums, add, node, bar, slope, flags):
+    """Flag the zones one of whose six corners passes (:mod:`dtrees.split.criteria.squares`).
+
+    What a leaf lowers the model by within bounds is the most of what single values do, each of which is linear in the leaf's sums: it is
+    convex in these. Which of both sides has the higher value without bounds is linear in the left sums.
+    """
+    g0, h0, n0, g1, h1, n1, sizes = sums[G0], sums[H0], sums[N0], sums[G1], sums[H1], sums[N1], sums[SIZE]
+    (g_add, h_add, n_add), (g_all, h_all, n_all) = add, node
+    l1, factor, moved = terms_of_score(inner, g_all, h_all)
+    caution, sign = 2.0**-49 * (h_all + 2.0 * inner.penalty), state[SIGN] if l1 == 0.0 else 0.0
+    bounds, of_score = (state[LOW], state[HIGH], sign), (inner.penalty - caution, l1, factor, moved + state[LIFT])
+    terms = (g_all, h_all), of_score, bounds, bar
+    run = (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
+    for z in range(flags.shape[0]):
+        start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
+        light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
+        inside = (n0[z] + n_add > 0) & (n1[z] + n_add < n_all)
+        low = start - 0.5 * (size - (end - start))
+        high = start + 0.5 * (size + (end - start))
+        error = _ROUNDING * (max(abs(low), abs(high)) + abs(g_all))
+        passes = _may_pass(terms, start, light, error, inside)
+        passes |= _may_pass(terms, end, heavy, error, inside)
+        passes |= _may_pass(terms, low, min(light + (start - low) * run, heavy), error, inside)
+        passes |= _may_pass(terms, low, max(heavy - (end - low) * run, light), error, inside)
+        passes |= _may_pass(terms, high, min(light + (high - start) * run, heavy), error, inside)
+        passes |= _may_pass(terms, high, max(heavy - (high - end) * run, light), error, inside)
+        flags[z] |= passes

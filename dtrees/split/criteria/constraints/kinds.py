@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import optional
+from dtrees.split.criteria.parts import gain
 
 #: What ``state`` holds: the sign of the column that is searched, the bounds of the node, what is added to the score of clipped values so
 #: that it is never negative, what their gain is more than their score says, and, of quantiles, the middle of those of the best split.
@@ -102,10 +103,48 @@ def mean(g, h):
     return float(g) / float(h)
 
 
-@inlined_kernel
-def step(g, h, penalty):
+@optional
+def step(criterion, g, h):
     """Return the Newton step of a side, without bounds."""
-    return -float(g) / (float(h) + penalty)
+    return -float(g) / (float(h) + criterion.penalty)
+
+
+@optional
+def score_within(criterion, found, one, other):
+    """Return the score of a split whose sides have values within bounds, where it is ``found`` without.
+
+    Each side is its g and h, how far its step is from the bounds, and its value. The loss of a side is a parabola: a value that is d from
+    the best costs (h + penalty) * d**2. The score is in units of the gain times the weight of both.
+    """
+    (_, h, d, _), (_, other_h, other_d, _) = one, other
+    a, b = h + criterion.penalty, other_h + criterion.penalty
+    return found - (a + b) * (a * (d * d) + b * (other_d * other_d))
+
+
+@optional
+def lift(criterion, g, h, low, high):
+    """Return what is added to scores within bounds so that none is negative, and what gains are more than such scores say."""
+    both, penalty = h + 2.0 * criterion.penalty, criterion.penalty
+    added = more = 0.0
+    if both > 0.0:
+        d = outside(-g / both, low, high)
+        added, more = both * both * (d * d), -both * (d * d)
+    if h + penalty > 0.0:
+        d = outside(-g / (h + penalty), low, high)
+        more += (h + penalty) * (d * d)
+    return added, more
+
+
+@optional
+def gain_within(criterion, score, node, more):
+    """Return the gain of a split within bounds; ``more`` is as of :func:`lift`."""
+    return gain(criterion, score, node) + more
+
+
+@optional
+def terms_of_score(criterion, g, h):
+    """Return the L1 penalty, and the factor and the term that make a score of what both sides lower the model by, doubled."""
+    return 0.0, h + 2.0 * criterion.penalty, -g * g
 
 
 @optional
@@ -177,7 +216,7 @@ def _(criterion, node, g, h, signs, scores):
 
 @forbid_out_of_order.of(Clipped)
 def _(criterion, node, g, h, signs, scores):
-    _forbid_steps(criterion.constraints.state, criterion.criterion.penalty, node, g, h, signs, scores)
+    _forbid_steps(criterion.constraints.state, criterion.criterion, node, g, h, signs, scores)
 
 
 @lean_kernel
@@ -190,11 +229,11 @@ def _forbid_means(state, node, g, h, signs, scores):
 
 
 @lean_kernel
-def _forbid_steps(state, penalty, node, g, h, signs, scores):
+def _forbid_steps(state, inner, node, g, h, signs, scores):
     low, high = state[LOW], state[HIGH]
     for j in range(scores.shape[0]):
         sign, found = signs[j], scores[j]
-        one, other = step(g[j], h[j], penalty), step(node.g - g[j], node.h - h[j], penalty)
+        one, other = step(inner, g[j], h[j]), step(inner, node.g - g[j], node.h - h[j])
         one, other = min(max(one, low), high), min(max(other, low), high)
         scores[j] = found if sign * (one - other) <= 0.0 else -1.0
 

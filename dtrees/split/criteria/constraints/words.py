@@ -25,9 +25,9 @@ from dtrees.split.criteria.constraints.kinds import (
     Clipped,
     Constraints,
     InOrder,
+    lift,
     mean,
     n_words,
-    outside,
     step,
 )
 
@@ -62,7 +62,7 @@ def _(criterion, g, h, low, high):
 
 @value_within.of(Clipped)
 def _(criterion, g, h, low, high):
-    return min(max(step(g, h, criterion.criterion.penalty), low), high)
+    return min(max(step(criterion.criterion, g, h), low), high)
 
 
 @optional
@@ -138,16 +138,8 @@ def _begin(constraints, sums):
 @lean_kernel
 def _lift(criterion, g, h):
     """Note what the bounds of a node do to its own value: see :func:`score` of :class:`Clipped`."""
-    penalty, state = criterion.criterion.penalty, criterion.constraints.state
-    state[LIFT] = state[MORE] = 0.0
-    both = h + 2.0 * penalty
-    if both > 0.0:
-        d = outside(-g / both, state[LOW], state[HIGH])
-        state[LIFT] = both * both * (d * d)
-        state[MORE] = -both * (d * d)
-    if h + penalty > 0.0:
-        d = outside(-g / (h + penalty), state[LOW], state[HIGH])
-        state[MORE] += (h + penalty) * (d * d)
+    state = criterion.constraints.state
+    state[LIFT], state[MORE] = lift(criterion.criterion, g, h, state[LOW], state[HIGH])
 
 
 @optional
