@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import sklearn.ensemble
-from numpy.testing import assert_allclose, assert_array_equal, assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
 from dtrees.ensemble.objective.registry import loss_for
