@@ -14,7 +14,7 @@ import numpy as np
 
 from dtrees.engine.coordinator import tree as over_shards
 from dtrees.engine.coordinator.session import Session
-from dtrees.engine.plan import search_plan
+from dtrees.engine.plan import node_limits
 from dtrees.engine.plan.node_limits import LimitsOfFit, SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.rows.fit import RowsFit
@@ -64,7 +64,7 @@ def choose_subtree_kernels() -> None:
         return
     _chosen = _KINDS[os.environ[VARIABLE]]
     compiled_elsewhere, of_tree = dense_runner.compiled_elsewhere, LimitsOfFit.of_tree
-    rows_to_delegate, inherits_sums = over_shards.rows_to_delegate, search_plan.inherits_sums
+    rows_to_delegate, inherits_sums = over_shards.rows_to_delegate, node_limits.inherits_sums
     sent_rows = RowsFit.sent_rows.__get__
 
     def left_out_or_compiled_elsewhere(kernel: Any, *arguments: Any) -> bool:
@@ -91,7 +91,7 @@ def choose_subtree_kernels() -> None:
     dense_runner.compiled_elsewhere = left_out_or_compiled_elsewhere
     LimitsOfFit.of_tree = of_tree_by_usual_kernels  # type: ignore[method-assign]
     over_shards.rows_to_delegate = rows_to_delegate_of_chosen
-    search_plan.inherits_sums = tree_state.inherits_sums = inherits_sums_of_chosen
+    node_limits.inherits_sums = tree_state.inherits_sums = inherits_sums_of_chosen
     RowsFit.sent_rows = property(sent_rows_of_chosen)  # type: ignore[assignment]
 
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.session import replay_tree
-from dtrees.engine.plan import search_plan
+from dtrees.engine.plan import node_limits
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult
 from dtrees.engine.run.boosting_rounds import boost, has_stalled
 from dtrees.engine.shard import dense_runner
@@ -88,8 +88,8 @@ def test_one_slot_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
         with local(table, y) as executor:
             results.append(boost(executor, plan))
         for module, name, value in (
-            (search_plan, "WHOLE_BLOCK_CELLS", 0),
-            (search_plan, "BOUNDED_ROWS", 1),
+            (node_limits, "WHOLE_BLOCK_CELLS", 0),
+            (node_limits, "BOUNDED_ROWS", 1),
             (sums, "SLOTS_PER_THREAD", 1),
             (sums, "FINE_SLOTS_PER_THREAD", 1),
         ):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtrees.engine.coordinator import session as sessions
-from dtrees.engine.plan import search_plan
+from dtrees.engine.plan import node_limits
 from dtrees.engine.rows import quantiles, zone_edges
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.shard import row_division
@@ -241,9 +241,9 @@ def test_threads_and_shards_of_columns(name: str) -> None:
 def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By zone sums, large nodes by all threads; then with no slots to spare; then by levels, as a very wide table is."""
     problem, one = grown(f"boosting: {name}")
-    monkeypatch.setattr(search_plan, "WHOLE_BLOCK_CELLS", 0)
+    monkeypatch.setattr(node_limits, "WHOLE_BLOCK_CELLS", 0)
     for module, constant in (
-        (search_plan, "BOUNDED_ROWS"), (sums, "LEVEL_THREAD_CELLS"), (one_tree, "THREAD_ROWS"), (row_division, "THREAD_ROWS"),
+        (node_limits, "BOUNDED_ROWS"), (sums, "LEVEL_THREAD_CELLS"), (one_tree, "THREAD_ROWS"), (row_division, "THREAD_ROWS"),
         (one_tree, "GROW_CELLS"), (one_tree, "GROW_CELLS_BY_SUMS"), (one_tree, "SHARE_ROWS"), (prepared, "GATHERED_ROWS"),
         (boosting_rows, "ADDITION_ROWS"), (boosting_rows, "LOGARITHM_ROWS"),
     ):  # fmt: skip

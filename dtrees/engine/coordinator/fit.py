@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ class ColumnsFit:
             self._started = None
             self._executor.collect()
         self._executor.repair()
-        self._session = self._session.renewed()
+        self._session = replace(self._session, epoch=self._session.epoch + 1)
         self._closings = {}
 
     def catch_up(self, least: int, most: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar, cast
 
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.grower import Grower, merge
+from dtrees.engine.plan.node_limits import subtree_rows
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.plan.search_plan import subtree_rows
 from dtrees.engine.protocol.messages import Begun, Call, Calls, Executor, Finish, Found
 from dtrees.engine.protocol.splits import RouteBits, RouteBitStore, Splits
 from dtrees.split.node.records import SPLIT, Candidates
@@ -47,11 +47,6 @@ class Session:
     last_tree: bool = False
 
     @property
-    def gives_up_columns(self) -> bool:
-        """Whether no column is looked at any more when the nodes of the tree are grown."""
-        return self.last_tree and not self.plan.rules.categorical
-
-    @property
     def subtree_rows(self) -> int:
         """Up to how many rows a node is grown to its end by the one shard that there is."""
         executor = self.executor
@@ -64,10 +59,6 @@ class Session:
     def begin(self, initial: NDArray[np.float64] | None = None) -> Begun:
         """Open the fit on every shard."""
         return cast(Begun, self.ask(self.to_all(*self.opening(initial)))[0])
-
-    def renewed(self) -> Session:
-        """Return the session of the next epoch."""
-        return replace(self, epoch=self.epoch + 1)
 
     def to_all(self, *call: Any) -> Requests:
         """Return the requests to call the same of every shard."""

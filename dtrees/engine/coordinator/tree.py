@@ -139,7 +139,7 @@ def tree_steps(session: Session, start: Start, learning_rate: float = 1.0) -> St
 def _grow_here(session: Session, *nodes_and_budget: np.ndarray) -> Steps[list[Nodes]]:
     """Have the one shard that there is grow nodes to their ends."""
     replies = yield {0: ("grow", *nodes_and_budget)}
-    if session.gives_up_columns:
+    if session.last_tree and not session.plan.rules.categorical:  # whose sets are still to be found in the columns
         yield {0: ("give_up_columns",)}
     subtrees: list[Nodes] = replies[0]
     return subtrees

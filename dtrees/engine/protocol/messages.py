@@ -194,14 +194,41 @@ class Losses(NamedTuple):
     score: float | None = None
 
 
-class Executor(Protocol):
-    """What carries messages to shards of columns, and knows nothing of what they say.
+class ShardsExecutor(Protocol):
+    """What carries messages to shards, and knows nothing of what they say.
 
     Attributes
     ----------
     n_shards : int
     n_rows, n_columns : int
         Of the whole table.
+    """
+
+    n_shards: int
+    n_rows: int
+    n_columns: int
+
+    def wants_repair(self) -> bool:
+        """Tell whether shards are to be replaced before the next tree."""
+
+    def repair(self) -> None:
+        """Replace shards that are gone by new ones with the same part of the table, which know nothing of the fit yet.
+
+        Raises
+        ------
+        ShardsLost
+            If further ones went meanwhile.
+        """
+
+    def close(self) -> None:
+        """Release what the executor holds."""
+
+
+class Executor(ShardsExecutor, Protocol):
+    """An executor of shards of columns.
+
+    Attributes
+    ----------
     whole_threads : int
         Threads of the one shard that has all columns; 0 where columns are spread.
     places_rows : bool
@@ -210,9 +237,6 @@ class Executor(Protocol):
 
     places_rows: Literal[False] = False
 
-    n_shards: int
-    n_rows: int
-    n_columns: int
     whole_threads: int
 
     def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -229,15 +253,3 @@ class Executor(Protocol):
 
     def collect(self) -> dict[int, Any]:
         """Wait for all replies of the exchange that began first of those under way; raises as :meth:`post` does."""
-
-    def wants_repair(self) -> bool:
-        """Tell whether shards are to be replaced before the next tree."""
-
-    def repair(self) -> None:
-        """Replace shards that are gone by new ones with the same columns, which know nothing of the fit yet.
-
-        Raises
-        ------
-        ShardsLost
-            If further ones went meanwhile.
-        """

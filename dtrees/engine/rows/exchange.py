@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.protocol.messages import Message
+from dtrees.engine.protocol.messages import Message, ShardsExecutor
 from dtrees.split.policy import FOLD
 
 Arrays = tuple[NDArray[Any], ...]
@@ -124,20 +124,16 @@ class Mailbox:
             return [sender for sender, key in zip(step.senders, step.keys, strict=True) if key not in self._parcels]
 
 
-class RowsExecutor(Protocol):
-    """What the engine needs of an executor of shards of rows: :class:`~dtrees.engine.protocol.messages.Executor` without owners of columns.
+class RowsExecutor(ShardsExecutor, Protocol):
+    """An executor of shards of rows.
 
     Attributes
     ----------
     places_rows : bool
         True.
-    n_shards, n_rows, n_columns : int
     """
 
     places_rows: Literal[True]
-    n_shards: int
-    n_rows: int
-    n_columns: int
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
         """Have some shards carry out messages together; return all replies.
@@ -146,15 +142,6 @@ class RowsExecutor(Protocol):
         ------
         ShardsLost
         """
-
-    def wants_repair(self) -> bool:
-        """Tell whether shards are to be replaced before the next tree."""
-
-    def repair(self) -> None:
-        """Replace shards that are gone by new ones with the same rows, which know nothing of the fit yet; raises as :meth:`send` does."""
-
-    def close(self) -> None:
-        """Release what the executor holds."""
 
 
 class Grain:

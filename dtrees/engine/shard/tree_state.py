@@ -23,11 +23,12 @@ from dtrees.engine.plan.node_limits import (
     categories_of,
     constraints_of,
     criterion_of,
+    inherits_sums,
     limited_splits,
     n_sums_of,
+    rows_in_block,
 )
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.protocol.splits import RouteBits, Splits

@@ -160,17 +160,11 @@ class ZoneSums:
 
     def _take(self) -> int:
         if not self._free:
-            n = self._slots.shape[0]
-            self._enlarge(max(4, 2 * n))
+            n, slots, grains, scales = self._slots.shape[0], self._slots, self._grains, self._scales
+            self._allocate(max(4, 2 * n))
+            self._slots[:n], self._grains[:n], self._scales[:n] = slots, grains, scales
             self._free = list(range(n, self._slots.shape[0]))
         return self._free.pop()
-
-    def _enlarge(self, n_slots: int) -> None:
-        n = self._slots.shape[0]
-        if n < n_slots:
-            slots, grains, scales = self._slots, self._grains, self._scales
-            self._allocate(n_slots)
-            self._slots[:n], self._grains[:n], self._scales[:n] = slots, grains, scales
 
     def _allocate(self, n_slots: int) -> None:
         self._slots = np.empty((n_slots, self._slots.shape[1]), np.int64)

@@ -78,14 +78,14 @@ def _score_cut(node, criterion, block, width, cut, scores):
     n, tile, places, a, b = node.n, block.tile, block.some_places, block.g, block.h
     h, left = block.counts[WEIGHT_LEFT, :width], block.counts[MORE_LEFT:]
     for k in range(node.sums.shape[0]):
-        if _is_present(node, k):
+        if node.sums[k] > 0:
             left[k, :width] = 0
     for i in range(n):
         weight = weight_at(b, places[i])
         add_row_left(node, tile[i, :width], cut, a[places[i]], weight, weight, h, left)
     scores[:] = 0.0
     for k in range(node.sums.shape[0]):
-        if _is_present(node, k):
+        if node.sums[k] > 0:
             add_class_terms(criterion, left[k], node.sums[k], h, node.h, scores)
     finish_scores(criterion, h, node, scores)
 
@@ -104,15 +104,28 @@ def _(node, criterion, block, width, cut, scores):
     bound_columns(node, criterion, g, h, scores)
 
 
-@optional
-def _is_present(node, k):
-    """Tell whether some row of a node is of the ``k``-th class; of amounts, each has some."""
-    return node.sums[k] > 0
-
-
-@_is_present.of(AmountsOfTargets)
-def _(node, k):
-    return True
+@_score_cut.of(AmountsOfTargets)
+def _(node, criterion, block, width, cut, scores):
+    # The weight and the first target are summed, and then two more targets at a time, over all rows: their sums stay where they are.
+    n, tile, places, a, b, counts = node.n, block.tile, block.some_places, block.g, block.h, block.counts
+    n_targets, rows = node.sums.shape[0], node.rows
+    h, one, other = counts[WEIGHT_LEFT, :width], counts[SUM_LEFT, :width], counts[MORE_LEFT, :width]
+    scores[:] = 0.0
+    one[:] = 0
+    for k in range(n):
+        add_left(tile[k, :width], cut, rows[a[places[k]], 0], one, weight_at(b, places[k]), h)
+    add_class_terms(criterion, one, node.sums[0], h, node.h, scores)
+    for t in range(1, n_targets, 2):
+        one[:] = 0
+        other[:] = 0
+        following = min(t + 1, n_targets - 1)
+        for k in range(n):
+            row = a[places[k]]
+            add_left(tile[k, :width], cut, rows[row, t], one, rows[row, following], other)
+        add_class_terms(criterion, one, node.sums[t], h, node.h, scores)
+        if following > t:
+            add_class_terms(criterion, other, node.sums[following], h, node.h, scores)
+    finish_scores(criterion, h, node, scores)
 
 
 @inlined_kernel
