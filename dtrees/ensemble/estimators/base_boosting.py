@@ -322,6 +322,8 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     def _take_over_out_of_bag(self, result: BoostingResult, *, keep: bool) -> None:
         """Set the losses of rows that rounds did not draw, NaN for rounds that drew all; as in scikit-learn, each is of other rows."""
+        if keep and len(result.rounds) == self._trees.n_rounds:
+            return
         earlier = getattr(self, "oob_scores_", np.full(self._trees.n_rounds, np.nan)) if keep else np.empty(0)
         improved = getattr(self, "oob_improvement_", earlier) if keep else np.empty(0)
         self._forget("oob_scores_", "oob_improvement_", "oob_score_")

@@ -267,7 +267,9 @@ def test_scikit_learn_has_the_same_attributes():
     ours = make(Regressor, subsample=0.6).fit(X, SIGNAL)
     for name in ("oob_scores_", "oob_improvement_"):
         assert getattr(ours, name).shape == getattr(theirs, name).shape == (8,)
-    whole = ours.set_params(subsample=1.0).fit(X, SIGNAL)
+    scores = ours.oob_scores_.copy()
+    assert_array_equal(ours.set_params(warm_start=True).fit(X, SIGNAL).oob_scores_, scores)  # no further rounds
+    whole = ours.set_params(subsample=1.0, warm_start=False).fit(X, SIGNAL)
     assert not any(hasattr(whole, name) for name in ("oob_scores_", "oob_improvement_", "oob_score_"))
 
 
