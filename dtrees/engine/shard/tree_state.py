@@ -164,6 +164,8 @@ class TreeState:
         many = None if self._levels.shape[0] else many_sums(self._kept, self._rows, n_in, self._targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
         self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, plain, several)
+        if not size and criterion_of(rules).task == "boosting":  # no split gains anything
+            self._stops = self._stops._replace(max_depth=0)
         seed = self._target.seed
         self._pool = everything = self._shard_columns.everything
         n_columns = everything.shape[0]
