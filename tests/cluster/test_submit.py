@@ -304,12 +304,15 @@ def test_a_column_of_targets_is_flattened_with_one_warning(client: Client, kind:
     assert len(warned) == 1
 
 
-def test_verbose_fits_tell_and_log_where_the_user_is(
-    client: Client, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_verbose_fits_log_where_the_user_is(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="dtrees"):
         boosting().set_params(verbose=2).fit(*training_set())
     assert sum("round 5 of 5" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_verbose_fits_tell_where_the_user_is(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+    """On the standard error stream, unless the user has the package log."""
+    boosting().set_params(verbose=2).fit(*training_set())
     told = [line[:12] for line in capfd.readouterr().err.splitlines() if line.startswith("round")]
     assert told == [f"round {i} of 5" for i in range(1, 6)]
 

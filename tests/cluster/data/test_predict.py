@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,11 @@ import pandas as pd
 import pytest
 from distributed import Client, wait
 from distributed.protocol import deserialize, serialize
+from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 import dtrees
-from dtrees.split.compile import kernels
 from tests.cluster.samples import LENGTHS, in_partitions, numbers, table, targets, wait_until
 
 # --- predictions for Dask collections ---
@@ -225,7 +226,9 @@ def test_explanations_of_an_array(regressor: dtrees.GradientBoostingRegressor) -
 
 
 def n_compiled() -> int:
-    return sum(len(kernel.overloads) for kernel in kernels._kernels.values())
+    modules = [module for name, module in sys.modules.items() if name.startswith("dtrees.")]
+    found = {id(kernel): kernel for module in modules for kernel in vars(module).values() if isinstance(kernel, Dispatcher)}
+    return sum(len(kernel.overloads) for kernel in found.values())
 
 
 def received(thing: Any) -> Any:
