@@ -19,7 +19,7 @@ from dtrees.engine.shard import row_division
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard import zone_planner as sums
 from dtrees.engine.shard.targets import boosting_target as boosting_rows
-from dtrees.engine.shard.targets import prepared
+from dtrees.engine.shard.targets import scales
 from dtrees.split.table import zone_map
 from dtrees.split.table.mmap_arrays import is_on_disk, on_disk
 from tests.engine.problems import (
@@ -244,7 +244,7 @@ def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(node_limits, "WHOLE_BLOCK_CELLS", 0)
     for module, constant in (
         (node_limits, "BOUNDED_ROWS"), (sums, "LEVEL_THREAD_CELLS"), (one_tree, "THREAD_ROWS"), (row_division, "THREAD_ROWS"),
-        (one_tree, "GROW_CELLS"), (one_tree, "GROW_CELLS_BY_SUMS"), (one_tree, "SHARE_ROWS"), (prepared, "GATHERED_ROWS"),
+        (one_tree, "GROW_CELLS"), (one_tree, "GROW_CELLS_BY_SUMS"), (one_tree, "SHARE_ROWS"), (scales, "GATHERED_ROWS"),
         (boosting_rows, "ADDITION_ROWS"), (boosting_rows, "LOGARITHM_ROWS"),
     ):  # fmt: skip
         monkeypatch.setattr(module, constant, 1)

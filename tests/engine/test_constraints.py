@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.split.criteria import parts
-from dtrees.split.criteria.constraints.kinds import Clipped, InOrder, criterion_for_thread, make_constraints
-from dtrees.split.criteria.constraints.words import begin_column, root_words
+from dtrees.split.criteria.constraints import Clipped, InOrder, begin_column, criterion_for_thread, make_constraints, root_words
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments
 from tests.engine.shards import ShardedExecutor, Squared, Table, all_equal, local, rules

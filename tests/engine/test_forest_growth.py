@@ -16,7 +16,7 @@ from dtrees.engine.plan.plans import ForestPlan, ForestResult, Progress
 from dtrees.engine.run import compiling
 from dtrees.engine.run.compiling import compile_division
 from dtrees.engine.run.local_executor import grow_forest
-from dtrees.engine.shard import shard_columns
+from dtrees.engine.shard import node_search
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.ensemble.objective.arithmetic.loss_kernels import binary_gradients, binary_loss, squared_errors
@@ -132,7 +132,7 @@ def test_threads_share_one_zone_map(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(arguments)
         return map_zones(*arguments, **named)
 
-    monkeypatch.setattr(shard_columns, "map_zones", map_once)
+    monkeypatch.setattr(node_search, "map_zones", map_once)
     rng = np.random.default_rng(0)
     table = [rng.normal(size=9000) for _ in range(2)]
     plan = ForestPlan(rules("squared_error", 2, max_depth=4), seed=0, n_draws=9000)

@@ -14,7 +14,7 @@ from dtrees.engine.coordinator import delegation as delegating
 from dtrees.engine.coordinator.fit import trees_side_by_side
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, ForestResult
 from dtrees.engine.protocol import messages as m
-from dtrees.engine.protocol.splits import Splits
+from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.run.lasting import grow_forest_on_shards
 from dtrees.engine.shard import node_search

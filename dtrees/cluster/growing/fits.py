@@ -40,7 +40,7 @@ from dtrees.cluster.transport.clients import own_client
 from dtrees.cluster.transport.events import tell
 from dtrees.engine.coordinator.fit import trees_side_by_side
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult, Progress
-from dtrees.engine.rows.forests.tree import trees_at_once
+from dtrees.engine.rows.forest_trees import trees_at_once
 from dtrees.engine.run import boosting_rounds as boosting
 from dtrees.engine.run.lasting import grow_forest_on_shards
 from dtrees.engine.run.local_executor import LocalExecutor

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import Targets, limited_splits, make_limits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.messages import Divided, Root
-from dtrees.engine.protocol.packed_nodes import join_subtrees
-from dtrees.engine.protocol.splits import Splits
+from dtrees.engine.protocol.nodes import Splits, join_subtrees
 from dtrees.split.compile.kernels import kernel
-from dtrees.split.criteria.constraints.words import divide_sums
+from dtrees.split.criteria.constraints import divide_sums
 from dtrees.split.grow.best_first import ORIGIN, RANKED, are_first, origins, rank_splits
 from dtrees.split.node.limits import may_be_split, node_weight
 from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, Nodes, best_by_node, empty_candidates, empty_nodes

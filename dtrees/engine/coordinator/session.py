@@ -20,7 +20,7 @@ from dtrees.engine.coordinator.grower import Grower, merge
 from dtrees.engine.plan.node_limits import subtree_rows
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Begun, Call, Calls, Executor, Finish, Found
-from dtrees.engine.protocol.splits import RouteBits, RouteBitStore, Splits
+from dtrees.engine.protocol.nodes import RouteBits, RouteBitStore, Splits
 from dtrees.split.node.records import SPLIT, Candidates
 from dtrees.tree.tree import Tree
 

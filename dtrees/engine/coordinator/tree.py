@@ -38,7 +38,7 @@ from dtrees.engine.outcome.scoring import scores_of, shares_of
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import NO_SCORES, Divided, Finish, Measured, NotCompiled, ReplicasDiffer, Root, Scores, Start
-from dtrees.engine.protocol.splits import RouteBits, RouteBitStore, Splits
+from dtrees.engine.protocol.nodes import RouteBits, RouteBitStore, Splits
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.grow.best_first import origins
 from dtrees.split.node.partition import count_left

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
-from dtrees.split.criteria.constraints.kinds import Clipped, Constraints, InOrder, make_constraints
+from dtrees.split.criteria.constraints import Clipped, Constraints, InOrder, make_constraints
 from dtrees.split.criteria.criterion import Criterion, criterion_named
 from dtrees.split.criteria.several import value_for_targets
 from dtrees.split.node.limits import NO_CATEGORIES, BestThreshold, Categories, NodeLimits, RandomThreshold, SortedThreshold, SplitLimits

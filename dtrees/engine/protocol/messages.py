@@ -4,7 +4,7 @@ A message has methods of a shard, or of trees under way there, called by name. I
 replaced); a shard refuses one of another fit or epoch, so a worker that was given up and wakes up later can disturb nothing. Messages and
 replies are picklable, immutable, and hold numbers and arrays only; the one exception is the plan that a fit begins with.
 
-The only arguments that grow with the number of rows are :class:`~dtrees.engine.protocol.splits.RouteBits`: a bit for each row and level.
+The only arguments that grow with the number of rows are :class:`~dtrees.engine.protocol.nodes.RouteBits`: a bit for each row and level.
 
 Terms
 -----
@@ -22,8 +22,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.packed_nodes import PackedNodes
-from dtrees.engine.protocol.splits import RouteBits, Splits
+from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
 from dtrees.split.node.records import Candidates
 from dtrees.split.table.columns import Columns
 from dtrees.tree.category_sets import CategorySets

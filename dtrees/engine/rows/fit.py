@@ -20,11 +20,10 @@ from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.all_rows import in_order
 from dtrees.engine.rows.exchange import RowsDisagree, RowsExecutor
-from dtrees.engine.rows.forests.tree import rows_to_send
-from dtrees.engine.rows.whole_sums import scores_of_all
+from dtrees.engine.rows.forest_trees import rows_to_send
+from dtrees.engine.rows.whole import scores_of_all
 from dtrees.engine.rows.zone_edges import Edges, merge_sketches
-from dtrees.engine.shard.targets.boosting_scales import BoostingScales
-from dtrees.engine.shard.targets.forest_scales import ForestScales
+from dtrees.engine.shard.targets.scales import BoostingScales, ForestScales
 from dtrees.split.zones.sums import MAX_PACKED_ROWS
 from dtrees.tree.tree import Tree
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.outcome.beyond_sums import words_of
 from dtrees.engine.protocol.messages import Divided
-from dtrees.engine.protocol.splits import Splits
+from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.exchange import Arrays, Shards, Steps
 from dtrees.engine.rows.rows_in_tree import RowsInTree

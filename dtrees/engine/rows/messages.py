@@ -34,8 +34,8 @@ class Introduce(Message):
 class Open(Message):
     """Open the fit, once shard 0 has found out what follows from all targets. Reply, from shard 0: what the coordinator is to know of it.
 
-    That is :class:`~dtrees.engine.shard.targets.boosting_scales.BoostingScales`, or
-    :class:`~dtrees.engine.shard.targets.forest_scales.ForestScales`. Parcels: targets and weights, to shard 0; and to each shard what is of
+    That is :class:`~dtrees.engine.shard.targets.scales.BoostingScales`, or
+    :class:`~dtrees.engine.shard.targets.scales.ForestScales`. Parcels: targets and weights, to shard 0; and to each shard what is of
     its rows.
 
     Attributes

@@ -20,17 +20,24 @@ from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.all_rows import AllRows, in_order, meetings, put_together, rows_of
 from dtrees.engine.rows.categories import count_categories
 from dtrees.engine.rows.exchange import Arrays, Mailbox, Program, Shards, Steps, side_by_side
-from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
-from dtrees.engine.rows.forests.tree import TreeOfForest, forest_tree_steps
+from dtrees.engine.rows.forest_trees import TreeOfForest, forest_tree_steps
+from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.tree import boosted_tree_steps, checksum
-from dtrees.engine.rows.whole_sums import undrawn_weight
+from dtrees.engine.rows.whole import undrawn_weight
 from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns
-from dtrees.engine.shard.targets.boosting_scales import BoostedRows, BoostingScales, find_boosted_rows, rows_trained_on
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
-from dtrees.engine.shard.targets.forest_scales import ForestRows, ForestScales, find_forest_rows
 from dtrees.engine.shard.targets.forest_target import ForestTarget
-from dtrees.engine.shard.targets.prepared import by_output
+from dtrees.engine.shard.targets.scales import (
+    BoostedRows,
+    BoostingScales,
+    ForestRows,
+    ForestScales,
+    by_output,
+    find_boosted_rows,
+    find_forest_rows,
+    rows_trained_on,
+)
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import plain
 from dtrees.split.policy import SHARED_CELLS

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.protocol.packed_nodes import PackedNodes
-from dtrees.engine.protocol.splits import RouteBits, Splits
+from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.all_rows import Torn, in_blocks
 from dtrees.engine.rows.categories import CategoryRows, CategorySearch
@@ -30,7 +29,7 @@ from dtrees.engine.shard.row_division import divide_tasks
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget, LeafAdder
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
-from dtrees.engine.shard.targets.prepared import Derived, add_up_sample, many_sums
+from dtrees.engine.shard.targets.scales import Derived, add_up_sample, many_sums
 from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
 from dtrees.split.node.partition import SplitsOfRows, mark_many

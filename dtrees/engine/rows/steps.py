@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.packed_nodes import PackedNodes
+from dtrees.engine.protocol.nodes import PackedNodes
 from dtrees.split.node.records import Candidates
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 

@@ -28,15 +28,14 @@ from dtrees.engine.outcome.ending import draft_tree, finish_tree
 from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.node_limits import SumsKept, constraints_of
 from dtrees.engine.protocol.messages import Root
-from dtrees.engine.protocol.splits import Splits
+from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.exchange import Arrays, RowsDisagree, Shards, Steps, Turn
 from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
 from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.rows.whole_leaves import find_cuts, leaf_quantiles, leaf_steps
-from dtrees.engine.rows.whole_sums import exponent_of, exponents_of
-from dtrees.engine.shard.targets.prepared import Derived
-from dtrees.split.criteria.constraints.words import root_words
+from dtrees.engine.rows.whole import exponent_of, exponents_of, find_cuts, leaf_quantiles, leaf_steps
+from dtrees.engine.shard.targets.scales import Derived
+from dtrees.split.criteria.constraints import root_words
 from dtrees.split.node.records import NO_SPLIT, Nodes, midpoint
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import SHARED_CELLS

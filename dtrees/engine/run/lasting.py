@@ -129,7 +129,7 @@ def grow_forest_on_shards(
     first, last : int
     n_side_by_side : int
         Trees to grow at once at most (:func:`~dtrees.engine.coordinator.fit.trees_side_by_side`,
-        :func:`~dtrees.engine.rows.forests.tree.trees_at_once`).
+        :func:`~dtrees.engine.rows.forest_trees.trees_at_once`).
     callback : callable, optional
         Called after each tree, in their order; returning True leaves out the trees after it.
     log : TreeLog, optional

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.shard.runner import TreeContext, Workspace
-from dtrees.engine.shard.shard_columns import ShardColumns
 from dtrees.engine.shard.zone_planner import Level, Sizes, ZoneSums
+from dtrees.engine.threads import Threads
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, without_words
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.level import SCAN, SummedLevel, search_level
@@ -15,10 +17,13 @@ from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NO_SPLIT, Candidates, NodesOfTree, best_by_node, empty_candidates
 from dtrees.split.numbers.hashing import child_paths
-from dtrees.split.policy import SEARCH_TASK_ROWS
+from dtrees.split.policy import SEARCH_TASK_ROWS, SERIAL_MAP_CELLS
 from dtrees.split.search.categories import NodesByCategory
 from dtrees.split.search.column import find_pure, pair_drawn, search_many, search_on
 from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.table.columns import Columns
+from dtrees.split.table.sparse_columns import AnyColumns
+from dtrees.split.table.zone_map import ZoneMap, map_zones
 from dtrees.split.zones.sum_slots import SumSlots
 
 
@@ -125,7 +130,7 @@ class NodeSearch:
         nodes : NodeTable
             Of the tree, with the root in it.
         levels : ndarray of int64
-            See :class:`~dtrees.engine.shard.targets.prepared.Prepared`.
+            See :class:`~dtrees.engine.shard.targets.scales.Prepared`.
         rows : RowPartition
         sizes : Sizes
             Of their rows.
@@ -269,3 +274,54 @@ class NodeSearch:
         pairs = np.empty((nodes.shape[0], self._places.shape[0], 2), np.int64)
         pairs[:, :, 0], pairs[:, :, 1] = np.arange(nodes.shape[0])[:, None], self._places
         return pairs.reshape(-1, 2)
+
+
+class ShardColumns:
+    """The columns of a shard, and where each column of the table is; never written to.
+
+    Parameters
+    ----------
+    columns : Columns or SparseColumns
+    ids : ndarray of int32, shape (n_columns,)
+        Their numbers in the whole table, ascending.
+    n_columns_total : int
+        Columns of the whole table.
+
+    Attributes
+    ----------
+    place_of : ndarray of int64, shape (n_columns_total,)
+        The index in ``columns`` of each column of the table; -1 where another shard has it.
+    everything : ndarray of int32, shape (n_columns_total,)
+        The numbers of all columns of the table.
+    places : ndarray of int64, shape (n_columns,)
+        The index in ``columns`` of every column.
+    """
+
+    def __init__(self, columns: AnyColumns, ids: NDArray[np.int32], n_columns_total: int) -> None:
+        self.columns, self.ids, self.n_columns_total = columns, np.asarray(ids, np.int32), n_columns_total
+        self.places = np.arange(self.ids.shape[0])
+        self.place_of = np.full(n_columns_total, -1, np.int64)
+        self.place_of[self.ids] = self.places
+        self.everything = np.arange(n_columns_total, dtype=np.int32)
+        self._lock = threading.Lock()
+        self._zone_map: ZoneMap | None = None
+        self._categorical: tuple[int, ...] = ()
+
+    def places_among(self, pool: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the index in ``columns`` of those of some columns of the table that are here."""
+        places = self.place_of[pool]
+        return places[places >= 0]
+
+    def zone_map(self, threads: Threads, categorical: tuple[int, ...]) -> ZoneMap:
+        """Return the map of zones, where these columns of the table hold categories: made when it is first wanted, by these threads.
+
+        All threads that want it meanwhile share it.
+        """
+        with self._lock:
+            if self._zone_map is None or self._categorical != categorical:
+                columns, self._categorical = self.columns, categorical
+                assert isinstance(columns, Columns), "sparse tables have no zones"
+                in_turn = columns.n_rows * columns.n_columns <= SERIAL_MAP_CELLS
+                here = tuple(self.places_among(np.array(categorical, np.int32)).tolist())
+                self._zone_map = map_zones(columns, map if in_turn else threads.map, categorical=here)
+            return self._zone_map

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.values import CategorySplits
-from dtrees.engine.protocol.splits import RouteBits
+from dtrees.engine.protocol.nodes import RouteBits
 from dtrees.engine.shard.targets.places import bounds_of
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Begun, Call, Calls, StaleMessage
+from dtrees.engine.shard.node_search import ShardColumns
 from dtrees.engine.shard.runner import Workspace
-from dtrees.engine.shard.shard_columns import ShardColumns
 from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.packed_nodes import join_subtrees
+from dtrees.engine.protocol.nodes import join_subtrees
 from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
-from dtrees.split.criteria.constraints.words import divide_sums
+from dtrees.split.criteria.constraints import divide_sums
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget, origins
 from dtrees.split.grow.column_by_column import search_some
 from dtrees.split.grow.stack import make_stack

@@ -30,19 +30,17 @@ from dtrees.engine.plan.node_limits import (
 )
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
-from dtrees.engine.protocol.packed_nodes import PackedNodes
-from dtrees.engine.protocol.splits import RouteBits, Splits
+from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
 from dtrees.engine.shard.dense_runner import SubtreeRunner
-from dtrees.engine.shard.node_search import NodeSearch, NodeTable
+from dtrees.engine.shard.node_search import NodeSearch, NodeTable, ShardColumns
 from dtrees.engine.shard.row_division import divide_tasks, find_sets, mark_by_number, mark_by_threshold
 from dtrees.engine.shard.runner import Assignment, TreeContext, Workspace
-from dtrees.engine.shard.shard_columns import ShardColumns
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
-from dtrees.engine.shard.targets.prepared import add_up_sample, many_sums
+from dtrees.engine.shard.targets.scales import add_up_sample, many_sums
 from dtrees.engine.shard.zone_planner import Sizes
-from dtrees.split.criteria.constraints.words import divide_sums, root_words
+from dtrees.split.criteria.constraints import divide_sums, root_words
 from dtrees.split.grow.best_first import LeafBudget, MergedLeaves, make_budget, merge_rows, origins
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots

@@ -183,7 +183,7 @@ class StartingPoints(BoostingParameters, TreeEstimator):
         self._starts = BY_ESTIMATOR
         if not keep:
             from dtrees.engine.plan.row_draws import combine_weights
-            from dtrees.engine.shard.targets.boosting_scales import rows_held_out
+            from dtrees.engine.shard.targets.scales import rows_held_out
 
             target = backend.target(table)
             weight = combine_weights(backend.weight(table), plan.class_weight, target)

@@ -11,11 +11,13 @@
 ``several``
     the sum of a criterion over several targets.
 ``constraints``
-    constraints on columns: what is known of nodes, and criteria that respect them.
+    constraints on columns, and what is known of nodes.
+``constrained``
+    criteria under constraints.
 """
 
+from dtrees.split.criteria import constrained as constrained  # its versions of parts
 from dtrees.split.criteria.absolute_error import AbsoluteError, Quantile
-from dtrees.split.criteria.constraints import constrained as constrained  # its versions of parts
 from dtrees.split.criteria.criterion import register
 from dtrees.split.criteria.entropy import Entropy
 from dtrees.split.criteria.newton import Newton, NewtonL1

@@ -18,7 +18,7 @@ import math
 from typing import Any, NamedTuple
 
 from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
-from dtrees.split.criteria.constraints import kinds
+from dtrees.split.criteria import constraints
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.criteria.parts import flag_zones_by_bound, gain, is_arithmetic, is_worthwhile, moments_of, node_statistic, score
 from dtrees.split.criteria.squares import Squares
@@ -110,7 +110,7 @@ def _(criterion, score, node):
     return found if found > _ROUNDING * score else 0.0
 
 
-@kinds.step.of(Thresholded)
+@constraints.step.of(Thresholded)
 def _(criterion, g, h):
     return -soft_threshold(float(g), criterion.l1) / (float(h) + criterion.penalty)
 
@@ -121,7 +121,7 @@ def _lowered(value, g, a, l1):
     return -value * (2.0 * g + a * value) - 2.0 * l1 * abs(value)
 
 
-@kinds.score_within.of(Thresholded)
+@constraints.score_within.of(Thresholded)
 def _(criterion, found, one, other):
     (g, h, d, value), (other_g, other_h, other_d, other_value) = one, other
     left = _lowered(value, g, h + criterion.penalty, criterion.l1)
@@ -129,7 +129,7 @@ def _(criterion, found, one, other):
     return found if d + other_d == 0.0 else left + right
 
 
-@kinds.lift.of(Thresholded)
+@constraints.lift.of(Thresholded)
 def _(criterion, g, h, low, high):
     # Both sides could have the one value that is best for both.
     both, a, l1, added, more = h + 2.0 * criterion.penalty, h + criterion.penalty, criterion.l1, 0.0, 0.0
@@ -143,14 +143,14 @@ def _(criterion, g, h, low, high):
     return added, more - added
 
 
-@kinds.gain_within.of(Thresholded)
+@constraints.gain_within.of(Thresholded)
 def _(criterion, score, node, more):
     x, a = _beyond(float(node.g), criterion.l1), float(node.h) + criterion.penalty
     found = score - x * x / a + more
     return found if found > _ROUNDING * score else 0.0
 
 
-@kinds.terms_of_score.of(Thresholded)
+@constraints.terms_of_score.of(Thresholded)
 def _(criterion, g, h):
     return criterion.l1, 1.0, 0.0
 

@@ -12,8 +12,7 @@ import numpy as np
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_entry, lean_kernel
 from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints.kinds import unconstrained
-from dtrees.split.criteria.constraints.words import begin_column
+from dtrees.split.criteria.constraints import begin_column, unconstrained
 from dtrees.split.node.limits import is_categorical
 from dtrees.split.node.records import CONSTANT, SPLIT, NodeColumn, bar_for, complete
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns

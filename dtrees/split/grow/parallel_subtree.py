@@ -21,7 +21,7 @@ import numpy as np
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_entry, lean_kernel, separate_kernel
 from dtrees.split.compile.memory import prefetch_to_write
 from dtrees.split.compile.work_queue import acquire, release
-from dtrees.split.criteria.constraints.words import hand_down
+from dtrees.split.criteria.constraints import hand_down
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.best_first import come_from, is_hopeless, number_split
 from dtrees.split.grow.parallel_sums import (

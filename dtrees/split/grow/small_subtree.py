@@ -6,8 +6,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints.kinds import unconstrained
-from dtrees.split.criteria.constraints.words import hand_down
+from dtrees.split.criteria.constraints import hand_down, unconstrained
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.best_first import bring_up_best, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import divide_block, divide_block_by_side, fill_block, is_pure_block, write_back

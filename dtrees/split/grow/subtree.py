@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import optional
-from dtrees.split.criteria.constraints.kinds import unconstrained
-from dtrees.split.criteria.constraints.words import hand_down
+from dtrees.split.criteria.constraints import hand_down, unconstrained
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_entry
 from dtrees.split.compile.specialised import optional
-from dtrees.split.criteria.constraints.kinds import criterion_for_thread
+from dtrees.split.criteria.constraints import criterion_for_thread
 from dtrees.split.criteria.parts import node_statistic
 
 

@@ -223,7 +223,7 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops,
         Kind, node, first and last place, and two places more. DIVIDE a node at once; SPREAD a piece of a node to ``spare``, what goes left
         and right from these two places on; COPY a piece of a node back, when all others are done: these come last.
     bits, offsets : ndarray
-        As of :class:`~dtrees.engine.protocol.splits.RouteBits`.
+        As of :class:`~dtrees.engine.protocol.nodes.RouteBits`.
     partition, spare : RowPartition
     starts, in_stops, stops : ndarray of int64, shape (n,)
     """

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inlined_kernel, kernel, lean_kernel
-from dtrees.split.criteria.constraints.words import note_words
+from dtrees.split.criteria.constraints import note_words
 from dtrees.split.criteria.parts import gain, is_worthwhile, node_statistic, spread
 from dtrees.split.criteria.statistics import write_sums
 from dtrees.split.node.partition import Cut, RowPartition

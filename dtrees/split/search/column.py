@@ -14,8 +14,7 @@ from numba import types
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel, separate_kernel, shared_kernel
 from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints.kinds import unconstrained
-from dtrees.split.criteria.constraints.words import begin_column
+from dtrees.split.criteria.constraints import begin_column, unconstrained
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import Moments, nothing

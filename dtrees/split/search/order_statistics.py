@@ -29,7 +29,7 @@ import numpy as np
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, shared_kernel
 from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints.kinds import allows_quantiles, compares_sides, note_quantiles
+from dtrees.split.criteria.constraints import allows_quantiles, compares_sides, note_quantiles
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import no_moments, plus_row, weight_at
 from dtrees.split.node.limits import RandomThreshold

@@ -15,7 +15,7 @@ import numpy as np
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel
 from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.criteria.constraints.words import begin_column
+from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import is_arithmetic, node_statistic
 from dtrees.split.criteria.statistics import (
     Moments,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lean_kernel, shared_kernel
 from dtrees.split.compile.specialised import optional
-from dtrees.split.criteria.constraints.kinds import unconstrained
+from dtrees.split.criteria.constraints import unconstrained
 from dtrees.split.criteria.parts import class_term, is_arithmetic, may_exceed, node_statistic, score, score_of_terms
 from dtrees.split.criteria.statistics import ClassesOfTargets, Moments, minus, no_moments, nothing, plus, plus_row, weight_at
 from dtrees.split.node.limits import is_allowed

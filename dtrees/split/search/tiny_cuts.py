@@ -13,7 +13,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import optional
-from dtrees.split.criteria.constraints.kinds import forbid_out_of_order, is_constrained
+from dtrees.split.criteria.constraints import forbid_out_of_order, is_constrained
 from dtrees.split.criteria.parts import is_bounded, score
 from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, nothing, plus_row, weight_at
 from dtrees.split.node.limits import is_allowed

@@ -18,8 +18,7 @@ import numpy as np
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, shared_kernel
 from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints.kinds import is_constrained, unconstrained
-from dtrees.split.criteria.constraints.words import begin_column, begin_node, may_use, sign_of
+from dtrees.split.criteria.constraints import begin_column, begin_node, is_constrained, may_use, sign_of, unconstrained
 from dtrees.split.criteria.parts import is_arithmetic, is_bounded, node_statistic
 from dtrees.split.criteria.statistics import nothing, plus_row, weight_at
 from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT, bar_for

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import optional
-from dtrees.split.criteria.constraints.kinds import Clipped, InOrder, forbid_in_column
+from dtrees.split.criteria.constraints import Clipped, InOrder, forbid_in_column
 from dtrees.split.criteria.parts import class_term, is_arithmetic, is_bounded, score, score_of_terms, upper_bound
 from dtrees.split.criteria.several import SeveralClasses
 from dtrees.split.criteria.squares import GiniOfClasses

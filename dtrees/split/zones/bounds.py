@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, lean_kernel
-from dtrees.split.criteria.constraints.kinds import forget_mirrored
+from dtrees.split.criteria.constraints import forget_mirrored
 from dtrees.split.criteria.parts import flag_zones_by_bound, flag_zones_roughly, is_bounded, score, upper_bound
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments, no_moments
 from dtrees.split.node.limits import is_allowed

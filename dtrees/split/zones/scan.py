@@ -14,7 +14,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel, separate_kernel, shared_kernel
 from dtrees.split.compile.memory import prefetch
-from dtrees.split.criteria.constraints.words import begin_column
+from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
 from dtrees.split.node.limits import is_categorical
 from dtrees.split.node.records import NONE_HIGHER, SPLIT, UNKNOWN, bar_for, complete, copy_found

@@ -31,7 +31,7 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, separate_kernel, shared_kernel
 from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.compile.work_queue import increase
-from dtrees.split.criteria.constraints.words import begin_column
+from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import is_centred
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.limits import is_categorical

@@ -10,11 +10,11 @@ import pytest
 
 from dtrees.engine.plan.plans import ForestPlan, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
-from dtrees.engine.rows import whole_sums, zone_edges
+from dtrees.engine.rows import whole, zone_edges
 from dtrees.engine.rows.exchange import Parcel, Step, Turn, side_by_side
-from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
-from dtrees.engine.rows.forests.tree import trees_at_once
+from dtrees.engine.rows.forest_trees import trees_at_once
 from dtrees.engine.rows.local import LocalRowsExecutor
+from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import to_fixed
@@ -82,8 +82,8 @@ def test_parts_of_many_rows_that_may_hold_no_better_split_are_left_out(
 def test_trees_that_weigh_the_classes_of_their_own_rows(n_draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """And where the weights of all rows come to a power of two, so that their order matters."""
     send_rows(monkeypatch, 40)
-    in_order, sum_in_order = list[str](), whole_sums.sum_in_order
-    monkeypatch.setattr(whole_sums, "sum_in_order", lambda *given: in_order.append(given[2]) or sum_in_order(*given))
+    in_order, sum_in_order = list[str](), whole.sum_in_order
+    monkeypatch.setattr(whole, "sum_in_order", lambda *given: in_order.append(given[2]) or sum_in_order(*given))
     problem = forest("gini", 2, max_features=4, n_draws=n_draws, balanced_subsample=True, out_of_bag=True).problem(300)
     problem = replace(problem, target=(problem.target & (np.arange(300) % 3 > 0)).astype(np.int64))
     assert_same(problem.grow(), problem.grow_on(problem.rows(THREE)))

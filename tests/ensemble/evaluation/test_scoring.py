@@ -8,7 +8,7 @@ import sklearn.metrics
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
-from dtrees.engine.shard.targets.boosting_scales import rows_held_out
+from dtrees.engine.shard.targets.scales import rows_held_out
 from dtrees.ensemble.metrics import check_scoring
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, assert_same_trees, make
 

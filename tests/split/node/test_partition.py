@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.splits import RouteBits
+from dtrees.engine.protocol.nodes import RouteBits
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.work_queue import make_queue

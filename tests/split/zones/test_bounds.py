@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.split.criteria import parts
-from dtrees.split.criteria.constraints.kinds import Clipped, make_constraints
-from dtrees.split.criteria.constraints.words import begin_column
+from dtrees.split.criteria.constraints import Clipped, begin_column, make_constraints
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.zones.bounds import best_edge, flag_zones
 from tests import naive

@@ -1,7 +1,7 @@
 """What the trees of a boosting are split on: the gradients of a loss at the predictions so far.
 
 A target is that of all rows of a table, or of some ranges of them on a shard of rows. What follows from all rows, such as the first
-prediction, it is given (:mod:`dtrees.engine.shard.targets.boosting_scales`).
+prediction, it is given (:mod:`dtrees.engine.shard.targets.scales`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,17 @@ from dtrees.engine.outcome.values import newton_steps
 from dtrees.engine.plan.plans import BoostingPlan, Loss
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Finish, Losses
-from dtrees.engine.shard.targets.boosting_scales import BoostedRows, find_boosted_rows, rows_trained_on, weight_of
-from dtrees.engine.shard.targets.prepared import NO_LIMIT, Derived, Prepared, by_output, most_bits
+from dtrees.engine.shard.targets.scales import (
+    NO_LIMIT,
+    BoostedRows,
+    Derived,
+    Prepared,
+    by_output,
+    find_boosted_rows,
+    most_bits,
+    rows_trained_on,
+    weight_of,
+)
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.node.partition import add_by_leaf

@@ -1,7 +1,7 @@
 """What the rows of the trees of a forest are split on: the targets of a table, on rows drawn for each tree.
 
 A target is that of all rows of a table, or of some ranges of them on a shard of rows. What follows from all rows, such as the scales of
-fixed point, it is given (:mod:`dtrees.engine.shard.targets.forest_scales`). It prepares each tree: which rows are in sample, and the two
+fixed point, it is given (:mod:`dtrees.engine.shard.targets.scales`). It prepares each tree: which rows are in sample, and the two
 integers a row that are summed (see :mod:`dtrees.split.criteria.statistics` for what they are). That is a function of the plan and of the
 number of the tree, so each shard computes it for itself and no vector travels.
 
@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.plan.row_draws import RowDraws, combine_weights
 from dtrees.engine.protocol.messages import Finish
-from dtrees.engine.shard.targets.forest_scales import ForestRows, find_forest_rows, weight_exponent, without_absent
 from dtrees.engine.shard.targets.places import places_of
-from dtrees.engine.shard.targets.prepared import Derived, Prepared
+from dtrees.engine.shard.targets.scales import Derived, ForestRows, Prepared, find_forest_rows, weight_exponent, without_absent
 from dtrees.split.compile.kernels import plain
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.numbers import hashing

@@ -23,7 +23,7 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.criteria.constraints.words import begin_column
+from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, n_first_classes
 from dtrees.split.node.records import CONSTANT, SPLIT, complete_but_threshold

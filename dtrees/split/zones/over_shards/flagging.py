@@ -22,8 +22,7 @@ import numpy as np
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.criteria.constraints.kinds import unconstrained
-from dtrees.split.criteria.constraints.words import begin_column
+from dtrees.split.criteria.constraints import begin_column, unconstrained
 from dtrees.split.criteria.parts import class_term, has_convex_terms, most_in_box, node_statistic, score_of_terms
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, plus
 from dtrees.split.node.limits import is_allowed

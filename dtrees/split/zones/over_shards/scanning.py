@@ -11,7 +11,7 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.criteria.constraints.words import begin_column
+from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import Moments, nothing
 from dtrees.split.node.records import NO_SPLIT, NONE_HIGHER, UNKNOWN

@@ -6,7 +6,7 @@ import math
 
 from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
 from dtrees.split.criteria import parts
-from dtrees.split.criteria.constraints.kinds import (
+from dtrees.split.criteria.constraints import (
     HIGH,
     LIFT,
     LOW,

@@ -19,18 +19,17 @@ from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.messages import Measured
-from dtrees.engine.protocol.splits import Splits
+from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import Arrays, Shards, Steps, Turn
-from dtrees.engine.rows.forests.rows_in_forest import RowsInForest, joined_ends, pure_in_all
 from dtrees.engine.rows.leaf_rows import measure_means, share_leaves
 from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
+from dtrees.engine.rows.rows_in_forest import RowsInForest, joined_ends, pure_in_all
 from dtrees.engine.rows.tree import grow_nodes, leaves_known
-from dtrees.engine.rows.whole_sums import exponent_of
-from dtrees.engine.shard.targets.forest_scales import ForestScales
+from dtrees.engine.rows.whole import exponent_of
 from dtrees.engine.shard.targets.forest_target import factors_of_targets
-from dtrees.engine.shard.targets.prepared import Derived
+from dtrees.engine.shard.targets.scales import Derived, ForestScales
 from dtrees.split.policy import DELEGATED_PARTS, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE, SHARED_CELLS
 from dtrees.tree.tree import Tree
 

@@ -24,7 +24,7 @@ from dtrees.engine.rows.passes import share_by_column
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag
 from dtrees.engine.shard.targets.places import places_of
-from dtrees.engine.shard.targets.prepared import Derived
+from dtrees.engine.shard.targets.scales import Derived
 from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.records import best_by_node, empty_candidates
 from dtrees.split.numbers import hashing

@@ -1,0 +1,155 @@
+"""What needs the rows of all shards: sums as one process makes them, and what leaves hold that are measured on their rows.
+
+Sums are of gradients, for the powers of two they are multiplied by, and of losses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of
+from dtrees.engine.outcome.values import newton_steps
+from dtrees.engine.plan.plans import Rules
+from dtrees.engine.protocol.messages import Losses, Scores
+from dtrees.engine.rows import steps as s
+from dtrees.engine.rows.exchange import Arrays, Shards, Step, Steps
+from dtrees.engine.rows.quantiles import Grouped, quantiles
+from dtrees.engine.rows.rows_in_tree import RowsInTree
+from dtrees.engine.shard.targets.scales import Derived, most_bits
+from dtrees.tree.tree import Tree
+
+_EPSILON = 2.0**-52
+_LIMIT = 61
+
+
+def exponents_of(shards: Shards, rows: RowsInTree, derived: list[Derived]) -> Steps[tuple[int, int]]:
+    """Return the powers of two by which gradients and hessians are multiplied, as one process finds them."""
+    return (yield from exponent_of(shards, rows, derived, 0)), (yield from exponent_of(shards, rows, derived, 1))
+
+
+def exponent_of(shards: Shards, rows: RowsInTree, derived: Sequence[Derived], which: int) -> Steps[int]:
+    """Return the power of two of gradients (0), hessians (1), or those of Newton steps (2)."""
+    n_rows, most = shards.n_rows, most_bits(shards.plan.rules)[which]
+    parts = [one.sums[which] for one in derived]
+    if any(map(math.isnan, parts)):  # every hessian is 1, and is not put in fixed point
+        return 0
+    total = math.fsum(parts) if all(map(math.isfinite, parts)) else math.inf
+    error = total * (n_rows + 8) * _EPSILON
+    if total == 0.0:
+        return min(0, most)
+    if not math.isfinite(total + error) or math.frexp(total - error)[1] != math.frexp(total + error)[1]:
+        total = yield from sum_in_order(shards, rows, ("g", "h", "step")[which])
+    if math.isfinite(total):
+        return min(_LIMIT - math.frexp(total)[1], most)
+    exponent = _LIMIT - math.frexp(max(one.largest[which] for one in derived))[1]
+    n = n_rows
+    while n > 0:
+        exponent -= 1
+        n >>= 1
+    return min(exponent, most)
+
+
+def sum_in_order(shards: Shards, rows: RowsInTree, what: str, counts: list[NDArray[np.int64]] | None = None) -> Steps[float]:
+    """Return a sum over all rows as one process makes it, ``counts[shard][i]`` of stretch i; by default, of all."""
+    lanes, first = np.zeros(4), 0
+    sizes = [some[:, 1] - some[:, 0] for some in shards.stretches] if counts is None else counts
+    total = int(sum(some.sum() for some in sizes))
+    for shard, i in shards.by_stretches:
+        lanes = yield from shards.of_one("sum in order", shard, partial(rows.add_in_order, what, i, first, total, lanes))
+        first += int(sizes[shard][i])
+    one, other, third, fourth = lanes.tolist()
+    return (one + other) + (third + fourth)
+
+
+def scores_of_all(n_rows: int, losses: list[s.BlockLosses], weights: NDArray[np.float64], undrawn: float, score: float | None) -> Scores:
+    """Return the mean losses by those of all shards' rows, and the score of those held out, if there is one.
+
+    ``weights`` is what the rows trained on and held out weigh, ``undrawn`` what those trained on weigh that are not drawn, where rows are
+    drawn for each round.
+    """
+    sums = np.zeros((-(-n_rows // BLOCK_ROWS), losses[0].sums.shape[1]))
+    for one in losses:
+        sums[one.block] = one.sums
+    return scores_of([Losses(sums, np.append(weights, np.full(sums.shape[1] - weights.shape[0], undrawn)), score)])
+
+
+def undrawn_weight(shards: Shards, rows: RowsInTree) -> Steps[float]:
+    """Return what the rows trained on weigh that are not drawn, where rows are drawn for each round."""
+    target = rows.boosting
+    if not target.draws:
+        return 0.0
+    n_undrawn = yield from shards.gather("undrawn", target.undrawn_by_range())
+    if target.weight is not None:
+        return (yield from sum_in_order(shards, rows, "weight", n_undrawn))
+    return float(sum(some.sum() for some in n_undrawn))
+
+
+def find_cuts(shards: Shards, rows: RowsInTree) -> Steps[tuple[float, ...] | None]:
+    """Return where the loss of the round cuts off residuals of each output; None if it does not."""
+    loss = shards.boosting.loss
+    if loss.cut_quantile is None:
+        return None
+    n_values, sizes = shards.n_rows * loss.n_outputs, Grouped(*rows.boosting.sizes())
+    return tuple((yield from _quantiles(shards, rows, sizes, loss.cut_quantile, n_values)).tolist())
+
+
+def leaf_quantiles(
+    shards: Shards,
+    rows: RowsInTree,
+    tree: Tree,
+    output: int,
+    known: tuple[NDArray[np.int64], NDArray[np.int64]],
+    cuts: tuple[float, ...] | None,
+) -> Steps[NDArray[np.float64]]:
+    """Return what the leaves of a tree hold where that is a quantile of residuals, before shrinkage.
+
+    ``known`` are nodes as shards know them, and the leaves of the tree that they are.
+    """
+    quantile = shards.boosting.loss.residual_quantile
+    assert quantile is not None
+    leaves, target, residuals = rows.find_leaves(tree, known), rows.boosting, rows.boosting.residuals(output)
+    own = leaves.grouped(residuals, target.weights)
+    values = yield from _quantiles(shards, rows, own, quantile, int(tree.n_node_samples[0]))
+    if cuts is None:
+        return values
+    weights = yield from shards.gather("weights of leaves", leaves.weights(target.weights))
+    totals = np.zeros(values.shape[0])
+    add = partial(leaves.add_deviations, target.in_sample, residuals, target.weights, values, cuts[output])
+    for shard, i in shards.by_stretches:  # a sum of floats depends on its order
+        own_rows = rows.slice_of(i) if shard == shards.shard else slice(0)
+        totals = yield from shards.of_one("deviations", shard, partial(add, totals, own_rows))
+    return values + totals / np.sum(weights, axis=0)
+
+
+def _quantiles(shards: Shards, rows: RowsInTree, own: Grouped, quantile: float, n_values: int) -> Steps[NDArray[np.float64]]:
+    """Return a quantile of all groups; each shard finds those that it owns."""
+    serial = next(shards.serials)
+
+    def step(name: str, arrays: Mapping[int, Arrays], senders: Sequence[int]) -> Step:
+        return shards.step(name, serial, arrays, senders)
+
+    owned = yield from quantiles(own, quantile, n_values, shards.shard, shards.n_shards, rows.threads, step)
+    found = yield from shards.gather("quantiles", owned)
+    of_all = np.empty(sum(some.shape[0] for some in found))
+    for shard, some in enumerate(found):
+        of_all[shard :: shards.n_shards] = some
+    return of_all
+
+
+def leaf_steps(
+    shards: Shards,
+    rows: RowsInTree,
+    tree: Tree,
+    known: tuple[NDArray[np.int64], NDArray[np.int64]],
+    exponents: tuple[int, int],
+    rules: Rules,
+) -> Steps[NDArray[np.float64]]:
+    """Return the Newton steps of leaves whose splits were found by gradients alone; ``exponents`` are of gradients and hessians."""
+    own = rows.find_leaves(tree, known).sums(rows.boosting.fix_steps(*exponents))
+    sums = np.sum((yield from shards.gather("sums of leaves", own)), axis=0)
+    return newton_steps(sums, exponents, rules)
