@@ -4,7 +4,7 @@ Rows of evaluation sets lie in blocks, here or on workers. A metric sees each bl
 what came of them (:meth:`Metric.value`). Two kinds:
 
 means
-    of something about each row, weighted. The sums are exact (:mod:`~dtrees.ensemble.objective.arithmetic.exact_sum`), so that the
+    of something about each row, weighted. The sums are exact (:mod:`~dtrees.ensemble.objective.kernels`), so that the
     blocks leave no trace, and are all that travels.
 of all predictions at once
     ranks (``auc``) and users' functions. The predictions travel, 8 bytes a row (and class, for more than two), and are put together in the
@@ -99,7 +99,7 @@ class MeanMetric:
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
         """Divide sums."""
-        from dtrees.ensemble.objective.arithmetic.exact_sum import ratio
+        from dtrees.ensemble.objective.kernels import ratio
 
         mean = ratio(sum(total for total, _ in partials), sum(weight for _, weight in partials))
         return math.sqrt(mean) if self.name == "rmse" else mean
@@ -119,7 +119,7 @@ class R2:
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
         """Compare the sum with that of the squared deviations from the mean; if there are none, 1 for perfect predictions, otherwise 0."""
-        from dtrees.ensemble.objective.arithmetic.exact_sum import ratio
+        from dtrees.ensemble.objective.kernels import ratio
 
         y, weight = rows
         deviation = y - ratio(*_weighted_sums(y, weight))
@@ -413,7 +413,7 @@ def area_under_curve(positive: NDArray[np.bool_], score: NDArray[np.float64], we
 
 
 def _weighted_sums(terms: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[Any, Any]:
-    from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum
+    from dtrees.ensemble.objective.kernels import exact_sum
 
     if weight is None:
         return exact_sum(terms), len(terms)

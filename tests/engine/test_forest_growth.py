@@ -19,7 +19,7 @@ from dtrees.engine.run.local_executor import grow_forest
 from dtrees.engine.shard import node_search
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard.targets.forest_target import ForestTarget
-from dtrees.ensemble.objective.arithmetic.loss_kernels import binary_gradients, binary_loss, squared_errors
+from dtrees.ensemble.objective.kernels import binary_gradients, binary_loss, squared_errors
 from dtrees.split.grow.parallel_subtree import grow_together
 from dtrees.split.node.partition import add_by_leaf, divide_many, mark_many
 from dtrees.split.numbers.fixed_point import add_up_blocks

@@ -4,7 +4,7 @@ Floats are taken as integers of 64 bits in the same order. Each group has an *ow
 how much their values weigh by the next 16 bits, and owners tell all which of these the quantile has; values with others need not be looked
 at any more. As soon as few values are left, these are sent, and their owners see to the rest. Mostly that takes one round.
 
-What comes of it is what one process finds (:mod:`dtrees.ensemble.objective.arithmetic.residual_kernels`): the least value up to which the
+What comes of it is what one process finds (:mod:`dtrees.ensemble.objective.kernels`): the least value up to which the
 values weigh q of all or, where they weigh just that, halfway to the next one.
 """
 

@@ -471,6 +471,6 @@ def decode_target(target: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any
 
 def _exact_sum(weight: NDArray[np.float64]) -> Fraction:
     """Return the exact sum of weights, which are finite."""
-    from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum  # brings in the compiler
+    from dtrees.ensemble.objective.kernels import exact_sum  # brings in the compiler
 
     return Fraction(exact_sum(weight))

@@ -19,28 +19,28 @@ class BinaryLogLoss(OneOutput):
     def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return the log odds of the weighted class shares, shape (1,)."""
         shares = _class_shares(target, weight, 2)
-        return kernels("loss_kernels").log(shares[1:] / shares[:1])
+        return kernels().log(shares[1:] / shares[:1])
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
         """Write g = p - [target is 1] and h = p (1 - p)."""
-        kernels("loss_kernels").binary_gradients(target, opened[output], g, h)
+        kernels().binary_gradients(target, opened[output], g, h)
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
         """Write each row's negative log likelihood."""
-        kernels("loss_kernels").binary_loss(target, raw[0], out)
+        kernels().binary_loss(target, raw[0], out)
 
     def predictions(self, raw: Floats) -> Floats:
         """Return class probabilities, shape (n, 2), from raw predictions of shape (n, 1)."""
         from dtrees.split.compile.kernels import plain
 
         found = np.empty((raw.shape[0], 2))
-        kernels("loss_kernels").binary_probabilities(plain(raw[:, 0]), found)
+        kernels().binary_probabilities(plain(raw[:, 0]), found)
         return found
 
     def raw_predictions(self, predicted: Floats) -> Floats:
         """Return the log odds of class 1, shape (n, 1), from probabilities of shape (n, 2)."""
         second = _inside(predicted[:, 1:])
-        return kernels("loss_kernels").log(second / (1.0 - second))
+        return kernels().log(second / (1.0 - second))
 
 
 @dataclass(frozen=True)
@@ -56,31 +56,31 @@ class MultinomialLogLoss(BaseLoss):
 
     def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return the logs of the weighted class shares, shape (K,)."""
-        return kernels("loss_kernels").log(_class_shares(target, weight, self.n_outputs))
+        return kernels().log(_class_shares(target, weight, self.n_outputs))
 
     def open_round(self, raw: Floats, opened: Floats) -> None:
         """Write the probabilities of the classes, up to a factor a row."""
-        kernels("loss_kernels").exponentials(raw, opened)
+        kernels().exponentials(raw, opened)
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
         """Write g = p - [target is ``output``] and h = K / (K - 1) p (1 - p)."""
-        kernels("loss_kernels").multinomial_gradients(target, opened, output, g, h)
+        kernels().multinomial_gradients(target, opened, output, g, h)
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
         """Write each row's negative log likelihood."""
-        kernels("loss_kernels").multinomial_loss(target, raw, out)
+        kernels().multinomial_loss(target, raw, out)
 
     def predictions(self, raw: Floats) -> Floats:
         """Return class probabilities, shape (n, K), from raw predictions of shape (n, K)."""
         from dtrees.split.compile.kernels import plain
 
         found = np.empty(raw.shape)
-        kernels("loss_kernels").probabilities(plain(raw), found)
+        kernels().probabilities(plain(raw), found)
         return found
 
     def raw_predictions(self, predicted: Floats) -> Floats:
         """Return logarithms of probabilities less their mean over classes, shape (n, K)."""
-        logarithms = kernels("loss_kernels").log(_inside(predicted))
+        logarithms = kernels().log(_inside(predicted))
         return np.asarray(logarithms - logarithms.mean(axis=1, keepdims=True))
 
 
@@ -115,11 +115,11 @@ class Exponential(OneOutput):
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
         """Write g, the loss with the sign of the class that the row is not, and h, the loss."""
-        kernels("deviance_kernels").exponential_gradients(target, opened[output], g, h)
+        kernels().exponential_gradients(target, opened[output], g, h)
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
         """Write each row's loss."""
-        kernels("deviance_kernels").exponential_loss(target, raw[0], out)
+        kernels().exponential_loss(target, raw[0], out)
 
     def predictions(self, raw: Floats) -> Floats:
         """Return class probabilities, shape (n, 2), from raw predictions of shape (n, 1)."""

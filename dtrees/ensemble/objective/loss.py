@@ -116,12 +116,12 @@ class OneOutput(BaseLoss):
 
 
 @cache
-def kernels(module: str) -> Any:
-    """Return a module of :mod:`dtrees.ensemble.objective.arithmetic`, which brings in the compiler, and so is imported on first use.
+def kernels() -> Any:
+    """Return :mod:`dtrees.ensemble.objective.kernels`, which brings in the compiler, and so is imported on first use.
 
     An import statement takes as long as gradients of a hundred rows, even if it finds the module.
     """
-    return import_module(f"dtrees.ensemble.objective.arithmetic.{module}")
+    return import_module("dtrees.ensemble.objective.kernels")
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class SquaredError(_Identity):
 
     def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return the weighted mean, shape (1,)."""
-        return np.array([kernels("loss_kernels").weighted_mean(target, np.ones(len(target)) if weight is None else weight)])
+        return np.array([kernels().weighted_mean(target, np.ones(len(target)) if weight is None else weight)])
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
         """Write g = prediction - target and h = 1, if there is room for it."""
@@ -52,7 +52,7 @@ class SquaredError(_Identity):
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
         """Write each row's squared error."""
-        kernels("loss_kernels").squared_errors(target, raw[0], out)
+        kernels().squared_errors(target, raw[0], out)
 
     def negligible(self, initial: Floats) -> float:
         """Return the square of a billionth of the prediction."""
@@ -78,11 +78,11 @@ class ByOrder(_Identity):
 
     def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return the weighted quantile of the target, shape (1,)."""
-        return np.array([kernels("residual_kernels").target_quantile(target, weight, self.quantile)])
+        return np.array([kernels().target_quantile(target, weight, self.quantile)])
 
     def leaf_measure(self) -> tuple[Callable[..., None], float]:
         """Return the kernel that measures leaves, and its parameter."""
-        return kernels("residual_kernels").leaf_quantiles, self.quantile
+        return kernels().leaf_quantiles, self.quantile
 
     def measure_leaves(
         self, target: Target, raw: Floats, output: int, weight: Integers, rows: Any, start: Integers, stop: Integers, out: Floats
@@ -123,12 +123,12 @@ class Quantile(ByOrder):
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
         """Write g, 1 - alpha above the target and -alpha below it, and h = 1, if there is room for it."""
-        kernels("residual_kernels").pinball_gradients(target, opened[output], self.alpha, g)
+        kernels().pinball_gradients(target, opened[output], self.alpha, g)
         h.fill(1.0)
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
         """Write each row's pinball loss."""
-        kernels("residual_kernels").pinball_loss(target, raw[0], self.alpha, out)
+        kernels().pinball_loss(target, raw[0], self.alpha, out)
 
 
 @dataclass(frozen=True)
@@ -149,20 +149,20 @@ class Huber(ByOrder):
 
     def for_round(self, target: Target, raw: Floats, weight: Integers) -> Self:
         """Return the loss with the ``delta`` of these residuals."""
-        return replace(self, delta=float(kernels("residual_kernels").residual_quantile(target, raw[0], weight, self.alpha, True)))
+        return replace(self, delta=float(kernels().residual_quantile(target, raw[0], weight, self.alpha, True)))
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
         """Write g = prediction - target, cut off at ``delta``, and h = 1, if there is room for it."""
-        kernels("residual_kernels").huber_gradients(target, opened[output], self.delta, g)
+        kernels().huber_gradients(target, opened[output], self.delta, g)
         h.fill(1.0)
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
         """Write each row's loss."""
-        kernels("residual_kernels").huber_loss(target, raw[0], self.delta, out)
+        kernels().huber_loss(target, raw[0], self.delta, out)
 
     def leaf_measure(self) -> tuple[Callable[..., None], float]:
         """Return what measures the weighted median of residuals, plus the mean of what is left, cut off at ``delta``."""
-        return kernels("residual_kernels").leaf_centers, self.delta
+        return kernels().leaf_centers, self.delta
 
 
 class LogLink(OneOutput):
@@ -191,11 +191,11 @@ class LogLink(OneOutput):
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
         """Write the derivatives of half the deviance by log(p): g = p**(2 - power) - y p**(1 - power), and its own."""
-        getattr(kernels("deviance_kernels"), f"{self.distribution}_gradients")(target, opened[output], *self._parameters, g, h)
+        getattr(kernels(), f"{self.distribution}_gradients")(target, opened[output], *self._parameters, g, h)
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
         """Write each row's deviance."""
-        getattr(kernels("deviance_kernels"), f"{self.distribution}_deviance")(target, raw[0], *self._parameters, out)
+        getattr(kernels(), f"{self.distribution}_deviance")(target, raw[0], *self._parameters, out)
 
     def limit_steps(self, values: Floats, learning_rate: float) -> None:
         """Shorten, in place, steps that lead past the smallest loss of their leaves, where the second derivative vanishes on their way.
@@ -204,7 +204,7 @@ class LogLink(OneOutput):
         smallest at log(b / a). The Newton step v at 0 is -(a - b) / ((2 - q) a + (q - 1) b), or less if it is penalised: thus
         log(b / a) = log(1 + (2 - q) v) - log(1 - (q - 1) v).
         """
-        log, up, down = kernels("loss_kernels").log, 2.0 - self.variance_power, self.variance_power - 1.0
+        log, up, down = kernels().log, 2.0 - self.variance_power, self.variance_power - 1.0
         with np.errstate(divide="ignore", invalid="ignore"):  # where all targets of a leaf are 0, no step is too long
             steps = values / learning_rate
             best = log(1.0 + up * steps) - log(1.0 - down * steps)
@@ -212,14 +212,14 @@ class LogLink(OneOutput):
 
     def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return the logarithm of the weighted mean, shape (1,)."""
-        mean = kernels("loss_kernels").weighted_mean(target, np.ones(len(target)) if weight is None else weight)
+        mean = kernels().weighted_mean(target, np.ones(len(target)) if weight is None else weight)
         if mean == 0.0:
             raise ValueError("y is zero wherever a row has a weight; a loss of positive predictions wants a mean above zero")
-        return kernels("loss_kernels").log(np.array([mean]))
+        return kernels().log(np.array([mean]))
 
     def predictions(self, raw: Floats) -> Floats:
         """Return the values predicted, shape (n,), from raw predictions of shape (n, 1)."""
-        return kernels("loss_kernels").exp(raw[:, 0])
+        return kernels().exp(raw[:, 0])
 
     def raw_predictions(self, predicted: Floats) -> Floats:
         """Return the logarithms, shape (n, 1).
@@ -234,7 +234,7 @@ class LogLink(OneOutput):
                 f"the estimator passed as init predicts {predicted.min()}, but the loss wants predictions above zero; pass one that is for "
                 "such targets (sklearn.linear_model.PoissonRegressor, for example), or init=None"
             )
-        return kernels("loss_kernels").log(predicted)[:, np.newaxis]
+        return kernels().log(predicted)[:, np.newaxis]
 
     def negligible(self, initial: Floats) -> float:
         """Return a billionth of the prediction, or of one."""

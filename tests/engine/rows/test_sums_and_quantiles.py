@@ -15,7 +15,7 @@ from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.packed import PackedWrongly, SumsToSend, add_up, pack
 from dtrees.engine.rows.searcher import make_sums
 from dtrees.engine.threads import Threads
-from dtrees.ensemble.objective.arithmetic.residual_kernels import residual_quantile
+from dtrees.ensemble.objective.kernels import residual_quantile
 from dtrees.split.zones.sums import Sums
 
 # --- sums that shards send one another, packed: what comes of them is what they were ---

@@ -16,9 +16,8 @@ from sklearn._loss.loss import ExponentialLoss, HalfGammaLoss, HalfPoissonLoss, 
 from sklearn.metrics import log_loss, mean_squared_error
 
 import dtrees
-from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum, ratio
-from dtrees.ensemble.objective.arithmetic.residual_kernels import leaf_quantiles, residual_quantile
 from dtrees.ensemble.objective.classification import BinaryLogLoss, MultinomialLogLoss
+from dtrees.ensemble.objective.kernels import exact_sum, leaf_quantiles, ratio, residual_quantile
 from dtrees.ensemble.objective.registry import loss_for
 from dtrees.ensemble.objective.regression import Gamma, Huber, Poisson, SquaredError, Tweedie
 from tests.ensemble.objective.samples import derivatives, pointwise, sample

@@ -1,1 +1,0 @@
-"""The arithmetic of losses, row by row, and sums without rounding."""
