@@ -34,6 +34,11 @@ class Constraints:
     def sign(self, column: int) -> int:
         return self.rules.monotonic[column] if self.rules.monotonic else 0
 
+    def _most_lowered(self, sums: Sequence[int], penalty: float) -> float:
+        """What a leaf lowers the loss by without bounds, times two."""
+        x = max(abs(float(sums[0])) - self.l1, 0.0)
+        return x * x / (float(sums[1]) + penalty)
+
     def clip(self, value: float) -> float:
         return min(max(value, self.low), self.high)
 
@@ -87,7 +92,7 @@ class Constraints:
         """The gain of a split in float64, from the one that its score would have without constraints."""
         if not (self.boosts and self.l1):
             return gain + self.more_gain(total, penalty)
-        found = score - self._lowered(self._step(total, penalty), total, penalty) + self.more_gain(total, penalty)
+        found = score - self._most_lowered(total, penalty) + self.more_gain(total, penalty)
         return found if found > 2.0**-44 * score else 0.0
 
     def more_gain(self, total: Sequence[int], penalty: float) -> float:
@@ -96,7 +101,9 @@ class Constraints:
             return 0.0
         if self.l1:
             free = self._step(total, penalty)
-            return self._lowered(free, total, penalty) - self._lowered(self.clip(free), total, penalty) - self._lift(total, penalty)
+            value = self.clip(free)
+            lost = self._most_lowered(total, penalty) - self._lowered(value, total, penalty) if value != free else 0.0
+            return lost - self._lift(total, penalty)
         g, h = float(total[0]), float(total[1])
         own, at_both = self._outside(-g / (h + penalty)), self._outside(-g / (h + 2.0 * penalty))
         return -(h + 2.0 * penalty) * (at_both * at_both) + (h + penalty) * (own * own)

@@ -244,7 +244,7 @@ def _mend(where: str) -> None:
         ("dtrees.engine.shard.targets.boosting_target:BoostingTarget.start", boosting, "sharded"),
         pytest.param("dtrees.ensemble.objective.regression:SquaredError.initial", boosting, "sharded", marks=pytest.mark.slow),
         ("dtrees.ensemble.evaluation_sets:Scorer.score", boosting, "sharded"),
-        ("dtrees.engine.run.local_executor:grow_forest", forest, "replicated"),
+        ("dtrees.cluster.growing.fits:grow_here", forest, "replicated"),
         ("dtrees.engine.shard.targets.forest_target:ForestTarget.start", forest, "sharded"),
         pytest.param("dtrees.engine.shard.tree_state:TreeState._share_rows", forest, "sharded", marks=pytest.mark.slow),
         ("dtrees.engine.shard.tree_state:TreeState.grow_delegated", forest, "sharded"),
@@ -260,7 +260,7 @@ def test_what_raises_on_one_worker(client: Client, where: str, make: Callable[[]
             make().fit(parts(FRAME), parts(REGRESSION), **options)
         assert str(caught.value) == "mine"
         assert "in broken" in account_of(caught.value)
-        if "columns" not in where and "local_executor" not in where:  # shards and scorers say where they are
+        if "columns" not in where and "growing" not in where:  # shards and scorers say where they are
             assert worker in account_of(caught.value)
         assert_clean(client)
     usable(client)

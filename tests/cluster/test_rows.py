@@ -153,7 +153,8 @@ def _after_three(progress: Any) -> bool:
 #: killed but no longer heard of, for which it is to be waited.
 LOSSES = [
     *((SETS, Cut(kind)) for kind in ("Introduce", "Open")),
-    *((SETS, Cut(kind, 3)) for kind in ("level", "sums", "finer flags", "picked of batch 1", "apart")),
+    *((SETS, Cut(kind, 3)) for kind in ("level", "sums", "apart")),
+    *((QUICK, Cut(kind, 3)) for kind in ("finer flags", "picked of batch 1")),
     *((BY_ORDER, Cut(kind, 3)) for kind in ("deviations", "scores")),
     *(("forest", Cut(kind, at)) for kind, at in (("GrowTrees", 1), ("means", 3))),
     ("forest of several targets of classes", Cut("draws", 3)),
@@ -183,7 +184,7 @@ def test_a_worker_is_lost(
         ("forest", "memory", [{"kind": "drawn"}]),
         ("forest", "memory", [{"kind": "means", "own": True}]),
         (SETS, "memory", [{"kind": "flags", "at": 9}, {"kind": "Replay"}]),
-        (SETS, "memory", [{"kind": "picked", "at": 5, "number": signal.SIGSTOP}]),
+        (QUICK, "memory", [{"kind": "picked", "at": 5, "number": signal.SIGSTOP}]),
         (SETS, "memory", [{"kind": "bars", "at": 7, "own": True}]),
         *((SETS, "disk", [fault]) for fault in ({"kind": "Open"}, {"kind": "flags", "at": 9}, {"kind": "GrowTree", "at": 3})),
         *(("forest", "disk", [fault]) for fault in ({"kind": "flags", "at": 3}, {"kind": "AddVotes"})),

@@ -362,6 +362,8 @@ class ClusterTreeLog:
         try:
             while self._unsent and not self._is_refused:
                 await asyncio.sleep(_SECONDS_BETWEEN_MESSAGES)
+                if self._client.scheduler is None:  # the client has been closed
+                    return
                 trees, self._unsent = self._unsent, []
                 keeping = self._client.scheduler.dtrees_keep_trees(fit=self._fit.name, turn=self._turn, first=self._n_sent, trees=trees)
                 self._is_refused = not await answer(keeping, SCHEDULER_PATIENCE)
