@@ -334,7 +334,7 @@ def spread(n: int, n_shards: int, bounds: Sequence[int], owners: Sequence[int] =
 def send_rows(patch: pytest.MonkeyPatch, n_rows: int) -> None:
     """Have the rows of nodes of up to so many sent to one shard, which grows what is below."""
     patch.setattr(rows_tree, "SENT_ROWS", n_rows)
-    for module in ("fit", "forests.tree"):
+    for module in ("fit", "forest_trees"):
         patch.setattr(f"dtrees.engine.rows.{module}.rows_to_send", lambda plan, n, n_shards: n_rows)
 
 
