@@ -23,7 +23,7 @@ from dtrees.split.criteria.constraints import (
     step,
     terms_of_score,
 )
-from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE
+from dtrees.split.criteria.newton import corners_of
 
 #: Far more than the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
@@ -134,24 +134,13 @@ def _flag_by_corners(inner, state, sums, add, node, bar, slope, flags):
     What a leaf lowers the model by within bounds is the most of what single values do, each of which is linear in the leaf's sums: it is
     convex in these. Which of both sides has the higher value without bounds is linear in the left sums.
     """
-    g0, h0, n0, g1, h1, n1, sizes = sums[G0], sums[H0], sums[N0], sums[G1], sums[H1], sums[N1], sums[SIZE]
-    (g_add, h_add, n_add), (g_all, h_all, n_all) = add, node
-    l1, factor, moved = terms_of_score(inner, g_all, h_all)
-    caution, sign = 2.0**-49 * (h_all + 2.0 * inner.penalty), state[SIGN] if l1 == 0.0 else 0.0
+    l1, factor, moved = terms_of_score(inner, node.g, node.h)
+    caution, sign = 2.0**-49 * (node.h + 2.0 * inner.penalty), state[SIGN] if l1 == 0.0 else 0.0
     bounds, of_score = (state[LOW], state[HIGH], sign), (inner.penalty - caution, l1, factor, moved + state[LIFT])
-    terms = (g_all, h_all), of_score, bounds, bar
-    run = (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
+    terms = (node.g, node.h), of_score, bounds, bar
     for z in range(flags.shape[0]):
-        start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
-        light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
-        inside = (n0[z] + n_add > 0) & (n1[z] + n_add < n_all)
-        low = start - 0.5 * (size - (end - start))
-        high = start + 0.5 * (size + (end - start))
-        error = _ROUNDING * (max(abs(low), abs(high)) + abs(g_all))
-        passes = _may_pass(terms, start, light, error, inside)
-        passes |= _may_pass(terms, end, heavy, error, inside)
-        passes |= _may_pass(terms, low, min(light + (start - low) * run, heavy), error, inside)
-        passes |= _may_pass(terms, low, max(heavy - (end - low) * run, light), error, inside)
-        passes |= _may_pass(terms, high, min(light + (high - start) * run, heavy), error, inside)
-        passes |= _may_pass(terms, high, max(heavy - (high - end) * run, light), error, inside)
+        error, inside, corners = corners_of(sums, add, node, slope, z)
+        passes = False
+        for s, h in corners:
+            passes |= _may_pass(terms, s, h, error, inside)
         flags[z] |= passes

@@ -186,28 +186,32 @@ def _may_pass(criterion, s, h, g_all, h_all, caution, error, bar, inside):
     return (left + right) * _UPWARD > bar
 
 
+@inlined_kernel
+def corners_of(sums, add, node, slope, z):
+    """Return the six corners of the region that left sums inside a zone are in, each as its sum of g and its weight.
+
+    Before them come the error of such a sum of g, and whether rows lie on both sides of the zone. What is small beside the sums of the node
+    is lost where floats are added to these: errors are bounded in terms of them.
+    """
+    (g_add, h_add, n_add), run = add, (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
+    start, end, size = float(sums[G0, z]) + g_add, float(sums[G1, z]) + g_add, float(sums[SIZE, z])
+    light, heavy = float(sums[H0, z]) + h_add, float(sums[H1, z]) + h_add
+    inside = (sums[N0, z] + n_add > 0) & (sums[N1, z] + n_add < node.n)
+    low = start - 0.5 * (size - (end - start))
+    high = start + 0.5 * (size + (end - start))
+    error = _ROUNDING * (max(abs(low), abs(high)) + abs(node.g))
+    first, second = (low, min(light + (start - low) * run, heavy)), (low, max(heavy - (end - low) * run, light))
+    third, fourth = (high, min(light + (high - start) * run, heavy)), (high, max(heavy - (high - end) * run, light))
+    return error, inside, ((start, light), (end, heavy), first, second, third, fourth)
+
+
 @flag_zones_by_bound.of(Thresholded)
 def _(criterion, sums, add, node, bar, slope, slack, total, flags):
     """Flag the zones one of whose six corners passes."""
-    g0, h0, n0, g1, h1, n1, sizes = sums[G0], sums[H0], sums[N0], sums[G1], sums[H1], sums[N1], sums[SIZE]
-    (g_add, h_add, n_add), (g_all, h_all, n_all) = add, node
-    # What is small beside the sums of the node is lost where floats are added to these: errors are bounded in terms of them.
-    caution = 2.0**-49 * (h_all + 2.0 * criterion.penalty)
-    run = (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
+    caution = 2.0**-49 * (node.h + 2.0 * criterion.penalty)
     for z in range(flags.shape[0]):
-        start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
-        light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
-        inside = (n0[z] + n_add > 0) & (n1[z] + n_add < n_all)
-        low = start - 0.5 * (size - (end - start))
-        high = start + 0.5 * (size + (end - start))
-        error = _ROUNDING * (max(abs(low), abs(high)) + abs(g_all))
-        from_start, from_end = light + (start - low) * run, heavy - (end - low) * run
-        passes = _may_pass(criterion, start, light, g_all, h_all, caution, error, bar, inside)
-        passes |= _may_pass(criterion, end, heavy, g_all, h_all, caution, error, bar, inside)
-        passes |= _may_pass(criterion, low, min(from_start, heavy), g_all, h_all, caution, error, bar, inside)
-        passes |= _may_pass(criterion, low, max(from_end, light), g_all, h_all, caution, error, bar, inside)
-        from_start, from_end = light + (high - start) * run, heavy - (high - end) * run
-        passes |= _may_pass(criterion, high, min(from_start, heavy), g_all, h_all, caution, error, bar, inside)
-        passes |= _may_pass(criterion, high, max(from_end, light), g_all, h_all, caution, error, bar, inside)
-        if passes:
-            flags[z] = 1
+        error, inside, corners = corners_of(sums, add, node, slope, z)
+        passes = False
+        for s, h in corners:
+            passes |= _may_pass(criterion, s, h, node.g, node.h, caution, error, bar, inside)
+        flags[z] |= passes
