@@ -245,13 +245,13 @@ class LimitsOfFit:
         if rules.min_split_gain:
             min_gain = max(min_gain, rules.min_split_gain)
         limits = SplitLimits(
-            self._value if targets is None else _constrained(rules, value_for_targets(self._criterion, *targets)),
             SortedThreshold() if plain and not rules.random_splits else self._thresholds,
             slope,
             rules.min_samples_leaf,
             min_weight,
             _scaled_number(min_gain, self._gain_exponent),
             self._categories,
+            self._value if targets is None else _constrained(rules, value_for_targets(self._criterion, *targets)),
         )
         of_both = min(2 * min_weight, _MOST_WEIGHT)
         if self._stops.min_weight != of_both:

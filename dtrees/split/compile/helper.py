@@ -129,7 +129,17 @@ def _start() -> subprocess.Popen[bytes]:
 
 def compile_kernel(module: str, name: str, argument_types: Sequence[Any]) -> None:
     """Compile a kernel for arguments of these types."""
-    getattr(import_module(module), name).compile(tuple(argument_types))
+    found = getattr(import_module(module), name)
+    getattr(found, "kernel", found).compile(tuple(argument_types))
+
+
+def compile_together(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:
+    """Compile kernels, each for arguments of some types, if need be: the helper from the first on, this process from the last on."""
+    missing = [(kernel, kinds) for kernel, kinds in wanted if not is_compiled(kernel, kinds)]
+    for kernel, kinds in missing[:-1]:
+        compile_elsewhere(compile_kernel, kernel.__module__, kernel.__name__, kinds, name=kernel._cache.file_name(kinds))
+    for kernel, kinds in reversed(missing):
+        kernel.compile(kinds)
 
 
 def _main() -> None:

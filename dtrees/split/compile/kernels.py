@@ -153,15 +153,17 @@ inlined_kernel = _part_compiler(_nrt=False, forceinline=True)
 shared_kernel = _part_compiler(_nrt=False, forceinline=False)
 
 
+#: Compile a part of kernels that others call at its address.
+alone = _compiler(_nrt=False, no_cpython_wrapper=True)
+
+
 def separate_kernel(function: Callable[..., Any] | None = None, *, returns: Any = None) -> Any:
     """Compile a long part of kernels apart from its callers, and not once more with each.
 
     For what takes long to compile, is called seldom enough that nothing is gained by having it within its callers, and is no closure. Given
     the type that it ``returns``, it is compiled only when it is first called.
     """
-    if function is None:
-        return partial(separate_kernel, returns=returns)
-    return called_apart(_compiler(_nrt=False, no_cpython_wrapper=True)(function), returns)
+    return partial(separate_kernel, returns=returns) if function is None else called_apart(alone(function), returns)
 
 
 #: The same as a lean kernel for what is called from Python.
@@ -195,17 +197,17 @@ def bound(kernel: Any, *arguments: Any) -> Callable[..., Any] | None:
 
 
 def _key(kernel: Any, arguments: tuple[Any, ...], anyhow: set[int]) -> Any:
-    return kernel, tuple((value.dtype, value.ndim) if id(value) in anyhow else _kind(value) for value in arguments)
+    return kernel, tuple((value.dtype, value.ndim) if id(value) in anyhow else kinds_of(value) for value in arguments)
 
 
 def _any_layout(array: Any) -> Any:
     return types.Array(typeof(array).dtype, array.ndim, "A", readonly=True, aligned=False)
 
 
-def _kind(value: Any) -> Any:
+def kinds_of(value: Any) -> Any:
     """Return what decides the compiled type of an argument."""
     if isinstance(value, tuple):
-        return type(value), tuple(map(_kind, value))
+        return type(value), tuple(map(kinds_of, value))
     if isinstance(value, np.ndarray):
         flags = value.flags
         return value.dtype, value.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned

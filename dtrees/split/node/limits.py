@@ -30,6 +30,10 @@ class RandomThreshold(NamedTuple):
     """Of each column one threshold drawn at random counts (Extra-Trees)."""
 
 
+class AnyCriterion(NamedTuple):
+    """In place of a criterion, where it is not to be seen."""
+
+
 @optional
 def is_random(thresholds: Any) -> Any:
     """Tell whether thresholds are drawn at random."""
@@ -78,10 +82,8 @@ class SplitLimits(NamedTuple):
 
     Attributes
     ----------
-    criterion : named tuple
-        The criterion's kernel value; its type decides what is compiled (:mod:`dtrees.split.criteria.parts`).
     thresholds : BestThreshold, SortedThreshold or RandomThreshold
-        Which thresholds of a column count; its type decides what is compiled, too.
+        Which thresholds of a column count; its type decides what is compiled.
     slope : float
         The largest abs(a) / b of a row.
     min_samples : int
@@ -92,15 +94,17 @@ class SplitLimits(NamedTuple):
         Smallest gain, in units of gains.
     categories : Categories
         Which columns hold categories.
+    criterion : named tuple
+        The criterion's kernel value; its type decides what is compiled, too (:mod:`dtrees.split.criteria.parts`).
     """
 
-    criterion: Any
     thresholds: BestThreshold | SortedThreshold | RandomThreshold
     slope: float
     min_samples: int
     min_weight: int
     min_gain: float
-    categories: Categories = NO_CATEGORIES
+    categories: Categories
+    criterion: Any
 
 
 @by_reference
