@@ -12,10 +12,9 @@ from operator import ge
 from typing import Any
 
 import numpy as np
-from numba import typeof
+from numba import int64, typeof
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.messages import NotCompiled
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import compile_together
@@ -25,10 +24,10 @@ from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, weight_sums, without_words
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget
 from dtrees.split.grow.block import make_block
-from dtrees.split.grow.by_criterion import first_shared, lead_piece, ready_shared, search_large, search_shared, search_small
-from dtrees.split.grow.parallel_subtree import grow_together
+from dtrees.split.grow.by_criterion import likely_methods
+from dtrees.split.grow.parallel_subtree import do_piece, grow_together
 from dtrees.split.grow.stack import make_stack
-from dtrees.split.grow.subtree import Task
+from dtrees.split.grow.subtree import Task, hand_down_slot
 from dtrees.split.grow.work_pool import Opening, Roots, WorkPool, begin, give_up, grown, make_work_pool, opening, wait_for_work_pool
 from dtrees.split.node.limits import AnyCriterion, RandomThreshold, limits_for_thread
 from dtrees.split.node.limits import most_nodes as most_nodes_of
@@ -36,11 +35,10 @@ from dtrees.split.node.partition import NOWHERE, no_rows
 from dtrees.split.node.records import Nodes, empty_candidates
 from dtrees.split.policy import MOST_NODES_KEPT, TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.table.columns import Columns
-from dtrees.split.zones.sum_slots import SumSlots, for_thread
+from dtrees.split.zones.sum_slots import SumSlots, for_thread, no_sum_slots
 from dtrees.split.zones.sums import note_places
 
-
-_NO_METHODS = np.zeros(1, np.int64)
+_NO_METHODS, _NO_SUM_SLOTS = np.zeros(1, np.int64), no_sum_slots()
 
 
 class SubtreeRunner(Runner):
@@ -98,11 +96,7 @@ class SubtreeRunner(Runner):
         # To look at what is bound takes a tenth of the time that it takes to look up types.
         run = self._run or bound(grow_together, self._columns, work_pool, tasks[0])
         if run is None:
-            large = self._task_size[0] > block_rows
-            shared = [ready_shared, lead_piece, first_shared, search_shared] * (large and self._task_size[0] > share_rows)
-            wanted = shared + [search_large] * large + [search_small] * (block_rows > 0)
-            driver = grow_together, (typeof(self._columns), typeof(work_pool), typeof(tasks[0]))
-            compile_together([driver, *((method.kernel, methods.arguments(method)) for method in wanted)])
+            self._compile(work_pool, tasks[0], methods, share_rows)
             run = bind(grow_together, self._columns, work_pool, tasks[0])
         self._run = run
         self._budget = context.budget
@@ -159,6 +153,17 @@ class SubtreeRunner(Runner):
             self._tasks, self._task_size, self._run, self._methods = [], task_size, None, None
         self._made_for, self._kind, self._pool = wanted, kind, context.pool
 
+    def _compile(self, work_pool: WorkPool, task: Task, methods: Methods, share_rows: int) -> None:
+        """Compile what most of the nodes need, by two processes if there are."""
+        columns, pool, kind, number = typeof(self._columns), typeof(work_pool), typeof(task), int64
+        wanted: list[tuple[Any, tuple[Any, ...]]] = [(grow_together, (columns, pool, kind))]
+        if task.sum_slots.slot_of.shape[0]:
+            wanted.append((hand_down_slot.kernel, (kind, number)))
+            if self._task_size[0] > share_rows:
+                wanted.append((do_piece.kernel, (columns, pool, kind, number, number, number)))
+        wanted += [(method.kernel, methods.arguments(method)) for method in likely_methods(task, self._task_size[0], share_rows)]
+        compile_together(wanted)
+
     def _task(self, thread: int, context: TreeContext, sum_slots: SumSlots | None) -> Task:
         """Make room for what a thread needs to grow nodes of ``_task_size``."""
         n_sums, weighted, thresholds, _, _, _ = self._kind
@@ -189,7 +194,7 @@ class SubtreeRunner(Runner):
             ),
             block_rows=block_rows,
             stack=stack,
-            sum_slots=None if sum_slots is None else for_thread(sum_slots, stack.path.shape[0]),
+            sum_slots=_NO_SUM_SLOTS if sum_slots is None else for_thread(sum_slots, stack.path.shape[0]),
             budget=context.budget._replace(waiting=np.empty(stack.path.shape[0] if context.budget.first.shape[0] else 1, ORIGIN)),
             methods=_NO_METHODS,
             weight=weight_sums(criterion, n_sums),
@@ -200,7 +205,7 @@ class SubtreeRunner(Runner):
 def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots | None, methods: Methods) -> Task:
     """Return a thread's task for another tree."""
     own = task.sum_slots
-    if sum_slots is not None and own is not None:
+    if sum_slots is not None:
         own = SumSlots(sum_slots.zone_map, sum_slots.sums, sum_slots.free, sum_slots.n_threads, own.slot_of, sum_slots.ids, own.bar)
     partition, spare, target, limits, stops, keys, (first, control, _), _ = context
     _, _, _, (seen, address, memory, _), _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting), _, weight, words, room = task

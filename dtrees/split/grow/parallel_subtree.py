@@ -17,6 +17,7 @@ are made and looked at by several threads as well (:mod:`dtrees.split.grow.paral
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
 from dtrees.split.compile.memory import prefetch_to_write
@@ -34,7 +35,7 @@ from dtrees.split.grow.parallel_sums import (
     sum_piece,
 )
 from dtrees.split.grow.small_subtree import weight_of
-from dtrees.split.grow.subtree import grow_subtree, is_large
+from dtrees.split.grow.subtree import grow_subtree, has_slots, is_large
 from dtrees.split.grow.work_pool import (
     DONE,
     GROW,
@@ -88,8 +89,10 @@ def grow_together(columns, work_pool, task):
             work_pool.places[i].n_nodes = grow_subtree(
                 columns, task, start, in_stop, stop, depth, work_pool.paths[i], work_pool.sums[i], nodes
             )
+        elif kind == OPEN and rows_of(work_pool, i) <= work_pool.share_rows:
+            _leave_to_one(work_pool, task, i)
         else:
-            do_piece(task.sum_slots, columns, work_pool, task, kind, i, piece)
+            do_piece(columns, work_pool, task, kind, i, piece)
         acquire(work_pool.control, LOCK)
         work_pool.control[NODES_LEFT if kind == GROW else PIECES_LEFT] -= 1
         release(work_pool.control, LOCK)
@@ -112,7 +115,7 @@ def _bring_back(work_pool, task, i):
 
 @lean_kernel
 def _begin(sum_slots, slot):
-    if sum_slots is not None:
+    if has_slots(sum_slots):
         sum_slots.slot_of[0] = slot
 
 
@@ -127,12 +130,11 @@ def _leave_to_one(work_pool, task, i):
     release(control, LOCK)
 
 
-@separate_kernel
-def do_piece(sum_slots, columns, work_pool, task, kind, i, piece):
+@separate_kernel(returns=types.none)
+def do_piece(columns, work_pool, task, kind, i, piece):
     """Do a piece and, if it was the last of its step, what comes between that step and the next."""
-    if sum_slots is None:  # decided by type: what follows is compiled only where nodes are shared out
-        _leave_to_one(work_pool, task, i)
-    elif kind == OPEN:
+    sum_slots = task.sum_slots
+    if kind == OPEN:
         _open(sum_slots, work_pool, task, i)
     elif kind == SUM:
         sum_piece(sum_slots, work_pool, task, i, piece)

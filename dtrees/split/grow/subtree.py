@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
@@ -23,7 +24,7 @@ from dtrees.split.compile.methods import Hidden
 from dtrees.split.compile.specialised import optional
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block
-from dtrees.split.grow.by_criterion import choose_sides, hand_down, search_large
+from dtrees.split.grow.by_criterion import choose_sides, choose_sides_summed, hand_down, search_table, search_zones
 from dtrees.split.grow.small_subtree import grow_block, weight_of
 from dtrees.split.grow.stack import Stack, open_node, put, put_children
 from dtrees.split.node.limits import NodeLimits, is_categorical, may_be_split
@@ -63,7 +64,7 @@ class Task(NamedTuple):
         Nodes of up to this many in-sample rows are finished in the block.
     stack : Stack
     sum_slots : SumSlots or None
-        Given, larger nodes are searched by zone sums that they inherit.
+        Where there are any, larger nodes are searched by zone sums that they inherit. None where the table is sparse.
     budget : LeafBudget
     methods : ndarray of int64
         The addresses of :mod:`dtrees.split.grow.by_criterion`.
@@ -96,9 +97,20 @@ class Task(NamedTuple):
     room: CellRoom | None = None
 
 
+@optional
+def has_slots(sum_slots):
+    """Tell whether nodes are searched by zone sums."""
+    return False
+
+
+@has_slots.of(SumSlots)
+def _(sum_slots):
+    return sum_slots.slot_of.shape[0] > 0
+
+
 @lean_kernel
 def _give_back(sum_slots, n):
-    if sum_slots is not None:
+    if sum_slots is not None and has_slots(sum_slots):
         give_back_of(sum_slots, n)
 
 
@@ -108,15 +120,15 @@ def is_large(task, n_rows, depth, sums):
     return n_rows > task.block_rows and may_be_split(task.stops, n_rows, depth, weight_of(task, sums))
 
 
-@lean_kernel
-def _inherit(sum_slots, task, n):
-    if sum_slots is not None:
-        todo, sums = task.stack.todo, task.stack.sums
-        left = is_large(task, todo[n + 1, 1] - todo[n + 1, 0], todo[n + 1, 3], sums[n + 1])
-        right = is_large(task, todo[n, 1] - todo[n, 0], todo[n, 3], sums[n])
-        if left or right:
-            note_places(sum_slots.sums.place_of, task.partition.rows, todo[n + 1, 0], todo[n, 2])
-        inherit(sum_slots, n, task.partition, todo, left, right, task.budget.first.shape[0] == 0)
+@separate_kernel(returns=types.none)
+def hand_down_slot(task, n):
+    """Hand the slot of the n-th node of the stack down to its children, now the n-th and the next."""
+    sum_slots, todo, sums = task.sum_slots, task.stack.todo, task.stack.sums
+    left = is_large(task, todo[n + 1, 1] - todo[n + 1, 0], todo[n + 1, 3], sums[n + 1])
+    right = is_large(task, todo[n, 1] - todo[n, 0], todo[n, 3], sums[n])
+    if left or right:
+        note_places(sum_slots.sums.place_of, task.partition.rows, todo[n + 1, 0], todo[n, 2])
+    inherit(sum_slots, n, task.partition, todo, left, right, task.budget.first.shape[0] == 0)
 
 
 @optional
@@ -125,7 +137,10 @@ def _mark(room, columns, task, split, n, place, bits):
     start, in_stop, stop = place
     codes, rows = columns.codes[split.column], task.partition.rows
     if is_categorical(task.limits.categories, split.column):
-        choose_sides(columns, task, n)
+        if has_slots(task.sum_slots):
+            choose_sides_summed(columns, task, n)
+        else:
+            choose_sides(columns, task, n)
         mark_left(codes, Sides(task.scratch.groups.side), rows, start, stop, bits)
     else:
         mark_left(codes, cut_of(columns, split, stop > in_stop), rows, start, stop, bits)
@@ -213,7 +228,10 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
             continue
         best.records[0].status = CONSTANT
         if not is_pure(task.target, partition.rows, start, in_stop):
-            search_large(columns, task, n_todo, start, in_stop, node_sums, path)
+            if has_slots(task.sum_slots):
+                search_zones(columns, task, n_todo, start, in_stop, node_sums)
+            else:
+                search_table(columns, task, start, in_stop, node_sums, path)
         split = best.records[0]
         if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
             _give_back(task.sum_slots, n_todo)
@@ -224,7 +242,8 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
         put_children(stack, n_todo, node, stops.right_side, middle, start + inside, best.left[0])
         if task.has_words:
             hand_down(task, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
-        _inherit(task.sum_slots, task, n_todo)
+        if has_slots(task.sum_slots):
+            hand_down_slot(task, np.int64(n_todo))
         n_todo += 2
         put_in_order(task.sum_slots, task.budget, stack, ZERO(), n_todo)
     return n_nodes
