@@ -37,7 +37,7 @@ from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
 from dtrees.engine.outcome.scoring import scores_of, shares_of
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.protocol.messages import NO_SCORES, Divided, Finish, Measured, NotCompiled, ReplicasDiffer, Root, Scores, Start
+from dtrees.engine.protocol.messages import NO_SCORES, Divided, Finish, Measured, ReplicasDiffer, Root, Scores, Start
 from dtrees.engine.protocol.nodes import RouteBits, RouteBitStore, Splits
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.grow.best_first import origins
@@ -79,10 +79,7 @@ def grow_tree(
     following : Start, optional
         The next tree, to be started right behind the call that closes this.
     """
-    try:
-        ((grown, closing),) = session.run([tree_steps(session, start, learning_rate)], is_started)
-    except NotCompiled:
-        ((grown, closing),) = session.run([tree_steps(session, start._replace(search=True, plain=True), learning_rate)])
+    ((grown, closing),) = session.run([tree_steps(session, start, learning_rate)], is_started)
     if closing is None:
         return grown, NO_SCORES
     shares = dict(enumerate(shares_of(session.executor.n_rows, session.executor.n_shards) if score else []))
@@ -112,7 +109,7 @@ def tree_steps(session: Session, start: Start, learning_rate: float = 1.0) -> St
         return (yield from _complete(session, start, nodes, root, learning_rate))
     n_classes, targets = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
     n_columns = plan.rules.columns_per_tree
-    grower = Grower(plan.rules, n_classes, n_columns, root, 0 if start.plain else _rows_set_aside(session), targets)
+    grower = Grower(plan.rules, n_classes, n_columns, root, _rows_set_aside(session), targets)
     route_bits, last = RouteBitStore(), None
     if grower.to_search.shape[0]:
         yield from session.accept(grower, [r.found for r in roots if r.found is not None], route_bits)

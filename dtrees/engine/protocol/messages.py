@@ -40,10 +40,6 @@ class ReplicasDiffer(RuntimeError):
     """Shards that must agree about the rows of a tree do not."""
 
 
-class NotCompiled(RuntimeError):
-    """The kernels that grow subtrees are being compiled by another process. Meanwhile, trees can be grown level by level."""
-
-
 @dataclass(frozen=True)
 class Message:
     """What every message carries."""
@@ -78,15 +74,13 @@ class Start(NamedTuple):
     """A tree to be begun: rows are drawn, gradients computed. The reply is a :class:`Root`.
 
     ``tree`` is the tree's identity for random draws, ``output`` the raw prediction it is to improve. ``search`` asks for the root's
-    best split, ``check`` for a checksum of what the tree is grown on. ``plain``: all nodes of the tree are searched by themselves, with the
-    kernels that are compiled soonest.
+    best split, ``check`` for a checksum of what the tree is grown on.
     """
 
     tree: int
     output: int
     search: bool
     check: bool
-    plain: bool = False
 
 
 class Finish(NamedTuple):

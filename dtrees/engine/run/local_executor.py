@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dtrees.engine.coordinator.session import Requests, Session, Steps, T, replay_tree
 from dtrees.engine.coordinator.tree import grow_tree, starting
 from dtrees.engine.plan.plans import BoostingPlan, Callback, FitInterrupted, ForestPlan, ForestResult, Progress
-from dtrees.engine.protocol.messages import Begun, NotCompiled, Scores
+from dtrees.engine.protocol.messages import Begun, Scores
 from dtrees.engine.shard.shard import Shard
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.threads import Threads
@@ -118,13 +118,9 @@ class LocalFit:
 
     def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
         """Grow a tree; see :func:`dtrees.engine.coordinator.tree.grow_tree`."""
-        start = starting(self._session, tree, output)
         if self._at_once:
-            try:
-                return self._tree.boost(tree, output, learning_rate, score)
-            except NotCompiled:
-                start = start._replace(search=True, plain=True)
-        return grow_tree(self._session, start, learning_rate, score)
+            return self._tree.boost(tree, output, learning_rate, score)
+        return grow_tree(self._session, starting(self._session, tree, output), learning_rate, score)
 
 
 def grow_forest(

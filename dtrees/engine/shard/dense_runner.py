@@ -7,7 +7,6 @@ room is kept from tree to tree as long as it is large enough (if it is very larg
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import ge
 from typing import Any
 
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import compile_together
-from dtrees.split.compile.kernels import bind, bound
-from dtrees.split.compile.methods import Hidden, Methods, hide, methods_of
+from dtrees.split.compile.kernels import bind
+from dtrees.split.compile.methods import UNKNOWN, Hidden, Methods, hide, methods_of
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, weight_sums, without_words
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget
@@ -38,7 +37,7 @@ from dtrees.split.table.columns import Columns
 from dtrees.split.zones.sum_slots import SumSlots, for_thread, no_sum_slots
 from dtrees.split.zones.sums import note_places
 
-_NO_METHODS, _NO_SUM_SLOTS = np.zeros(1, np.int64), no_sum_slots()
+_NO_SUM_SLOTS = no_sum_slots()
 
 
 class SubtreeRunner(Runner):
@@ -48,13 +47,10 @@ class SubtreeRunner(Runner):
     ----------
     columns : Columns
         All columns of the table.
-    refuses : bool, default=False
-        Whether to raise NotCompiled while a helper process compiles the kernels, for who can grow nodes in another way meanwhile.
     """
 
-    def __init__(self, columns: Columns, refuses: bool = False) -> None:
+    def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._refuses = refuses
         super().__init__(columns)
 
     def forget(self) -> None:
@@ -68,7 +64,6 @@ class SubtreeRunner(Runner):
         self._opening: Opening
         self._tasks: list[Task] = []
         self._task_size: tuple[int, ...] = ()
-        self._run: Callable[[Columns, WorkPool, Task], None] | None = None
         self._methods: Methods | None = None
         self._control: NDArray[np.int64] | None = None
 
@@ -90,15 +85,14 @@ class SubtreeRunner(Runner):
             note_places(place_of, rows, 0, rows.shape[0])
         work_pool = begin(self._work_pool, self._opening, roots, share_rows, n_threads)
         if self._methods is None:
-            self._methods = methods_of(self._tasks[0], "limits", columns=self._columns, work_pool=work_pool)
+            task = _on(context, self._tasks[0], block_rows, sum_slots, UNKNOWN)
+            self._methods = methods_of(task, "limits", columns=self._columns, work_pool=work_pool)
         methods = self._methods
         tasks = [_on(context, task, block_rows, sum_slots, methods) for task in self._tasks[:n_threads]]
-        # To look at what is bound takes a tenth of the time that it takes to look up types.
-        run = self._run or bound(grow_together, self._columns, work_pool, tasks[0])
+        run = methods.kernels.get(grow_together)
         if run is None:
             self._compile(work_pool, tasks[0], methods, share_rows)
-            run = bind(grow_together, self._columns, work_pool, tasks[0])
-        self._run = run
+            run = methods.kernels[grow_together] = bind(grow_together, self._columns, work_pool, tasks[0])
         self._budget = context.budget
         self._control = work_pool.control
         if assignment.is_interruptible:
@@ -150,7 +144,7 @@ class SubtreeRunner(Runner):
         n_levels = max(sizes) if limited else stops.max_depth - min(depth for _, _, _, depth in places)
         task_size = (max(sizes), max(stop - in_stop for _, in_stop, stop, _ in places), n_levels, min(max(sizes), block_rows))
         if not self._tasks or kind != self._kind or context.pool is not self._pool or not all(map(ge, self._task_size, task_size)):
-            self._tasks, self._task_size, self._run, self._methods = [], task_size, None, None
+            self._tasks, self._task_size, self._methods = [], task_size, None
         self._made_for, self._kind, self._pool = wanted, kind, context.pool
 
     def _compile(self, work_pool: WorkPool, task: Task, methods: Methods, share_rows: int) -> None:
@@ -196,7 +190,7 @@ class SubtreeRunner(Runner):
             stack=stack,
             sum_slots=_NO_SUM_SLOTS if sum_slots is None else for_thread(sum_slots, stack.path.shape[0]),
             budget=context.budget._replace(waiting=np.empty(stack.path.shape[0] if context.budget.first.shape[0] else 1, ORIGIN)),
-            methods=_NO_METHODS,
+            methods=UNKNOWN.addresses,
             weight=weight_sums(criterion, n_sums),
             has_words=without_words(criterion, n_sums) < n_sums,
         )

@@ -19,7 +19,7 @@ from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
-from dtrees.split.compile.methods import hide, methods_of
+from dtrees.split.compile.methods import UNKNOWN, hide, methods_of
 from dtrees.split.criteria.constraints import divide_sums
 from dtrees.split.criteria.parts import weight_sums, without_words
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget, origins
@@ -37,7 +37,6 @@ from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
 from dtrees.split.zones.sums import note_places
 
 _ROOT_ORIGIN = origins(1)[0]
-_NO_METHODS = np.zeros(1, np.int64)
 
 
 @dataclass
@@ -137,7 +136,7 @@ class SparseRunner(Runner):
             block_rows=-1,
             stack=stack,
             sum_slots=None,
-            methods=_NO_METHODS,
+            methods=UNKNOWN.addresses,
             weight=weight_sums(limits.criterion, n_sums),
             has_words=without_words(limits.criterion, n_sums) < n_sums,
             room=room,
@@ -266,4 +265,4 @@ class _Growth:
 
 def make_runner(columns: AnyColumns) -> Runner:
     """Return what grows subtrees of a table."""
-    return SparseRunner(columns) if isinstance(columns, SparseColumns) else SubtreeRunner(columns, refuses=True)
+    return SparseRunner(columns) if isinstance(columns, SparseColumns) else SubtreeRunner(columns)

@@ -114,7 +114,7 @@ class TreeState:
 
     def start(self, tree: m.Start) -> m.Root:
         """Begin a tree."""
-        n_in, n, sums, exponents = self._open(tree.tree, tree.output, by_levels=tree.search, plain=tree.plain)
+        n_in, n, sums, exponents = self._open(tree.tree, tree.output, by_levels=tree.search)
         found = self._search_nodes(np.zeros(1, np.int64), _NOTHING, _NOTHING) if tree.search else None
         checksum = int(partition.checksum(self._rows)) if tree.check else 0
         if tree.check and self._targets is not None:  # rows carry no more than their numbers
@@ -131,10 +131,10 @@ class TreeState:
         self._grows = False
         self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
 
-    def _open(self, tree: int, output: int, by_levels: bool, plain: bool = False) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
+    def _open(self, tree: int, output: int, by_levels: bool) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
         """Begin a tree; return how many rows are in sample and in all, the root's sums, and the exponents of these.
 
-        Unless levels are to be searched, the tree is grown at once. ``plain`` is as of :class:`~dtrees.engine.protocol.messages.Start`.
+        Unless levels are to be searched, the tree is grown at once.
         """
         in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals, self._targets = self._target.start(tree, output)
         inside = None if in_sample is None else in_sample.nonzero()[0]
@@ -161,7 +161,7 @@ class TreeState:
         rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
         many = None if self._levels.shape[0] else many_sums(self._kept, self._rows, n_in, self._targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
-        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, plain, several)
+        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, several)
         if not size and criterion_of(rules).task == "boosting":  # no split gains anything
             self._stops = self._stops._replace(max_depth=0)
         seed = self._target.seed
@@ -176,7 +176,7 @@ class TreeState:
             sums = np.concatenate([sums, self._words])
         self._nodes.open(n_in, n, hashing.ROOT, sums)
         self._grows = True
-        inherit = self._inherits and not plain and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
+        inherit = self._inherits and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
         sizes = Sizes(size)
         if inherit and total_b > 0 and criterion_of(rules).row_statistic == "amount":  # none is below zero: their mean is a better centre
             centre = total_a // total_b

@@ -118,17 +118,22 @@ class Methods(NamedTuple):
         The types of arguments that several methods have, by name, one of which is the task.
     write : callable
         Writes what is hidden to the memory for it.
+    kernels : dict
+        What is bound to arguments of these types: kernels that call methods.
     """
 
     addresses: NDArray[np.int64]
     kinds: dict[str, Any]
     write: Callable[[Any, NDArray[np.int64]], None]
+    kernels: dict[Any, Callable[..., Any]]
 
     def arguments(self, method: Any) -> tuple[Any, ...]:
         """Return the types of the arguments of a method."""
         return tuple(self.kinds.get(name, kind) for name, kind in method.parameters.items())
 
 
+#: Of a task whose methods are not known yet.
+UNKNOWN = Methods(np.zeros(1, np.int64), {}, lambda value, memory: None, {})
 #: All methods; a method's number is its place here.
 _methods: list[Any] = [None]
 _tables: list[Methods] = []
@@ -140,13 +145,14 @@ def methods_of(task: Any, hidden: str, **others: Any) -> Methods:
 
     Given with the other arguments that several methods have, by name.
     """
-    key = tuple(map(kinds_of, (task, *others.values())))
+    _, _, memory, value = getattr(task, hidden)
+    revealed = {_TASK: task._replace(**{hidden: value}), **others}
+    key = tuple(map(kinds_of, revealed.values()))
     if key not in _table_of:
-        value, memory = getattr(task, hidden).hidden, getattr(task, hidden).memory
-        kinds = {_TASK: typeof(task._replace(**{hidden: value}))} | {name: typeof(other) for name, other in others.items()}
+        kinds = {name: typeof(argument) for name, argument in revealed.items()}
         addresses = np.zeros(len(_methods), np.int64)
         addresses[0] = len(_tables)
-        _tables.append(Methods(addresses, kinds, bind(_write, value, memory)))
+        _tables.append(Methods(addresses, kinds, bind(_write, value, memory), {}))
         _table_of[key] = _tables[-1]
     return _table_of[key]
 

@@ -22,10 +22,6 @@ class BestThreshold(NamedTuple):
     """Of each column the best of all thresholds counts."""
 
 
-class SortedThreshold(NamedTuple):
-    """Of each column the best of all thresholds counts, and rows are sorted to find it: slower than other ways, but compiled sooner."""
-
-
 class RandomThreshold(NamedTuple):
     """Of each column one threshold drawn at random counts (Extra-Trees)."""
 
@@ -82,7 +78,7 @@ class SplitLimits(NamedTuple):
 
     Attributes
     ----------
-    thresholds : BestThreshold, SortedThreshold or RandomThreshold
+    thresholds : BestThreshold or RandomThreshold
         Which thresholds of a column count; its type decides what is compiled.
     slope : float
         The largest abs(a) / b of a row.
@@ -98,7 +94,7 @@ class SplitLimits(NamedTuple):
         The criterion's kernel value; its type decides what is compiled, too (:mod:`dtrees.split.criteria.parts`).
     """
 
-    thresholds: BestThreshold | SortedThreshold | RandomThreshold
+    thresholds: BestThreshold | RandomThreshold
     slope: float
     min_samples: int
     min_weight: int
