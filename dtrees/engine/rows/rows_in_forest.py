@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.all_rows import rows_of
-from dtrees.engine.rows.exchange import Arrays
+from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.rows.leaf_rows import RowsOfLeaves
 from dtrees.engine.rows.packed import add_up
 from dtrees.engine.rows.passes import share_by_column
