@@ -50,7 +50,7 @@ class Placement:
         The addresses of the workers that had columns; none where it is local.
     predicted : mapping from str to float
         Seconds that a tree was predicted to take, for each kind that was weighed: where "auto" was to choose for boosting on several
-        workers, or for a forest that fits none. They are for comparing kinds with one another.
+        workers. They are for comparing kinds with one another.
     storage : {"memory", "disk"}
         Where workers have cells; on their disks only where rows stay.
 

@@ -35,7 +35,7 @@ from dtrees.cluster.reliability.waiting import WorkerMonitor
 from dtrees.cluster.transport.clients import ask, in_loop
 from dtrees.ensemble.input.column import CATEGORICAL, NUMERIC, Column
 from dtrees.ensemble.input.schema import Schema
-from dtrees.split.policy import DELEGATED_COLUMNS, DISK_BYTES, SHARED_CELLS, flagged_bytes, most_zones
+from dtrees.split.policy import DISK_BYTES, SHARED_CELLS, flagged_bytes, most_zones
 
 #: What is said where there is nobody to do the work.
 NO_WORKERS = "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."
@@ -115,7 +115,6 @@ class Sizes:
         Columns of categories.
     n_sums : int
         Numbers that are summed by zones, where rows stay.
-    n_targets : int
     """
 
     n_rows: int
@@ -128,7 +127,6 @@ class Sizes:
     keyed: bool = field(default=False, repr=False)
     n_categorical: int = field(default=0, repr=False)
     n_sums: int = field(default=3, repr=False)
-    n_targets: int = field(default=1, repr=False)
 
     @classmethod
     def of(
@@ -166,9 +164,7 @@ class Sizes:
         n_sums = 3
         if not boosting and (n_classes > 2 or n_targets > 1):
             n_sums = n_classes + 1 if n_classes else 2 * n_targets + 2  # of targets that are numbers, sums and sizes
-        return cls(
-            n_rows, columns, vector_bytes, partition, tuple(evaluation), votes, amounts, width == 4, n_categorical, n_sums, n_targets
-        )
+        return cls(n_rows, columns, vector_bytes, partition, tuple(evaluation), votes, amounts, width == 4, n_categorical, n_sums)
 
     def of_stored(self, cells: int) -> Sizes:
         """Return the sizes of a sparse table of the same schema, with so many stored cells.
@@ -390,14 +386,6 @@ ROWS_WORKER = 0.4e6
 #: likewise, and 1.4e6 to take in what comes, and to wait for the slowest of more workers, of the fit of all shards in one process.
 ROWS_PEER = 3.0e6
 
-#: Of a forest: columns tried in a node, of all; a row in a column tried, each time that rows are halved, where small nodes are grown by one
-#: worker each, and by all together; and besides for each target beyond the first.
-TRIED, CELL_TRIED, CELL_TRIED_TOGETHER, CELL_TRIED_FURTHER = 1 / 3, 5.8, 36.0, 3.0
-#: A row of a worker's own by rows; a row of all by columns, whatever a worker's columns; a row of all, and a tree, by either.
-FOREST_ROWS_ROW, FOREST_ROW_TOGETHER, FOREST_ROW, FOREST_TREE = 950.0, 200.0, 420.0, 24e6
-#: Levels whose exchanges a tree takes, of three side by side, by columns: likewise. By rows it takes half of those of boosting.
-FOREST_LEVELS, FOREST_LEVELS_TOGETHER = 8.0, 17.0
-
 
 def seconds_alone(n_rows: int, n_columns: int, threads: int) -> float:
     """Return the seconds of a tree on a worker that has all columns.
@@ -457,43 +445,3 @@ def sums_received(n_workers: int, n_columns: int) -> int:
     (100, 400)
     """
     return n_workers * -(-n_columns // min(n_workers, n_columns))
-
-
-def forest_by_columns(n_rows: int, n_columns: int, threads: Mapping[str, int], n_targets: int = 1) -> float:
-    """Return the seconds of a forest's tree where each worker has some columns; see :func:`seconds_by_columns`.
-
-    Examples
-    --------
-    >>> two = {"a": 1, "b": 1}
-    >>> round(forest_by_columns(100_000, 28, two), 3), round(forest_by_columns(40_000, 100, two), 3)
-    (0.168, 0.491)
-    >>> round(forest_by_columns(100_000, 28, two, n_targets=3), 3)
-    0.214
-    """
-    together = n_columns > DELEGATED_COLUMNS * len(threads)
-    each = _tried(n_rows, n_columns, n_targets, CELL_TRIED_TOGETHER if together else CELL_TRIED) + CELL * n_columns
-    own = n_rows * (each / sum(threads.values()) + FOREST_ROW_TOGETHER / min(threads.values()) + FOREST_ROW) + FOREST_TREE
-    levels = FOREST_LEVELS_TOGETHER if together else FOREST_LEVELS
-    return 1e-9 * (own + levels / 6 * (EXCHANGES + EXCHANGES_WORKER * min(len(threads), n_columns)))
-
-
-def forest_by_rows(rows: Mapping[str, int], n_columns: int, threads: Mapping[str, int], n_targets: int = 1) -> float:
-    """Return the seconds of a forest's tree where each worker keeps so many rows; see :func:`seconds_by_rows`.
-
-    Examples
-    --------
-    >>> two = {"a": 1, "b": 1}
-    >>> round(forest_by_rows({"a": 50_000, "b": 50_000}, 28, two), 3), round(forest_by_rows({"a": 20_000, "b": 20_000}, 100, two), 3)
-    (0.174, 0.137)
-    >>> round(forest_by_rows({"a": 50_000, "b": 50_000}, 28, two, n_targets=3), 3)
-    0.221
-    """
-    n_rows = sum(rows.values())
-    each = _tried(n_rows, n_columns, n_targets, CELL_TRIED) + ROWS_CELL * n_columns + FOREST_ROWS_ROW
-    own = max(each * n / threads[worker] for worker, n in rows.items())
-    return 1e-9 * (own + FOREST_ROW * n_rows + FOREST_TREE) + seconds_beside_rows(len(rows)) / 2
-
-
-def _tried(n_rows: int, n_columns: int, n_targets: int, each: float) -> float:
-    """Return what a row takes in the columns tried, down to the end."""
-    return (each + CELL_TRIED_FURTHER * (n_targets - 1)) * math.log2(max(2, n_rows)) * max(1.0, TRIED * n_columns)
