@@ -10,6 +10,8 @@ import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -206,12 +208,8 @@ class MeanOfBoosters:
 
     def __call__(self, X: Any) -> NDArray[Any]:
         """Predict a block of rows."""
-        first, *others = self.boosters
-        matrix = first.schema.matrix(X)
-        total = first.finish(first.trees.raw(matrix, first.n_jobs))
-        for booster in others:
-            total = total + booster.finish(booster.trees.raw(matrix, booster.n_jobs))
-        mean = total / len(self.boosters)
+        matrix = self.boosters[0].schema.matrix(X)
+        mean = reduce(add, (one.finish(one.trees.raw(matrix, one.n_jobs)) for one in self.boosters)) / len(self.boosters)
         for step in self.steps:
             mean = step(mean)
         return mean

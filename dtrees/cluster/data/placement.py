@@ -38,8 +38,8 @@ logger = logging.getLogger("dtrees.cluster")
 #: What each worker has.
 Capacities = Mapping[str, WorkerCapacity]
 _AS_ASKED = "as asked for by placement"
-#: Of a forest that fits no worker, with a third of the columns tried in a node, the busiest of two workers and the coordinator took 0.18 s a
-#: tree by rows and 0.13 by columns of 100,000 x 28, 0.12 and 0.46 of 40,000 x 100; by columns, each worker divides all rows.
+#: Of a forest that fits no worker: with a third of the columns tried in a node, the busiest of two workers and the coordinator took 0.18 s
+#: a tree by rows and 0.13 by columns of 100,000 x 28, 0.12 and 0.46 of 40,000 x 100; by columns, each worker divides all rows.
 _FEW_WORKERS = 3
 
 
