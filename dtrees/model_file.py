@@ -9,7 +9,7 @@ format version
     grows whenever a file could no longer be read by an older dtrees; a newer one than ours is refused, older ones are read. 2: trees
     of many nodes without what follows from the rest of them (:mod:`dtrees.tree.stacking`).
 digest
-    SHA-256 over class, metadata and arrays, kept in the header. It finds damage (a flipped bit in a threshold would otherwise
+    SHA-256 over class, metadata and arrays, stored in the header. It finds damage (a flipped bit in a threshold would otherwise
     be a wrong model); it is no signature, anyone who can write the file can write a digest.
 
 Use

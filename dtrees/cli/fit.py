@@ -254,7 +254,7 @@ def demo(*, rows: int, data: str | None, **options: Any) -> None:
         tables.check_destinations({"--data": path, "--output": options["output"], "--report": options["report"]}, [])
         with atomic_file(path) as file:
             flats(rows, options["seed"]).to_csv(file, index=False)
-        display.note(f"Made up {rows:,} flats; the rent is to be predicted from the other columns.")
+        display.note(f"Generated {rows:,} flats; the rent is to be predicted from the other columns.")
         fit(data=path, target=_DEMO_TARGET, task="auto", features=(), drop=(), form=tables.CSVForm(), **_NO_OPTION, **options)
     table = f"{data} --target {_DEMO_TARGET}" if data else "DATA --target COLUMN"
     display.result(f"Next: dtrees fit {table} --model forest --output model.dtrees")

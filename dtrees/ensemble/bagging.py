@@ -348,7 +348,7 @@ class Bagging(BagParameters, Model):
             raise ValueError("oob_score=True is only available if bootstrap=True")
         callback = called_together(callbacks)
         backend, table = template._load(
-            X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True, several=self._SEVERAL_TARGETS
+            X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True, multi_output=self._MULTI_OUTPUT
         )
         template._check_classes(table)
         self._take_columns(template)
@@ -561,7 +561,7 @@ class BaggingClassifier(Classifier, Bagging):
     """
 
     _BOOSTER: ClassVar[type[Boosting]] = GradientBoostingClassifier
-    _SEVERAL_TARGETS: ClassVar[bool] = False
+    _MULTI_OUTPUT: ClassVar[bool] = False
 
 
 def _but_draws(parameters: dict[str, Any]) -> str:

@@ -78,7 +78,7 @@ def test_what_is_no_table(estimator, X):
         (np.where(np.arange(6) == 2, np.nan, Y), "y contains NaN"),
         (np.where(np.arange(6) == 2, np.inf, Y), "y contains infinity"),
         (None, "requires y to be passed"),
-        (np.ones((6, 2, 2)), "dim 3"),  # two columns: test_several_targets.py
+        (np.ones((6, 2, 2)), "dim 3"),  # two columns: test_multi_output.py
         (Y * 1j, "Complex data not supported: y is an array of dtype complex128"),
         (np.array(["2020-01-01"] * 6, dtype="M8[D]"), "y is of dtype datetime64"),
     ],

@@ -29,7 +29,7 @@ from dtrees.cluster.data.memory import Sizes, WorkerCapacity
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.transport.clients import threads_of_workers
-from dtrees.cluster.transport.events import tell
+from dtrees.cluster.transport.events import publish
 from dtrees.ensemble.backend import Placement
 from dtrees.split.policy import DELEGATED_COLUMNS
 
@@ -67,8 +67,8 @@ class Plan:
     needs: dict[str, int]
     spare: dict[str, float]
 
-    def tell(self, capacities: Capacities) -> None:
-        """Log the plan, a line for each worker, and tell of it."""
+    def publish(self, capacities: Capacities) -> None:
+        """Log the plan, a line for each worker, and publish it."""
         placement, kind = self.placement, self.placement.kind
         logger.info("placement %s: %s", kind, placement.reason)
         n_columns = sum(map(len, self.columns.values()))
@@ -78,8 +78,8 @@ class Plan:
             else:
                 what = f"{n_columns if kind == 'replicated' else len(self.columns.get(worker, ()))} of {n_columns} columns"
             logger.info("%s will hold %s: %s of %s", worker, what, format_bytes(needed), _free(capacities[worker]))
-        told = {"workers": list(placement.workers), "bytes": self.needs, "storage": placement.storage}
-        tell(current_fit().name, "placed", placement=kind, reason=placement.reason, **told)
+        facts = {"workers": list(placement.workers), "bytes": self.needs, "storage": placement.storage}
+        publish(current_fit().name, "placed", placement=kind, reason=placement.reason, **facts)
 
 
 def check_placement(placement: str, *, boosting: bool, whole: str = "") -> None:
@@ -207,7 +207,7 @@ class _Case:
     def _shared_columns(self) -> tuple[dict[str, list[int]], dict[str, int]]:
         """Return the columns of each worker where all have a share, and the bytes that each needs then."""
         sizes, threads = self.sizes, self._threads
-        of_forest = 0 if self.n_trees is None else sizes.votes_in_all(0) + sizes.delegated
+        of_forest = 0 if self.n_trees is None else sizes.oob_sums_in_all(0) + sizes.delegated
         room = {
             worker: capacity.free - sizes.besides(threads=min(capacity.threads, len(sizes.columns))) - of_forest
             for worker, capacity in self.capacities.items()
@@ -296,9 +296,9 @@ class _Case:
         besides = ""
         if sizes.evaluation:
             besides += f", evaluation sets and their predictions {format_bytes(sum(sizes.evaluation))}"
-        if sizes.votes:
+        if sizes.oob_sums:
             copies = "" if kind == "sharded" else ", for each batch of trees"
-            besides += f", and the sums for oob_score=True {format_bytes(sizes.votes)} on each worker, several times{copies}"
+            besides += f", and the sums for oob_score=True {format_bytes(sizes.oob_sums)} on each worker, several times{copies}"
         raise NotEnoughMemory(
             f"X with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns does not fit the memory of the Dask cluster with placement "
             f"{kind!r}{' and cells on disk' * on_disk}: worker {worst} would need {format_bytes(needs[worst])}, and has "
@@ -312,7 +312,7 @@ def needed_for_all(sizes: Sizes, threads: int, n_trees: int | None) -> int:
     """Return the bytes that a worker needs that has all columns, and grows trees of a forest of ``n_trees`` (None: boosting)."""
     under_way = min(threads, n_trees or 1)
     batches = min(n_trees or 1, memory.BATCHES_PER_THREAD_OUT_OF_BAG * threads)
-    return sizes.needed(range(len(sizes.columns)), under_way, threads) + sizes.votes_in_all(batches)
+    return sizes.needed(range(len(sizes.columns)), under_way, threads) + sizes.oob_sums_in_all(batches)
 
 
 def _free(capacity: WorkerCapacity) -> str:

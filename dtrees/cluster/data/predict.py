@@ -74,7 +74,7 @@ def _bytes_of_trees(function: Callable[..., NDArray[Any]]) -> int:
 
 
 def _computing_client() -> Client | None:
-    """Return the client that Dask computes collections with if it is told nothing else, or None."""
+    """Return the client that Dask computes collections with if nothing else is asked for, or None."""
     if dask.config.get("scheduler", None) not in (None, "distributed", "dask.distributed"):
         return None
     try:

@@ -123,10 +123,10 @@ def test_bytes_of_out_of_bag_sums(n_classes: int) -> None:
     plan = ForestPlan(rules("gini" if n_classes else "squared_error", 1), seed=0, n_classes=n_classes, out_of_bag=True)
     sums = OutOfBag(1000, plan.n_values, 0)
     sizes = Sizes.of(schema, 1000, weighted=False, partition=0, n_classes=n_classes, out_of_bag=True)
-    assert sizes.votes == sums.sum.nbytes + sums.count.nbytes
-    assert sizes.votes_in_all(0) == 4 * sizes.votes  # the shard's, and three more where the forest is put together
-    assert sizes.votes_in_all(2) == 9 * sizes.votes
-    assert Sizes.of(schema, 1000, weighted=False, partition=0).votes_in_all(2) == 0
+    assert sizes.oob_sums == sums.sum.nbytes + sums.count.nbytes
+    assert sizes.oob_sums_in_all(0) == 4 * sizes.oob_sums  # the shard's, and three more where the forest is put together
+    assert sizes.oob_sums_in_all(2) == 9 * sizes.oob_sums
+    assert Sizes.of(schema, 1000, weighted=False, partition=0).oob_sums_in_all(2) == 0
 
 
 def test_room_of_a_worker() -> None:
@@ -316,7 +316,7 @@ def test_a_forest_that_fits_no_worker_goes_by_rows_where_that_is_faster_or_colum
     plan = place(wide, worker_capacities(1.3e8, 1.3e8), n_trees=5, rows={"a": 5_000, "b": 5_000})
     assert plan.placement.kind == "sharded"
     # Out-of-bag sums of all rows on each worker, by columns.
-    scored = Sizes(n, (6 * n,) * 10, 8 * n, 0, votes=10 * n * 8, keyed=True)
+    scored = Sizes(n, (6 * n,) * 10, 8 * n, 0, oob_sums=10 * n * 8, keyed=True)
     needed = max(place(scored, worker_capacities(1e12, 1e12), "rows", 5, rows=rows).needs.values())
     plan = place(scored, worker_capacities(needed, needed), n_trees=5, rows=rows)
     assert plan.placement.kind == "rows"
@@ -364,7 +364,7 @@ def test_evaluation_sets_are_planned_for() -> None:
 )
 def test_out_of_bag_sums_are_planned_for(placement: str, copies: int, said: str) -> None:
     plain = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000)
-    sizes = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000, votes=1_600_000)
+    sizes = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000, oob_sums=1_600_000)
     needs = {name: place(one, worker_capacities(1e9, 1e9), placement, 10).needs for name, one in (("plain", plain), ("summed", sizes))}
     assert {w: needs["summed"][w] - needs["plain"][w] for w in needs["plain"]} == dict.fromkeys(needs["plain"], copies * 1_600_000)
     short = max(needs["summed"].values()) - 1
