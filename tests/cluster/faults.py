@@ -19,8 +19,8 @@ from distributed import Client, Worker, get_worker
 
 from dtrees.cluster.growing.shards import RowShardActor, ShardActor
 from dtrees.cluster.transport.direct_channel import Failed
+from dtrees.engine.protocol.exchange import Step
 from dtrees.engine.protocol.messages import Calls
-from dtrees.engine.rows.exchange import Step
 
 #: What carries out messages, and sends parcels: a message, or a step with these, is the last argument.
 _PLACES: tuple[tuple[Any, str], ...] = ((ShardActor, "handle"), (RowShardActor, "handle"), (RowShardActor, "hand_over"))

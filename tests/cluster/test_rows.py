@@ -23,8 +23,8 @@ from dtrees import GradientBoostingRegressor
 from dtrees.cluster.dashboard import FitHistory
 from dtrees.cluster.data.tables import EncodedPartition
 from dtrees.cluster.transport.peers import PeerLost, Peers
+from dtrees.engine.protocol.exchange import Shards
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.exchange import Shards
 from dtrees.split.table.mmap_arrays import NoRoomOnDisk, is_on_disk
 from tests import cases
 from tests.cases import CASES, FIRST_OF_KIND, HELD_OUT, N_ROWS, TARGETS, TRAIN, check

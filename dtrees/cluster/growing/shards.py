@@ -33,8 +33,8 @@ from dtrees.cluster.transport.clients import bytes_of_results
 from dtrees.cluster.transport.direct_channel import ActorBase, pack_named
 from dtrees.cluster.transport.events import Account, Exchanges, Timings, publish
 from dtrees.cluster.transport.peers import PeerLost, Peers
+from dtrees.engine.protocol.exchange import Parcel, RowsExecutor, Step
 from dtrees.engine.protocol.messages import Calls, Executor, Message, ShardsLost
-from dtrees.engine.rows.exchange import Parcel, RowsExecutor, Step
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.table.columns import Columns

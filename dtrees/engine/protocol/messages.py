@@ -231,7 +231,7 @@ class Executor(ShardsExecutor, Protocol):
     whole_threads : int
         Threads of the one shard that has all columns; 0 where columns are spread.
     places_rows : bool
-        False: shards have columns of the table, not rows of it (:class:`dtrees.engine.rows.exchange.RowsExecutor`).
+        False: shards have columns of the table, not rows of it (:class:`dtrees.engine.protocol.exchange.RowsExecutor`).
     """
 
     places_rows: Literal[False] = False

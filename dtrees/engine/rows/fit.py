@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.protocol.exchange import RowsDisagree, RowsExecutor
 from dtrees.engine.protocol.messages import NO_SCORES, Message, Scores
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.all_rows import in_order
-from dtrees.engine.rows.exchange import RowsDisagree, RowsExecutor
 from dtrees.engine.rows.forest_trees import rows_to_send
 from dtrees.engine.rows.whole import scores_of_all
 from dtrees.engine.rows.zone_edges import Edges, merge_sketches

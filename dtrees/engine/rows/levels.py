@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.outcome.beyond_sums import words_of
+from dtrees.engine.protocol.exchange import Arrays, Shards, Steps
 from dtrees.engine.protocol.messages import Divided
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.exchange import Arrays, Shards, Steps
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searcher import Wanted
 from dtrees.split.node.records import CONSTANT, Candidates, best_by_node, empty_candidates

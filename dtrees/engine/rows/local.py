@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.protocol.exchange import Program, RowsExecutor, Step
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows.all_rows import rows_of
-from dtrees.engine.rows.exchange import Program, RowsExecutor, Step
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.split.table.keyed_columns import arrange_rows
 from dtrees.split.table.mmap_arrays import Room, mapped

@@ -1,6 +1,6 @@
 """What the coordinator and the shards of rows say to each other, beside what :mod:`dtrees.engine.protocol.messages` has.
 
-What shards send one another to carry a message out is named by the step that it is of (:class:`~dtrees.engine.rows.exchange.Step`):
+What shards send one another to carry a message out is named by the step that it is of (:class:`~dtrees.engine.protocol.exchange.Step`):
 "targets" and "held out" before the first tree; those of trees as :mod:`dtrees.engine.rows.tree` says; "losses" and "scores" after one.
 """
 

@@ -1,8 +1,8 @@
 """A shard of rows: some stretches of a table's rows, all columns of them, and the state of these rows.
 
 It answers messages one at a time, as :class:`~dtrees.engine.shard.shard.Shard` does, and does nothing on its own. To carry out a message
-may take parcels of other shards: how it goes is a *program* (:mod:`dtrees.engine.rows.exchange`). What is known of the tree under way is
-with :mod:`dtrees.engine.rows.rows_in_tree`.
+may take parcels of other shards: how it goes is a *program* (:mod:`dtrees.engine.protocol.exchange`). What is known of the tree under way
+is with :mod:`dtrees.engine.rows.rows_in_tree`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
+from dtrees.engine.protocol.exchange import Arrays, Mailbox, Program, Shards, Steps, side_by_side
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.all_rows import AllRows, in_order, meetings, put_together, rows_of
 from dtrees.engine.rows.categories import count_categories
-from dtrees.engine.rows.exchange import Arrays, Mailbox, Program, Shards, Steps, side_by_side
 from dtrees.engine.rows.forest_trees import TreeOfForest, forest_tree_steps
 from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.rows_in_tree import RowsInTree

@@ -1,7 +1,7 @@
 """One tree over shards of rows: the steps that it is grown in, and what is decided in each.
 
-Every shard takes them (:class:`~dtrees.engine.rows.exchange.Shards`). This is what shards do in each; the best split of a node is the best
-of those that the searchers of columns have found::
+Every shard takes them (:class:`~dtrees.engine.protocol.exchange.Shards`). This is what shards do in each; the best split of a node is
+the best of those that the searchers of columns have found::
 
     derived     compute gradients; of a forest, draw rows
     sums        put gradients in fixed point and sum the root; or divide nodes, and sum some of their children. Sums go to searchers of
@@ -27,10 +27,10 @@ from dtrees.engine.outcome.beyond_sums import KnownSets, sets_of
 from dtrees.engine.outcome.ending import draft_tree, finish_tree
 from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.node_limits import SumsKept, constraints_of
+from dtrees.engine.protocol.exchange import Arrays, RowsDisagree, Shards, Steps, Turn
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.exchange import Arrays, RowsDisagree, Shards, Steps, Turn
 from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.whole import exponent_of, exponents_of, find_cuts, leaf_quantiles, leaf_steps

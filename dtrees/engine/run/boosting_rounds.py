@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress
+from dtrees.engine.protocol.exchange import RowsExecutor
 from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores
-from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.run.lasting import LastingBoosting, TreeLog
 from dtrees.engine.run.local_executor import LocalExecutor, LocalFit
 from dtrees.engine.run.saving import Saver, without_checkpoint

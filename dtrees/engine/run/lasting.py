@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.fit import ColumnsFit
 from dtrees.engine.plan.plans import BoostingPlan, Callback, ForestPlan, ForestResult, Progress
+from dtrees.engine.protocol.exchange import RowsExecutor
 from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores, ShardsLost
-from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.fit import RowsFit
 from dtrees.tree.tree import Tree
 
