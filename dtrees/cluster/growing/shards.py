@@ -6,7 +6,7 @@ that share a worker moves there between two trees. :mod:`dtrees.engine.run.lasti
 
 What shards of rows send one another (:mod:`dtrees.engine.rows`) goes from worker to worker (:mod:`dtrees.cluster.transport.peers`), and is
 awaited there. Nobody waits for ever: when a shard is lost, or fails as it cannot reach another, the coordinator interrupts all. A shard
-that its worker has been told to forget gives up as well.
+whose worker has released it gives up as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dtrees.cluster.growing.actors import ActorsLost, LastingActors
 from dtrees.cluster.growing.kernel_shipping import share_kernels
 from dtrees.cluster.transport.clients import bytes_of_results
 from dtrees.cluster.transport.direct_channel import ActorBase, pack_named
-from dtrees.cluster.transport.events import Account, Exchanges, Timings, tell
+from dtrees.cluster.transport.events import Account, Exchanges, Timings, publish
 from dtrees.cluster.transport.peers import PeerLost, Peers
 from dtrees.engine.protocol.exchange import Parcel, RowsExecutor, Step
 from dtrees.engine.protocol.messages import Calls, Executor, Message, ShardsLost
@@ -80,7 +80,7 @@ class WorkerShards(LastingActors):
 
     def close(self) -> None:
         """Free the shards."""
-        self._exchanges.tell()
+        self._exchanges.publish()
         super().close()
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
@@ -89,7 +89,7 @@ class WorkerShards(LastingActors):
         return self.collect()
 
     def wants_repair(self) -> bool:
-        """Tell whether shards are to be made anew or moved."""
+        """Return whether shards are to be made anew or moved."""
         if time.monotonic() < self._next_census:
             return False
         self._next_census = time.monotonic() + _SECONDS_BETWEEN_CENSUSES
@@ -147,7 +147,7 @@ class WorkerShards(LastingActors):
 
     @contextlib.contextmanager
     def _losses(self) -> Iterator[None]:
-        """Tell the engine of actors that are lost, in its own terms."""
+        """Report lost actors to the engine, in its own terms."""
         try:
             yield
         except BaseException as error:
@@ -163,12 +163,12 @@ class WorkerShards(LastingActors):
     def _bring(self, i: int, worker: str) -> None:
         super()._bring(i, worker)
         self._table.bring(i, worker)
-        tell(self._fit.name, "shard moved", shard=i, to=worker)
+        publish(self._fit.name, "shard moved", shard=i, to=worker)
 
     def _note_loss(self) -> None:
         super()._note_loss()
         lost = sorted(self._actors.lost)
-        tell(self._fit.name, "shards lost", shards=lost, workers=[self._actors.workers[i] for i in lost])
+        publish(self._fit.name, "shards lost", shards=lost, workers=[self._actors.workers[i] for i in lost])
 
     def _to_move(self, workers: Mapping[str, Mapping[str, Any]]) -> int | None:
         """Return a shard that had better be elsewhere: its worker is about to go, or has another shard where some worker has none."""
@@ -181,14 +181,14 @@ class WorkerShards(LastingActors):
         return next((shard for shard in doubled if any(free >= self._needed(shard) for free in spare)), None)
 
     def _tell_holding(self) -> None:
-        """Tell what each worker holds."""
+        """Publish what each worker holds."""
         workers: dict[str, tuple[int, int]] = {}
         rows_of: dict[str, int] = {}
         for shard, worker in enumerate(self._actors.workers):
             (columns, rows), (before, n_bytes) = self._share(shard), workers.get(worker, (0, 0))
             workers[worker] = min(before + columns, self.n_columns), n_bytes + self._needed(shard)
             rows_of[worker] = min(rows_of.get(worker, 0) + rows, self.n_rows)
-        tell(self._fit.name, "holding", rows=self.n_rows, columns=self.n_columns, workers=workers, rows_of=rows_of)
+        publish(self._fit.name, "holding", rows=self.n_rows, columns=self.n_columns, workers=workers, rows_of=rows_of)
 
 
 class ShardActor(ActorBase):
@@ -256,7 +256,7 @@ class RowShardActor(ActorBase):
         super().__init__()
         share_kernels()
         worker = get_worker()
-        self._shard = RowShard(block.columns, block.stretches, n_rows, block.target, block.weight, threads_of(worker))
+        self._shard = RowShard(block.columns, block.ranges, n_rows, block.target, block.weight, threads_of(worker))
         self._number, put = number, self._shard.mailbox.put
         self.peers = Peers(worker, number, lambda sent: put(Parcel._make((*sent[0], sent[1]))))
         self.when_gone(self._shard.close)
@@ -266,7 +266,7 @@ class RowShardActor(ActorBase):
         self.peers.meet(where)
 
     def interrupt(self) -> None:
-        """Have it wait for other shards no longer, until it is told where they are."""
+        """Have it wait for other shards no longer, until it knows where they are."""
         self.peers.interrupt()
 
     def handle(self, message: Message) -> tuple[Any, Account]:
@@ -346,7 +346,7 @@ class DaskRowsExecutor(WorkerShards, RowsExecutor):
         """Give up where workers fail again and again to reach one another, though both are there."""
         self._n_broken += 1
         logger.warning("workers cannot reach one another: %s", error)
-        tell(self._fit.name, "shards lost", shards=[], workers=[])
+        publish(self._fit.name, "shards lost", shards=[], workers=[])
         if self._n_broken > self._fit.settings.max_restarts:
             raise WorkerLost(
                 f"Workers could not reach one another {self._n_broken} times in this fit, more often than max_restarts; the last time: "
