@@ -82,9 +82,9 @@ def grow_leaf(plan: BoostingPlan | ForestPlan) -> None:
     target = np.arange(1.0, 3.0) if plan.n_classes == 0 else np.arange(plan.n_classes, dtype=np.int32)
     with _shard_of(plan, target) as shard:
         if isinstance(plan, BoostingPlan):
-            alone(shard.grow_boosted(0, 0, 1.0, plain=True))
+            shard.grow_boosted(0, 0, 1.0, plain=True)
             alone(shard.replay_tree(stump(), 0))
-            shard.losses()
+            shard.trees[0].boosting.losses(0, target.shape[0])
         else:
             alone(shard.grow_of_forest(0, 0, plain=True))
             shard.close_tree(0)

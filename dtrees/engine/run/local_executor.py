@@ -74,8 +74,8 @@ class LocalFit:
     """
 
     def __init__(self, executor: LocalExecutor, plan: BoostingPlan, initial: NDArray[np.float64] | None = None) -> None:
-        self._shard = executor.begin(plan, initial)
-        self.initial = self._shard.initial
+        self._shard, self._n_rows = executor.begin(plan, initial), executor.n_rows
+        self._target, self.initial = self._shard.trees[0].boosting, self._shard.initial
 
     def replay_tree(self, tree: Tree, output: int) -> None:
         """Take over a tree grown earlier: add its values to the predictions of every row."""
@@ -83,8 +83,8 @@ class LocalFit:
 
     def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
         """Grow a tree; ``score`` asks for the mean losses afterwards."""
-        grown = alone(self._shard.grow_boosted(tree, output, learning_rate))
-        return grown, scores_of([self._shard.losses()]) if score else NO_SCORES
+        grown = self._shard.grow_boosted(tree, output, learning_rate)
+        return grown, scores_of([self._target.losses(0, self._n_rows)]) if score else NO_SCORES
 
 
 def grow_forest(

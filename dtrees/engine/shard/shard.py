@@ -34,7 +34,7 @@ from dtrees.engine.shard.runner import Workspace
 from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
-from dtrees.engine.shard.tree import replay_steps, tree_steps
+from dtrees.engine.shard.tree import GrownTree, grow_alone, replay_steps, tree_steps
 from dtrees.engine.shard.tree_state import TreeState
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import plain
@@ -154,8 +154,11 @@ class Shard:
             case m.Replay():
                 return (yield from self.replay_tree(message.tree, message.output))
             case m.GrowTree():
-                tree = yield from self.grow_boosted(message.tree, message.output, message.learning_rate)
-                return self._reply([tree], self.losses() if message.score else None)
+                tree, losses = (yield from self._boost(message.tree, message.output, message.learning_rate)), None
+                if message.score:
+                    share = shares_of(self.shards.n_rows, self.shards.n_shards)[self.shards.shard]
+                    losses = cast(BoostingTarget, self.target).losses(*share)
+                return self._reply([tree], losses)
             case m.GrowTrees():
                 return self._reply((yield from self._grow_trees(message.first, message.last)))
             case m.AddVotes():
@@ -166,11 +169,6 @@ class Shard:
 
     def _reply(self, trees: list[Tree], losses: m.Losses | None = None) -> m.Grown:
         return m.Grown([] if self.shards.shard else trees, checksum(trees), losses)
-
-    def losses(self) -> m.Losses:
-        """Return the losses of this shard's share of all rows."""
-        target, shards = cast(BoostingTarget, self.target), self.shards
-        return target.losses(*shares_of(shards.n_rows, shards.n_shards)[shards.shard])
 
     def _open(self, message: m.Open) -> Steps[m.Opened]:
         """Open a fit, or go on with it in a new epoch: shards that know too few of its trees take over the state of one that knows enough.
@@ -226,22 +224,30 @@ class Shard:
         yield from replay_steps(self.shards, self.trees[0], tree, output)
         self._n_finished += 1
 
-    def grow_boosted(self, number: int, output: int, learning_rate: float, plain: bool = False) -> Steps[Tree]:
-        """Grow a tree of boosting, and add its values to the predictions; ``plain`` is as of :func:`.tree_steps`."""
+    def grow_boosted(self, number: int, output: int, learning_rate: float, plain: bool = False) -> Tree:
+        """Grow a tree of boosting on the only shard, and add its values to the predictions; ``plain`` is as of :func:`.tree_steps`."""
+        return self._add_boosted(grow_alone(self.shards, self.trees[0], number, output, learning_rate, plain), output)
+
+    def _boost(self, number: int, output: int, learning_rate: float) -> Steps[Tree]:
+        """Grow a tree of boosting, and add its values to the predictions."""
+        if self.shards.n_shards == 1:
+            return self.grow_boosted(number, output, learning_rate)
+        return self._add_boosted((yield from tree_steps(self.shards, self.trees[0], number, output, learning_rate)), output)
+
+    def _add_boosted(self, grown: GrownTree, output: int) -> Tree:
         rows = self.trees[0]
-        tree, records, said = yield from tree_steps(self.shards, rows, number, output, learning_rate, plain)
-        rows.boosting.add_tree(output, rows.rows.rows, records, said)
+        rows.boosting.add_tree(output, rows.rows.rows, grown.records, grown.said)
         self._n_finished += 1
-        return tree
+        return grown.tree
 
     def grow_of_forest(self, number: int, slot: int, plain: bool = False) -> Steps[Tree]:
         """Grow a tree of a forest, and keep what it says of rows out of bag until it is closed."""
-        rows = self.trees[slot]
-        tree, records, said = yield from tree_steps(self.shards, rows, number, plain=plain)
-        if cast(ForestPlan, self.shards.plan).out_of_bag:
-            leaf, _, in_stop, stop = places_of_leaves(records)
-            self._closings[number] = rows, (in_stop, stop, said[leaf])
-        return tree
+        shards, rows = self.shards, self.trees[slot]
+        grown = grow_alone(shards, rows, number, plain=plain) if shards.n_shards == 1 else (yield from tree_steps(shards, rows, number))
+        if cast(ForestPlan, shards.plan).out_of_bag:
+            leaf, _, in_stop, stop = places_of_leaves(grown.records)
+            self._closings[number] = rows, (in_stop, stop, grown.said[leaf])
+        return grown.tree
 
     def close_tree(self, number: int) -> None:
         """Add what a tree says of its rows out of bag to the sums, if these are wanted."""

@@ -22,7 +22,7 @@ searches.
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import subtree_rows
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.protocol.exchange import Arrays, Shards, Steps
+from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, alone
 from dtrees.engine.protocol.messages import Measured, NotCompiled, Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import RouteBits, Splits
 from dtrees.engine.shard.grower import Grower, merge
@@ -57,10 +57,28 @@ class GrownTree(NamedTuple):
     said: NDArray[np.float64]
 
 
+def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0, plain: bool = False) -> GrownTree:
+    """Grow a tree on the only shard, which has all columns; see :func:`tree_steps`.
+
+    A small tree takes no longer to grow than some steps of Python, so it is grown without such.
+    """
+    plan = shards.plan
+    try:
+        if plain or rows_set_aside(shards, rows) < shards.n_rows:
+            return alone(tree_steps(shards, rows, number, output, learning_rate, plain))
+        root = rows.open(number, output, by_levels=False)
+        nodes = _as_wanted(plan, rows, rows.grow_whole(root), root)
+    except NotCompiled:
+        return alone(tree_steps(shards, rows, number, output, learning_rate, plain=True))
+    sets = rows.find_sets(splits_of_categories(nodes.records, plan.rules)) if plan.rules.categorical else None
+    measured = alone(_measure(shards, rows, (number, output), nodes, None)) if measures(plan) else None
+    return _ended(plan, root, nodes, sets, measured, learning_rate)
+
+
 def tree_steps(
     shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0, plain: bool = False
 ) -> Steps[GrownTree]:
-    """Grow the tree of a number, without adding it to predictions.
+    """Grow the tree of a number level by level, without adding it to predictions.
 
     Parameters
     ----------
@@ -76,45 +94,41 @@ def tree_steps(
     plain : bool
         Whether all nodes are to be searched by themselves, with the kernels that are compiled soonest, as if others were not compiled yet.
     """
-    if not plain:
-        try:
-            return (yield from _grow_tree(shards, rows, number, output, learning_rate, _rows_set_aside(shards, rows)))
-        except NotCompiled:
-            pass
-    return (yield from _grow_tree(shards, rows, number, output, learning_rate, 0, plain=True))
+    plan = shards.plan
+    root = rows.open(number, output, by_levels=True, plain=plain)
+    told = yield from shards.gather("rows", (rows.checksum() if shards.n_shards > 1 else 0, root.exponents))
+    if any(one != told[0] for one in told):
+        raise ShardsDisagree(f"shards do not agree about the rows and gradients of tree {number}")
+    growth = _Growth(shards, rows, number, root, 0 if plain else rows_set_aside(shards, rows))
+    nodes = _as_wanted(plan, rows, (yield from growth.grow()), root)
+    sets = (yield from _find_sets(shards, rows, nodes, growth.sets)) if plan.rules.categorical else None
+    measured = (yield from _measure(shards, rows, (number, output), nodes, growth)) if measures(plan) else None
+    return _ended(plan, root, nodes, sets, measured, learning_rate)
 
 
-def _grow_tree(
-    shards: Shards, rows: TreeState, number: int, output: int, learning_rate: float, set_aside: int, plain: bool = False
-) -> Steps[GrownTree]:
-    """Grow a tree; nodes of up to ``set_aside`` rows are grown to their ends by one shard."""
-    plan, growth = shards.plan, None
-    by_levels = set_aside < shards.n_rows
-    root = rows.open(number, output, by_levels, plain)
-    if shards.n_shards > 1:
-        told = yield from shards.gather("rows", (rows.checksum(), root.exponents))
-        if any(one != told[0] for one in told):
-            raise ShardsDisagree(f"shards do not agree about the rows and gradients of tree {number}")
-    if by_levels:
-        growth = _Growth(shards, rows, number, root, set_aside)
-        nodes = yield from growth.grow()
-    else:
-        nodes = rows.grow_whole(root)
+def _as_wanted(plan: ForestPlan | BoostingPlan, rows: TreeState, nodes: Nodes, root: Root) -> Nodes:
+    """Return a tree without the nodes that are left out of it after growing."""
     if rows.when_found is not None:
         rows.when_found()
     nodes, merged = pruned(nodes, root.exponents, plan.rules)
-    for leaves in merged if _needs_rows(plan) else ():
-        merge_rows(rows.rows, *leaves)
-    tree, measured = draft_tree(plan, nodes, root.exponents, learning_rate), None
-    if plan.rules.categorical:
-        tree = tree.with_categories((yield from _find_sets(shards, rows, nodes, KnownSets() if growth is None else growth.sets)))
-    if measures(plan):
-        measured = yield from _measure(shards, rows, (number, output), tree, nodes, growth)
+    if merged and _needs_rows(plan):
+        for leaves in merged:
+            merge_rows(rows.rows, *leaves)
+    return nodes
+
+
+def _ended(
+    plan: ForestPlan | BoostingPlan, root: Root, nodes: Nodes, sets: CategorySets | None, measured: Any, learning_rate: float
+) -> GrownTree:
+    """Turn sums into values."""
+    tree = draft_tree(plan, nodes, root.exponents, learning_rate)
+    if sets is not None:
+        tree = tree.with_categories(sets)
     tree, said = finish_tree(plan, nodes, root.exponents, tree, measured, learning_rate)
     return GrownTree(tree, nodes.records, said)
 
 
-def _rows_set_aside(shards: Shards, rows: TreeState) -> int:
+def rows_set_aside(shards: Shards, rows: TreeState) -> int:
     """Return up to how many rows a node is grown to its end by one shard."""
     if shards.n_shards == 1:
         return subtree_rows(shards.plan, shards.n_rows, shards.n_columns, rows.threads_of_whole)
@@ -260,14 +274,15 @@ def _find_sets(shards: Shards, rows: TreeState, nodes: Nodes, known: KnownSets) 
 
 
 def _measure(
-    shards: Shards, rows: TreeState, identity: tuple[int, int], tree: Tree, nodes: Nodes, growth: _Growth | None
+    shards: Shards, rows: TreeState, identity: tuple[int, int], nodes: Nodes, growth: _Growth | None
 ) -> Steps[NDArray[np.float64] | Measured]:
     """Return what is measured of leaves, or nodes, of a tree of a number and an output: by another shard for each tree."""
     plan, (number, output), records = shards.plan, identity, nodes.records
     one = number % shards.n_shards
     if criterion_named(plan.rules.criterion).measured == "nodes":
+        children = records["left"].astype(np.int32), records["right"].astype(np.int32)
         places = records["start"].astype(np.int64), records["in_stop"].astype(np.int64)
-        return (yield from shards.of_one("leaves", one, lambda: rows.measure_nodes(tree.children_left, tree.children_right, *places)))
+        return (yield from shards.of_one("leaves", one, lambda: rows.measure_nodes(*children, *places)))
     _, start, in_stop, _ = places_of_leaves(records)
     if isinstance(plan, BoostingPlan):
         return (yield from shards.of_one("leaves", one, lambda: rows.measure_steps(output, start, in_stop)))
