@@ -247,7 +247,7 @@ def _mend(where: str) -> None:
         ("dtrees.cluster.growing.fits:grow_here", forest, "replicated"),
         ("dtrees.engine.shard.targets.forest_target:ForestTarget.start", forest, "sharded"),
         pytest.param("dtrees.engine.shard.tree_state:TreeState._share_rows", forest, "sharded", marks=pytest.mark.slow),
-        ("dtrees.engine.shard.tree_state:TreeState.grow_delegated", forest, "sharded"),
+        ("dtrees.engine.shard.tree_state:TreeState.grow_apart", forest, "sharded"),
         pytest.param("dtrees.engine.shard.tree_state:measure_leaves", forest, "sharded", marks=pytest.mark.slow),
         ("dtrees.split.table.columns:Assembly.finished", boosting, "sharded"),
     ],

@@ -126,7 +126,7 @@ def test_few_frames_lie_between_the_loop_over_rounds_and_the_kernel(monkeypatch:
 
     monkeypatch.setattr(dense_runner.SubtreeRunner, "grow", noted)
     fit_here(make_plan(Squared(), 0, n_rounds=1), wild_target(TABLE, 0, 4))
-    assert frames[frames.index("boost") + 1 :] == ["_grow_round", "grow_tree", "boost", "_grow_roots", "noted"]
+    assert frames[frames.index("boost") + 1 :] == ["_grow_round", "grow_tree", "grow_alone", "grow_roots", "noted"]
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ An executor lives where the coordinator does, in a task of the cluster. What a l
 on a worker that has no shard yet where there is one, else beside another shard. When a worker without a shard turns up later, one of two
 that share a worker moves there between two trees. :mod:`dtrees.engine.run.lasting` brings new ones up to date.
 
-What shards send one another (:mod:`dtrees.engine.protocol.exchange`) goes from worker to worker (:mod:`dtrees.cluster.transport.peers`), and is
-awaited there. Nobody waits for ever: when a shard is lost, or fails as it cannot reach another, the coordinator interrupts all. A shard
-that its worker has been told to forget gives up as well.
+What shards send one another (:mod:`dtrees.engine.protocol.exchange`) goes from worker to worker (:mod:`dtrees.cluster.transport.peers`),
+and is awaited there. Nobody waits for ever: when a shard is lost, or fails as it cannot reach another, the coordinator interrupts all. A
+shard that its worker has been told to forget gives up as well.
 """
 
 from __future__ import annotations

@@ -272,6 +272,7 @@ def side_by_side(
     """
     replies: dict[int, Any] = {}
     steps: dict[int, Step | Turn] = {}
+    awaited: dict[int, list[Any]] = {}
 
     def go_on(number: int, sent: Any = None) -> None:
         try:
@@ -296,8 +297,8 @@ def side_by_side(
             joined = _joined(ready, turn)
             sent = yield joined
             came = dict(zip(joined.senders, map(_taken_apart, sent), strict=True))
-            waited = {number: [came[sender][number] for sender in own.senders] for number, own in ready.items()}
-            share(lambda number, waited=waited: go_on(number, waited[number]), list(ready))
+            awaited.update({number: [came[sender][number] for sender in own.senders] for number, own in ready.items()})
+            share(lambda number: go_on(number, awaited.pop(number)), list(ready))
     return [replies[number] for number in programs]
 
 

@@ -83,5 +83,7 @@ class RowsFit(ShardsFit):
     def votes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """Return sums of what trees say of rows out of bag, of how many trees these are, and the power of two they are multiplied by."""
         votes: list[Votes] = self._say(CountVotes)
-        total, count = (in_order([one[i] for one in votes], self._stretches, self._executor.n_rows) for i in range(2))
+        total, count = (
+            in_order(list(some), self._stretches, self._executor.n_rows) for some in zip(*(one[:2] for one in votes), strict=True)
+        )
         return total, count, votes[0].exponent

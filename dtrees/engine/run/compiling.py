@@ -15,6 +15,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
 from dtrees.engine.protocol.exchange import alone
 from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.engine.shard.shard import Shard
+from dtrees.engine.shard.tree import grow_alone
 from dtrees.split.compile.cache import KERNEL_SUFFIX, PATCHES_NUMBA, cache_folder, is_cached
 from dtrees.split.compile.helper import allow_helper, compile_elsewhere, helper_runs, owner
 from dtrees.split.grow.parallel_subtree import grow_together
@@ -82,7 +83,7 @@ def grow_leaf(plan: BoostingPlan | ForestPlan) -> None:
     target = np.arange(1.0, 3.0) if plan.n_classes == 0 else np.arange(plan.n_classes, dtype=np.int32)
     with _shard_of(plan, target) as shard:
         if isinstance(plan, BoostingPlan):
-            shard.grow_boosted(0, 0, 1.0, plain=True)
+            shard.add_boosted(grow_alone(shard.shards, shard.trees[0], 0, plain=True), 0)
             alone(shard.replay_tree(stump(), 0))
             shard.trees[0].boosting.losses(0, target.shape[0])
         else:

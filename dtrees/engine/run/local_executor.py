@@ -19,6 +19,7 @@ from dtrees.engine.plan.plans import BoostingPlan, Callback, FitInterrupted, For
 from dtrees.engine.protocol.exchange import Shards, alone
 from dtrees.engine.protocol.messages import NO_SCORES, Scores
 from dtrees.engine.shard.shard import Shard
+from dtrees.engine.shard.tree import grow_alone
 from dtrees.engine.threads import Threads
 from dtrees.split.policy import SERIAL_FOREST_CELLS
 from dtrees.split.table.sparse_columns import AnyColumns
@@ -75,7 +76,7 @@ class LocalFit:
 
     def __init__(self, executor: LocalExecutor, plan: BoostingPlan, initial: NDArray[np.float64] | None = None) -> None:
         self._shard, self._n_rows = executor.begin(plan, initial), executor.n_rows
-        self._target, self.initial = self._shard.trees[0].boosting, self._shard.initial
+        self._rows, self.initial = self._shard.trees[0], self._shard.initial
 
     def replay_tree(self, tree: Tree, output: int) -> None:
         """Take over a tree grown earlier: add its values to the predictions of every row."""
@@ -83,8 +84,9 @@ class LocalFit:
 
     def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
         """Grow a tree; ``score`` asks for the mean losses afterwards."""
-        grown = self._shard.grow_boosted(tree, output, learning_rate)
-        return grown, scores_of([self._target.losses(0, self._n_rows)]) if score else NO_SCORES
+        shard, rows = self._shard, self._rows
+        grown = shard.add_boosted(grow_alone(shard.shards, rows, tree, output, learning_rate), output)
+        return grown, scores_of([rows.boosting.losses(0, self._n_rows)]) if score else NO_SCORES
 
 
 def grow_forest(

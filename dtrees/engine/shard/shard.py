@@ -146,11 +146,15 @@ class Shard:
         StaleMessage
             If it is of another fit or epoch than the last ``Open``.
         """
-        if isinstance(message, m.Open):
-            return (yield from self._open(message))
-        if self._fit != (message.fit, message.epoch):
+        if not isinstance(message, m.Open) and self._fit != (message.fit, message.epoch):
             raise m.StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
+        (reply,) = yield from side_by_side({0: self._carry_out(message)})
+        return reply
+
+    def _carry_out(self, message: m.Message) -> Steps[Any]:
         match message:
+            case m.Open():
+                return (yield from self._open(message))
             case m.Replay():
                 return (yield from self.replay_tree(message.tree, message.output))
             case m.GrowTree():
@@ -224,17 +228,13 @@ class Shard:
         yield from replay_steps(self.shards, self.trees[0], tree, output)
         self._n_finished += 1
 
-    def grow_boosted(self, number: int, output: int, learning_rate: float, plain: bool = False) -> Tree:
-        """Grow a tree of boosting on the only shard, and add its values to the predictions; ``plain`` is as of :func:`.tree_steps`."""
-        return self._add_boosted(grow_alone(self.shards, self.trees[0], number, output, learning_rate, plain), output)
-
     def _boost(self, number: int, output: int, learning_rate: float) -> Steps[Tree]:
         """Grow a tree of boosting, and add its values to the predictions."""
-        if self.shards.n_shards == 1:
-            return self.grow_boosted(number, output, learning_rate)
-        return self._add_boosted((yield from tree_steps(self.shards, self.trees[0], number, output, learning_rate)), output)
+        about = self.shards, self.trees[0], number, output, learning_rate
+        return self.add_boosted(grow_alone(*about) if self.shards.n_shards == 1 else (yield from tree_steps(*about)), output)
 
-    def _add_boosted(self, grown: GrownTree, output: int) -> Tree:
+    def add_boosted(self, grown: GrownTree, output: int) -> Tree:
+        """Add the values of a tree just grown to the predictions; return the tree."""
         rows = self.trees[0]
         rows.boosting.add_tree(output, rows.rows.rows, grown.records, grown.said)
         self._n_finished += 1

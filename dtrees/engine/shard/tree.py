@@ -67,7 +67,7 @@ def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, le
         if plain or rows_set_aside(shards, rows) < shards.n_rows:
             return alone(tree_steps(shards, rows, number, output, learning_rate, plain))
         root = rows.open(number, output, by_levels=False)
-        nodes = _as_wanted(plan, rows, rows.grow_whole(root), root)
+        nodes = _as_wanted(plan, rows, rows.grow_roots(rows.whole(root))[0], root)
     except NotCompiled:
         return alone(tree_steps(shards, rows, number, output, learning_rate, plain=True))
     sets = rows.find_sets(splits_of_categories(nodes.records, plan.rules)) if plan.rules.categorical else None

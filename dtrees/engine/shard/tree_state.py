@@ -295,10 +295,9 @@ class TreeState:
             table.sums[splits.left], table.sums[splits.left + 1] = sums
         return left_in_stop, left_stop
 
-    def grow_whole(self, root: Root) -> Nodes:
-        """Grow the whole tree; only where this shard has all columns."""
-        roots = Roots([(0, root.n_in, root.n_rows, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_ORIGIN)
-        return self._grow_roots(roots, self.workspace.by_turns)[0]
+    def whole(self, root: Root) -> Roots:
+        """Return the root of the tree, as the one node to grow to its end."""
+        return Roots([(0, root.n_in, root.n_rows, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_ORIGIN)
 
     def grow(self, nodes: NDArray[np.int64], origin: NDArray[Any], first: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends; only where this shard has all columns.
@@ -308,10 +307,9 @@ class TreeState:
         """
         table = self._nodes
         places = list(zip(*(array[nodes].tolist() for array in (table.start, table.in_stop, table.stop, table.depth)), strict=True))
-        # A tree is finished before the next one is grown where this would lie, unless trees take turns.
-        return self._grow_roots(Roots(places, table.path[nodes], table.sums[nodes], origin), self.workspace.by_turns, first)
+        return self.grow_roots(Roots(places, table.path[nodes], table.sums[nodes], origin), first)
 
-    def _grow_roots(self, roots: Roots, keep: bool, known: NDArray[Any] | None = None) -> list[Nodes]:
+    def grow_roots(self, roots: Roots, known: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.runner.Runner.grow`."""
         workspace = self.workspace
         wanted = roots.places, self._pool.shape[0], self._search.by_sums, workspace.threads.n_threads
@@ -324,7 +322,9 @@ class TreeState:
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, known))
         sum_slots = self._search.sum_slots(n_threads)
-        return workspace.runner.grow(workspace.threads, n_threads, Assignment(context, roots, block_rows, share_rows, sum_slots, keep))
+        # A tree is finished before the next one is grown where this would lie, unless trees take turns.
+        assignment = Assignment(context, roots, block_rows, share_rows, sum_slots, keep=workspace.by_turns)
+        return workspace.runner.grow(workspace.threads, n_threads, assignment)
 
     def _manner_of(self, places: list[tuple[int, int, int, int]], n_columns: int, by_sums: bool, most_threads: int) -> tuple[int, int, int]:
         """Return the threads to grow nodes in these places, up to how many rows in blocks, and of how many rows they are shared."""
