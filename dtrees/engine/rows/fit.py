@@ -83,7 +83,6 @@ class RowsFit(ShardsFit):
     def votes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """Return sums of what trees say of rows out of bag, of how many trees these are, and the power of two they are multiplied by."""
         votes: list[Votes] = self._say(CountVotes)
-        total, count = (
-            in_order(list(some), self._stretches, self._executor.n_rows) for some in zip(*(one[:2] for one in votes), strict=True)
-        )
+        about = self._stretches, self._executor.n_rows
+        total, count = in_order([one.sums for one in votes], *about), in_order([one.counts for one in votes], *about)
         return total, count, votes[0].exponent
