@@ -193,7 +193,7 @@ def test_a_fit_under_way_is_shown() -> None:
     assert told == {
         "fit": "GradientBoostingRegressor", "key": "dtrees-fit-1", "state": "growing", "progress": "2%", "placement": "sharded",
         "last losses": "train loss 0.5, new mae 2", "done": "2 of 100", "remaining": "0:49", "rows by columns": "1,000 by 5",
-        "lost / made up for": "",
+        "lost / replaced": "",
     }  # fmt: skip
     curves = source_of(page, "curves")
     assert (curves["name"], curves["xs"], curves["ys"]) == (["train loss", "new mae"], [[1, 2]] * 2, [[1.0, 0.5], [2.0, 2.0]])

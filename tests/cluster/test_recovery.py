@@ -17,7 +17,7 @@ from typing import Any
 
 import dask
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 import dtrees
 from dtrees.cluster.errors import WorkerLost
@@ -50,9 +50,6 @@ MODELS: dict[str, tuple[str, Callable[[], Any]]] = {
         "multiclass",
         lambda: dtrees.RandomForestClassifier(9, oob_score=True, max_samples=0.6, categorical_features=None, random_state=2),
     ),
-    "weights": ("binary", lambda: dtrees.ExtraTreesClassifier(5, class_weight="balanced", max_leaf_nodes=20, random_state=3)),
-    "absolute": ("regression", lambda: dtrees.RandomForestRegressor(3, criterion="absolute_error", max_features=0.5, random_state=4)),
-    "one tree": ("regression", lambda: dtrees.DecisionTreeRegressor(min_impurity_decrease=1e-3, random_state=5)),
 }
 BOOSTING, FORESTS = ["regression", "classes"], ["forest", "out of bag"]
 
@@ -309,16 +306,6 @@ def _lose_no_more(where: str) -> None:
     module, name = where.split(":")
     owner = importlib.import_module(f"dtrees.cluster.{module}")
     setattr(owner, name, getattr(getattr(owner, name), "original", getattr(owner, name)))
-
-
-@pytest.mark.parametrize("name", [*MODELS][2:])
-@pytest.mark.slow
-def test_one_worker_is_the_only_shard(cluster_of_1: LocalCluster, name: str) -> None:
-    with Client(cluster_of_1, set_as_default=False) as client, client.as_current():
-        fitted = fit(name)
-        assert (fitted.placement_.kind, len(fitted.placement_.workers)) == ("sharded", 1)
-        assert_same_model(fitted, fitted_here(name))
-        assert_clean(client)
 
 
 def test_nodes_are_grown_though_a_helper_compiles(five_threads: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@
 pinned to workers it takes 17, and a task pinned to a worker that died waits forever.) An actor may compute for as long as it needs; if its
 worker dies, falls silent or cannot be reached any more, it is lost.
 
-Dask would take every message to pieces, one for each array in it, for each of the actors it goes to. So messages are pickled here, once
+Dask would split every message, with a frame for each array in it, for each of the actors it goes to. So messages are pickled here, once
 however many actors they go to, and travel as bytes, by channels (:mod:`dtrees.cluster.transport.direct_channel`), which spares both ends
 their event loops.
 """

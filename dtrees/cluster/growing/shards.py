@@ -6,7 +6,7 @@ that share a worker moves there between two trees. :mod:`dtrees.engine.run.lasti
 
 What shards send one another (:mod:`dtrees.engine.protocol.exchange`) goes from worker to worker (:mod:`dtrees.cluster.transport.peers`),
 and is awaited there. Nobody waits for ever: when a shard is lost, or fails as it cannot reach another, the coordinator interrupts all. A
-shard that its worker has been told to forget gives up as well.
+shard whose worker has released it gives up as well.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dtrees.cluster.growing.actors import ActorsLost, LastingActors
 from dtrees.cluster.growing.kernel_shipping import share_kernels
 from dtrees.cluster.transport.clients import bytes_of_results
 from dtrees.cluster.transport.direct_channel import ActorBase, pack_named
-from dtrees.cluster.transport.events import Account, Exchanges, Timings, tell
+from dtrees.cluster.transport.events import Account, Exchanges, Timings, publish
 from dtrees.cluster.transport.peers import PeerLost, Peers
 from dtrees.engine.protocol.exchange import Parcel, Step
 from dtrees.engine.protocol.messages import Executor, Message, ShardsLost
@@ -62,7 +62,7 @@ class ShardActor(ActorBase):
         self.peers.meet(where)
 
     def interrupt(self) -> None:
-        """Have it wait for other shards no longer, until it is told where they are."""
+        """Have it wait for other shards no longer, until it knows where they are."""
         self.peers.interrupt()
 
     def handle(self, message: Message) -> tuple[Any, Account]:
@@ -133,7 +133,7 @@ class WorkerShards(LastingActors, Executor):
 
     def close(self) -> None:
         """Free the shards."""
-        self._exchanges.tell()
+        self._exchanges.publish()
         super().close()
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
@@ -167,7 +167,7 @@ class WorkerShards(LastingActors, Executor):
         return {shard: reply for shard, (reply, _) in replies.items()}
 
     def wants_repair(self) -> bool:
-        """Tell whether shards are to be made anew or moved."""
+        """Return whether shards are to be made anew or moved."""
         if time.monotonic() < self._next_census:
             return False
         self._next_census = time.monotonic() + _SECONDS_BETWEEN_CENSUSES
@@ -198,7 +198,7 @@ class WorkerShards(LastingActors, Executor):
 
     @contextlib.contextmanager
     def _losses(self) -> Iterator[None]:
-        """Tell the engine of shards that are lost, in its own terms."""
+        """Report lost shards to the engine, in its own terms."""
         try:
             yield
         except PeerLost as error:
@@ -211,7 +211,7 @@ class WorkerShards(LastingActors, Executor):
         """Give up where workers fail again and again to reach one another, though both are there."""
         self._n_broken += 1
         logger.warning("workers cannot reach one another: %s", error)
-        tell(self._fit.name, "shards lost", shards=[], workers=[])
+        publish(self._fit.name, "shards lost", shards=[], workers=[])
         if self._n_broken > self._fit.settings.max_restarts:
             raise WorkerLost(
                 f"Workers could not reach one another {self._n_broken} times in this fit, more often than max_restarts; the last time: "
@@ -232,12 +232,12 @@ class WorkerShards(LastingActors, Executor):
     def _bring(self, i: int, worker: str) -> None:
         super()._bring(i, worker)
         self._table.bring(i, worker)
-        tell(self._fit.name, "shard moved", shard=i, to=worker)
+        publish(self._fit.name, "shard moved", shard=i, to=worker)
 
     def _note_loss(self) -> None:
         super()._note_loss()
         lost = sorted(self._actors.lost)
-        tell(self._fit.name, "shards lost", shards=lost, workers=[self._actors.workers[i] for i in lost])
+        publish(self._fit.name, "shards lost", shards=lost, workers=[self._actors.workers[i] for i in lost])
 
     def _to_move(self, workers: Mapping[str, Mapping[str, Any]]) -> int | None:
         """Return a shard that had better be elsewhere: its worker is about to go, or has another shard where some worker has none."""
@@ -250,14 +250,14 @@ class WorkerShards(LastingActors, Executor):
         return next((shard for shard in doubled if any(free >= self._needed(shard) for free in spare)), None)
 
     def _tell_holding(self) -> None:
-        """Tell what each worker holds."""
+        """Publish what each worker holds."""
         workers: dict[str, tuple[int, int]] = {}
         rows_of: dict[str, int] = {}
         for shard, worker in enumerate(self._actors.workers):
             (columns, rows), (before, n_bytes) = self._share(shard), workers.get(worker, (0, 0))
             workers[worker] = min(before + columns, self.n_columns), n_bytes + self._needed(shard)
             rows_of[worker] = min(rows_of.get(worker, 0) + rows, self.n_rows)
-        tell(self._fit.name, "holding", rows=self.n_rows, columns=self.n_columns, workers=workers, rows_of=rows_of)
+        publish(self._fit.name, "holding", rows=self.n_rows, columns=self.n_columns, workers=workers, rows_of=rows_of)
 
 
 class DaskExecutor(WorkerShards):
@@ -293,7 +293,7 @@ class DaskExecutor(WorkerShards):
 
 
 def _row_shard(block: RowBlock, n_rows: int, n_threads: int) -> RowShard:
-    return RowShard(block.columns, block.stretches, n_rows, block.target, block.weight, n_threads)
+    return RowShard(block.columns, block.ranges, n_rows, block.target, block.weight, n_threads)
 
 
 class DaskRowsExecutor(WorkerShards):

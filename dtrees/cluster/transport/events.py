@@ -1,8 +1,7 @@
-"""What a fit tells of itself while it runs: events on Dask's topics ``dtrees`` and, message by message, ``dtrees-exchange``.
+"""The events of a fit on Dask's topics ``dtrees`` and, message by message, ``dtrees-exchange``.
 
 ``client.get_events("dtrees")`` returns the latest (Dask keeps a thousand of a topic), ``client.subscribe_topic("dtrees", handler)`` calls a
-handler for each. An event is a dict with the ``fit`` (the key of its task), the ``worker`` that tells, ``what`` happened, and more by what
-that is.
+handler for each. An event is a dict with the ``fit`` (the key of its task), its ``worker``, ``what`` happened, and more by what that is.
 
 On ``dtrees``:
 
@@ -16,7 +15,7 @@ On ``dtrees``:
     what workers hold: the ``rows`` and ``columns`` of the table, and for each of the ``workers`` how many columns and the bytes they take;
     over shards, ``rows_of`` says how many rows each has.
 ``round``, ``tree``
-    a round of boosting is finished, or a tree of a forest (not each is told of): ``round`` or ``tree``, the number, ``total``, ``seconds``
+    a round of boosting is finished, or a tree of a forest (not each has one): ``round`` or ``tree``, the number, ``total``, ``seconds``
     since the fit began, and the ``progress`` that callbacks see, as a dict; also ``scan`` (seconds of work by worker) where trees grow
     on one worker, and over shards also ``wait``, ``sent``, ``received``, ``exchanged`` and ``communicate`` (see
     :class:`Timings`), all since the fit began.
@@ -33,7 +32,7 @@ On ``dtrees-exchange``:
     a message went to shards and all replies came: ``message`` (``Open``, ``GrowTree``, ``GrowTrees``, ...: see
     :mod:`dtrees.engine.protocol.messages`; what shards send one another meanwhile is not told),
     ``n_shards``, ``seconds``, of them those of the ``slowest`` shard's own work; and the bytes ``sent`` to all shards together and
-    ``received`` from them. These are told several at a time.
+    ``received`` from them. These are sent several at a time.
 """
 
 from __future__ import annotations
@@ -49,16 +48,16 @@ from dtrees.cluster.compat import own_worker
 
 TOPIC = "dtrees"
 EXCHANGES = "dtrees-exchange"
-#: What callbacks in users' own processes are told, and by the scheduler that workers are ``compiling``, a list of them, and a ``line``
+#: Progress for callbacks in users' own processes; and from the scheduler, which workers are ``compiling``, a list of them, and a ``line``
 #: about lost workers and the like, for the callbacks named in ``listeners`` (:mod:`dtrees.cluster.growing.watching`).
 PROGRESS = "dtrees-progress"
 
 
-#: Exchanges are told no more often than this.
+#: Exchanges are sent no more often than this.
 _SECONDS_BETWEEN_EXCHANGES = 0.25
 
 
-def tell(fit: str, what: str, **facts: Any) -> None:
+def publish(fit: str, what: str, **facts: Any) -> None:
     """Log an event; only workers do."""
     if (worker := own_worker()) is not None:
         worker.log_event(TOPIC, {"fit": fit, "what": what, **facts})
@@ -114,9 +113,9 @@ class Timings:
 
 
 class Exchanges:
-    """Tells of a fit's exchanges, some at a time.
+    """Sends events of a fit's exchanges, some at a time.
 
-    To tell something wakes the worker's event loop, which would take the interpreter from the coordinator just when all shards wait for
+    To send one wakes the worker's event loop, which would take the interpreter from the coordinator just when all shards wait for
     its next message: a millisecond for each exchange.
 
     Parameters
@@ -126,21 +125,21 @@ class Exchanges:
 
     def __init__(self, fit: str) -> None:
         self._fit = fit
-        self._untold: list[dict[str, Any]] = []
+        self._unsent: list[dict[str, Any]] = []
         self._next = 0.0
 
     def note(self, **facts: Any) -> None:
-        """Tell of an exchange, together with the next ones."""
-        self._untold.append({"fit": self._fit, "what": "exchange", **facts})
+        """Note an exchange, to be sent together with the next ones."""
+        self._unsent.append({"fit": self._fit, "what": "exchange", **facts})
         if time.monotonic() > self._next:
-            self.tell()
+            self.publish()
 
-    def tell(self) -> None:
-        """Tell what has not been told."""
-        untold, self._untold = self._untold, []
+    def publish(self) -> None:
+        """Send what has not been sent."""
+        unsent, self._unsent = self._unsent, []
         self._next = time.monotonic() + _SECONDS_BETWEEN_EXCHANGES
         if (worker := own_worker()) is not None:
-            worker.loop.add_callback(_log, worker, untold)
+            worker.loop.add_callback(_log, worker, unsent)
 
 
 def _log(worker: Worker, events: list[dict[str, Any]]) -> None:

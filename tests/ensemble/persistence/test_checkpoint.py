@@ -342,30 +342,21 @@ BOOSTED, FOREST = (dtrees.GradientBoostingRegressor, {"n_iter_no_change": 5}), (
             for change in (
                 changed("trees.feature", lambda array: np.where(array >= 0, 77, -2).astype(np.int32)),
                 changed("initial", lambda array: array.astype(np.int64)),
-                changed("initial", lambda array: np.append(array, 0.0)),
                 changed("initial", lambda array: array * np.nan),
                 changed("train_score", lambda array: array[:-1]),
-                changed("train_score", lambda array: array.astype(np.float32)),
                 changed("train_score", lambda array: array + np.inf),
-                changed("validation_score", lambda array: array[:0]),
                 lambda document, arrays: arrays.pop("train_score"),
                 lambda document, arrays: document.update(identity=[]),
                 lambda document, arrays: document.update(seed="1"),
-                lambda document, arrays: document.pop("seed"),
-                lambda document, arrays: arrays.pop("trees.node_counts"),
             )
         ),
         *(
             (FOREST, change)
             for change in (
                 changed("oob_sum", lambda array: array[:-1]),
-                changed("oob_sum", lambda array: array.astype(np.float64)),
                 changed("oob_sum", lambda array: array + 2**60),
                 changed("oob_count", lambda array: array - 10),
-                changed("oob_count", lambda array: array + 10),
-                changed("oob_count", lambda array: array[:, np.newaxis]),
                 lambda document, arrays: arrays.pop("oob_sum"),
-                lambda document, arrays: document.update(oob_exponent="40"),
                 lambda document, arrays: document.update(oob_exponent=10**6),
                 lambda document, arrays: document.pop("oob_exponent"),
             )
