@@ -16,8 +16,6 @@ the best of those that the searchers of columns have found::
 from __future__ import annotations
 
 import math
-import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,8 +25,8 @@ from dtrees.engine.outcome.beyond_sums import KnownSets, sets_of
 from dtrees.engine.outcome.ending import draft_tree, finish_tree
 from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.node_limits import SumsKept, constraints_of
-from dtrees.engine.protocol.exchange import Arrays, RowsDisagree, Shards, Steps, Turn
-from dtrees.engine.protocol.messages import Root
+from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
+from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
@@ -51,7 +49,7 @@ _Known = tuple[NDArray[np.int64], NDArray[np.int64]]
 def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int, learning_rate: float) -> Steps[tuple[Tree, _Known]]:
     """Grow one tree; return it, and what shards know of its leaves.
 
-    Parameters are those of :func:`dtrees.engine.coordinator.tree.grow_tree`.
+    Parameters are those of :func:`dtrees.engine.shard.tree.boosted_tree_steps`.
     """
     cuts = yield from find_cuts(shards, rows)
     derived = yield from shards.gather("derived", rows.derive(tree, output, cuts))
@@ -68,15 +66,6 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
         of_steps = exponents[0], (yield from exponent_of(shards, rows, derived, 2))
         steps = yield from leaf_steps(shards, rows, grown, leaves, of_steps, plan.rules)
     return finish_tree(plan, nodes, exponents, grown, steps, learning_rate)[0], leaves
-
-
-def checksum(trees: Sequence[Tree]) -> int:
-    """Return a number that trees and others have in common, if they are the same."""
-    total = 0
-    for tree in trees:
-        for array in (tree.children_left, tree.feature, tree.threshold, tree.missing_go_to_left, tree.value, *tree.categories):
-            total = zlib.crc32(np.ascontiguousarray(array).data, total)
-    return total
 
 
 def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _Known:
@@ -128,7 +117,7 @@ class _Growth:
     def __init__(self, levels: Levels, tree: int, root: s.Rooted) -> None:
         shards, rules, kept = levels.shards, levels.shards.plan.rules, SumsKept.of(levels.shards.plan)
         self._levels, self._shards, self._tree, self._root = levels, shards, tree, root
-        of_root = Root(root.n_in, root.n_in, root.sums, root.exponents, 0, None)
+        of_root = Root(root.n_in, root.n_in, root.sums, root.exponents)
         self._grower = RowsGrower(rules, kept.n_classes, rules.columns_per_tree, of_root, shards.sent_rows, kept.targets)
         self._path: dict[int, Any] = {0: hashing.ROOT}
         self._apart = _Apart(levels, self._grower, tree, root, self._path)
@@ -188,10 +177,10 @@ class _Growth:
 
         Raises
         ------
-        RowsDisagree
+        ShardsDisagree
         """
         if not np.array_equal(sum(cut.n_left for cut in cuts), splits.n_left):
-            raise RowsDisagree(f"shards have divided nodes of tree {self._tree} otherwise than their splits say")
+            raise ShardsDisagree(f"shards have divided nodes of tree {self._tree} otherwise than their splits say")
         thresholds = splits.threshold.copy()
         if not self._shards.plan.rules.random_splits:
             above = np.where(np.isnan(self._next_above), np.min([cut.above for cut in cuts], axis=0), self._next_above)
