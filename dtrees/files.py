@@ -39,14 +39,13 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 
 _ABANDONED_SECONDS = 86_400.0
 
@@ -156,73 +155,62 @@ def unpack(key: str, content: bytes) -> tuple[dict[str, Any], Arrays]:
         If the bytes are no such document, or damaged.
     """
     try:
-        arrays = safetensors.numpy.load(content)
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        document = json.loads(header["__metadata__"][key])
+        metadata, arrays = parse(content)
+        document = json.loads(metadata[key])
         is_whole = digest(document, arrays) == document["sha256"]
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("it cannot be parsed") from error
     if not is_whole:
         raise ValueError("its content does not match its checksum")
     check_bools(arrays)
-    return document, arrays
+    return document, {name: array.copy() for name, array in arrays.items()}
 
 
-class MappedFile:
-    """A file of :func:`pack`'s bytes, mapped into memory: reads as :func:`safetensors.safe_open`, but copies nothing.
-
-    Pages are read when they are first needed, and shared with all that map the file. Arrays can be written to, which copies a page for this
-    process; the file stays as it is.
+def parse(content: bytes | mmap.mmap) -> tuple[dict[str, str], Arrays]:
+    """Return the entries of the header of :func:`pack`'s bytes that are no arrays, and the arrays, which lie in these bytes.
 
     Raises
     ------
-    ValueError, KeyError, TypeError
-        If the file is empty, or its header cannot be that of such a file; what its arrays hold is not looked at.
+    ValueError, KeyError, TypeError, AttributeError
+        If the header cannot be that of such bytes; what arrays hold is not looked at.
+    """
+    start = 8 + int.from_bytes(content[:8], "little")
+    if start > len(content):
+        raise ValueError("the header is longer than the file")
+    header = json.loads(content[8:start])
+    metadata, at = header.pop("__metadata__", {}), 0
+    for first, last in sorted(entry["data_offsets"] for entry in header.values()):
+        if first != at:
+            raise ValueError("its arrays do not lie one after the other")
+        at = last
+    if start + at != len(content):
+        raise ValueError("its arrays are not all that follows the header")
+    return dict(metadata), {name: _array(content, start, name, entry) for name, entry in header.items()}
+
+
+def _array(content: bytes | mmap.mmap, start: int, name: str, entry: dict[str, Any]) -> NDArray[Any]:
+    dtype, shape, (first, last) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
+    if type(shape) is not list or any(type(number) is not int or not 0 <= number < 2**62 for number in (*shape, first, last)):
+        raise ValueError(f"the array {name!r:.40} has no shape and place")
+    if math.prod(shape) * dtype.itemsize != last - first or (start + first) % dtype.itemsize:
+        raise ValueError(f"the array {name!r:.40} has not the size of its shape, or lies askew")
+    return np.ndarray(tuple(shape), dtype, content, start + first)
+
+
+def map_file(path: str | os.PathLike[str]) -> mmap.mmap:
+    """Return a file, mapped into memory: pages are read when they are first needed, and shared with all that map the file.
+
+    Arrays in it can be written to, which copies a page for this process; the file stays as it is. The pages go with the last array.
+
+    Raises
+    ------
+    ValueError
+        If the file is empty.
     OSError
         If it cannot be read or mapped.
     """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        with open(path, "rb") as file:
-            self._pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        self._start = 8 + int.from_bytes(self._pages[:8], "little")
-        if self._start > len(self._pages):
-            raise ValueError("the header is longer than the file")
-        header = json.loads(self._pages[8 : self._start])
-        self._metadata = header.pop("__metadata__", {})
-        self._entries = header
-        at = 0
-        for first, last in sorted(entry["data_offsets"] for entry in header.values()):
-            if first != at:
-                raise ValueError("its arrays do not lie one after the other")
-            at = last
-        if self._start + at != len(self._pages):
-            raise ValueError("its arrays are not all that follows the header")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Keep the pages: they go when the last array does."""
-
-    def metadata(self) -> dict[str, str]:
-        """Return the entries that are no arrays."""
-        return dict(self._metadata)
-
-    def keys(self) -> Iterable[str]:
-        """Return the names of the arrays."""
-        return list(self._entries)
-
-    def get_tensor(self, name: str) -> NDArray[Any]:
-        """Return an array; raises ValueError, KeyError or TypeError if the header says nothing that can be."""
-        entry = self._entries[name]
-        dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]
-        first, last = entry["data_offsets"]
-        if type(shape) is not list or any(type(number) is not int or not 0 <= number < 2**62 for number in (*shape, first, last)):
-            raise ValueError(f"the array {name!r:.40} has no shape and place")
-        if math.prod(shape) * dtype.itemsize != last - first or (self._start + first) % dtype.itemsize:
-            raise ValueError(f"the array {name!r:.40} has not the size of its shape, or lies askew")
-        return np.ndarray(tuple(shape), dtype, self._pages, self._start + first)
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
 
 def check_bools(arrays: Arrays) -> None:

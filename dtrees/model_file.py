@@ -9,7 +9,7 @@ format version
     grows whenever a file could no longer be read by an older dtrees; a newer one than ours is refused, older ones are read. 2: trees
     of many nodes without what follows from the rest of them (:mod:`dtrees.tree.stacking`).
 digest
-    SHA-256 over class, metadata and arrays, kept in the header. It finds damage (a flipped bit in a threshold would otherwise
+    SHA-256 over class, metadata and arrays, stored in the header. It finds damage (a flipped bit in a threshold would otherwise
     be a wrong model); it is no signature, anyone who can write the file can write a digest.
 
 Use
@@ -29,12 +29,11 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors import SafetensorError, safe_open
 from sklearn.utils.validation import check_is_fitted
 
 import dtrees
 from dtrees.ensemble.state import PACKED
-from dtrees.files import MappedFile, atomic_file, check_bools, digest, pack
+from dtrees.files import atomic_file, check_bools, digest, map_file, pack, parse
 from dtrees.version import __version__
 
 #: Version of the files written here, and the newest that can be read.
@@ -148,12 +147,12 @@ def load(path: str | os.PathLike[str], *, mmap_mode: Literal["r"] | None = None)
     with open(path, "rb"):  # the system's own error for a file that is not there or may not be read
         pass
     try:
-        with MappedFile(path) if mmap_mode else safe_open(path, framework="numpy") as file:
-            document = json.loads((file.metadata() or {})[_KEY])
-            _check_version(document, path)
-            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a mapping)
-            found = digest(document, arrays)
-    except (SafetensorError, OSError, KeyError, TypeError, AttributeError, RecursionError, ValueError) as error:
+        metadata, arrays = parse(map_file(path))
+        document = json.loads(metadata[_KEY])
+        _check_version(document, path)
+        arrays = arrays if mmap_mode else {name: array.copy() for name, array in arrays.items()}
+        found = digest(document, arrays)
+    except (OSError, KeyError, TypeError, AttributeError, RecursionError, ValueError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise _unreadable(path) from error

@@ -224,7 +224,7 @@ class Branches:
         return f"{name} <= {number}", f"{name} >  {number}"
 
     def is_about_missing(self, node: int) -> bool:
-        """Tell whether an inner node divides missing values from all others."""
+        """Return whether an inner node divides missing values from all others."""
         return math.isinf(float(self._tree.threshold[node]))
 
     def _categories(self, node: int, threshold: float) -> NDArray[np.int64]:

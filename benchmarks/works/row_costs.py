@@ -29,8 +29,8 @@ from dtrees.cluster.reliability.fit import Fit, Settings, coordinating, new_name
 from dtrees.cluster.transport.direct_channel import ActorBase, pack_named
 from dtrees.cluster.transport.peers import Peers
 from dtrees.engine.plan.plans import BoostingPlan, Progress, Rules
+from dtrees.engine.protocol.exchange import Program, Step
 from dtrees.engine.protocol.messages import Message
-from dtrees.engine.rows.exchange import Program, Step
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.engine.run.boosting_rounds import boost

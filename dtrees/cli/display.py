@@ -1,14 +1,10 @@
-"""What is printed: results on stdout; notes and live progress on stderr, so that results can be piped.
-
-Where stderr is no terminal (a log file, CI) the live display becomes a plain line every few seconds.
-"""
+"""What is printed: results on stdout; notes on stderr, so that results can be piped."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
-import threading
 import time
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,18 +18,11 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from dtrees.ensemble import callbacks
     from dtrees.ensemble.scores import Score
-
-#: Seconds between lines where there is no terminal.
-_LINE_INTERVAL = 10.0
-
-#: Seconds without a first tree after which the wait is explained, and between looks at how many kernels are compiled.
-_PATIENCE = 4.0
 
 
 class Display:
-    """Prints notes, progress and results of one command.
+    """Prints notes and results of one command.
 
     Parameters
     ----------
@@ -115,78 +104,6 @@ class Display:
         with self.stderr.status(escape(description)) if self.stderr.is_terminal else contextlib.nullcontext():
             yield
         self.note(f"{description}: {time.monotonic() - start:.1f} s")
-
-    @contextlib.contextmanager
-    def training(self, unit: str, elsewhere: bool = False) -> Iterator[TrainingProgress]:
-        """Show the progress of a fit; what is yielded is a callback for ``fit(..., callbacks=[...])``.
-
-        Parameters
-        ----------
-        unit : str
-            What is counted: ``"tree"`` or ``"round"``.
-        elsewhere : bool, default=False
-            Whether it runs on machines whose messages are not seen here: a long wait for the first is then explained.
-        """
-        from dtrees.ensemble import callbacks  # takes a while
-
-        bar = callbacks.TerminalBar(unit, self.stderr, transient=True) if self.stderr.is_terminal else callbacks.Display()
-        progress = TrainingProgress(self, bar, unit)
-        ended = threading.Event()
-        threading.Thread(target=progress.while_waiting, args=(ended, elsewhere), daemon=True).start()
-        try:
-            bar.begin()
-            yield progress
-        finally:
-            ended.set()
-            bar.end()
-        self.note(progress.summary())
-
-
-class TrainingProgress:
-    """The callback that turns the fit's progress into a bar, or into lines now and then."""
-
-    def __init__(self, display: Display, bar: callbacks.Display, unit: str) -> None:
-        self._display, self._bar, self._unit = display, bar, unit
-        self._in_lines = not display.stderr.is_terminal
-        self._start = self._last_line = time.monotonic()
-        self._done = 0
-        self._score = ""
-
-    def while_waiting(self, ended: threading.Event, elsewhere: bool) -> None:
-        """Say now and then that nothing is done yet, until something is, or the fit has ended; of a fit elsewhere say once why."""
-        from dtrees.engine.run.compiling import n_compiled
-
-        n_before = n_compiled()
-        while not ended.wait(_PATIENCE) and not self._done:
-            now, n_kernels = time.monotonic(), n_compiled() - n_before
-            compiled = f"; {plural(n_kernels, 'kernel')} compiled" if n_kernels and not elsewhere else ""
-            if elsewhere and self._last_line == self._start:
-                self._display.note(f"Still preparing. The first {self._unit} on a machine waits for the kernels to be compiled, once.")
-            elif not self._in_lines and compiled:
-                self._bar.compiling()
-            elif not self._in_lines or now - self._last_line < _LINE_INTERVAL:
-                continue
-            else:
-                self._display.note(f"Training: no {self._unit} yet after {now - self._start:.0f} s{compiled}")
-            self._last_line = now
-
-    def __call__(self, progress: Any) -> None:
-        """Take in one finished tree or round (a ``dtrees.callbacks.Progress``)."""
-        from dtrees.ensemble.callbacks import figures
-
-        self._done = max(self._done, progress.done)
-        self._score = ", ".join(f"{name} {_figure(value)}" for name, value in figures(progress).items())
-        self._bar.update(progress)
-        now = time.monotonic()
-        due = now - self._last_line >= _LINE_INTERVAL and self._done < progress.total
-        if due and self._in_lines:
-            self._last_line = now
-            self._display.note(f"Training: {self._done} of {plural(progress.total, self._unit)}{self._score and ', '}{self._score}")
-
-    def summary(self) -> str:
-        """Return what was done, in one line."""
-        count = plural(self._done, self._unit) if self._done else "done"
-        return f"Training: {count} in {time.monotonic() - self._start:.1f} s{self._score and ', '}{self._score}"
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ What ``options`` has is declared in :mod:`dtrees.cli.main`; ``settings`` are tho
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +15,16 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
+from rich.console import Console
 
 import dtrees
 from dtrees.cli import models, tables, target
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
+from dtrees.engine.plan.plans import Progress
+from dtrees.ensemble import callbacks
+from dtrees.ensemble.callbacks import Lines, ProgressBar, TerminalBar, figures, in_words
 from dtrees.files import atomic_file
 from dtrees.plots import pyplot
 
@@ -184,22 +189,36 @@ class _Inputs:
 
 
 def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: Any, display: Display) -> None:
-    """Fit, and where a column stands in the way say how to leave it out."""
-    from dtrees.cluster.growing.watching import local_callback
-
+    """Fit, show the progress, and say what was done; where a column stands in the way, say how to leave it out."""
     given = {"checkpoint": options.checkpoint, "checkpoint_interval": options.checkpoint_interval}
     more = watched | {name: value for name, value in given.items() if value is not None}
+    bar, start = _Bar(display.stderr), time.monotonic()
     try:
-        unit = "round" if options.model == "boosting" else "tree"
-        with (
-            display.training(unit, elsewhere=options.scheduler is not None) as progress,
-            local_callback(progress, note=display.note) as callback,
-        ):
-            estimator.fit(X, y, callbacks=[callback], **more)
+        estimator.fit(X, y, callbacks=[bar], **more)
     except ValueError as error:
         if "X column" not in str(error):
             raise
         raise CommandError(f"{describe(error).rstrip('.')}. Or leave the column out with --drop.") from error
+    count = "done" if bar.latest is None else plural(bar.latest.done, estimator._UNIT)
+    scores = "" if bar.latest is None else in_words(figures(bar.latest))
+    display.note(f"Training: {count} in {time.monotonic() - start:.1f} s{scores and ', '}{scores}")
+
+
+class _Bar(ProgressBar):
+    """Shows the progress of a fit where the command prints notes, and knows how far it has come."""
+
+    latest: Progress | None = None
+
+    def __init__(self, stderr: Console) -> None:
+        self._stderr = stderr
+
+    def _display_of(self, unit: str) -> callbacks.Display:
+        return TerminalBar(unit, self._stderr, transient=True) if self._stderr.is_terminal else Lines(unit)
+
+    def __call__(self, progress: Progress) -> None:
+        """Take in a finished tree or round."""
+        super().__call__(progress)
+        self.latest = progress
 
 
 def _report(estimator: Any, rows: Any, columns: list[str], options: Any, display: Display) -> None:
@@ -235,7 +254,7 @@ def demo(*, rows: int, data: str | None, **options: Any) -> None:
         tables.check_destinations({"--data": path, "--output": options["output"], "--report": options["report"]}, [])
         with atomic_file(path) as file:
             flats(rows, options["seed"]).to_csv(file, index=False)
-        display.note(f"Made up {rows:,} flats; the rent is to be predicted from the other columns.")
+        display.note(f"Generated {rows:,} flats; the rent is to be predicted from the other columns.")
         fit(data=path, target=_DEMO_TARGET, task="auto", features=(), drop=(), form=tables.CSVForm(), **_NO_OPTION, **options)
     table = f"{data} --target {_DEMO_TARGET}" if data else "DATA --target COLUMN"
     display.result(f"Next: dtrees fit {table} --model forest --output model.dtrees")

@@ -127,7 +127,7 @@ def main() -> None:
     Exit codes: 0 done, 1 failed, 2 given wrongly, 130 interrupted, 143 terminated, 129 the terminal was closed.
 
     \b
-    Start with a made-up table:         dtrees demo
+    Start with a synthetic table:       dtrees demo
     or with a CSV or Parquet file:      dtrees fit DATA --target COLUMN
     and see what else there is with:    dtrees fit --help
     """  # noqa: D301 (the backspace is for click, which does not wrap the lines after it)
@@ -303,10 +303,10 @@ def completion(shell: str) -> None:
     click.echo(kind(main, {}, "dtrees", "_DTREES_COMPLETE").source())
 
 
-@main.command(short_help="Try it on a made-up table.")
+@main.command(short_help="Try it on a synthetic table.")
 @_model_options
 @click.option("--rows", type=click.IntRange(100), metavar="N", default=20_000, help="Rows to make up.")
-@click.option("--data", metavar="FILE", type=click.Path(dir_okay=False), help="Keep the made-up table in this CSV file.")
+@click.option("--data", metavar="FILE", type=click.Path(dir_okay=False), help="Keep the synthetic table in this CSV file.")
 @_output_model_option
 @_report_option
 @_json_option

@@ -18,23 +18,11 @@ import numpy as np
 import pandas as pd
 
 import dtrees
+from dtrees.cli import tables
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError
 from dtrees.cli.models import load_trees
-from dtrees.cli.tables import (
-    HTML_SUFFIXES,
-    OUTPUT_SUFFIXES,
-    PARQUET_SUFFIXES,
-    CSVForm,
-    Table,
-    check_columns,
-    check_destinations,
-    check_suffix,
-    column_list,
-    find_table,
-    read_table,
-)
 from dtrees.cli.target import TEXT, TargetSummary, as_document, baseline, classes_of, score, summarize, with_target
 from dtrees.ensemble.prediction import by_target
 from dtrees.files import atomic_file
@@ -43,26 +31,26 @@ from dtrees.plots import pyplot
 PREDICTION = "prediction"
 
 
-def predict(*, model: str, data: str, output: str, proba: bool, keep: Sequence[str], form: CSVForm, scheduler: str | None) -> None:
+def predict(*, model: str, data: str, output: str, proba: bool, keep: Sequence[str], form: tables.CSVForm, scheduler: str | None) -> None:
     """Write predictions to a file; the arguments are the options of the command."""
     display = Display()
-    check_suffix("--output", output, OUTPUT_SUFFIXES, "a table of predictions")
+    tables.check_suffix("--output", output, tables.OUTPUT_SUFFIXES, "a table of predictions")
     estimator = dtrees.load(model)
     if proba and not hasattr(estimator, "predict_proba"):
         raise CommandError(f"--proba is for classes, but {model!r} is a {type(estimator).__name__}, which predicts numbers; leave it out.")
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
-        table = find_table(data, form, client)
-        check_destinations({"--output": output}, [model, *table.paths])
+        table = tables.find_table(data, form, client)
+        tables.check_destinations({"--output": output}, [model, *table.paths])
         display.repeated_names(data, table.repeated)
-        kept = column_list(keep)
-        check_columns(kept, table.names, "--keep", data)
+        kept = tables.column_list(keep)
+        tables.check_columns(kept, table.names, "--keep", data)
         features = features_of(estimator, table)
         added = _output_names(estimator, proba)
         if clash := set(kept) & set(added):
             raise CommandError(f"--keep: a column {min(clash)!r} is written already; leave it out.")
         with display.stage(f"Predicting {data}"):
-            frame = read_table(table, client, **columns_by_kind(estimator))[list(dict.fromkeys([*features, *kept]))]
+            frame = tables.read_table(table, client, **columns_by_kind(estimator))[list(dict.fromkeys([*features, *kept]))]
             # On a cluster partitions are predicted side by side, here one after the other with all cores.
             estimator.set_params(n_jobs=None if client else -1)
             sent = client.scatter(estimator, broadcast=True) if client else estimator
@@ -99,7 +87,9 @@ def predict_part(part: pd.DataFrame, model: Any, features: list[str], keep: list
 def _write_frames(path: str, file: BinaryIO, frames: Iterable[Any]) -> int:
     """Write pandas DataFrames one after the other, in the format that the name of the output asks for; return how many rows they have."""
     suffix = PurePath(path).suffix.lower()
-    return _write_parquet(file, frames) if suffix in PARQUET_SUFFIXES else _write_csv(file, frames, "\t" if suffix == ".tsv" else ",")
+    return (
+        _write_parquet(file, frames) if suffix in tables.PARQUET_SUFFIXES else _write_csv(file, frames, "\t" if suffix == ".tsv" else ",")
+    )
 
 
 def _write_csv(file: BinaryIO, frames: Iterable[Any], separator: str) -> int:
@@ -150,7 +140,7 @@ def _partitions(frame: Any, client: Any = None) -> Iterator[Any]:
 
 
 def evaluate(
-    *, model: str, data: str, targets: Sequence[str], report: str | None, form: CSVForm, scheduler: str | None, as_json: bool
+    *, model: str, data: str, targets: Sequence[str], report: str | None, form: tables.CSVForm, scheduler: str | None, as_json: bool
 ) -> None:
     """Score a saved model on a table; the arguments are the options of the command."""
     display = Display(as_json=as_json)
@@ -162,15 +152,15 @@ def evaluate(
             "give it once for each, in the order of the fit."
         )
     if report:
-        check_suffix("--report", report, HTML_SUFFIXES, "a page of HTML")
+        tables.check_suffix("--report", report, tables.HTML_SUFFIXES, "a page of HTML")
         pyplot()  # before the work is done
     classes = dict(zip(targets, classes_of(estimator), strict=True))
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
         stack.enter_context(dask.config.set(scheduler="threads") if client is None else contextlib.nullcontext())
-        table = find_table(data, form, client)
-        check_destinations({"--report": report}, [model, *table.paths])
-        check_columns(targets, table.names, "--target", data)
+        table = tables.find_table(data, form, client)
+        tables.check_destinations({"--report": report}, [model, *table.paths])
+        tables.check_columns(targets, table.names, "--target", data)
         display.repeated_names(data, table.repeated)
         columns = features_of(estimator, table, targets)
         of_text = [name for name, labels in classes.items() if labels and all(isinstance(label, str) for label in labels)]
@@ -178,7 +168,7 @@ def evaluate(
         kinds["text"] += of_text
         kinds["numbers"] += [name for name in targets if name not in of_text]
         with display.stage(f"Scoring on {data}"):
-            frame = read_table(table, client, **kinds)[list(dict.fromkeys([*columns, *targets]))]
+            frame = tables.read_table(table, client, **kinds)[list(dict.fromkeys([*columns, *targets]))]
             found = {name: summarize(frame[name]) for name in targets}
             rows = frame
             for name in targets:
@@ -226,7 +216,7 @@ def _task(summary: TargetSummary, classes: list[Any] | None, target: str) -> str
     return "classification"
 
 
-def features_of(estimator: Any, table: Table, targets: Sequence[str] = ()) -> list[str]:
+def features_of(estimator: Any, table: tables.Table, targets: Sequence[str] = ()) -> list[str]:
     """Return the model's columns, which the table must have; for a model fitted without names, all of the table's but the targets."""
     wanted = getattr(estimator, "feature_names_in_", None)
     if wanted is None:

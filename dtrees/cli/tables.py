@@ -265,7 +265,7 @@ def check_new(option: str, path: str) -> None:
     """Raise if there is something at a place where a command makes up data."""
     if os.path.lexists(path):
         raise CommandError(
-            f"{option}: {path!r} exists, and would be written over with a made-up table; give a new name. "
+            f"{option}: {path!r} exists, and would be written over with a synthetic table; give a new name. "
             f"To train on a table of your own: dtrees fit {path} --target COLUMN"
         )
 

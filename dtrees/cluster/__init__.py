@@ -3,7 +3,7 @@
 Terms
 -----
 partition
-    a stretch of a collection's rows, held by some worker. The order of rows is the order of partitions.
+    a range of a collection's rows, held by some worker. The order of rows is the order of partitions.
 block
     whole columns, presorted: what partitions become when a table is loaded (:mod:`~dtrees.cluster.data.loading`).
 placement
@@ -31,8 +31,8 @@ Tasks carry the names of their stages, as the dashboard shows them::
     dtrees-check    schema and target of each        dtrees-oob     sums over batches for the rows out of bag
     dtrees-encode   partitions to numbers            dtrees-shard   an actor with the columns of one worker
     dtrees-presort  partitions to presorted blocks   dtrees-boost   boosting with all columns on one worker
-    dtrees-columns  blocks side by side              dtrees-split   a piece of an encoded partition
+    dtrees-columns  blocks side by side              dtrees-split   a chunk of an encoded partition
     dtrees-fit      the coordinator of a fit         dtrees-adopt   tells the scheduler who wants a fit, or data, from now on
-    dtrees-digest   what tells training sets apart   dtrees-evaluate  an actor with rows of evaluation sets
+    dtrees-digest   digests of training sets         dtrees-evaluate  an actor with rows of evaluation sets
     dtrees-moved    a block, on another worker
 """

@@ -84,7 +84,7 @@ class _WithoutTracebacks(logging.Filter):
     """Has a worker not log the traceback of a failed task of ours: who waits for the fit gets the error, in one line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether a record is logged."""
+        """Return whether a record is logged."""
         ours = str(record.msg).startswith("Compute Failed") and isinstance(record.args, tuple) and _is_ours(record.args[0])
         return not ours or logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 
@@ -122,7 +122,7 @@ def actor_on(worker: Worker, key: str) -> Any:
 
 
 def is_wanted(worker: Worker, key: str | None) -> bool:
-    """Tell whether a task of the worker that this runs on is neither cancelled nor released, and the worker not about to end."""
+    """Return whether a task of the worker that this runs on is neither cancelled nor released, and the worker not about to end."""
     task = worker.state.tasks.get(key)
     return task is not None and task.state != "cancelled" and worker.status.name not in ("closing", "closed", "failed")
 

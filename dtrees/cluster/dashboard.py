@@ -1,6 +1,6 @@
-"""What fits have told of themselves, and the page of dtrees in Dask's dashboard that shows it: losses and pace, and what each worker does.
+"""What is known of fits from their events, and the page in Dask's dashboard that shows it: losses and pace, and what each worker does.
 
-What a fit has told is small and bounded, however long it goes on, so that the scheduler can keep it. It is made of the events of
+What is stored of a fit is small and bounded, however long it goes on, so that the scheduler can keep it. It is made of the events of
 :mod:`dtrees.cluster.transport.events`, and of what the scheduler itself sees of the fit's workers. The page is made anew for everybody who
 opens it, looks at this twice a second as long as it is open, and sends what has changed. Nothing is done while nobody looks.
 """
@@ -41,7 +41,7 @@ class Curve:
     _last: tuple[int, float] | None = None
 
     def add(self, done: int, value: float) -> None:
-        """Take in a value. Rounds that are told of again, as another worker has taken over the fit, take the place of what they were."""
+        """Take in a value. Rounds whose events come again, as another worker has taken over the fit, take the place of what they were."""
         while self.points and self.points[-1][0] >= done:
             self.points.pop()
         if done % self._stride == 0 or not self.points:
@@ -89,7 +89,7 @@ class WorkerShare:
 
 @dataclass
 class FitHistory:
-    """What a fit has told.
+    """What is known of a fit from its events.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class FitHistory:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until it will be finished at its pace so far; None if nobody can tell."""
+        """Seconds until it will be finished at its pace so far; None if it is not known."""
         if self._first is None or self.is_over or self.done <= self._first[0]:
             return None
         pace = (self.seconds - self._first[1]) / (self.done - self._first[0])
@@ -226,8 +226,8 @@ class FitHistory:
 
     def snapshot(self) -> dict[str, Any]:
         """Return how far the fit has come, for :func:`dtrees.progress` and :func:`dtrees.fits`."""
-        told = ("fit", "label", "estimator", "unit", "outcome", "failure", "is_over", "began", "done", "total", "n_unusual")
-        return {name: getattr(self, name) for name in told} | {"progress": dict(self.latest), "unusual": list(self.unusual)}
+        names = ("fit", "label", "estimator", "unit", "outcome", "failure", "is_over", "began", "done", "total", "n_unusual")
+        return {name: getattr(self, name) for name in names} | {"progress": dict(self.latest), "unusual": list(self.unusual)}
 
     def _share(self, worker: str) -> WorkerShare:
         return self.workers.setdefault(worker, WorkerShare())
@@ -320,7 +320,7 @@ def make_page(histories: Callable[[], list[FitHistory]], scheduler: Any, documen
     Parameters
     ----------
     histories : callable
-        Returns what the fits of a cluster have told, the latest first.
+        Returns what is known of the fits of a cluster, the latest first.
     scheduler : distributed.Scheduler
         Asked what memory its workers use.
     document : bokeh.document.Document
@@ -338,7 +338,7 @@ class Page:
     Parameters
     ----------
     histories : callable
-        Returns what the fits of a cluster have told, the latest first.
+        Returns what is known of the fits of a cluster, the latest first.
     scheduler : distributed.Scheduler
 
     Attributes
@@ -479,7 +479,7 @@ def _fit(history: FitHistory) -> dict[str, Any]:
         "elapsed": duration((history.ended or time.time()) - history.began),
         "remaining": "" if remaining is None else duration(remaining),
         "rows by columns": f"{history.rows:,} by {history.columns:,}" if history.rows else "",
-        "lost / made up for": f"{history.n_lost} / {history.n_recovered}" if history.n_lost else "",
+        "lost / replaced": f"{history.n_lost} / {history.n_recovered}" if history.n_lost else "",
     }
 
 
@@ -539,7 +539,7 @@ def _memory(state: Any) -> str:
 
 
 def _heading(history: FitHistory) -> str:
-    """Return what is told of a fit in a line, as HTML."""
+    """Return what is known of a fit in a line, as HTML."""
     if not history.fit:
         return "No fit yet: what is fitted on this cluster, or submitted to it, appears here."
     words = f"<b>{html.escape(_named(history))}</b> <code>{html.escape(history.fit)}</code>: {history.outcome}"
@@ -552,9 +552,9 @@ def _heading(history: FitHistory) -> str:
 
 def _lines(history: FitHistory) -> str:
     """Return what happened to a fit, as HTML, the latest first."""
-    told = [f"{time.strftime('%H:%M:%S', time.localtime(when))} {html.escape(line)}" for when, line in reversed(history.lines)]
+    lines = [f"{time.strftime('%H:%M:%S', time.localtime(when))} {html.escape(line)}" for when, line in reversed(history.lines)]
     zone = time.strftime("%z", time.localtime(history.began))
-    return "<br>".join([f"<b>What happened</b> (time zone {zone[:3]}:{zone[3:]})", *told])
+    return "<br>".join([f"<b>What happened</b> (time zone {zone[:3]}:{zone[3:]})", *lines])
 
 
 def _named(history: FitHistory) -> str:

@@ -50,7 +50,7 @@ class Placement:
         The addresses of the workers that had columns; none where it is local.
     predicted : mapping from str to float
         Seconds that a tree was predicted to take, for each kind that was weighed: where "auto" was to choose for boosting on several
-        workers, or for a forest that fits none. They are for comparing kinds with one another.
+        workers. They are for comparing kinds with one another.
     storage : {"memory", "disk"}
         Where workers have cells; on their disks only where rows stay.
 
@@ -151,10 +151,10 @@ class LoadOptions:
     fetch_X : bool
         Whether the rows themselves are brought to this process, too.
     single_use : bool
-        Whether trees are grown once from the table, so that its columns need not be kept when these are.
+        Whether trees are grown once from the table, so that its columns need not stay in memory when these are grown.
     categories : tuple of int
         Columns whose values are categories, also where they are numbers.
-    several : bool
+    multi_output : bool
         Whether y may have several columns, each a target.
     bag : bool
         Whether each of ``n_trees`` is a booster of its own, on rows that it draws.
@@ -172,7 +172,7 @@ class LoadOptions:
     fetch_X: bool = False
     single_use: bool = False
     categories: tuple[int, ...] = ()
-    several: bool = False
+    multi_output: bool = False
     bag: bool = False
     rows_refusal: str | None = None
 

@@ -10,6 +10,8 @@ import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -206,12 +208,8 @@ class MeanOfBoosters:
 
     def __call__(self, X: Any) -> NDArray[Any]:
         """Predict a block of rows."""
-        first, *others = self.boosters
-        matrix = first.schema.matrix(X)
-        total = first.finish(first.trees.raw(matrix, first.n_jobs))
-        for booster in others:
-            total = total + booster.finish(booster.trees.raw(matrix, booster.n_jobs))
-        mean = total / len(self.boosters)
+        matrix = self.boosters[0].schema.matrix(X)
+        mean = reduce(add, (one.finish(one.trees.raw(matrix, one.n_jobs)) for one in self.boosters)) / len(self.boosters)
         for step in self.steps:
             mean = step(mean)
         return mean
@@ -350,7 +348,7 @@ class Bagging(BagParameters, Model):
             raise ValueError("oob_score=True is only available if bootstrap=True")
         callback = called_together(callbacks)
         backend, table = template._load(
-            X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True, several=self._SEVERAL_TARGETS
+            X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True, multi_output=self._MULTI_OUTPUT
         )
         template._check_classes(table)
         self._take_columns(template)
@@ -563,7 +561,7 @@ class BaggingClassifier(Classifier, Bagging):
     """
 
     _BOOSTER: ClassVar[type[Boosting]] = GradientBoostingClassifier
-    _SEVERAL_TARGETS: ClassVar[bool] = False
+    _MULTI_OUTPUT: ClassVar[bool] = False
 
 
 def _but_draws(parameters: dict[str, Any]) -> str:

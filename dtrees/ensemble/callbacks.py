@@ -96,7 +96,7 @@ def duration(seconds: float) -> str:
 class Pace:
     """How long trees take, and from that how long those take that are left.
 
-    The first tree, or round, that is told of says where the fit began: it may go on from earlier ones, and the first of all may have
+    The first tree, or round, that it is called for says where the fit began: it may go on from earlier ones, and the first of all may have
     waited for kernels to be compiled.
 
     Examples
@@ -118,7 +118,7 @@ class Pace:
 
 
 def somebody_listens() -> bool:
-    """Tell whether records of the logger "dtrees" at level INFO are heard."""
+    """Return whether records of the logger "dtrees" at level INFO are heard."""
     return logger.hasHandlers() and logger.isEnabledFor(logging.INFO)
 
 
@@ -313,7 +313,7 @@ def live_display(unit: str) -> Display:
 
 
 def _in_task() -> bool:
-    """Tell whether this thread runs a task of Dask's."""
+    """Return whether this thread runs a task of Dask's."""
     worker = sys.modules.get("distributed.worker")
     if worker is None:
         return False
@@ -325,7 +325,7 @@ def _in_task() -> bool:
 
 
 def _in_notebook() -> bool:
-    """Tell whether this is a session of a notebook: then IPython is there already."""
+    """Return whether this is a session of a notebook: then IPython is there already."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and type(shell).__name__ in ("ZMQInteractiveShell", "Shell")
 
@@ -426,7 +426,7 @@ class KeepOnInterrupt:
 
 
 def keeps_on_interrupt(callbacks: Sequence[Any]) -> bool:
-    """Tell whether Ctrl-C is to keep the trees so far."""
+    """Return whether Ctrl-C is to keep the trees so far."""
     return isinstance(callbacks, Sequence) and any(isinstance(callback, KeepOnInterrupt) for callback in callbacks)
 
 
@@ -533,7 +533,7 @@ class ProgressBar:
     _has_moved = False
 
     def begin(self, unit: str) -> None:
-        """Be told that a fit begins, and what is counted, "tree" or "round"."""
+        """Note that a fit begins, and what is counted, "tree" or "round"."""
         self.end()
         self._has_moved = False
         self._display = self._display_of(unit)
@@ -548,16 +548,16 @@ class ProgressBar:
         self._display.update(progress)
 
     def compiling(self) -> None:
-        """Be told, once or often, that kernels are being compiled; it is shown until the first tree or round is finished."""
+        """Note, once or often, that kernels are being compiled; it is shown until the first tree or round is finished."""
         if not self._has_moved:
             self._display.compiling()
 
     def note(self, line: str) -> None:
-        """Be told of something unusual, such as a lost worker."""
+        """Show something unusual, such as a lost worker."""
         self._display.note(line)
 
     def end(self) -> None:
-        """Be told that the fit has ended."""
+        """Note that the fit has ended."""
         display, self._display = self._display, Display()
         display.end()
 

@@ -1,7 +1,7 @@
 """Checkpoints: the finished trees of a fit in a file, for the next run of the same fit to go on from.
 
 A checkpoint holds trees, scores and what identifies the fit; no predictions, no state of the shards. Those are made again by sending the
-trees through the rows (:mod:`dtrees.engine.coordinator.session`), which is exact: the model is that of an unbroken run, byte for byte, also
+trees through the rows (:mod:`dtrees.engine.shard.tree`), which is exact: the model is that of an unbroken run, byte for byte, also
 on another number of threads or workers.
 
 Terms
@@ -11,7 +11,7 @@ identity
     target and the weights), the trees of an earlier fit (with ``warm_start``), and the version of dtrees. A checkpoint of another identity
     is refused. When to stop is no part of it: ``n_estimators``, early stopping and evaluation sets may change between runs.
 previous
-    the checkpoint before, which is kept under the name ``PATH.previous``.
+    the checkpoint before, which is stored under the name ``PATH.previous``.
 
 Files appear whole or not at all: a new one is written under a temporary name, the old one is renamed, and then the new one gets its
 name. Whenever a run dies, one of the two is there and whole. If the newer one is damaged nevertheless (by a full disk, for example), the
@@ -52,7 +52,7 @@ FORMAT_VERSION = 2
 
 _KEY = "dtrees_checkpoint"
 
-#: Fields of plans that do not decide which trees grow, or are described apart.
+#: Fields of plans that do not decide which trees grow, or are described separately.
 _LEFT_OUT = {
     "n_rounds",
     "tol",
@@ -100,7 +100,7 @@ def with_checkpoint(
     keep : bool
         Whether the fit goes on from the trees of an earlier one.
     initial : ndarray of float64 or None
-        The raw predictions that boosting is told to start from.
+        The raw predictions that boosting starts from.
     """
     if isinstance(interval, bool) or not isinstance(interval, int | float | np.number) or not interval >= 0:
         raise ValueError(f"checkpoint_interval is {interval!r}; wants a number of seconds of at least 0")
@@ -142,7 +142,7 @@ class FileCheckpoint:
     n_features : int
         Of the trees.
     n_previous : int
-        Trees, or rounds, of an earlier fit; the scores of such rounds are not kept here.
+        Trees, or rounds, of an earlier fit; the scores of such rounds are not stored here.
     n_rows : int
         Rows that predictions out of bag are summed for, if they are.
     """
@@ -157,7 +157,7 @@ class FileCheckpoint:
     n_rows: int
 
     def read(self) -> BoostingResult | ForestResult | None:
-        """Return what is kept there; None if there is nothing.
+        """Return what is stored there; None if there is nothing.
 
         Raises
         ------

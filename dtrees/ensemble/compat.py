@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sklearn
 
-from dtrees.version import DISTRIBUTION
-
 try:
     # Parameters are checked as scikit-learn checks those of its own estimators: the same rules, and the same messages.
     from sklearn.base import _fit_context
@@ -97,28 +95,14 @@ def with_known_names(X: Any, names: list[Any]) -> Any:
 
 
 class DocumentationLink:
-    """Mixin: the picture of an estimator in a notebook links to its page in the documentation, where one is known.
-
-    The address of the documentation is that of the environment variable ``DTREES_DOCS``, or else what the installed package names.
-    """
+    """Mixin: the picture of an estimator in a notebook links to its page in the documentation, where ``DTREES_DOCS`` names its address."""
 
     _doc_link_module = "dtrees"
 
     @property
     def _doc_link_template(self) -> str:
-        address = os.environ.get("DTREES_DOCS") or _address_of_the_documentation()
+        address = os.environ.get("DTREES_DOCS")
         return f"{address.rstrip('/')}/api/dtrees.{{estimator_name}}.html" if address else ""
-
-
-@functools.cache
-def _address_of_the_documentation() -> str:
-    from importlib import metadata  # of use in notebooks only
-
-    try:
-        named = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or []
-    except metadata.PackageNotFoundError:
-        return ""
-    return next((address.strip() for label, _, address in (url.partition(",") for url in named) if label == "Documentation"), "")
 
 
 _all_names: dict[type, tuple[str, ...]] = {}

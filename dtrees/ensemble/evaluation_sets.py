@@ -1,6 +1,6 @@
 """Evaluation sets: rows that are no part of the fit, and are predicted as it goes on.
 
-They are kept apart from the table that trees are grown on. Growing is then what it is without them, to the last bit; and their raw
+They are separate from the table that trees are grown on. Growing is then what it is without them, to the last bit; and their raw
 predictions are summed tree by tree, as in prediction, so that a metric is that of the fitted model's own (staged)
 predictions. A round costs one message to those who have rows, with its few trees, and one back, with sums.
 
@@ -83,7 +83,7 @@ def named_sets(eval_set: Any) -> list[EvalSet]:
 
 
 def has_weight(block: Block) -> bool:
-    """Tell whether a row of a block has a weight above zero."""
+    """Return whether a row of a block has a weight above zero."""
     return bool(len(block.y) if block.weight is None else block.weight.any())
 
 
@@ -115,7 +115,7 @@ def make_block(
         If they cannot be used. The message names the set.
     """
     try:
-        y = check_target(y, classify=classes is not None, name="fit", several=n_targets > 1)
+        y = check_target(y, classify=classes is not None, name="fit", multi_output=n_targets > 1)
         if n_targets > 1 and y.shape[1:] != (n_targets,):
             raise ValueError(f"y has the shape {y.shape}; wants (n, {n_targets}), as the y that is fitted has {n_targets} targets")
         matrix = schema.matrix(X)
@@ -144,7 +144,7 @@ def _check_known(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]]) ->
 
 
 class Scorer:
-    """Keeps the raw predictions of blocks, as far as it has been told of rounds.
+    """Keeps the raw predictions of blocks, of the rounds that it was given.
 
     Parameters
     ----------

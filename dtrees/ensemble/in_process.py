@@ -68,7 +68,7 @@ class Backend:
         """
         from dtrees.engine.run.compiling import note_compilation
 
-        y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
+        y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
         X = checked_table(X)
         note_compilation(is_sparse(X))
         n_rows = X.shape[0]

@@ -532,7 +532,7 @@ def check_scoring(scoring: Any, *, classify: bool) -> Any:
 
 
 def _takes_estimator(scorer: Any) -> bool:
-    """Tell whether a callable takes three arguments by position and needs no more."""
+    """Return whether a callable takes three arguments by position and needs no more."""
     try:
         inspect.signature(scorer).bind(None, None, None)
     except TypeError:

@@ -38,7 +38,7 @@ Step = Callable[[NDArray[Any]], NDArray[Any]]
 class AdditiveTrees:
     """Trees whose values add up to raw predictions.
 
-    Trees are packed for prediction when first needed; the packed form is kept, but neither pickled nor copied.
+    Trees are packed for prediction when first needed; the packed form is cached, but neither pickled nor copied.
 
     Parameters
     ----------

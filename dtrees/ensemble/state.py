@@ -142,7 +142,7 @@ class EstimatorState(BaseEstimator):
                 raise ValueError("the model's state has a seed, but not the batches of trees that were grown from it")
             if "batches" in metadata:
                 model._batches = _restore_batches(model, metadata["batches"])
-                model._votes = None
+                model._oob_sums = None
             if mapped:
                 packed = {name.removeprefix(PACKED): array for name, array in arrays.items() if name.startswith(PACKED)}
                 model._trees.take_packed(packed)
@@ -324,7 +324,7 @@ def _criterion_name(described: Any) -> str:
     return criterion_named(str(described)).name
 
 
-#: What of a plan is restored apart, or follows from the model.
+#: What of a plan is restored separately, or follows from the model.
 _APART = {"rules", "checkpoint", "targets"}
 
 

@@ -87,7 +87,7 @@ def take_rows(model: Any, X: Any, y: Any, sample_weight: Any, base_margin: Any, 
     backend = first._check_columns(X)
     names = [str(name) for name in getattr(y, "columns", ())]
     n_total, (X, y, sample_weight, base_margin) = backend.draw_rows(max_rows, seed, X, y, sample_weight, base_margin)
-    y = check_target(y, classify=is_classifier(model), name=type(model).__name__, several=True)
+    y = check_target(y, classify=is_classifier(model), name=type(model).__name__, multi_output=True)
     if not len(y):
         raise ValueError("X has no rows; a report wants at least one")
     weight = check_weights(sample_weight, len(y))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import os
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import dask
 import dask.array as da
@@ -22,7 +22,7 @@ import dtrees
 from dtrees import submit
 from dtrees.cluster.errors import ClusterError, NotEnoughMemory, WorkerLost
 from tests.cluster.clusters import cluster_of
-from tests.cluster.samples import FRAME, LENGTHS, NUMBERS, REGRESSION, TARGETS, WEIGHTS, assert_clean, in_partitions, wait_until
+from tests.cluster.samples import FRAME, LENGTHS, NUMBERS, REGRESSION, WEIGHTS, assert_clean, in_partitions, wait_until
 from tests.slow import one_of_each, one_quick, slow_for
 
 
@@ -41,16 +41,6 @@ def parts(data: Any) -> Any:
 
 CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
     "NaN in y": (lambda: (parts(FRAME), parts(with_value(REGRESSION, 400, np.nan))), "y contains NaN"),
-    "infinity in y": (lambda: (parts(FRAME), parts(with_value(REGRESSION, 110, np.inf))), "y contains infinity"),
-    "large integers in an array": (
-        lambda: (
-            da.from_array(np.where(NUMBERS > 2, 2**60, 0), chunks=(99, 5)),
-            da.from_array(REGRESSION.to_numpy(), chunks=99),
-        ),
-        "X contains the integer 1152921504606846976",
-    ),
-    "negative weight": (lambda: (parts(FRAME), parts(REGRESSION), parts(with_value(WEIGHTS, 3, -1.0))), "negative value -1.0"),
-    "NaN weight": (lambda: (parts(FRAME), parts(REGRESSION), parts(with_value(WEIGHTS, 3, np.nan))), "sample_weight contains NaN"),
     "zero weights": (lambda: (parts(FRAME), parts(REGRESSION), parts(WEIGHTS * 0)), "all weights are zero"),
     "no rows": (lambda: (in_partitions(FRAME.iloc[:0], [0, 0]), in_partitions(REGRESSION.iloc[:0], [0, 0])), "X has no rows"),
     "rows of a partition": (
@@ -68,16 +58,12 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
     "rows of a local y": (lambda: (parts(FRAME), REGRESSION.to_numpy()[:-2]), "X has 420 rows but y has 418"),
     "rows of weights": (lambda: (parts(FRAME), parts(REGRESSION), WEIGHTS[:5]), "X has 420 rows but sample_weight has 5"),
     "no target": (lambda: (parts(FRAME), None), "requires y to be passed"),
-    "text as a target": (lambda: (parts(FRAME), parts(TARGETS["binary"])), "cannot be turned into numbers"),
     "one dimension": (lambda: (parts(FRAME)["wide"], parts(REGRESSION)), "wants rows and columns"),
 }
 
 
 #: What differs from others in what is looked at, not in where that is done.
-MORE = {
-    "large integers in an array", "NaN weight", "zero weights", "rows in another number of partitions", "rows of an array",
-    "rows of a local y", "rows of weights", "one dimension",
-}  # fmt: skip
+MORE = {"zero weights", "rows in another number of partitions", "rows of an array", "rows of a local y", "rows of weights", "one dimension"}
 
 
 @pytest.mark.parametrize("case", slow_for(MORE, CASES))
@@ -108,11 +94,6 @@ def test_sparse_blocks(client: Client) -> None:
     np.testing.assert_array_equal(model.predict(sparse).compute(), model.predict(X.compute()))
     assert model.score(sparse, y) == model.score(X.compute(), REGRESSION)
     assert_clean(client)
-
-
-def test_continuous_labels(client: Client) -> None:
-    with pytest.raises(ValueError, match="Unknown label type"):
-        dtrees.RandomForestClassifier().fit(parts(FRAME), parts(REGRESSION))
 
 
 def test_one_class_is_as_in_one_process(client: Client) -> None:
@@ -206,50 +187,33 @@ async def test_an_asynchronous_client(cluster_of_1: Any) -> None:
             dtrees.DecisionTreeRegressor().fit(parts(FRAME), parts(REGRESSION))
 
 
+def broken(*args: Any, **options: Any) -> Any:
+    raise ZeroDivisionError("mine")
+
+
 @contextlib.contextmanager
 def broken_on_one_worker(client: Client, where: str) -> Iterator[str]:
-    """A function that raises on one worker, ``module:name`` or ``module:class.name``; gives the worker's address."""
+    """A function that raises on one worker; gives the worker's address."""
     worker = min(client.nthreads())
-    client.run(_break, where, workers=[worker])
+    client.run(lambda: mock.patch(where, broken).start() and None, workers=[worker])
     try:
         yield worker
     finally:
-        client.run(_mend, where, workers=[worker])
-
-
-def _place(where: str) -> tuple[Any, str]:
-    module, _, name = where.partition(":")
-    *owner, name = name.split(".")
-    return functools.reduce(getattr, owner, importlib.import_module(module)), name
-
-
-def _break(where: str) -> None:
-    owner, name = _place(where)
-
-    def broken(*args: Any, **options: Any) -> Any:
-        raise ZeroDivisionError("mine")
-
-    broken.whole = getattr(owner, name)  # type: ignore[attr-defined]
-    setattr(owner, name, broken)
-
-
-def _mend(where: str) -> None:
-    owner, name = _place(where)
-    setattr(owner, name, getattr(owner, name).whole)
+        client.run(mock.patch.stopall, workers=[worker])
 
 
 @pytest.mark.parametrize(
     ("where", "make", "placement"),
     [
-        ("dtrees.engine.shard.targets.boosting_target:BoostingTarget.start", boosting, "sharded"),
-        pytest.param("dtrees.ensemble.objective.regression:SquaredError.initial", boosting, "sharded", marks=pytest.mark.slow),
-        ("dtrees.ensemble.evaluation_sets:Scorer.score", boosting, "sharded"),
-        ("dtrees.cluster.growing.fits:grow_here", forest, "replicated"),
-        ("dtrees.engine.shard.targets.forest_target:ForestTarget.start", forest, "sharded"),
-        pytest.param("dtrees.engine.shard.tree_state:TreeState._share_rows", forest, "sharded", marks=pytest.mark.slow),
-        ("dtrees.engine.shard.tree_state:TreeState.grow_delegated", forest, "sharded"),
-        pytest.param("dtrees.engine.shard.tree_state:measure_leaves", forest, "sharded", marks=pytest.mark.slow),
-        ("dtrees.split.table.columns:Assembly.finished", boosting, "sharded"),
+        ("dtrees.engine.shard.targets.boosting_target.BoostingTarget.start", boosting, "sharded"),
+        ("dtrees.ensemble.objective.regression.SquaredError.initial", boosting, "sharded"),
+        ("dtrees.ensemble.evaluation_sets.Scorer.score", boosting, "sharded"),
+        ("dtrees.cluster.growing.fits.grow_here", forest, "replicated"),
+        ("dtrees.engine.shard.targets.forest_target.ForestTarget.start", forest, "sharded"),
+        ("dtrees.engine.shard.tree_state.TreeState.share_rows", forest, "sharded"),
+        ("dtrees.engine.shard.tree_state.TreeState.grow_apart", forest, "sharded"),
+        ("dtrees.engine.shard.tree_state.measure_leaves", forest, "sharded"),
+        ("dtrees.split.table.columns.Assembly.finished", boosting, "sharded"),
     ],
 )
 @pytest.mark.slow

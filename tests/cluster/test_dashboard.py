@@ -193,7 +193,7 @@ def test_a_fit_under_way_is_shown() -> None:
     assert told == {
         "fit": "GradientBoostingRegressor", "key": "dtrees-fit-1", "state": "growing", "progress": "2%", "placement": "sharded",
         "last losses": "train loss 0.5, new mae 2", "done": "2 of 100", "remaining": "0:49", "rows by columns": "1,000 by 5",
-        "lost / made up for": "",
+        "lost / replaced": "",
     }  # fmt: skip
     curves = source_of(page, "curves")
     assert (curves["name"], curves["xs"], curves["ys"]) == (["train loss", "new mae"], [[1, 2]] * 2, [[1.0, 0.5], [2.0, 2.0]])
@@ -292,7 +292,7 @@ def test_forests_are_shown(client: Client, placement: str) -> None:
 @pytest.mark.slow
 def test_a_killed_worker_is_shown(mortal_client: Client, tmp_path: Path) -> None:
     """It is lost, another one has its columns, and the fit is that of an undisturbed one; all of it is on the page."""
-    install(mortal_client, Fault(tmp_path, "Advance", at=12))
+    install(mortal_client, Fault(tmp_path, "marks", at=12))
     model = dtrees.GradientBoostingRegressor(n_estimators=6, random_state=0)
     model.fit(in_partitions(FRAME, (200, 220)), in_partitions(Y, (200, 220)), placement="sharded")
     _, fits, workers = seen(mortal_client)

@@ -21,10 +21,10 @@ from distributed import Client, LocalCluster
 import dtrees
 from dtrees import GradientBoostingRegressor
 from dtrees.cluster.dashboard import FitHistory
-from dtrees.cluster.data.tables import Piece
+from dtrees.cluster.data.tables import EncodedPartition
 from dtrees.cluster.transport.peers import PeerLost, Peers
+from dtrees.engine.protocol.exchange import Shards
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.exchange import Shards
 from dtrees.split.table.mmap_arrays import NoRoomOnDisk, is_on_disk
 from tests import cases
 from tests.cases import CASES, FIRST_OF_KIND, HELD_OUT, N_ROWS, TARGETS, TRAIN, check
@@ -319,17 +319,17 @@ def _is_full(file: int, offset: int, n: int) -> None:
 def test_a_piece_that_moves_is_in_memory(client: Client) -> None:
     columns = [np.arange(5, dtype=np.int8), np.array([0.5, np.nan, 1.0, 2.0, 3.0]), np.zeros(5, np.float32)]
     one, other, _ = client.nthreads()
-    piece = client.submit(Piece, columns, workers=[one], pure=False)
-    assert client.submit(_is_there, piece, columns, on_disk=True, workers=[one], pure=False).result(timeout=60)
-    assert client.submit(_is_there, piece, columns, on_disk=False, workers=[other], pure=False).result(timeout=60)
+    encoded = client.submit(EncodedPartition, columns, workers=[one], pure=False)
+    assert client.submit(_is_there, encoded, columns, on_disk=True, workers=[one], pure=False).result(timeout=60)
+    assert client.submit(_is_there, encoded, columns, on_disk=False, workers=[other], pure=False).result(timeout=60)
 
 
-def _is_there(piece: Piece, columns: list[Any], on_disk: bool) -> bool:
-    for mine, column in zip(piece.columns, columns, strict=True):
+def _is_there(encoded: EncodedPartition, columns: list[Any], on_disk: bool) -> bool:
+    for mine, column in zip(encoded.columns, columns, strict=True):
         np.testing.assert_array_equal(mine, column)
         assert mine.dtype == column.dtype
         assert is_on_disk(mine) == on_disk
-    assert sys.getsizeof(piece) < 100 + (not on_disk) * sum(column.nbytes for column in columns)
+    assert sys.getsizeof(encoded) < 100 + (not on_disk) * sum(column.nbytes for column in columns)
     return True
 
 

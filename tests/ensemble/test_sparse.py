@@ -32,7 +32,7 @@ from tests.examples import examples
 from tests.plain import classifier, regressor
 from tests.slow import one_of_each, slow_for
 
-# The trees of some made-up tables have no split.
+# The trees of some synthetic tables have no split.
 pytestmark = pytest.mark.filterwarnings("ignore:no tree found a split", "ignore:Some inputs do not have OOB scores")
 
 FORMATS = ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"]

@@ -64,7 +64,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     if current_fit().settings.placement == "rows" and options.rows_refusal is not None:
         raise ValueError(f'{options.rows_refusal}. Place it by columns: placement="sharded"')
     if not is_lazy(y):
-        y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
+        y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
     before = worker_capacities(client)
     with Tasks(client) as tasks:
         margin = options.base_margin
@@ -82,8 +82,8 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         sizes, capacities = _measure(tasks, parts, schema, summary, options, before)
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
         plan, shares = _plan(tasks, parts, sizes, capacities, options)
-        plan.tell(capacities)
-        encoding = Encoding(schema, summary.classes, options.estimator_name, options.several, plan.placement.storage == "disk")
+        plan.publish(capacities)
+        encoding = Encoding(schema, summary.classes, options.estimator_name, options.multi_output, plan.placement.storage == "disk")
         columns: Any
         if plan.placement.kind == "rows":
             columns = target = load_rows(tasks, parts, plan, summary.n_rows, encoding, shares)
@@ -144,6 +144,6 @@ def _summarise(tasks: Tasks, parts: Partitions, options: LoadOptions) -> tuple[S
 
 def _check(X: Any, y: Any, weight: Any, options: LoadOptions) -> tuple[Schema, TargetSummary]:
     """Return the schema of a partition, and the summary of its target and weights."""
-    y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
+    y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
     weight = check_weights(weight, len(y))
     return Schema.infer(X, options.categories), TargetSummary.of(y, weight, classify=options.classify)

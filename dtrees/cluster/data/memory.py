@@ -8,13 +8,13 @@ A worker that has columns, or rows, holds, while trees grow::
     state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions
     target, weight      8 bytes a row each; of several targets, 24 bytes a row for each, with its predictions, and in forests 8 more for
                         each tree that grows there
-    a row partition     of those that the columns are made of; of a sparse table, all of them in one piece; of rows whose cells are on disk
-                        two for each thread that encodes them, and of the cells a column or a stretch at a time
+    a row partition     of those that the columns are made of; of a sparse table, all of them as a whole; of rows whose cells are on disk
+                        two for each thread that encodes them, and of the cells a column or a range of rows at a time
     flagged rows        of rows that stay, those that workers send one another at a time (:data:`~dtrees.split.policy.FLAGGED_BYTES`)
     evaluation sets     boosting: some of their partitions, as numbers (4 or 8 bytes a cell), with targets, weights and predictions
-    out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.votes_in_all`)
+    out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.oob_sums_in_all`)
     delegated cells     forests over shards: what is sent at a time for small nodes that are delegated, 20 bytes a cell
-                        (:mod:`dtrees.engine.coordinator.delegation`)
+                        (:mod:`dtrees.engine.shard.tree`)
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dtrees.cluster.reliability.waiting import WorkerMonitor
 from dtrees.cluster.transport.clients import ask, in_loop
 from dtrees.ensemble.input.column import CATEGORICAL, NUMERIC, Column
 from dtrees.ensemble.input.schema import Schema
-from dtrees.split.policy import DELEGATED_COLUMNS, DISK_BYTES, SHARED_CELLS, flagged_bytes, most_zones
+from dtrees.split.policy import DISK_BYTES, SHARED_CELLS, flagged_bytes, most_zones
 
 #: What is said where there is nobody to do the work.
 NO_WORKERS = "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."
@@ -65,7 +65,7 @@ BATCHES_PER_THREAD_OUT_OF_BAG = 2
 #: Results that are summed up in one task.
 SUMMED_AT_ONCE = 4
 #: Out-of-bag sums that the coordinator's worker, which may be any, has in the end, with the predictions made of them.
-_VOTES_IN_THE_END = 3
+_FINAL_OOB_SUMS = 3
 
 #: Vectors for each output of an evaluation set: the sums of trees, the predictions, and what a metric makes of them.
 _PREDICTIONS = 3
@@ -76,7 +76,7 @@ CODE_BYTES, ZONE_BYTES = 4, 2
 #: Of each cell of categories, besides: two columns or more, joined with each other, have one number of two bytes.
 _JOINED_BYTES = 1
 #: Of each stored cell of a sparse table: its row, column and, twice, code, and a distinct value; and besides while it is presorted: twice
-#: its value, and its row, in the table as one piece, and its distinct value.
+#: its value, and its row, in the whole table, and its distinct value.
 STORED_CELL_BYTES, PRESORTING_CELL_BYTES = 24, 32
 #: Of each column of a sparse table: where its cells and distinct values begin, the code of 0, and 0 among the distinct values.
 _STORED_COLUMN_BYTES = 32
@@ -104,7 +104,7 @@ class Sizes:
         Bytes of the largest row partition.
     evaluation : tuple of int
         Bytes of each block of the evaluation sets.
-    votes : int
+    oob_sums : int
         Bytes of the out-of-bag sums of all rows; 0 without.
     amounts : int
         Bytes of what each tree of a forest that grows has of its own for several targets (what rows add to their sums), and each booster
@@ -115,7 +115,6 @@ class Sizes:
         Columns of categories.
     n_sums : int
         Numbers that are summed by zones, where rows stay.
-    n_targets : int
     """
 
     n_rows: int
@@ -123,12 +122,11 @@ class Sizes:
     vectors: int
     partition: int
     evaluation: tuple[int, ...] = ()
-    votes: int = 0
+    oob_sums: int = 0
     amounts: int = 0
     keyed: bool = field(default=False, repr=False)
     n_categorical: int = field(default=0, repr=False)
     n_sums: int = field(default=3, repr=False)
-    n_targets: int = field(default=1, repr=False)
 
     @classmethod
     def of(
@@ -151,13 +149,13 @@ class Sizes:
         --------
         >>> schema = Schema.infer(np.empty((0, 2), np.float32))
         >>> Sizes.of(schema, 1000, weighted=False, partition=800)
-        Sizes(n_rows=1000, columns=(10000, 10000), vectors=8000, partition=800, evaluation=(), votes=0, amounts=0)
+        Sizes(n_rows=1000, columns=(10000, 10000), vectors=8000, partition=800, evaluation=(), oob_sums=0, amounts=0)
         """
         width = 4 if all(map(_fits_float32, schema.columns)) else 8  # columns that lie together have values of one dtype
         cell_bytes = [CODE_BYTES + ZONE_BYTES + _JOINED_BYTES * (column.kind == CATEGORICAL) for column in schema.columns]
         distinct = [min(n_rows, _most_distinct(column)) for column in schema.columns]
         columns = tuple(n_rows * each + width * n for each, n in zip(cell_bytes, distinct, strict=True))
-        votes = n_rows * (max(n_classes, n_targets) + 1) * _VECTOR_BYTES if out_of_bag else 0
+        oob_sums = n_rows * (max(n_classes, n_targets) + 1) * _VECTOR_BYTES if out_of_bag else 0
         vectors = weighted + (_VECTORS_OF_A_TARGET * n_targets if n_targets > 1 else 1)
         amounts = n_rows * _VECTOR_BYTES * n_targets if n_targets > 1 and not boosting else 0
         amounts += n_rows * _VECTOR_BYTES * _VECTORS_OF_A_BOOSTER if bag else 0
@@ -166,9 +164,7 @@ class Sizes:
         n_sums = 3
         if not boosting and (n_classes > 2 or n_targets > 1):
             n_sums = n_classes + 1 if n_classes else 2 * n_targets + 2  # of targets that are numbers, sums and sizes
-        return cls(
-            n_rows, columns, vector_bytes, partition, tuple(evaluation), votes, amounts, width == 4, n_categorical, n_sums, n_targets
-        )
+        return cls(n_rows, columns, vector_bytes, partition, tuple(evaluation), oob_sums, amounts, width == 4, n_categorical, n_sums)
 
     def of_stored(self, cells: int) -> Sizes:
         """Return the sizes of a sparse table of the same schema, with so many stored cells.
@@ -176,7 +172,7 @@ class Sizes:
         Examples
         --------
         >>> Sizes(1000, (10000, 10000), 8000, 800).of_stored(100)
-        Sizes(n_rows=1000, columns=(1232, 1232), vectors=8000, partition=4000, evaluation=(), votes=0, amounts=0)
+        Sizes(n_rows=1000, columns=(1232, 1232), vectors=8000, partition=4000, evaluation=(), oob_sums=0, amounts=0)
         """
         each = -(-(cells * STORED_CELL_BYTES) // len(self.columns)) + _STORED_COLUMN_BYTES
         return replace(self, columns=(each,) * len(self.columns), partition=self.partition + cells * PRESORTING_CELL_BYTES)
@@ -224,21 +220,21 @@ class Sizes:
 
     def forest_by_rows(self, n_rows: int) -> int:
         """Return what a worker needs besides for a forest, if it keeps so many rows."""
-        return _FOREST_ROW_BYTES * n_rows + int(n_rows / self.n_rows * self.votes) + _VOTES_IN_THE_END * self.votes + self.delegated
+        return _FOREST_ROW_BYTES * n_rows + int(n_rows / self.n_rows * self.oob_sums) + _FINAL_OOB_SUMS * self.oob_sums + self.delegated
 
     @property
     def delegated(self) -> int:
         """Bytes of the cells that are sent at a time for delegated nodes: at the sender, on their way, and at the receiver."""
         return _DELEGATED_BYTES * min(SHARED_CELLS, self.n_rows * len(self.columns))
 
-    def votes_in_all(self, batches: int) -> int:
+    def oob_sums_in_all(self, batches: int) -> int:
         """Return what a worker needs for out-of-bag sums.
 
         ``batches`` are the results that it holds until they are summed up; 0 where trees grow over shards, each of which has the sums of
         all rows.
         """
         held = batches + SUMMED_AT_ONCE if batches else 1
-        return (held + _VOTES_IN_THE_END) * self.votes
+        return (held + _FINAL_OOB_SUMS) * self.oob_sums
 
 
 def block_bytes(
@@ -390,14 +386,6 @@ ROWS_WORKER = 0.4e6
 #: likewise, and 1.4e6 to take in what comes, and to wait for the slowest of more workers, of the fit of all shards in one process.
 ROWS_PEER = 3.0e6
 
-#: Of a forest: columns tried in a node, of all; a row in a column tried, each time that rows are halved, where small nodes are grown by one
-#: worker each, and by all together; and besides for each target beyond the first.
-TRIED, CELL_TRIED, CELL_TRIED_TOGETHER, CELL_TRIED_FURTHER = 1 / 3, 5.8, 36.0, 3.0
-#: A row of a worker's own by rows; a row of all by columns, whatever a worker's columns; a row of all, and a tree, by either.
-FOREST_ROWS_ROW, FOREST_ROW_TOGETHER, FOREST_ROW, FOREST_TREE = 950.0, 200.0, 420.0, 24e6
-#: Levels whose exchanges a tree takes, of three side by side, by columns: likewise. By rows it takes half of those of boosting.
-FOREST_LEVELS, FOREST_LEVELS_TOGETHER = 8.0, 17.0
-
 
 def seconds_alone(n_rows: int, n_columns: int, threads: int) -> float:
     """Return the seconds of a tree on a worker that has all columns.
@@ -457,43 +445,3 @@ def sums_received(n_workers: int, n_columns: int) -> int:
     (100, 400)
     """
     return n_workers * -(-n_columns // min(n_workers, n_columns))
-
-
-def forest_by_columns(n_rows: int, n_columns: int, threads: Mapping[str, int], n_targets: int = 1) -> float:
-    """Return the seconds of a forest's tree where each worker has some columns; see :func:`seconds_by_columns`.
-
-    Examples
-    --------
-    >>> two = {"a": 1, "b": 1}
-    >>> round(forest_by_columns(100_000, 28, two), 3), round(forest_by_columns(40_000, 100, two), 3)
-    (0.168, 0.491)
-    >>> round(forest_by_columns(100_000, 28, two, n_targets=3), 3)
-    0.214
-    """
-    together = n_columns > DELEGATED_COLUMNS * len(threads)
-    each = _tried(n_rows, n_columns, n_targets, CELL_TRIED_TOGETHER if together else CELL_TRIED) + CELL * n_columns
-    own = n_rows * (each / sum(threads.values()) + FOREST_ROW_TOGETHER / min(threads.values()) + FOREST_ROW) + FOREST_TREE
-    levels = FOREST_LEVELS_TOGETHER if together else FOREST_LEVELS
-    return 1e-9 * (own + levels / 6 * (EXCHANGES + EXCHANGES_WORKER * min(len(threads), n_columns)))
-
-
-def forest_by_rows(rows: Mapping[str, int], n_columns: int, threads: Mapping[str, int], n_targets: int = 1) -> float:
-    """Return the seconds of a forest's tree where each worker keeps so many rows; see :func:`seconds_by_rows`.
-
-    Examples
-    --------
-    >>> two = {"a": 1, "b": 1}
-    >>> round(forest_by_rows({"a": 50_000, "b": 50_000}, 28, two), 3), round(forest_by_rows({"a": 20_000, "b": 20_000}, 100, two), 3)
-    (0.174, 0.137)
-    >>> round(forest_by_rows({"a": 50_000, "b": 50_000}, 28, two, n_targets=3), 3)
-    0.221
-    """
-    n_rows = sum(rows.values())
-    each = _tried(n_rows, n_columns, n_targets, CELL_TRIED) + ROWS_CELL * n_columns + FOREST_ROWS_ROW
-    own = max(each * n / threads[worker] for worker, n in rows.items())
-    return 1e-9 * (own + FOREST_ROW * n_rows + FOREST_TREE) + seconds_beside_rows(len(rows)) / 2
-
-
-def _tried(n_rows: int, n_columns: int, n_targets: int, each: float) -> float:
-    """Return what a row takes in the columns tried, down to the end."""
-    return (each + CELL_TRIED_FURTHER * (n_targets - 1)) * math.log2(max(2, n_rows)) * max(1.0, TRIED * n_columns)

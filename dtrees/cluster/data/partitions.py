@@ -357,13 +357,13 @@ def joined(parts: Sequence[Any]) -> Any:
 
 
 def _send(tasks: Tasks, name: str, values: Any, lengths: list[int]) -> list[Future]:
-    """Send a local array to the cluster in pieces of the given lengths."""
+    """Send a local array to the cluster in chunks of the given lengths."""
     n_rows = sum(lengths)
     values = np.full(n_rows, values) if np.ndim(values) == 0 else np.asanyarray(values)
     if len(values) != n_rows:
         raise ValueError(f"X has {n_rows} rows but {name} has {len(values)}; both must describe the same rows")
-    pieces = np.split(values, np.cumsum(lengths)[:-1])
-    return [tasks.send("align", piece) for piece in pieces]
+    chunks = np.split(values, np.cumsum(lengths)[:-1])
+    return [tasks.send("align", chunk) for chunk in chunks]
 
 
 def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[int, list[Any]]:
@@ -387,23 +387,23 @@ def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[
             raise ValueError(f"X has {n_rows} rows but y or sample_weight has {length}; all must describe the same rows")
     rows = drawn_rows(n_rows, n, seed)
     names = [column_names(collection) if collection.ndim == 2 else None for collection in lazy]
-    pieces = dask.compute(*[_pieces(*of, rows) for of in zip(parts, lengths, names, strict=True)])
-    found = iter([joined(group) for group in pieces])
+    chunks = dask.compute(*[_chunks(*of, rows) for of in zip(parts, lengths, names, strict=True)])
+    found = iter([joined(group) for group in chunks])
     drawn = [next(found) if is_lazy(one) else None if one is None else np.asarray(one)[rows] for one in collections]
     return n_rows, drawn
 
 
-def _pieces(parts: Sequence[Any], lengths: Sequence[int], names: list[Any] | None, rows: NDArray[np.int64]) -> list[Any]:
+def _chunks(parts: Sequence[Any], lengths: Sequence[int], names: list[Any] | None, rows: NDArray[np.int64]) -> list[Any]:
     """Return, as tasks, the drawn rows of each partition that has any; those of the first one where none has."""
     starts = np.concatenate([[0], np.cumsum(lengths)])
     bounds = np.searchsorted(rows, starts)
     take = dask.delayed(_take)
-    pieces = [
+    chunks = [
         take(part, rows[first:last] - start, names)
         for part, start, first, last in zip(parts, starts[:-1].tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
         if last > first
     ]
-    return pieces or [take(parts[0], np.arange(0), names)]
+    return chunks or [take(parts[0], np.arange(0), names)]
 
 
 def _take(part: Any, rows: NDArray[np.int64], names: list[Any] | None) -> Any:

@@ -8,11 +8,9 @@ collections are computed on, if there is one, so that it is sent once, and not i
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 import dask
 import numpy as np
 import pandas as pd
@@ -23,7 +21,6 @@ from numpy.typing import NDArray
 from dtrees.cluster.data.partitions import column_names, in_order, is_array, rows_beside, whole_rows
 from dtrees.cluster.reliability.waiting import however_large, task_keys
 from dtrees.ensemble.backend import Output
-from dtrees.ensemble.prediction import AdditiveTrees
 
 #: A model whose trees have more bytes is large: half of what Dask warns of in a graph, as it warns of the data's part, too.
 _LARGE = 5_000_000
@@ -68,29 +65,16 @@ def _shared(function: Callable[..., NDArray[Any]]) -> Any:
     return dask.delayed(function, pure=False, traverse=False)
 
 
-class _TreeCounter(cloudpickle.Pickler):
-    """Pickles what a function holds but for trees, whose bytes it adds up: to pickle these takes long."""
-
-    n_bytes = 0
-
-    def reducer_override(self, thing: Any) -> Any:
-        """Return a number in place of trees."""
-        if not isinstance(thing, AdditiveTrees):
-            return super().reducer_override(thing)
-        parts = [part for group in thing.groups for tree in group for part in vars(tree).values()]
-        arrays = [array for part in parts for array in (part if isinstance(part, tuple) else (part,))]
-        self.n_bytes += sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
-        return int, ()
-
-
 def _bytes_of_trees(function: Callable[..., NDArray[Any]]) -> int:
-    counter = _TreeCounter(io.BytesIO())
-    counter.dump(function)
-    return counter.n_bytes
+    """Return the bytes of the trees that a function, or each booster of a bag, predicts from; to pickle them would take long."""
+    models = [one.trees for one in getattr(function, "boosters", (function,)) if hasattr(one, "trees")]
+    parts = [part for model in models for group in model.groups for tree in group for part in vars(tree).values()]
+    arrays = [array for part in parts for array in (part if isinstance(part, tuple) else (part,))]
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
 def _computing_client() -> Client | None:
-    """Return the client that Dask computes collections with if it is told nothing else, or None."""
+    """Return the client that Dask computes collections with if nothing else is asked for, or None."""
     if dask.config.get("scheduler", None) not in (None, "distributed", "dask.distributed"):
         return None
     try:

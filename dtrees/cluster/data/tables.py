@@ -5,9 +5,9 @@ Whole columns
 A block grows on the worker that is to have it, by a chain of tasks that pass on a :class:`~dtrees.split.table.columns.Assembly`. Each of
 them sorts some more columns into their places, and the last one makes a block of it. All tasks of a chain work on the same arrays::
 
-    encode    a partition: its columns as numbers, in pieces, one for each step of each chain; the partition is dropped
-    split     a piece of a partition
-    presort   a step: the pieces of some columns, of all partitions, are fetched, joined and sorted, and then dropped
+    encode    a partition: its columns as numbers, in chunks, one for each step of each chain; the partition is dropped
+    split     a chunk of a partition
+    presort   a step: the chunks of some columns, of all partitions, are fetched, joined and sorted, and then dropped
     columns   a step of putting sorted blocks side by side, where a worker is to have them all
     target    all partitions: class codes or values; weight alike
 
@@ -23,7 +23,7 @@ worker, but for partitions that lie on few workers, or on none that takes part (
 
 Where the cells of blocks are to be on disk, a task before that encodes each partition, so that workers have some of these at a time only::
 
-    encode    a partition   ->  a :class:`Piece`, whose numbers are on disk
+    encode    a partition   ->  a :class:`EncodedPartition`, whose numbers are on disk
 
 Blocks of either kind are made again of the user's data where they are lost.
 """
@@ -50,7 +50,7 @@ from dtrees.cluster.data.placement import Plan
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.waiting import Tasks, release, same
 from dtrees.cluster.transport.clients import holders, threads_of_workers
-from dtrees.cluster.transport.events import tell
+from dtrees.cluster.transport.events import publish
 from dtrees.engine.rows.all_rows import in_order
 from dtrees.engine.threads import Threads
 from dtrees.ensemble.backend import Placement, Table
@@ -64,14 +64,14 @@ from dtrees.split.table.sparse_columns import SparseColumns, presort_sparse
 
 #: Steps of a chain: what is in two places at a time is this part of the columns of a worker.
 _STEPS = 8
-#: The most pieces that the partitions of a large cluster are cut into; the scheduler takes about a millisecond for each.
-_PIECES = 20_000
+#: The most chunks that the partitions of a large cluster are cut into; the scheduler takes about a millisecond for each.
+_MOST_CHUNKS = 20_000
 #: Partitions stay with the worker that has them, unless it has so many times its share of the rows without it, or nearly. To move one
 #: takes no longer than it makes some trees take. Of eight partitions of a Parquet file, two workers had read five and three in three fits
 #: of eight.
 _MOST_SHARE = 1.05
 
-Stretch = tuple[int, int]
+RowRange = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,14 @@ class Encoding:
     schema: Schema
     classes: Any
     estimator: str
-    several: bool
+    multi_output: bool
     is_on_disk: bool
 
     def target(self, y: Any) -> NDArray[Any]:
         """Return the numbers of a partition's target."""
-        return encode_target(check_target(y, classify=self.classes is not None, name=self.estimator, several=self.several), self.classes)
+        return encode_target(
+            check_target(y, classify=self.classes is not None, name=self.estimator, multi_output=self.multi_output), self.classes
+        )
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ class ClusterColumns(ClusterTable):
     ids : list of list of int
         The columns of each block, ascending.
     partitions : list of str
-        The keys of the tasks for X, in row order. What they stand for is not kept; Dask knows how to make it again.
+        The keys of the tasks for X, in row order. Their results are not stored; Dask knows how to make them again.
     cells : int or None
         Stored cells, if the table is sparse.
     """
@@ -194,7 +196,7 @@ def load_columns(tasks: Tasks, parts: Partitions, plan: Plan, n_rows: int, encod
     tasks.keep(*made)
     if plan.placement.kind != "sharded":  # shards tell for themselves
         held = {worker: (len(schema), int(plan.needs[worker])) for worker in plan.placement.workers}
-        tell(current_fit().name, "holding", rows=n_rows, columns=len(schema), workers=held)
+        publish(current_fit().name, "holding", rows=n_rows, columns=len(schema), workers=held)
     keys = [future.key for future in parts.X]
     about = (tasks.client, plan.placement, blocks, workers, n_rows, schema, plan.sizes, plan.spare)
     return ClusterColumns(*about, ids, keys, parts.cells), target, weight
@@ -204,12 +206,12 @@ def _target(y: Any, encoding: Encoding) -> NDArray[Any]:
     return encoding.target(y)
 
 
-def _join_targets(pieces: list[NDArray[Any]]) -> NDArray[Any]:
-    return np.asarray(np.concatenate(pieces), order="F")  # of several targets, each one's rows are side by side
+def _join_targets(chunks: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.asarray(np.concatenate(chunks), order="F")  # of several targets, each one's rows are side by side
 
 
-def _join_weights(pieces: list[Any]) -> NDArray[np.float64]:
-    return np.concatenate([weight for piece in pieces if (weight := check_weights(piece, len(piece))) is not None])
+def _join_weights(chunks: list[Any]) -> NDArray[np.float64]:
+    return np.concatenate([weight for chunk in chunks if (weight := check_weights(chunk, len(chunk))) is not None])
 
 
 def presort_blocks(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: int, columns: dict[str, list[int]]) -> list[Future]:
@@ -225,7 +227,7 @@ def presort_blocks(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: in
     columns : dict from str to list of int
         The columns that each worker is to have.
     """
-    most = max(1, min(_STEPS, _PIECES // (len(X) * len(columns))))
+    most = max(1, min(_STEPS, _MOST_CHUNKS // (len(X) * len(columns))))
     threads = threads_of_workers(tasks.client)
     steps = {worker: _cut(own, most, threads.get(worker, 1)) for worker, own in columns.items()}
     encoded = tasks.map("encode", _encode_steps, X, schema=schema, steps=[step for own in steps.values() for step in own])
@@ -236,9 +238,9 @@ def presort_blocks(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: in
         assembly = tasks.submit("presort", Assembly, n_rows, len(columns[worker]), **there)
         first = 0
         for step in own:
-            pieces = tasks.map("split", getitem, encoded, [n_steps] * len(encoded))
-            on_the_way += [assembly, *pieces]
-            assembly = tasks.submit("presort", _sort, assembly, first, pieces, **there)
+            chunks = tasks.map("split", getitem, encoded, [n_steps] * len(encoded))
+            on_the_way += [assembly, *chunks]
+            assembly = tasks.submit("presort", _sort, assembly, first, chunks, **there)
             n_steps += 1
             first += len(step)
         on_the_way.append(assembly)
@@ -274,8 +276,8 @@ def _cells(X: Any, schema: Schema) -> Any:
     return schema.cells(X).tocsr()
 
 
-def _presort_cells(pieces: list[Any], n_rows: int) -> SparseColumns:
-    table = sparse.vstack(pieces, format="csr").tocsc()
+def _presort_cells(chunks: list[Any], n_rows: int) -> SparseColumns:
+    table = sparse.vstack(chunks, format="csr").tocsc()
     return presort_sparse(table.data, table.indices, table.indptr, n_rows)
 
 
@@ -294,7 +296,7 @@ def _cut(columns: Sequence[int], most: int, threads: int = 1) -> list[Sequence[i
 
 
 def _encode_steps(X: Any, schema: Schema, steps: Sequence[Sequence[int]]) -> list[list[NDArray[Any]]]:
-    """Return the columns of a partition as numbers, a piece for each step."""
+    """Return the columns of a partition as numbers, a chunk for each step."""
     columns = schema.encode(X)
     return [[_own(columns[j]) for j in step] for step in steps]
 
@@ -304,14 +306,14 @@ def _own(column: NDArray[Any]) -> NDArray[Any]:
     return column if column.base is None and column.flags.c_contiguous else column.copy()
 
 
-def _sort(assembly: Assembly, first: int, pieces: list[list[NDArray[Any]]]) -> Assembly:
+def _sort(assembly: Assembly, first: int, chunks: list[list[NDArray[Any]]]) -> Assembly:
     """Sort the columns of a step into their places, from ``first`` on."""
 
     def sort(k: int) -> None:
-        assembly.sort(first + k, np.concatenate([piece[k] for piece in pieces]))
+        assembly.sort(first + k, np.concatenate([chunk[k] for chunk in chunks]))
 
     with Threads(threads_of(get_worker())) as threads:
-        threads.map(sort, range(len(pieces[0])))
+        threads.map(sort, range(len(chunks[0])))
     assembly.rest()
     return assembly
 
@@ -329,14 +331,14 @@ class RowBlock:
     ----------
     columns : Columns
         All columns of the table; codes are of these rows' values.
-    stretches : list of (int, int)
+    ranges : list of (int, int)
         The number in the table of the first row of each partition, and the one after its last; ascending.
     target : ndarray, shape (n_rows,) or (n_rows, k)
     weight : ndarray of float64, shape (n_rows,), or None
     """
 
     columns: Columns
-    stretches: list[Stretch]
+    ranges: list[RowRange]
     target: NDArray[Any]
     weight: NDArray[np.float64] | None
 
@@ -346,7 +348,7 @@ class RowBlock:
         return sum(array.nbytes for array in arrays if array is not None and not is_on_disk(array))
 
 
-class Piece:
+class EncodedPartition:
     """The columns of a partition as numbers, on the disk of the worker that has made them.
 
     Where one is sent to another worker, it is in memory there: Dask reads what comes outside of tasks, where no worker's folder is known.
@@ -378,21 +380,21 @@ class ClusterRows(ClusterTable):
 
     Attributes
     ----------
-    stretches : list of list of (int, int)
+    ranges : list of list of (int, int)
         Of each block.
     parts : list of list of list of str, or None
-        Of each block, the keys of the tasks for partitions of X, of y, and of weights. What they stand for is not kept; Dask knows how to
+        Of each block, the keys of the tasks for partitions of X, of y, and of weights. Their results are not stored; Dask knows how to
         make it again.
     encoding : Encoding
     """
 
-    stretches: list[list[Stretch]]
+    ranges: list[list[RowRange]]
     parts: list[list[list[str] | None]]
     encoding: Encoding
 
     def rows_of(self, i: int) -> int:
         """Return the number of rows of a block."""
-        return sum(last - first for first, last in self.stretches[i])
+        return sum(last - first for first, last in self.ranges[i])
 
     def _moves_from(self, having: set[str], worker: str) -> bool:
         """One whose cells are on disk is always made again: what moves takes memory."""
@@ -400,7 +402,7 @@ class ClusterRows(ClusterTable):
 
     def _made_again(self, tasks: Tasks, i: int, worker: str) -> Future:
         given = [None if keys is None else tasks.find(keys) for keys in self.parts[i]]
-        return _make_block(tasks, given, self.stretches[i], self.encoding, worker)
+        return _make_block(tasks, given, self.ranges[i], self.encoding, worker)
 
 
 def share_out(lengths: Sequence[int], there: Sequence[Collection[str]], threads: Mapping[str, int]) -> dict[str, list[int]]:
@@ -457,26 +459,26 @@ def load_rows(
 ) -> ClusterRows:
     """Have each worker take over the rows of the partitions that are its share."""
     ends = np.cumsum(parts.lengths).tolist()
-    blocks, stretches, keys = [], [], []
+    blocks, ranges, keys = [], [], []
     for worker, own in shares.items():
-        stretches.append([(ends[i] - parts.lengths[i], ends[i]) for i in own])
+        ranges.append([(ends[i] - parts.lengths[i], ends[i]) for i in own])
         given = [None if of is None else [of[i] for i in own] for of in (parts.X, parts.y, parts.weight)]
-        blocks.append(_make_block(tasks, given, stretches[-1], encoding, worker))
+        blocks.append(_make_block(tasks, given, ranges[-1], encoding, worker))
         keys.append([None if of is None else [part.key for part in of] for of in given])
     release(parts.futures)
     tasks.waiter.wait(blocks)
     tasks.keep(*blocks)
     about = (tasks.client, plan.placement, blocks, list(shares), n_rows, encoding.schema, plan.sizes, plan.spare)
-    return ClusterRows(*about, stretches, keys, encoding)
+    return ClusterRows(*about, ranges, keys, encoding)
 
 
-def _make_block(tasks: Tasks, given: Sequence[Any], stretches: list[Stretch], encoding: Encoding, worker: str) -> Future:
+def _make_block(tasks: Tasks, given: Sequence[Any], ranges: list[RowRange], encoding: Encoding, worker: str) -> Future:
     """Start making a block on a worker of partitions of X, y and weights."""
     X, y, weight = given
     there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
     if encoding.is_on_disk:
         X = tasks.map("encode", _encode, X, schema=encoding.schema, **there)
-    return tasks.submit("rows", _load, X, y, weight, stretches, encoding, **there)
+    return tasks.submit("rows", _load, X, y, weight, ranges, encoding, **there)
 
 
 def _room(is_on_disk: bool) -> Room:
@@ -484,14 +486,14 @@ def _room(is_on_disk: bool) -> Room:
     return partial(on_disk, get_worker().local_directory) if is_on_disk else mapped
 
 
-def _encode(X: Any, schema: Schema) -> Piece:
-    return Piece(schema.encode(X))
+def _encode(X: Any, schema: Schema) -> EncodedPartition:
+    return EncodedPartition(schema.encode(X))
 
 
-def _load(X: list[Any], y: list[Any], weight: list[Any] | None, stretches: list[Stretch], encoding: Encoding) -> RowBlock:
+def _load(X: list[Any], y: list[Any], weight: list[Any] | None, ranges: list[RowRange], encoding: Encoding) -> RowBlock:
     """Put the rows of some partitions in order; those that are on disk are encoded already."""
     schema = encoding.schema
-    lengths = [last - first for first, last in stretches]
+    lengths = [last - first for first, last in ranges]
     with Threads(threads_of(get_worker())) as threads:
         columns = arrange_rows(
             lambda i: X[i].columns if encoding.is_on_disk else schema.encode(X[i]),
@@ -501,7 +503,7 @@ def _load(X: list[Any], y: list[Any], weight: list[Any] | None, stretches: list[
             _room(encoding.is_on_disk),
         )
     target = _join_targets([encoding.target(part) for part in y])
-    return RowBlock(columns, stretches, target, None if weight is None else _join_weights(weight))
+    return RowBlock(columns, ranges, target, None if weight is None else _join_weights(weight))
 
 
 def target(table: Table) -> NDArray[Any]:
@@ -520,8 +522,8 @@ def _fetch(table: Table, name: str) -> NDArray[Any]:
     with Tasks(rows.client) as tasks:
         if not isinstance(rows, ClusterRows):
             return np.asarray(tasks.waiter.gather([getattr(table, name)])[0])
-        pieces = tasks.waiter.gather(tasks.map(name, getattr, rows.blocks, [name] * len(rows.blocks)))
-        return np.asarray(in_order(pieces, rows.stretches, rows.n_rows), order="F")
+        chunks = tasks.waiter.gather(tasks.map(name, getattr, rows.blocks, [name] * len(rows.blocks)))
+        return np.asarray(in_order(chunks, rows.ranges, rows.n_rows), order="F")
 
 
 def fingerprint(table: Table) -> str:
@@ -530,8 +532,8 @@ def fingerprint(table: Table) -> str:
     with Tasks(of.client) as tasks:
         if isinstance(of, ClusterRows):
             columns = _column_digests(tasks, of)
-            pieces = [tasks.map("digest", getattr, of.blocks, [name] * len(of.blocks)) for name in names]
-            vectors = [tasks.submit("digest", _digest, each, of.stretches, of.n_rows) for each in pieces]
+            chunks = [tasks.map("digest", getattr, of.blocks, [name] * len(of.blocks)) for name in names]
+            vectors = [tasks.submit("digest", _digest, each, of.ranges, of.n_rows) for each in chunks]
         else:
             by_block = tasks.waiter.gather(tasks.map("digest", column_digests, of.blocks))
             # Those of a sparse table have one digest.
@@ -547,7 +549,7 @@ def _column_digests(tasks: Tasks, rows: ClusterRows) -> list[str]:
     for j in range(rows.n_columns):
         distinct = tasks.submit("digest", _merged, tasks.map("digest", _distinct, rows.blocks, column=j))
         codes = tasks.map("digest", _codes, rows.blocks, [distinct] * len(rows.blocks), column=j)
-        columns.append(tasks.submit("digest", _digest, codes, rows.stretches, rows.n_rows, distinct))
+        columns.append(tasks.submit("digest", _digest, codes, rows.ranges, rows.n_rows, distinct))
         tasks.waiter.wait([columns[-1]])
     return tasks.waiter.gather(columns)
 
@@ -570,6 +572,6 @@ def _codes(block: RowBlock, distinct: NDArray[np.float64], column: int) -> NDArr
     return np.where(np.isnan(mine), len(distinct), np.searchsorted(distinct, mine)).astype(np.uint32)[which]
 
 
-def _digest(pieces: list[NDArray[Any]], stretches: Sequence[Sequence[Stretch]], n_rows: int, *others: NDArray[Any]) -> str:
+def _digest(chunks: list[NDArray[Any]], ranges: Sequence[Sequence[RowRange]], n_rows: int, *others: NDArray[Any]) -> str:
     """Return the digest of values of all rows, given by block, in their order."""
-    return array_digest(in_order(pieces, stretches, n_rows), *others)
+    return array_digest(in_order(chunks, ranges, n_rows), *others)

@@ -37,8 +37,7 @@ from dtrees.cluster.growing.shards import DaskExecutor, DaskRowsExecutor
 from dtrees.cluster.reliability.fit import Fit, Reporting, WholeTables, current_fit, log_of
 from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.cluster.transport.clients import own_client
-from dtrees.cluster.transport.events import tell
-from dtrees.engine.coordinator.fit import trees_side_by_side
+from dtrees.cluster.transport.events import publish
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.rows.forest_trees import trees_at_once
 from dtrees.engine.run import boosting_rounds as boosting
@@ -46,6 +45,7 @@ from dtrees.engine.run.lasting import grow_forest_on_shards
 from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.engine.run.local_executor import grow_forest as grow_here
 from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
+from dtrees.engine.shard.fit import trees_side_by_side
 from dtrees.ensemble.backend import GrowOne, Table
 from dtrees.ensemble.evaluation_sets import LocalEvaluation, LocalSets
 from dtrees.ensemble.metrics import Block
@@ -266,7 +266,7 @@ def _grow_batch(grow: Callable[..., Any], batch: Batch, columns: Columns, target
     began = time.perf_counter()
     # Its threads might else grow trees for hours that nobody wants any more.
     result = grow(batch, columns, target, weight, current_fit().check_after_tree)
-    tell(name, "batch", worker=get_worker().address, seconds=time.perf_counter() - began, trees=batch.last - batch.first)
+    publish(name, "batch", worker=get_worker().address, seconds=time.perf_counter() - began, trees=batch.last - batch.first)
     return result
 
 

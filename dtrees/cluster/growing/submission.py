@@ -1,6 +1,6 @@
 """A fit as a task of the cluster: submitted here, coordinated there, found again later.
 
-What is submitted, an estimator with its data, goes to a worker in one piece; there its ``fit`` runs as it would anywhere, inside a task,
+What is submitted, an estimator with its data, goes to a worker as one object; there its ``fit`` runs as it would anywhere, inside a task,
 out of the way of the worker's other tasks (:mod:`dtrees.cluster.reliability.waiting`). So there is one way to fit: ``fit`` on Dask
 collections submits, waits, and takes over what the fitted copy learnt.
 
@@ -15,7 +15,7 @@ What keeps what
 ---------------
 A result that nobody wants is given up by Dask, and so is all that it was made of. The fitted model is wanted by the future that
 :func:`submit` returns and, where it is *detached*, by the fit's record on the scheduler, until ``attach(key, take_over=True)``. What the
-coordinator would need again if its worker died (the user's persisted partitions, the finished trees) is kept by the record until the
+coordinator would need again if its worker died (the user's persisted partitions, the finished trees) is held by the record until the
 coordinator ends (:mod:`dtrees.cluster.reliability.registry`).
 """
 
@@ -57,7 +57,7 @@ from dtrees.cluster.reliability.fit import (
 from dtrees.cluster.reliability.registry import described
 from dtrees.cluster.reliability.waiting import FutureWaiter, however_large, lost_data_named
 from dtrees.cluster.transport.clients import ask, client_given, give_up, own_client
-from dtrees.cluster.transport.events import tell
+from dtrees.cluster.transport.events import publish
 from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.callbacks import ProgressBar, keeps_on_interrupt, warn_of_interrupt
 from dtrees.ensemble.checkpoint import absolute_path
@@ -102,7 +102,7 @@ def submit(
     client : distributed.Client, optional
         By default the current one. It may be asynchronous.
     detached : bool, default=False
-        Whether the fit goes on, and its result is kept, without this client. A later session finds it by the future's key:
+        Whether the fit goes on, and its result is stored, without this client. A later session finds it by the future's key:
         ``dtrees.attach(key)``. Otherwise the fit ends with the last future that refers to it, as Dask's tasks do.
     priority : int, default=0
         Of the fit among other tasks of the cluster; higher ones run first.
@@ -210,7 +210,7 @@ def _seen_by_all(path: str, client: Client) -> str:
 
 
 def attach(key: str, *, client: Client | None = None, take_over: bool = False) -> Any:
-    """Find a detached fit again, by default without a change to it: it goes on, and its result is kept, when this client is gone.
+    """Find a detached fit again, by default without a change to it: it goes on, and its result is stored, when this client is gone.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
     if keeps_on_interrupt(parts.get("callbacks", ())):
         parts["callbacks"] = [*parts["callbacks"], StopAsked(name)]
     model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
-    tell(name, "began", turn=turn[0], worker=get_worker().address, listeners=listeners(parts.get("callbacks")))
+    publish(name, "began", turn=turn[0], worker=get_worker().address, listeners=listeners(parts.get("callbacks")))
     if not lazy and isinstance(parts.setdefault("callbacks", ()), Sequence):  # trees are grown here: who else would ask, and tell?
         parts["callbacks"] = [*parts["callbacks"], WholeTables(running, "round" if model._GROUP_PER_OUTPUT else "tree")]
     with lost_data_named(client, {"X": X, "y": y, **parts}), coordinating(running), collected_warnings() as messages, exits_as_errors():

@@ -1,8 +1,8 @@
 """The fits of a cluster, and the progress of one, shown wherever its user is; and callbacks that run in the user's own process.
 
-For such a callback, the coordinator tells of its progress by an event on Dask's topic ``dtrees-progress``, and does not wait until it is
+For such a callback, the coordinator sends its progress as an event on Dask's topic ``dtrees-progress``, and does not wait until it is
 heard: it cannot end the fit, nor slow it down. All fits share the topic, of which Dask keeps the last thousand events. There the scheduler
-also tells that workers compile kernels (:mod:`dtrees.cluster.growing.kernel_shipping`), for which fits without a tree may wait, and what
+also sends that workers compile kernels (:mod:`dtrees.cluster.growing.kernel_shipping`), for which fits without a tree may wait, and what
 becomes of workers of a fit.
 """
 
@@ -37,8 +37,8 @@ _ENDINGS = {"failed": "failed", "cancelled": "was cancelled"}
 def progress(fit: Future | str, *, client: Client | None = None) -> Any:
     """Watch a submitted fit until it has ended: a live bar in a terminal or a notebook, about ten lines elsewhere.
 
-    Ctrl-C ends the watching, and not the fit. Lost workers are told of, and if the fit fails or is cancelled, that and the error; it is for
-    the future to raise it.
+    Ctrl-C ends the watching, and not the fit. Lost workers are mentioned, and if the fit fails or is cancelled, this and the error; it is
+    for the future to raise it.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class FitStatus:
     key : str
         What :func:`dtrees.attach` and :func:`dtrees.progress` take.
     label : str
-        What :func:`dtrees.submit` was told to call it.
+        What :func:`dtrees.submit` was asked to call it.
     estimator : str
         The class that is fitted.
     state : str
@@ -157,14 +157,12 @@ def fits(client: Client | None = None) -> Any:
 async def _fits(client: Client) -> list[FitStatus]:
     await registered(client)
     with explained():
-        return [_status(told) for told in await answer(client.scheduler.dtrees_fits(), SCHEDULER_PATIENCE)]
+        return [_status(record) for record in await answer(client.scheduler.dtrees_fits(), SCHEDULER_PATIENCE)]
 
 
-def _status(told: dict[str, Any]) -> FitStatus:
-    submitted = datetime.datetime.fromtimestamp(told["began"]).astimezone()
-    return FitStatus(
-        told["fit"], told["label"], told["estimator"], told["outcome"], told["done"], told["total"], submitted, told["failure"]
-    )
+def _status(fit: dict[str, Any]) -> FitStatus:
+    submitted = datetime.datetime.fromtimestamp(fit["began"]).astimezone()
+    return FitStatus(fit["fit"], fit["label"], fit["estimator"], fit["outcome"], fit["done"], fit["total"], submitted, fit["failure"])
 
 
 async def _watch(watching: _Watching, client: Client) -> None:
@@ -172,8 +170,8 @@ async def _watch(watching: _Watching, client: Client) -> None:
         await registered(client)
         while True:
             with explained():
-                told = await answer(client.scheduler.dtrees_fits(fit=watching.key), SCHEDULER_PATIENCE)
-            if not watching.goes_on(told):
+                record = await answer(client.scheduler.dtrees_fits(fit=watching.key), SCHEDULER_PATIENCE)
+            if not watching.goes_on(record):
                 return
             await asyncio.sleep(_SECONDS_BETWEEN_QUESTIONS)
     finally:
@@ -181,7 +179,7 @@ async def _watch(watching: _Watching, client: Client) -> None:
 
 
 class _Watching:
-    """Shows what the scheduler tells of a fit."""
+    """Shows what the scheduler knows of a fit."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -190,28 +188,28 @@ class _Watching:
         self._done = self._n_unusual = 0
 
     def goes_on(self, found: list[dict[str, Any]]) -> bool:
-        """Show how far the fit has come; tell whether it goes on."""
+        """Show how far the fit has come; return whether it goes on."""
         if not found:
             if time.monotonic() > self._deadline:
                 raise KeyError(f"the cluster has no fit {self.key!r}; it may have been cancelled long ago, or the scheduler restarted")
             return True
-        (told,) = found
+        (record,) = found
         if self._display is None:
-            self._display = live_display(told["unit"])
+            self._display = live_display(record["unit"])
             self._display.begin()
-        latest = told["progress"]
-        if told["outcome"] == COMPILING and not latest:
+        latest = record["progress"]
+        if record["outcome"] == COMPILING and not latest:
             self._display.compiling()
         if latest and latest["done"] != self._done:
             self._done = latest["done"]
             self._display.update(Progress(**latest))
-        new = told["n_unusual"] - self._n_unusual
-        self._n_unusual = told["n_unusual"]
-        for line in told["unusual"][-new:] if new else ():
+        new = record["n_unusual"] - self._n_unusual
+        self._n_unusual = record["n_unusual"]
+        for line in record["unusual"][-new:] if new else ():
             self._display.note(line)
-        if told["is_over"] and told["outcome"] != "finished":
-            self._display.note(f"the fit {self.key} {_ENDINGS[told['outcome']]}{told['failure'] and ': '}{told['failure']}")
-        return not told["is_over"]
+        if record["is_over"] and record["outcome"] != "finished":
+            self._display.note(f"the fit {self.key} {_ENDINGS[record['outcome']]}{record['failure'] and ': '}{record['failure']}")
+        return not record["is_over"]
 
     def end(self) -> None:
         """Leave what is shown as it is."""
@@ -222,7 +220,7 @@ class _Watching:
 class _Local(NamedTuple):
     """The functions to call in this process, and the client that hears for them."""
 
-    told: Callable[[Progress], Any]
+    receive: Callable[[Progress], Any]
     compiling: Callable[[], Any] | None
     note: Callable[[str], Any] | None
     client: Client | None
@@ -241,7 +239,7 @@ class _Forwarding:
 
     def __call__(self, progress: Progress) -> None:
         if self.name in _local:  # it has not travelled
-            _local[self.name].told(progress)
+            _local[self.name].receive(progress)
         else:
             get_worker().log_event(PROGRESS, {"callback": self.name, "progress": asdict(progress)})
 
@@ -262,7 +260,7 @@ def _hear(client: Client, event: tuple[float, dict[str, Any]]) -> None:
         return
     called = _local.get(facts["callback"])
     if called is not None:
-        called.told(Progress(**facts["progress"]))
+        called.receive(Progress(**facts["progress"]))
 
 
 def listeners(callbacks: Any) -> list[str]:

@@ -1,8 +1,8 @@
-"""A fit under way, as what runs it knows it: its name and settings, whether anybody still wants it, and what is asked and told of it.
+"""A fit under way, as what runs it knows it: its name and settings, whether anybody still wants it, and which events it sends.
 
 A coordinator is a task on the cluster (:mod:`dtrees.cluster.growing.submission`), or whatever else runs ``fit`` there: a user's own task,
 say. What it does passes many functions that have no business knowing; they ask :func:`current_fit`. Questions to the registry of fits
-(:mod:`dtrees.cluster.reliability.registry`) have a deadline each. There the finished trees of a fit over shards are kept: if the
+(:mod:`dtrees.cluster.reliability.registry`) have a deadline each. There the finished trees of a fit over shards are stored: if the
 coordinator is lost, the one that takes over does not grow them again.
 
 Terms
@@ -32,7 +32,7 @@ from dtrees.cluster.compat import is_wanted
 from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.reliability.registry import FitRegistry, Heartbeats, adopting
 from dtrees.cluster.transport.clients import SCHEDULER_PATIENCE, answer, ask, own_client
-from dtrees.cluster.transport.events import Timings, tell
+from dtrees.cluster.transport.events import Timings, publish
 from dtrees.engine.plan.plans import BoostingPlan, Callback, ForestPlan, Progress
 from dtrees.engine.protocol.messages import Scores
 from dtrees.tree.tree import Tree
@@ -188,7 +188,7 @@ _current = _Current()
 
 
 def is_coordinating() -> bool:
-    """Tell whether this thread coordinates a fit."""
+    """Return whether this thread coordinates a fit."""
     return _current.fit is not None
 
 
@@ -215,7 +215,7 @@ def coordinating(fit: Fit) -> Iterator[None]:
 
 logger = logging.getLogger("dtrees.cluster")
 
-#: Trees may take less than a millisecond; they are told of no more often than this.
+#: Trees may take less than a millisecond; events of them are no more frequent than this.
 _SECONDS_BETWEEN_TREES = 0.2
 #: Trees that come faster are sent together: a message takes the event loops of this worker and of the scheduler a millisecond.
 _SECONDS_BETWEEN_MESSAGES = 0.05
@@ -270,7 +270,7 @@ class StopAsked:
         self._next = 0.0
 
     def __call__(self, progress: object) -> bool:
-        """Tell whether the fit is to end."""
+        """Return whether the fit is to end."""
         if time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + _SECONDS_BETWEEN_QUESTIONS
@@ -284,9 +284,9 @@ class StopAsked:
 def adopted(client: Client, keys: Sequence[Any], detached: bool = True) -> list[Future]:
     """Return futures of tasks that the scheduler knows; does not wait.
 
-    Where ``detached`` is False, fits among them are kept by this client only from now on.
+    Where ``detached`` is False, fits among them belong to this client only from now on.
     """
-    futures = [Future(key, client) for key in keys]  # before the scheduler tells of them
+    futures = [Future(key, client) for key in keys]  # before the scheduler sends news of them
     with dask.annotate(**adopting(keys, detached)):
         client.submit(_nothing, key=f"dtrees-adopt-0{uuid4().hex[:9]}").release()
     return futures
@@ -333,13 +333,13 @@ class ClusterTreeLog:
         self._sending = self._is_refused = False
 
     def recall(self) -> list[tuple[Tree, Scores]]:
-        """Return the trees kept by an earlier run."""
+        """Return the trees stored by an earlier run."""
         client, fit = self._client, self._fit.name
-        kept: list[bytes] = []
-        while more := ask(client, lambda: client.scheduler.dtrees_trees(fit=fit, first=len(kept))):  # noqa: B023 - used at once
-            kept += more
-        self._n_sent = len(kept)
-        return [pickle.loads(tree) for tree in kept]
+        stored: list[bytes] = []
+        while more := ask(client, lambda: client.scheduler.dtrees_trees(fit=fit, first=len(stored))):  # noqa: B023 - used at once
+            stored += more
+        self._n_sent = len(stored)
+        return [pickle.loads(tree) for tree in stored]
 
     def keep(self, tree: Tree, scores: Scores) -> None:
         """Keep the next tree.
@@ -369,19 +369,19 @@ class ClusterTreeLog:
                 self._is_refused = not await answer(keeping, SCHEDULER_PATIENCE)
                 self._n_sent += len(trees)
         except OSError:  # without the scheduler, there is nobody to keep them
-            logger.warning("%s: its last trees are not kept, since the scheduler does not answer", self._fit.name)
+            logger.warning("%s: its last trees are not stored, since the scheduler does not answer", self._fit.name)
         finally:
             self._sending = False
 
 
 class Reporting:
-    """The callback that a fit is given: tells of trees or rounds, and ends a fit that nobody wants.
+    """The callback that a fit is given: sends an event for trees or rounds, and ends a fit that nobody wants.
 
     Parameters
     ----------
     fit : Fit
     unit : {"tree", "round"}
-        Every round is told of, and trees now and then.
+        There is an event for every round, and for some trees.
     callback : callable or None
         The user's; called first.
     timings : Timings or None
@@ -396,7 +396,7 @@ class Reporting:
         self._next = 0.0
 
     def __call__(self, progress: Progress) -> bool:
-        """Tell of a tree or round; tell whether the fit is to end."""
+        """Send an event of a tree or round; return whether the fit is to end."""
         self._fit.check()
         now = time.monotonic()
         if self._unit == "round" or now >= self._next or progress.done == progress.total:
@@ -407,8 +407,8 @@ class Reporting:
     def _tell(self, progress: Progress) -> None:
         # Not asdict, which copies all in depth: fifty microseconds, when a round of a small table takes some hundreds.
         facts: dict[str, Any] = {} if self._timings is None else vars(self._timings)
-        told = {self._unit: progress.done, "total": progress.total, "seconds": progress.seconds, "progress": dict(vars(progress))}
-        tell(self._fit.name, self._unit, **told, **facts)
+        event = {self._unit: progress.done, "total": progress.total, "seconds": progress.seconds, "progress": dict(vars(progress))}
+        publish(self._fit.name, self._unit, **event, **facts)
 
 
 class WholeTables(Reporting):

@@ -1,4 +1,4 @@
-"""A record of each fit, kept on the scheduler: what has to outlive the workers that grow the trees.
+"""A record of each fit on the scheduler: what has to outlive the workers that grow the trees.
 
 :class:`FitRegistry` is a scheduler plugin, registered with ``client.register_plugin`` whenever a fit is submitted. A submitted fit is a
 task whose annotations describe it (:func:`described`). When its graph reaches the scheduler, the registry makes a record of it; when the
@@ -13,7 +13,7 @@ What a record does
 - It listens to workers for as long as the fit runs (:class:`Heartbeats`). Tasks of the fit that wait on a silent worker, its coordinator
   among them, run elsewhere; the worker, and what others have there, is left alone. When it is heard again, results that its new tasks need
   may have to be fetched again (:meth:`FitRegistry._fetch_again`).
-- It knows the state of the fit and what it told, for whoever wants to show that (:meth:`FitRegistry.fits`).
+- It knows the state of the fit and the events that it sent, for whoever wants to show that (:meth:`FitRegistry.fits`).
 
 The other side, what clients and workers ask of it, is :mod:`dtrees.cluster.reliability.fit`.
 """
@@ -143,7 +143,7 @@ ANNOTATION = "dtrees"
 _ASKED = ("take_turn", "keep_trees", "trees", "fits", "stop", "is_stopped")
 #: Of fits whose records are gone, for the page in Dask's dashboard.
 _HISTORIES_KEPT = 20
-#: Why there is no such page, as this process was told already.
+#: Why there is no such page, as this process has logged already.
 _said: set[str] = set()
 #: Bytes of finished trees in an answer, at least one tree.
 _BYTES_AT_ONCE = 32_000_000
@@ -166,9 +166,9 @@ def described(
     patience : float
         Seconds without a sign of life until it does without a worker.
     detached : bool
-        Whether it is kept without a client that wants it.
+        Whether it goes on without a client that wants it.
     needs : collection of keys
-        Tasks whose results are kept until the fit ends.
+        Tasks whose results are held until the fit ends.
     estimator, unit : str
         What is fitted, and what is counted: "tree" or "round".
     label : str
@@ -181,7 +181,7 @@ def described(
 def adopting(keys: Collection[Any], detached: bool = True) -> dict[str, Any]:
     """Return the annotation of a task whose client wants other tasks from then on, which the scheduler knows already.
 
-    Where ``detached`` is False, fits among them are then kept by that client only.
+    Where ``detached`` is False, fits among them belong to that client only, then.
 
     A client's messages reach the scheduler in order, and graphs are among them. A question of its own might overtake an earlier message
     that the client does not want these tasks any more.
@@ -199,7 +199,7 @@ class FitRecord:
         The key of its task.
     heartbeats : Heartbeats
     history : FitHistory
-        What it has told of itself.
+        The events that it has sent, summed up.
     state : str
         Of its task, as the scheduler calls it: "waiting", "processing", "memory", "erred" and so on.
     turns : dict from str to int
@@ -223,7 +223,7 @@ class FitRecord:
 
     @property
     def needs_holder(self) -> str:
-        """The name in which the data is kept that the fit needs."""
+        """The name under which the data is held that the fit needs."""
         return f"{self.fit}-needs"
 
     @property
@@ -238,7 +238,7 @@ class FitRegistry(SchedulerPlugin):
     Attributes
     ----------
     compiling : set of str
-        The workers that compile kernels; kept by whoever tells them to.
+        The workers that compile kernels; set by whoever has them do so.
     """
 
     name = "dtrees-fits"
@@ -263,7 +263,7 @@ class FitRegistry(SchedulerPlugin):
         if self._listening is not None:
             self._listening.cancel()
 
-    # What the scheduler tells
+    # Notices of the scheduler
 
     def update_graph(self, scheduler: Any, *, client: str, annotations: Mapping[str, Mapping[str, Any]], **kwargs: Any) -> None:
         """Make records of the fits among new tasks, and have a client keep what it adopts."""
@@ -303,7 +303,7 @@ class FitRegistry(SchedulerPlugin):
             record.history.take(msg)
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
-        """Tell the fits that a worker is gone."""
+        """Let the fits know that a worker is gone."""
         for record in self._records.values():
             record.history.lose([worker])
 
@@ -331,7 +331,7 @@ class FitRegistry(SchedulerPlugin):
         return turn, record.heartbeats.state
 
     def keep_trees(self, fit: str, turn: int, first: int, trees: list[bytes]) -> bool:
-        """Keep trees, the number ``first`` and those that follow it; tell whether it was this turn's to say."""
+        """Store trees, the number ``first`` and those that follow it; return whether it was this turn's to say."""
         record = self._records.get(fit)
         if record is None or record.is_over or record.turns.get("trees") != turn:
             return False
@@ -360,7 +360,7 @@ class FitRegistry(SchedulerPlugin):
                 logger.warning("There is no page of dtrees in Dask's dashboard, since %s; fits go on without.", error)
 
     def histories(self) -> list[FitHistory]:
-        """Return what fits have told, those under way and the last that were, the latest first."""
+        """Return what is known of fits, those under way and the last that were, the latest first."""
         return [record.history for record in reversed(self._records.values())] + list(reversed(self._past))
 
     def fits(self, fit: str | None = None) -> list[dict[str, Any]]:
@@ -371,7 +371,7 @@ class FitRegistry(SchedulerPlugin):
         return [history.snapshot() for history in self.histories() if fit in (None, history.fit)]
 
     def stop(self, fit: str) -> bool:
-        """Note that a fit is to end with the trees it has; tell whether it is there, and not over."""
+        """Note that a fit is to end with the trees it has; return whether it is there, and not over."""
         record = self._records.get(fit)
         if record is None or record.is_over:
             return False
@@ -379,7 +379,7 @@ class FitRegistry(SchedulerPlugin):
         return True
 
     def is_stopped(self, fit: str) -> bool:
-        """Tell whether a fit is to end."""
+        """Return whether a fit is to end."""
         record = self._records.get(fit)
         return record is not None and record.stopped
 
@@ -405,18 +405,18 @@ class FitRegistry(SchedulerPlugin):
             self._scheduler.log_event(PROGRESS, {"listeners": history.listeners, "line": line})
 
     def _clear(self, record: FitRecord) -> None:
-        """Give up all that is kept for a fit, and what it has not given up itself."""
+        """Release all that is held for a fit, and what it has not given up itself."""
         self._let_go(record.fit)
         self._let_go(record.needs_holder)
         self._release_tasks(record.fit)
 
     def _runs(self, worker: str, key: str | None) -> bool:
-        """Tell whether the scheduler has a task run on a certain worker."""
+        """Return whether the scheduler has a task run on a certain worker."""
         task = self._scheduler.tasks.get(key)
         return task is not None and task.processing_on is not None and task.processing_on.address == worker
 
     def _let_go(self, holder: str) -> None:
-        """Give up what is kept under a name."""
+        """Release what is held under a name."""
         if holder in self._scheduler.clients:
             self._scheduler.remove_client(holder)
 
@@ -503,27 +503,27 @@ class FitRegistry(SchedulerPlugin):
 
 
 def _belongs(task: Any, fit: str) -> bool:
-    """Tell whether a task is a fit, or was submitted by its coordinator."""
+    """Return whether a task is a fit, or was submitted by its coordinator."""
     return bool((task.annotations or {}).get(ANNOTATION, {}).get("fit") == fit)
 
 
 def _may_move(task: Any) -> bool:
-    """Tell whether a task may run on other workers: an actor may not, nor what its user has restricted."""
+    """Return whether a task may run on other workers: an actor may not, nor what its user has restricted."""
     return not task.actor and (not (task.worker_restrictions or task.host_restrictions) or bool(task.loose_restrictions))
 
 
 def _is_elsewhere(task: Any, silent: Collection[str]) -> bool:
-    """Tell whether another worker has a result too: then nobody needs to ask the silent one for it."""
+    """Return whether another worker has a result too: then nobody needs to ask the silent one for it."""
     return any(worker.address not in silent for worker in task.who_has)
 
 
 def _is_used(task: Any, worker: Any, moved: Collection[Any]) -> bool:
-    """Tell whether a worker runs tasks that need a result, other than those which are moved away from it."""
+    """Return whether a worker runs tasks that need a result, other than those which are moved away from it."""
     return any(other.processing_on is worker and other not in moved for other in task.waiters or ())
 
 
 def _is_missed(task: Any, fit: str, silent: Collection[str]) -> bool:
-    """Tell whether a fit needs a result that only silent workers have, and that can be made again without disturbing others.
+    """Return whether a fit needs a result that only silent workers have, and that can be made again without disturbing others.
 
     If it were made again while tasks of others that are silent too depend on it, Dask would take these for lost.
     """

@@ -33,7 +33,7 @@ from dtrees.cluster.errors import ClusterError, FitCancelled, NotEnoughMemory, S
 from dtrees.cluster.reliability.fit import Fit, adopted, current_fit, is_coordinating
 from dtrees.cluster.reliability.registry import Heartbeats, belonging
 from dtrees.cluster.transport.clients import NO_WORKER_YET, RUN_AGAIN, SCHEDULER_PATIENCE, answer, explained, in_loop, states
-from dtrees.cluster.transport.events import tell
+from dtrees.cluster.transport.events import publish
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -62,7 +62,7 @@ class Pauses:
     def __init__(self, fit: Fit) -> None:
         self._fit = fit
         self._held = 0.0
-        self._told = False
+        self._logged = False
         self._last_note = time.monotonic()
         self._before: Any = None
 
@@ -91,15 +91,15 @@ class Pauses:
         state = awaited, [(worker, _written(workers[worker])) for worker in paused]
         goes_on, self._before = state != self._before, state
         if not paused or goes_on or any(map(_is_at_work, able.values())):
-            if self._told:
+            if self._logged:
                 logger.info("%s goes on", self._fit.name)
-            self._held, self._told = 0.0, False
+            self._held, self._logged = 0.0, False
             return
         self._held += listened
-        if self._held > patience and not self._told:
-            self._told = True
+        if self._held > patience and not self._logged:
+            self._logged = True
             logger.warning("%s has waited %.0f s for workers that Dask has paused: %s", self._fit.name, self._held, _said(workers, paused))
-            tell(self._fit.name, "workers paused", workers=paused, seconds=self._held)
+            publish(self._fit.name, "workers paused", workers=paused, seconds=self._held)
         if self._held > _TIMES_PATIENCE * patience:
             raise NotEnoughMemory(
                 f"The fit has waited {self._held:.0f} s for {len(paused)} of {len(workers)} workers of the Dask cluster. Dask has paused "
@@ -334,7 +334,7 @@ def _raise_failure(future: Future) -> NoReturn:
 
 
 def died_too_often(error: KilledWorker) -> WorkerLost:
-    """Return what a user is told when workers died over one task again and again."""
+    """Return the message for a user when workers died over one task again and again."""
     return WorkerLost(
         f"Workers died {error.allowed_failures + 1} times over the same task, {error.task}; their logs say why. Either it takes more "
         "memory than they have: give them more, or have fewer and larger ones. Or it ends their process: a call of os._exit, or a crash in "
@@ -352,7 +352,7 @@ def _said(workers: Mapping[str, Mapping[str, Any]], paused: Iterable[str]) -> st
 
 
 def _is_at_work(facts: Mapping[str, Any]) -> bool:
-    """Tell whether a worker runs tasks, or fetches what they need; the coordinator, which waits, does not count where it asks itself."""
+    """Return whether a worker runs tasks, or fetches what they need; the coordinator, which waits, does not count where it asks itself."""
     counts = facts["metrics"].get("task_counts", {})
     return any(counts.get(state, 0) for state in (*_AT_WORK, *(() if is_coordinating() else ("long-running",))))
 
@@ -369,7 +369,7 @@ def task_keys(stage: str, n: int) -> list[str]:
 
 
 class Tasks:
-    """Makes tasks. Futures that are not kept are released at the end of the block, whether it ends well or in an error.
+    """Makes tasks. Futures that :meth:`keep` was not called for are released at the end of the block, whether it ends well or in an error.
 
     Releasing explicitly matters after an error: its traceback refers to futures, and as long as somebody looks at the traceback, the
     cluster would keep what they stand for.

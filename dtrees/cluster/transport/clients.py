@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 #: A scheduler has much to do where workers come and go; it is given at least so many seconds to answer.
 SCHEDULER_PATIENCE = 20.0
-#: What users are told to do.
+#: Advice to users.
 RUN_AGAIN = "Nothing of this fit is left on the cluster; run it again"
 #: What is said where there is no worker to begin with.
 NO_WORKER_YET = (
@@ -195,7 +195,7 @@ def out_of_the_way() -> Iterator[None]:
 
 
 def in_task() -> bool:
-    """Tell whether this is a thread of a worker."""
+    """Return whether this is a thread of a worker."""
     return own_worker() is not None
 
 

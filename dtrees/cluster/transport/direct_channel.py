@@ -6,7 +6,7 @@ once both sides have agreed on it, the actor waits for calls in a thread at one 
 where connections are not plain TCP (they are encrypted, say), event loops carry the bytes.
 
 Each call and each reply is its length in 8 bytes, then the pickled bytes of :mod:`dtrees.cluster.growing.actors`, or, between actors, the
-pieces of :func:`pack_named`. A call may be sent before the reply to another has come: it waits at the other end, so
+chunks of :func:`pack_named`. A call may be sent before the reply to another has come: it waits at the other end, so
 that the actor is not kept waiting. Who gives up waiting for a reply closes the channel.
 """
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 _LENGTH = struct.Struct("Q")
 #: What a worker offers (:func:`~dtrees.cluster.compat.offer_connections`): its actors answer calls.
 CALLS = "dtrees_channel"
-#: Pieces that the system takes at once; not on Windows.
+#: Chunks that the system takes at once; not on Windows.
 _AT_ONCE, _SENDS_MANY = 64, hasattr(socket.socket, "sendmsg")
 #: Buffers for replies of up to so many bytes are kept for the next ones.
 _MOST_KEPT = 4 << 20
@@ -52,8 +52,8 @@ _MOST_KEPT = 4 << 20
 _SECONDS_TO_OPEN = 30.0
 #: Arrays begin at multiples of so many bytes, as kernels expect of them.
 _ALIGNED = 64
-#: Up to so many bytes are one piece: to copy them takes less time than to give the system several.
-_ONE_PIECE = 1 << 15
+#: Up to so many bytes are one chunk: to copy them takes less time than to give the system several.
+_ONE_CHUNK = 1 << 15
 #: Kinds of arrays of numbers.
 _NUMBERS = "iufb"
 
@@ -73,14 +73,14 @@ class DirectChannel:
         self._n_references = getrefcount(self._buffer)
 
     def call(self, *call: Any) -> None:
-        """Send a call, as :func:`framed`, in a piece or several, or what of it can be sent without waiting; raises as :meth:`send` does."""
+        """Send a call, as :func:`framed`, in a chunk or several, or what of it can be sent without waiting; raises as :meth:`send` does."""
         if len(call) == 1 and not self._to_send:
             with contextlib.suppress(BlockingIOError):
                 n = self.socket.send(call[0])
                 if n == len(call[0]):
                     return
                 call = (memoryview(call[0])[n:],)
-        self._to_send.extend(memoryview(piece).cast("B") for piece in call)
+        self._to_send.extend(memoryview(chunk).cast("B") for chunk in call)
         self.send()
 
     @property
@@ -147,11 +147,11 @@ def framed(call: bytes) -> bytes:
     return _LENGTH.pack(len(call)) + call
 
 
-def framed_pieces(pieces: Sequence[Any]) -> list[Any]:
-    """Return the pieces of a call as they travel; where they are several, none of them is copied."""
-    if len(pieces) == 1 and isinstance(pieces[0], bytes):  # which is short
-        return [framed(pieces[0])]
-    return [_LENGTH.pack(sum(memoryview(piece).nbytes for piece in pieces)), *pieces]
+def framed_chunks(chunks: Sequence[Any]) -> list[Any]:
+    """Return the chunks of a call as they travel; where they are several, none of them is copied."""
+    if len(chunks) == 1 and isinstance(chunks[0], bytes):  # which is short
+        return [framed(chunks[0])]
+    return [_LENGTH.pack(sum(memoryview(chunk).nbytes for chunk in chunks)), *chunks]
 
 
 async def open_channel(address: str, key: str, connection_args: Mapping[str, Any], operation: str = CALLS) -> DirectChannel:
@@ -257,7 +257,7 @@ def _read(channel: socket.socket, size: int) -> memoryview:
 
 
 def pack_named(name: tuple[Any, ...], things: tuple[Any, ...]) -> list[Any]:
-    """Return bytes-like pieces that, one after the other, are a name and some things.
+    """Return bytes-like chunks that, one after the other, are a name and some things.
 
     These are the length of a head, the head, and the arrays. What is sent many times for each tree is a name and arrays of numbers: then
     nothing else is looked for. For anything else Python's pickle finds the arrays, which takes several times as long where they are small.
@@ -282,15 +282,15 @@ def pack_named(name: tuple[Any, ...], things: tuple[Any, ...]) -> list[Any]:
         pickled = pickle.dumps(things, protocol=5, buffer_callback=buffers.append)
         arrays = [np.asarray(buffer.raw()) for buffer in buffers]
         head = pickle.dumps((name, pickled, [("|u1", array.shape) for array in arrays]), protocol=5)
-    pieces: list[Any] = [_LENGTH.pack(len(head)), head]
+    chunks: list[Any] = [_LENGTH.pack(len(head)), head]
     end = _LENGTH.size + len(head)
     for array in arrays:
         if n := array.nbytes:
             if gap := -end % _ALIGNED:
-                pieces.append(bytes(gap))
-            pieces.append(np.ascontiguousarray(array).data.cast("B"))
+                chunks.append(bytes(gap))
+            chunks.append(np.ascontiguousarray(array).data.cast("B"))
             end += gap + n
-    return [b"".join(pieces)] if end <= _ONE_PIECE else pieces
+    return [b"".join(chunks)] if end <= _ONE_CHUNK else chunks
 
 
 def unpack(packed: Any) -> tuple[Any, tuple[Any, ...]]:

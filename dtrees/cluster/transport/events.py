@@ -1,8 +1,7 @@
-"""What a fit tells of itself while it runs: events on Dask's topics ``dtrees`` and, message by message, ``dtrees-exchange``.
+"""The events of a fit on Dask's topics ``dtrees`` and, message by message, ``dtrees-exchange``.
 
 ``client.get_events("dtrees")`` returns the latest (Dask keeps a thousand of a topic), ``client.subscribe_topic("dtrees", handler)`` calls a
-handler for each. An event is a dict with the ``fit`` (the key of its task), the ``worker`` that tells, ``what`` happened, and more by what
-that is.
+handler for each. An event is a dict with the ``fit`` (the key of its task), its ``worker``, ``what`` happened, and more by what that is.
 
 On ``dtrees``:
 
@@ -16,7 +15,7 @@ On ``dtrees``:
     what workers hold: the ``rows`` and ``columns`` of the table, and for each of the ``workers`` how many columns and the bytes they take;
     over shards, ``rows_of`` says how many rows each has.
 ``round``, ``tree``
-    a round of boosting is finished, or a tree of a forest (not each is told of): ``round`` or ``tree``, the number, ``total``, ``seconds``
+    a round of boosting is finished, or a tree of a forest (not each has one): ``round`` or ``tree``, the number, ``total``, ``seconds``
     since the fit began, and the ``progress`` that callbacks see, as a dict; also ``scan`` (seconds of work by worker) where trees grow
     on one worker, and over shards also ``wait``, ``sent``, ``received``, ``exchanged`` and ``communicate`` (see
     :class:`Timings`), all since the fit began.
@@ -30,11 +29,10 @@ On ``dtrees``:
 On ``dtrees-exchange``:
 
 ``exchange``
-    a message went to shards and all replies came: ``message`` (``Start``, ``Advance``, ``Finish``, ...: see
-    :mod:`dtrees.engine.coordinator.tree`; a level is a ``Start`` or an ``Advance``;
-    where workers keep rows, a tree of boosting is a ``GrowTree``: see :mod:`dtrees.engine.rows.messages`),
+    a message went to shards and all replies came: ``message`` (``Open``, ``GrowTree``, ``GrowTrees``, ...: see
+    :mod:`dtrees.engine.protocol.messages`; what shards send one another meanwhile is not told),
     ``n_shards``, ``seconds``, of them those of the ``slowest`` shard's own work; and the bytes ``sent`` to all shards together and
-    ``received`` from them. These are told several at a time.
+    ``received`` from them. These are sent several at a time.
 """
 
 from __future__ import annotations
@@ -50,26 +48,26 @@ from dtrees.cluster.compat import own_worker
 
 TOPIC = "dtrees"
 EXCHANGES = "dtrees-exchange"
-#: What callbacks in users' own processes are told, and by the scheduler that workers are ``compiling``, a list of them, and a ``line``
+#: Progress for callbacks in users' own processes; and from the scheduler, which workers are ``compiling``, a list of them, and a ``line``
 #: about lost workers and the like, for the callbacks named in ``listeners`` (:mod:`dtrees.cluster.growing.watching`).
 PROGRESS = "dtrees-progress"
 
 
-#: Exchanges are told no more often than this.
+#: Exchanges are sent no more often than this.
 _SECONDS_BETWEEN_EXCHANGES = 0.25
 
 
-def tell(fit: str, what: str, **facts: Any) -> None:
+def publish(fit: str, what: str, **facts: Any) -> None:
     """Log an event; only workers do."""
     if (worker := own_worker()) is not None:
         worker.log_event(TOPIC, {"fit": fit, "what": what, **facts})
 
 
 class Account(NamedTuple):
-    """Seconds that a shard worked on a message and, if it knows, waited for others; and bytes that it sent to these."""
+    """Seconds that a shard worked on a message, and waited for others; and bytes that it sent to these."""
 
     worked: float
-    waiting: float | None = None
+    waiting: float = 0.0
     sent: int = 0
 
 
@@ -82,19 +80,18 @@ class Timings:
     scan : dict from str to float
         Its own work.
     wait : dict from str to float
-        For slower workers to be done with the same message, or, where workers keep rows, with a step of it.
+        For slower workers to be done with a step of the same message.
     sent, received : dict from str to int
         Bytes of the messages to it, and of its replies.
     exchanged : dict from str to int
-        Bytes that it sent to other workers, where they keep rows.
+        Bytes that it sent to other workers.
     communicate : float
-        What exchanges took beyond the slowest worker's work: messages on their way, and the coordinator's own part of sending them. Where
-        one exchange is under way while workers do the work of another, nothing.
+        What exchanges took beyond the slowest worker's work: messages on their way, and the coordinator's own part of sending them.
 
     Examples
     --------
     >>> timings = Timings()
-    >>> timings.add(0.75, [("a", Account(0.25)), ("b", Account(0.5))])
+    >>> timings.add(0.75, [("a", Account(0.25, 0.25)), ("b", Account(0.5))])
     >>> timings.scan, timings.wait, timings.communicate
     ({'a': 0.25, 'b': 0.5}, {'a': 0.25, 'b': 0.0}, 0.25)
     """
@@ -108,21 +105,17 @@ class Timings:
 
     def add(self, seconds: float, accounts: Sequence[tuple[str, Account]]) -> None:
         """Add an exchange of so many seconds, in which each worker did what its account says."""
-        slowest, longest = max(account.worked for _, account in accounts), 0.0
-        for worker, account in accounts:
-            waited = slowest - account.worked if account.waiting is None else account.waiting
-            longest = max(longest, account.worked + waited)
-            self.scan[worker] = self.scan.get(worker, 0.0) + account.worked
+        for worker, (worked, waited, sent) in accounts:
+            self.scan[worker] = self.scan.get(worker, 0.0) + worked
             self.wait[worker] = self.wait.get(worker, 0.0) + waited
-            if account.waiting is not None:
-                self.exchanged[worker] = self.exchanged.get(worker, 0) + account.sent
-        self.communicate += max(0.0, seconds - longest)
+            self.exchanged[worker] = self.exchanged.get(worker, 0) + sent
+        self.communicate += max(0.0, seconds - max(account.worked + account.waiting for _, account in accounts))
 
 
 class Exchanges:
-    """Tells of a fit's exchanges, some at a time.
+    """Sends events of a fit's exchanges, some at a time.
 
-    To tell something wakes the worker's event loop, which would take the interpreter from the coordinator just when all shards wait for
+    To send one wakes the worker's event loop, which would take the interpreter from the coordinator just when all shards wait for
     its next message: a millisecond for each exchange.
 
     Parameters
@@ -132,21 +125,21 @@ class Exchanges:
 
     def __init__(self, fit: str) -> None:
         self._fit = fit
-        self._untold: list[dict[str, Any]] = []
+        self._unsent: list[dict[str, Any]] = []
         self._next = 0.0
 
     def note(self, **facts: Any) -> None:
-        """Tell of an exchange, together with the next ones."""
-        self._untold.append({"fit": self._fit, "what": "exchange", **facts})
+        """Note an exchange, to be sent together with the next ones."""
+        self._unsent.append({"fit": self._fit, "what": "exchange", **facts})
         if time.monotonic() > self._next:
-            self.tell()
+            self.publish()
 
-    def tell(self) -> None:
-        """Tell what has not been told."""
-        untold, self._untold = self._untold, []
+    def publish(self) -> None:
+        """Send what has not been sent."""
+        unsent, self._unsent = self._unsent, []
         self._next = time.monotonic() + _SECONDS_BETWEEN_EXCHANGES
         if (worker := own_worker()) is not None:
-            worker.loop.add_callback(_log, worker, untold)
+            worker.loop.add_callback(_log, worker, unsent)
 
 
 def _log(worker: Worker, events: list[dict[str, Any]]) -> None:

@@ -25,7 +25,7 @@ from distributed import Worker
 from distributed.utils import sync
 
 from dtrees.cluster.compat import TakenConnection, actor_on, offer_connections
-from dtrees.cluster.transport.direct_channel import DirectChannel, framed_pieces, open_channel, unpack
+from dtrees.cluster.transport.direct_channel import DirectChannel, framed_chunks, open_channel, unpack
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class Peers:
         except BaseException:
             self._hang_up()
             raise
-        self.sent += sum(memoryview(piece).nbytes for pieces in things.values() for piece in pieces)
+        self.sent += sum(memoryview(chunk).nbytes for chunks in things.values() for chunk in chunks)
 
     def wait(self, look: Callable[[], T | None], seconds: float, name: str) -> T:
         """Take in what others send until ``look`` returns something, and return that; ``name`` says what is waited for.
@@ -161,7 +161,7 @@ class Peers:
         for i, thing in things.items():
             link = self._links[i]
             with self._named(i):
-                link.call(*framed_pieces(thing))
+                link.call(*framed_chunks(thing))
             if link.has_to_send:
                 self._selector.register(link.socket, selectors.EVENT_WRITE, i)
                 unsent.add(i)

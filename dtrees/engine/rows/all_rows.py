@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, sums_by_block
 from dtrees.engine.plan.plans import Loss, Scoring
-from dtrees.engine.rows.exchange import Arrays
+from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.rows.steps import BlockLosses
 
 #: The first row of each stretch, and the one after its last: an array of shape (n, 2), or pairs.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import SumsKept
-from dtrees.engine.rows.exchange import Arrays
+from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.rows.passes import by_column, take_tasks
 from dtrees.engine.rows.searcher import NumbersKept, Wanted
 from dtrees.engine.rows.zone_edges import Edges

@@ -18,11 +18,11 @@ from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
 from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
 from dtrees.engine.protocol.messages import Measured
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.exchange import Arrays, Shards, Steps, Turn
 from dtrees.engine.rows.leaf_rows import measure_means, share_leaves
 from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
 from dtrees.engine.rows.rows_in_forest import RowsInForest, joined_ends, pure_in_all

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.rows.exchange import Arrays, Step
+from dtrees.engine.protocol.exchange import Arrays, Step
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition

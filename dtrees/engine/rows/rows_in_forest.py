@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.all_rows import rows_of
-from dtrees.engine.rows.exchange import Arrays
 from dtrees.engine.rows.leaf_rows import RowsOfLeaves
 from dtrees.engine.rows.packed import add_up
 from dtrees.engine.rows.passes import share_by_column

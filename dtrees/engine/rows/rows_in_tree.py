@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.all_rows import Torn, in_blocks
 from dtrees.engine.rows.categories import CategoryRows, CategorySearch
-from dtrees.engine.rows.exchange import Arrays
 from dtrees.engine.rows.flagged_rows import FlaggedRows
 from dtrees.engine.rows.leaf_rows import LeafRows
 from dtrees.engine.rows.packed import SumsToSend, pack

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.rows.exchange import Arrays
+from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.rows.packed import add_up
 from dtrees.engine.rows.steps import FindBars, Scanned
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of
 from dtrees.engine.outcome.values import newton_steps
 from dtrees.engine.plan.plans import Rules
+from dtrees.engine.protocol.exchange import Arrays, Shards, Step, Steps
 from dtrees.engine.protocol.messages import Losses, Scores
 from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.exchange import Arrays, Shards, Step, Steps
 from dtrees.engine.rows.quantiles import Grouped, quantiles
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.shard.targets.scales import Derived, most_bits

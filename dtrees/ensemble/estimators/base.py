@@ -72,14 +72,14 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
     #: What a fit counts as it goes on.
     _UNIT: ClassVar[str] = "tree"
     #: Whether y may have several columns, each a target.
-    _SEVERAL_TARGETS: ClassVar[bool] = True
+    _MULTI_OUTPUT: ClassVar[bool] = True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         tags.target_tags.required = True
-        tags.target_tags.multi_output = self._SEVERAL_TARGETS
+        tags.target_tags.multi_output = self._MULTI_OUTPUT
         return tags
 
     @property
@@ -96,7 +96,7 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
     def _score(self, metric: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
         """Return what a metric says of the predictions of X; y and the weights are read as they are at fit."""
         y, predictions, sample_weight = backend_for(X).gather(y, self.predict(X), sample_weight)
-        y = check_target(y, classify=is_classifier(self), name=type(self).__name__, several=np.ndim(predictions) == 2)
+        y = check_target(y, classify=is_classifier(self), name=type(self).__name__, multi_output=np.ndim(predictions) == 2)
         y = np.ascontiguousarray(y)  # in another order, the last bit of a sum is another
         return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
 
@@ -198,7 +198,7 @@ class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
         chosen = self._chosen_categories()
-        purpose = {"several": True, **purpose, "categories": chosen.named}
+        purpose = {"multi_output": True, **purpose, "categories": chosen.named}
         options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose)
         start = time.perf_counter()
         table = backend.load(X, y, sample_weight, options)
@@ -343,7 +343,7 @@ class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
     def _single_trees(self, kind: type[TreeEstimator], classes: Any, scale: float = 1.0) -> list[list[Any]]:
         """Return each of the trees, by groups, as a fitted estimator of its own, with those parameters of its fit that both kinds have.
 
-        Values are divided by ``scale``. The estimators are kept for the next time.
+        Values are divided by ``scale``. The estimators are cached.
         """
         check_is_fitted(self)
         kept = self.__dict__.get("_members")

@@ -182,7 +182,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             Where to keep the finished rounds: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
             of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
             would have given; a checkpoint of anything else is refused. It holds trees only, no pickle, appears whole or not at all, and
-            the one before is kept beside it as ``PATH.previous``. On a cluster, it must be a place that every worker reaches.
+            the one before is stored beside it as ``PATH.previous``. On a cluster, it must be a place that every worker reaches.
         checkpoint_interval : float, default=60.0
             Seconds from one checkpoint to the next; with 0 there is one after each round. There is one at the beginning and one at the
             end too.

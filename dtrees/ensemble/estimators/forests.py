@@ -73,7 +73,7 @@ class SampleSource:
         return cls(table.n_rows, target, weight)
 
     def is_same(self, other: Self) -> bool:
-        """Tell whether draws of the same plan are the same from another source."""
+        """Return whether draws of the same plan are the same from another source."""
         return all(np.array_equal(mine, theirs) for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True))
 
     def rows(self, plan: ForestPlan, first: int, last: int) -> list[NDArray[np.integer]]:
@@ -179,7 +179,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
 
     _batches: list[_Batch]
     _drawn_from: list[SampleSource | None]
-    _votes: Any  # those of a ForestResult, or None
+    _oob_sums: Any  # those of a ForestResult, or None
 
     @all_or_nothing
     def fit(
@@ -215,7 +215,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
             Where to keep the finished trees: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
             of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
             would have given; a checkpoint of anything else is refused. It holds trees only, no pickle, appears whole or not at all, and
-            the one before is kept beside it as ``PATH.previous``.
+            the one before is stored beside it as ``PATH.previous``.
         checkpoint_interval : float, default=60.0
             Seconds, about, from one checkpoint to the next. Trees grow in batches of so long; with 0, one by one.
         client : distributed.Client or None, default=None
@@ -247,7 +247,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score, rows_refusal=refusal)
         rules.check_targets(self, table)
         if not keep:
-            self._batches, self._votes, self._drawn_from = [], None, []
+            self._batches, self._oob_sums, self._drawn_from = [], None, []
         earlier = self._batches
         if len(trees) == self.n_estimators:
             warn("Warm-start fitting without increasing n_estimators does not fit new trees.")
@@ -334,17 +334,17 @@ class Forest(Members, ForestParameters, TreeEstimator):
         if grown is not None or not self.oob_score:
             self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
         if not self.oob_score or (grown is not None and grown.oob_sum is None):  # not wanted, or cut short with the fit
-            self._votes = None
+            self._oob_sums = None
             return
         known: list[Any] = [] if grown is None else [grown]
-        if earlier and self._votes is not None and len(self._votes.oob_count) == table.n_rows:
-            known.insert(0, self._votes)
+        if earlier and self._oob_sums is not None and len(self._oob_sums.oob_count) == table.n_rows:
+            known.insert(0, self._oob_sums)
         else:  # trees of earlier fits are grown again
             known[:0] = [backend.grow_forest(table, replace(plan, out_of_bag=True), first, last, None) for plan, first, last in earlier]
-        votes = reduce(_add_votes, known)
-        self._votes = ForestResult([], votes.oob_sum, votes.oob_count, votes.oob_exponent) if self.warm_start else None
-        mean = np.ldexp(votes.oob_sum.astype(np.float64), -votes.oob_exponent) / np.maximum(votes.oob_count, 1)[:, np.newaxis]
-        self._take_out_of_bag(backend, table, mean, votes.oob_count)
+        sums = reduce(_add_oob_sums, known)
+        self._oob_sums = ForestResult([], sums.oob_sum, sums.oob_count, sums.oob_exponent) if self.warm_start else None
+        mean = np.ldexp(sums.oob_sum.astype(np.float64), -sums.oob_exponent) / np.maximum(sums.oob_count, 1)[:, np.newaxis]
+        self._take_out_of_bag(backend, table, mean, sums.oob_count)
 
     @property
     def estimators_(self) -> tuple[Any, ...]:
@@ -368,7 +368,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
             raise ValueError("estimators_ is given no tree; wants at least one")
         self._trees = AdditiveTrees([[tree for estimator in estimators for tree in estimator._trees.groups[0]]])
         # These belong to the trees that were there.
-        self._forget("_members", "_grown_by", "_seed", "_batches", "_votes", "_drawn_from")
+        self._forget("_members", "_grown_by", "_seed", "_batches", "_oob_sums", "_drawn_from")
         self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
 
     @property
@@ -436,7 +436,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         if self._check_columns(X) is not LOCAL:
             raise TypeError(f"oob_permutation_importances wants an array or a frame in memory, not {type(X).__name__}; pass X.compute()")
         matrix = self._schema.matrix(X)
-        target = check_target(y, classify=is_classifier(self), name=type(self).__name__, several=self._n_targets > 1)
+        target = check_target(y, classify=is_classifier(self), name=type(self).__name__, multi_output=self._n_targets > 1)
         if (target.shape[1] if target.ndim == 2 else 1) != self._n_targets:
             raise ValueError(f"y has shape {target.shape}; wants the {self._n_targets} targets that the forest was fitted on")
         if {source.n_rows for source in self._drawn_from if source is not None} != {matrix.shape[0]} or len(target) != matrix.shape[0]:
@@ -481,7 +481,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         return hstack(paths).tocsr(), np.cumsum([0] + [tree.node_count for tree in trees])
 
 
-def _add_votes(one: Any, other: Any) -> ForestResult:
+def _add_oob_sums(one: Any, other: Any) -> ForestResult:
     """Return the out-of-bag sums of two batches together, in the coarser of their fixed points."""
     exponent = min(one.oob_exponent, other.oob_exponent)
     total = (one.oob_sum >> (one.oob_exponent - exponent)) + (other.oob_sum >> (other.oob_exponent - exponent))

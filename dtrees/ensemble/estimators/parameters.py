@@ -269,7 +269,7 @@ class CommonParameters:
     monotonic_cst : array-like of int of shape (n_features,), dict or None
         Columns that predictions must rise with, or at least not fall (1), or fall with (-1); 0 for others. A dict has the names of
         columns, and means 0 for those it leaves out. Predictions are then monotonic to the last bit; of a classifier, for two classes
-        only, the probability of the second one. Rows that miss the value may be told anything.
+        only, the probability of the second one. Predictions for rows that miss the value may be anything.
     interaction_cst : {"pairwise", "no_interactions"}, list of lists, tuples or sets, or None
         Which columns may stand together on a path from the root to a leaf: the sets of them, by number or name; columns that are in
         none are one more set. "pairwise" lets any two, "no_interactions" has every path use a single column. In a node, columns that

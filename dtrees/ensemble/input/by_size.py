@@ -2,7 +2,7 @@
 
 Few rows want small steps, leaves of a fair share of them, and trees that differ, since each node looks at some of the columns. Many
 rows bear longer steps, and so need fewer trees, and small leaves of them say something. Of more than two classes, each has trees of its
-own: most rows are soon told apart from it, their hessians are small, and the same penalty would shorten steps more. Of two classes in some
+own: most rows are soon separated from it, their hessians are small, and the same penalty would shorten steps more. Of two classes in some
 ten thousands of rows, trees of few leaves, which grow where they gain most, are less often wrong than trees of a depth, and do with shorter
 steps; more rows bear the more leaves that trees of a depth have. The guide tells what was measured. Rows of weight 0 do not count; threads,
 workers and partitions make no difference.
@@ -106,7 +106,7 @@ def set_by_size(estimator: Any, n_rows: int, n_classes: int, *, keep: bool) -> N
     n_classes : int
         Classes that have such rows; 0 for regression.
     keep : bool
-        Whether there are trees that are kept: "auto" is then what they were grown with.
+        Whether there are trees of an earlier fit: "auto" is then what they were grown with.
     """
     leaves = None
     if is_auto(estimator.max_depth) and is_auto(estimator.max_leaf_nodes):
@@ -122,7 +122,7 @@ def set_by_size(estimator: Any, n_rows: int, n_classes: int, *, keep: bool) -> N
 
 
 def draws_by_default_alone(estimator: Any) -> bool:
-    """Tell whether all that is drawn in a fit are the columns of nodes, and these because nobody said otherwise.
+    """Return whether all that is drawn in a fit are the columns of nodes, and these because nobody said otherwise.
 
     Such draws are the same in every fit: who asks for nothing at random gets the same model every time.
     """
@@ -143,5 +143,5 @@ def came_to(estimator: Any, name: str) -> Any:
 
 
 def is_auto(value: Any) -> bool:
-    """Tell whether a parameter is to follow from the number of rows; arrays and other objects are no text."""
+    """Return whether a parameter is to follow from the number of rows; arrays and other objects are no text."""
     return isinstance(value, str) and value == AUTO

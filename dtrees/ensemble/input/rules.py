@@ -253,7 +253,7 @@ def _fewest_rows(n_rows: int, n_categories: int) -> int:
     """Return from how many rows on a category is one of its own, if that is not given.
 
     A fifth of the mean, at most 100, or half of it, at most 10, if that is more. Held-out losses of boosting by a fifth alone, and by this:
-    Adult with some of its columns crossed 0.337 and 0.312, California with squares of a grid 0.189 and 0.182. Made-up tables of 1,000
+    Adult with some of its columns crossed 0.337 and 0.312, California with squares of a grid 0.189 and 0.182. Synthetic tables of 1,000
     categories: of 20 rows each 0.374 and 0.348; of 13 rows each without an effect 0.371 and 0.352; where most have fewer than these 13,
     and hardly any noise, 0.354 and 0.400.
     """

@@ -170,7 +170,7 @@ class TargetSummary:
                 target.check(self.n_rows)
 
 
-def check_target(y: Any, *, classify: bool, name: str, several: bool = False) -> NDArray[Any]:
+def check_target(y: Any, *, classify: bool, name: str, multi_output: bool = False) -> NDArray[Any]:
     """Return the target as an array of shape (n,): float64 for regression, labels as they came for classification.
 
     Several targets are of shape (n, k), the rows of each side by side in memory; labels of various kinds are objects then
@@ -178,11 +178,11 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
 
     Parameters
     ----------
-    y : array-like of shape (n,), or (n, k) if ``several``
+    y : array-like of shape (n,), or (n, k) if ``multi_output``
     classify : bool
     name : str
         The estimator, for messages.
-    several : bool
+    multi_output : bool
         Whether there may be more targets than one.
 
     Raises
@@ -199,8 +199,8 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
     shape = getattr(y, "shape", None)
     if getattr(getattr(y, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array
         raise ValueError(f"Complex data not supported: y is an array of dtype {y.dtype}; wants real numbers or labels")
-    if several and _is_wide(y):
-        return _several_targets(y, classify, name)
+    if multi_output and _is_wide(y):
+        return _side_by_side(y, classify, name)
     if classify and _is_wide(y):
         raise ValueError(
             "y should be a 1d array, but has several columns; wants one target of classes, as bags of boosters do: pass one column, or fit "
@@ -296,7 +296,7 @@ def _cells(y: Any) -> NDArray[Any]:
     return cells
 
 
-def _several_targets(y: Any, classify: bool, name: str) -> NDArray[Any]:
+def _side_by_side(y: Any, classify: bool, name: str) -> NDArray[Any]:
     """Return numbers or labels of shape (n, k), column by column: of one dtype where all are of a kind, otherwise as objects."""
     cells = _cells(y)
     columns = [series.to_native() for _, series in frame_columns(y)] if classify and is_frame(y) else list(cells.T)

@@ -92,7 +92,7 @@ class BaseLoss:
         raise NotImplementedError(f"{type(self).__name__} does not measure leaves")
 
     def raw_predictions(self, predicted: Floats) -> Floats:
-        """Raise: not every loss can be told where to start from."""
+        """Raise: not every loss can start from given predictions."""
         raise TypeError(
             f"the loss {type(self).__name__} has no raw_predictions, so that init cannot be an estimator; wants init=None or 'zero'"
         )

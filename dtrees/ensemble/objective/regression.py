@@ -46,7 +46,7 @@ class SquaredError(_Identity):
         return np.array([kernels().weighted_mean(target, np.ones(len(target)) if weight is None else weight)])
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write g = prediction - target and h = 1, if there is room for it."""
+        """Write g = prediction - target and h = 1, if there is an array for it."""
         np.subtract(opened[output], target, out=g)
         h.fill(1.0)
 
@@ -101,7 +101,7 @@ class AbsoluteError(ByOrder):
     """Absolute error; leaves hold the weighted medians of residuals."""
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write g, the sign of prediction - target, and h = 1, if there is room for it."""
+        """Write g, the sign of prediction - target, and h = 1, if there is an array for it."""
         np.sign(np.subtract(opened[output], target, out=g), out=g)
         h.fill(1.0)
 
@@ -122,7 +122,7 @@ class Quantile(ByOrder):
         return self.alpha
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write g, 1 - alpha above the target and -alpha below it, and h = 1, if there is room for it."""
+        """Write g, 1 - alpha above the target and -alpha below it, and h = 1, if there is an array for it."""
         kernels().pinball_gradients(target, opened[output], self.alpha, g)
         h.fill(1.0)
 
@@ -152,7 +152,7 @@ class Huber(ByOrder):
         return replace(self, delta=float(kernels().residual_quantile(target, raw[0], weight, self.alpha, True)))
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write g = prediction - target, cut off at ``delta``, and h = 1, if there is room for it."""
+        """Write g = prediction - target, cut off at ``delta``, and h = 1, if there is an array for it."""
         kernels().huber_gradients(target, opened[output], self.delta, g)
         h.fill(1.0)
 
@@ -181,7 +181,7 @@ class LogLink(OneOutput):
 
     @property
     def _parameters(self) -> tuple[float, ...]:
-        """What kernels are told of the distribution."""
+        """The number by which kernels know the distribution."""
         return ()
 
     def check(self, target: Target) -> None:

@@ -18,11 +18,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client
-from hypothesis import given
-from hypothesis import strategies as st
 
 import dtrees
-from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, forest_by_columns, forest_by_rows
+from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes
 from dtrees.cluster.data.placement import place, spread
 from dtrees.cluster.errors import NotEnoughMemory
 from dtrees.engine.plan.plans import ForestPlan
@@ -125,10 +123,10 @@ def test_bytes_of_out_of_bag_sums(n_classes: int) -> None:
     plan = ForestPlan(rules("gini" if n_classes else "squared_error", 1), seed=0, n_classes=n_classes, out_of_bag=True)
     sums = OutOfBag(1000, plan.n_values, 0)
     sizes = Sizes.of(schema, 1000, weighted=False, partition=0, n_classes=n_classes, out_of_bag=True)
-    assert sizes.votes == sums.sum.nbytes + sums.count.nbytes
-    assert sizes.votes_in_all(0) == 4 * sizes.votes  # the shard's, and three more where the forest is put together
-    assert sizes.votes_in_all(2) == 9 * sizes.votes
-    assert Sizes.of(schema, 1000, weighted=False, partition=0).votes_in_all(2) == 0
+    assert sizes.oob_sums == sums.sum.nbytes + sums.count.nbytes
+    assert sizes.oob_sums_in_all(0) == 4 * sizes.oob_sums  # the shard's, and three more where the forest is put together
+    assert sizes.oob_sums_in_all(2) == 9 * sizes.oob_sums
+    assert Sizes.of(schema, 1000, weighted=False, partition=0).oob_sums_in_all(2) == 0
 
 
 def test_room_of_a_worker() -> None:
@@ -307,22 +305,18 @@ def test_a_forest_that_fits_no_worker_goes_by_rows_where_that_is_faster_or_colum
     plan = place(many, worker_capacities(room, room), n_trees=5, rows=rows)
     assert plan.placement.kind == "rows"
     assert plan.needs == by_rows
-    assert set(plan.placement.predicted) == {"sharded", "rows"}
-    assert "fits no single worker; predicted seconds a tree: sharded" in plan.placement.reason
     assert place(many, worker_capacities(room, room), n_trees=5).placement.kind == "sharded"  # rows are refused
     assert place(many, worker_capacities(1e12, 1e12), n_trees=5, rows=rows).placement.kind == "replicated"
     # With few columns for each of two workers, small nodes are grown by one worker each: columns are faster.
     room = max(place(few, worker_capacities(1e12, 1e12), "rows", 5, rows=rows).needs.values())
     plan = place(few, worker_capacities(room, room), n_trees=5, rows=rows)
     assert plan.placement.kind == "sharded"
-    assert plan.placement.predicted["sharded"] < plan.placement.predicted["rows"]
     # Few rows, many columns: there is no memory for the sums of all columns.
     wide = Sizes(10_000, (60_000,) * 3_000, 80_000, 0, keyed=True)
     plan = place(wide, worker_capacities(1.3e8, 1.3e8), n_trees=5, rows={"a": 5_000, "b": 5_000})
     assert plan.placement.kind == "sharded"
-    assert set(plan.placement.predicted) == {"sharded"}
-    # Votes of all rows on each worker, by columns.
-    scored = Sizes(n, (6 * n,) * 10, 8 * n, 0, votes=10 * n * 8, keyed=True)
+    # Out-of-bag sums of all rows on each worker, by columns.
+    scored = Sizes(n, (6 * n,) * 10, 8 * n, 0, oob_sums=10 * n * 8, keyed=True)
     needed = max(place(scored, worker_capacities(1e12, 1e12), "rows", 5, rows=rows).needs.values())
     plan = place(scored, worker_capacities(needed, needed), n_trees=5, rows=rows)
     assert plan.placement.kind == "rows"
@@ -370,7 +364,7 @@ def test_evaluation_sets_are_planned_for() -> None:
 )
 def test_out_of_bag_sums_are_planned_for(placement: str, copies: int, said: str) -> None:
     plain = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000)
-    sizes = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000, votes=1_600_000)
+    sizes = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000, oob_sums=1_600_000)
     needs = {name: place(one, worker_capacities(1e9, 1e9), placement, 10).needs for name, one in (("plain", plain), ("summed", sizes))}
     assert {w: needs["summed"][w] - needs["plain"][w] for w in needs["plain"]} == dict.fromkeys(needs["plain"], copies * 1_600_000)
     short = max(needs["summed"].values()) - 1
@@ -379,54 +373,6 @@ def test_out_of_bag_sums_are_planned_for(placement: str, copies: int, said: str)
     assert said in str(caught.value)
     # A single tree is one batch, however many there might be.
     assert place(sizes, worker_capacities(1e9), "one-worker", 1).needs["a"] == BESIDES + 4_000_000 + 8 * 1_600_000
-
-
-# --- costs of forests: near what was measured, in relation to one another too, and never less for more ---
-
-
-#: Rows, columns, workers of a thread; seconds of a tree by rows and by columns: of the busiest shard, and of the coordinator.
-FORESTS_MEASURED = [
-    (100_000, 28, 2, 0.132 + 0.045, 0.091 + 0.040),
-    (100_000, 28, 4, 0.083 + 0.050, 0.066 + 0.055),
-    (200_000, 28, 2, 0.249 + 0.074, 0.195 + 0.071),
-    (200_000, 8, 2, 0.141 + 0.087, 0.093 + 0.070),
-    (40_000, 100, 2, 0.095 + 0.021, 0.408 + 0.056),
-    (40_000, 100, 4, 0.057 + 0.029, 0.065 + 0.021),
-]
-
-
-def threads_of(n_workers: int, each: int = 1) -> dict[str, int]:
-    return {f"worker {i}": each for i in range(n_workers)}
-
-
-def both(n_rows: int, n_columns: int, n_workers: int, each: int = 1) -> tuple[float, float]:
-    """Return the seconds by rows, shared evenly, and by columns."""
-    threads = threads_of(n_workers, each)
-    rows = dict.fromkeys(threads, n_rows // n_workers)
-    return forest_by_rows(rows, n_columns, threads), forest_by_columns(n_rows, n_columns, threads)
-
-
-@pytest.mark.parametrize(("n_rows", "n_columns", "n_workers", "by_rows", "by_columns"), FORESTS_MEASURED)
-def test_costs_are_near_what_was_measured(n_rows: int, n_columns: int, n_workers: int, by_rows: float, by_columns: float) -> None:
-    """Exchanges come on top of it."""
-    rows, columns = both(n_rows, n_columns, n_workers)
-    assert 0.75 < rows / by_rows < 1.35
-    assert 0.75 < columns / by_columns < 1.9
-    assert 0.55 < (rows / columns) / (by_rows / by_columns) < 1.5
-
-
-@given(n_rows=st.integers(1_000, 10**9), n_columns=st.integers(1, 2_000), n_workers=st.integers(2, 40), each=st.integers(1, 8))
-def test_more_rows_and_columns_take_no_less_and_more_threads_no_more(n_rows: int, n_columns: int, n_workers: int, each: int) -> None:
-    now, threaded = both(n_rows, n_columns, n_workers, each), both(n_rows, n_columns, n_workers, each + 1)
-    for more in (both(2 * n_rows, n_columns, n_workers, each), both(n_rows, n_columns + 1, n_workers, each)):
-        assert all(one >= other for one, other in zip(more, now, strict=True))
-    assert all(one <= other for one, other in zip(threaded, now, strict=True))
-
-
-def test_the_worker_with_the_most_rows_decides() -> None:
-    threads = threads_of(2)
-    even, uneven = ({"worker 0": n, "worker 1": 10**6 - n} for n in (500_000, 900_000))
-    assert forest_by_rows(uneven, 20, threads) > 1.3 * forest_by_rows(even, 20, threads)
 
 
 @pytest.mark.parametrize(
@@ -439,16 +385,13 @@ def test_the_worker_with_the_most_rows_decides() -> None:
         (2_000, 4, "rows"),
     ],
 )
-def test_a_forest_that_fits_no_worker_goes_where_it_is_predicted_to_be_faster(n_columns: int, n_workers: int, kind: str) -> None:
+def test_a_forest_that_fits_no_worker_goes_by_columns_where_workers_and_columns_are_few(n_columns: int, n_workers: int, kind: str) -> None:
     n_rows = 10**7
     sizes = Sizes(n_rows, (9 * n_rows,) * n_columns, 8 * n_rows, 0, keyed=True)
-    room = WorkerCapacity(1, 0.9 * sizes.table)
-    plan = place(
-        sizes, dict.fromkeys(threads_of(n_workers), room), n_trees=100, rows=dict.fromkeys(threads_of(n_workers), n_rows // n_workers)
-    )
-    rows, columns = both(n_rows, n_columns, n_workers)
-    assert plan.placement.predicted == {"sharded": columns, "rows": rows}
+    there = {f"worker {i}": WorkerCapacity(1, 0.9 * sizes.table) for i in range(n_workers)}
+    plan = place(sizes, there, n_trees=100, rows=dict.fromkeys(there, n_rows // n_workers))
     assert plan.placement.kind == kind
+    assert plan.placement.reason.endswith("presorted) fits no single worker")
 
 
 def test_columns_are_spread_by_size_and_threads() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dtrees.engine.protocol.exchange import Step
 from dtrees.engine.rows import quantiles as by_order
-from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.packed import PackedWrongly, SumsToSend, add_up, pack
 from dtrees.engine.rows.searcher import make_sums
 from dtrees.engine.threads import Threads

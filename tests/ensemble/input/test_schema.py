@@ -352,6 +352,15 @@ def test_damaged_json(data):
         (pd.DataFrame({"x": pd.Series(["a", "\ud800"], dtype=object)}), ValueError, "X column 'x' contain text that is no Unicode"),
         (pd.DataFrame({"x": pd.array([2**53 + 2, None], dtype="Int64")}), ValueError, "column 'x' contains the integer"),
         (pd.DataFrame({"x": pd.Series([2**70, 1], dtype=object)}), ValueError, "column 'x' contains the integer"),
+        (
+            pd.DataFrame({"x": pd.to_datetime(["2020"]).astype("date32[pyarrow]")}),
+            ValueError,
+            "is of dtype date32.*turn dates into numbers",
+        ),
+        (pd.DataFrame({"x": pd.to_timedelta([1], unit="s")}), ValueError, "is of dtype timedelta64.*turn dates into numbers"),
+        (pd.DataFrame({"x": pd.period_range("2020", periods=1, freq="D")}), ValueError, "holds Period.*wants numbers, booleans, text"),
+        (pd.DataFrame({"x": pd.Categorical(pd.to_datetime(["2020"]))}), ValueError, "holds Timestamp.*wants numbers, booleans, text"),
+        (pd.DataFrame({"x": [1j]}), ValueError, "holds .*complex; wants numbers"),
         (pd.DataFrame(index=[0, 1]), ValueError, "0 feature"),
     ],
 )

