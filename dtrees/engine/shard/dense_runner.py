@@ -89,10 +89,7 @@ class SubtreeRunner(Runner):
             self._methods = methods_of(task, "limits", columns=self._columns, work_pool=work_pool)
         methods = self._methods
         tasks = [_on(context, task, block_rows, sum_slots, methods) for task in self._tasks[:n_threads]]
-        run = methods.kernels.get(grow_together)
-        if run is None:
-            self._compile(work_pool, tasks[0], methods, share_rows)
-            run = methods.kernels[grow_together] = bind(grow_together, self._columns, work_pool, tasks[0])
+        run = self._kernel(methods, work_pool, tasks[0], share_rows)
         self._budget = context.budget
         self._control = work_pool.control
         if assignment.is_interruptible:
@@ -147,16 +144,20 @@ class SubtreeRunner(Runner):
             self._tasks, self._task_size, self._methods = [], task_size, None
         self._made_for, self._kind, self._pool = wanted, kind, context.pool
 
-    def _compile(self, work_pool: WorkPool, task: Task, methods: Methods, share_rows: int) -> None:
-        """Compile what most of the nodes need, by two processes if there are."""
+    def _kernel(self, methods: Methods, work_pool: WorkPool, task: Task, share_rows: int) -> Callable[[Columns, WorkPool, Task], None]:
+        """Return the kernel that grows nodes, compiled with what most of the nodes need, by two processes if there are."""
+        if grow_together in methods.kernels:
+            return methods.kernels[grow_together]
         columns, pool, kind, number = typeof(self._columns), typeof(work_pool), typeof(task), int64
         wanted: list[tuple[Any, tuple[Any, ...]]] = [(grow_together, (columns, pool, kind))]
-        if task.sum_slots.slot_of.shape[0]:
+        if task.sum_slots is not None and task.sum_slots.slot_of.shape[0]:
             wanted.append((hand_down_slot.kernel, (kind, number)))
             if self._task_size[0] > share_rows:
                 wanted.append((do_piece.kernel, (columns, pool, kind, number, number, number)))
         wanted += [(method.kernel, methods.arguments(method)) for method in likely_methods(task, self._task_size[0], share_rows)]
         compile_together(wanted)
+        run = methods.kernels[grow_together] = bind(grow_together, self._columns, work_pool, task)
+        return run
 
     def _task(self, thread: int, context: TreeContext, sum_slots: SumSlots | None) -> Task:
         """Make room for what a thread needs to grow nodes of ``_task_size``."""
@@ -199,7 +200,7 @@ class SubtreeRunner(Runner):
 def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots | None, methods: Methods) -> Task:
     """Return a thread's task for another tree."""
     own = task.sum_slots
-    if sum_slots is not None:
+    if sum_slots is not None and own is not None:
         own = SumSlots(sum_slots.zone_map, sum_slots.sums, sum_slots.free, sum_slots.n_threads, own.slot_of, sum_slots.ids, own.bar)
     partition, spare, target, limits, stops, keys, (first, control, _), _ = context
     _, _, _, (seen, address, memory, _), _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting), _, weight, words, room = task

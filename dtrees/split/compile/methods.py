@@ -92,7 +92,7 @@ def _copy(typing_context: Any, value: Any, memory: Any) -> tuple[Signature, Call
         cgutils.raw_memcpy(builder, data, builder.bitcast(pointer, data.type), ir.IntType(64)(size), 1)
         return context.get_dummy_value()
 
-    return types.none(value, memory), generate  # type: ignore[attr-defined]
+    return types.none(value, memory), generate
 
 
 @lean_entry
