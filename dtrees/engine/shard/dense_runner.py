@@ -7,6 +7,7 @@ room is kept from tree to tree as long as it is large enough (if it is very larg
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import ge
 from typing import Any
 
