@@ -99,7 +99,9 @@ class Node:
         n = x.shape[0]
         g, _ = to_fixed(np.sin(x.astype(np.float64)) + np.random.default_rng(1).standard_normal(n))
         rows = RowPartition(np.arange(n, dtype=np.uint32), g, np.empty(0, np.int64))
-        limits = SplitLimits(BestThreshold(), float(np.abs(g).max()), 1, 1, 0.0, NO_CATEGORIES, criterion_named("newton").for_kernels(0, 1.0))
+        limits = SplitLimits(
+            BestThreshold(), float(np.abs(g).max()), 1, 1, 0.0, NO_CATEGORIES, criterion_named("newton").for_kernels(0, 1.0)
+        )
         return cls(presort([x]), rows, np.array([g.sum(), n]), limits)
 
     @property
