@@ -244,11 +244,11 @@ def mark_steps(shards: Shards, rows: TreeState, splits: Splits, sets: CategorySe
     if shards.n_shards == 1:
         return rows.mark(splits, sets)
     owner, sizes = shards.owner[splits.column], rows.sizes_of_marks(splits.node)
-    mine, own = owner == shards.shard, dict[int, Arrays]()
+    mine, own = owner == shards.shard, {}
     if mine.any():
         marks = rows.mark(splits.take(mine), None if sets is None else sets.take(np.flatnonzero(mine)))
-        own = dict.fromkeys(shards.everyone, (marks.bits,))
-    owners = np.unique(owner).tolist()
+        own = dict.fromkeys(shards.everyone, cast(Arrays, (marks.bits,)))
+    owners = sorted(set(owner.tolist()))
     sent = yield shards.step("marks", next(shards.serials), own, owners)
     if len(owners) == 1:
         return RouteBits(sent[0][0], bounds_of(sizes))
