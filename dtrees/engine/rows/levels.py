@@ -183,11 +183,11 @@ class Levels:
                 rows.searcher.scan((yield shards.step("picked" + of_batch, serial, rows.pick(batch), shards.everyone)))
         return rows.best(), int(own.tasks[:, 3].sum())
 
-    def found(self, told: list[s.Levelling]) -> Found:
+    def found(self, searched: list[s.Searched]) -> Found:
         """Return the best of what searchers have found of the nodes, and note how many of their cells were flagged."""
         n_cells = int(self._searched.n_rows.sum()) * self.shards.plan.rules.columns_per_tree
-        self.shards.grain.note(sum(one.flagged for one in told), n_cells)
-        return self._best([one.scanned for one in told if one.scanned is not None])
+        self.shards.grain.note(sum(one.flagged for one in searched), n_cells)
+        return self._best([one.scanned for one in searched])
 
     def search_rest(self, which: NDArray[np.int64]) -> Steps[Found]:
         """Search some of the nodes in their further columns, each up to the first that is not constant in it."""
