@@ -159,7 +159,7 @@ class _Growth:
         plan = shards.plan
         n_classes, targets = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
         self._shards, self._rows, self._number = shards, rows, number
-        self._grower = Grower(plan.rules, n_classes, plan.rules.columns_per_tree, root, set_aside, targets)
+        self._grower = Grower(plan.rules, n_classes, plan.rules.columns_per_tree, root, set_aside, targets, rows.nodes)
         self.sets = KnownSets()
         # Nodes that one shard has grown, ascending: their places, and the shard.
         self._start = self._stop = self._shard = _NOTHING
@@ -174,7 +174,7 @@ class _Growth:
             if is_last and not adds:
                 break
             marks = yield from mark_steps(shards, rows, splits)
-            grower.divide(splits, *rows.divide(splits, marks, rows_only=is_last))
+            rows.divide(splits, marks, rows_only=is_last)
             yield from self._search(splits.node, splits.left)
         if grower.to_grow and shards.n_shards > 1:
             yield from self._deal_out()
@@ -235,11 +235,11 @@ def mark_steps(shards: Shards, rows: TreeState, splits: Splits, sets: CategorySe
     if shards.n_shards == 1:
         return rows.mark(splits, sets)
     owner, sizes = shards.owner[splits.column], rows.sizes_of_marks(splits.node)
-    mine, own = owner == shards.shard, dict[int, Arrays]()
+    mine, own = owner == shards.shard, {}
     if mine.any():
         marks = rows.mark(splits.take(mine), None if sets is None else sets.take(np.flatnonzero(mine)))
-        own = dict.fromkeys(shards.everyone, (marks.bits,))
-    owners = np.unique(owner).tolist()
+        own = dict.fromkeys(shards.everyone, cast(Arrays, (marks.bits,)))
+    owners = sorted(set(owner.tolist()))
     sent = yield shards.step("marks", next(shards.serials), own, owners)
     if len(owners) == 1:
         return RouteBits(sent[0][0], bounds_of(sizes))
@@ -322,7 +322,7 @@ def replay_steps(shards: Shards, rows: TreeState, tree: Tree, output: int) -> St
             left_sums=np.zeros((n, 2), np.int64),
         )
         marks = yield from mark_steps(shards, rows, splits, tree.categories.take(inner))
-        _, left_stop = rows.divide(splits, marks)
+        left_stop = rows.divide(splits, marks)
         start[left], stop[left] = start[inner], left_stop
         start[right], stop[right] = left_stop, stop[inner]
     leaf = tree.children_left < 0
