@@ -23,8 +23,8 @@ from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
 from dtrees.engine.plan.plans import Progress
-from dtrees.ensemble import callbacks
-from dtrees.ensemble.callbacks import Lines, ProgressBar, TerminalBar, figures, in_words
+from dtrees.ensemble.callbacks import ProgressBar
+from dtrees.ensemble.displays import Lines, TerminalBar, figures, in_words
 from dtrees.files import atomic_file
 from dtrees.plots import pyplot
 
@@ -212,7 +212,7 @@ class _Bar(ProgressBar):
     def __init__(self, stderr: Console) -> None:
         self._stderr = stderr
 
-    def _display_of(self, unit: str) -> callbacks.Display:
+    def _display_of(self, unit: str) -> TerminalBar | Lines:
         return TerminalBar(unit, self._stderr, transient=True) if self._stderr.is_terminal else Lines(unit)
 
     def __call__(self, progress: Progress) -> None:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from dtrees.cli.errors import CommandError
 from dtrees.ensemble.input.column import looks_like_number
+from dtrees.ensemble.metrics import Score
 from dtrees.ensemble.prediction import by_target
-from dtrees.ensemble.scores import Score
 
 #: Up to this many distinct whole numbers are taken for classes.
 MAX_NUMBERED_CLASSES = 10

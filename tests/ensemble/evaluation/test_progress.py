@@ -16,8 +16,8 @@ from rich.console import Console
 import dtrees
 from dtrees import KeepOnInterrupt, ProgressBar
 from dtrees.callbacks import Progress
-from dtrees.ensemble import callbacks
-from dtrees.ensemble.callbacks import Lines, NotebookBar, TerminalBar, live_display
+from dtrees.ensemble import callbacks, displays
+from dtrees.ensemble.displays import Lines, NotebookBar, TerminalBar, live_display
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.normal(size=(200, 3))
@@ -87,7 +87,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_a_notebook_shows_a_bar(notebook: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callbacks, "_SECONDS_BETWEEN_UPDATES", 0.0)
+    monkeypatch.setattr(displays, "_SECONDS_BETWEEN_UPDATES", 0.0)
     bar = live_display("round")
     assert isinstance(bar, NotebookBar)
     bar.begin()
