@@ -519,9 +519,7 @@ def check_scoring(scoring: Any, *, classify: bool) -> Any:
         scorer = scorer_named(scorer, classify)
     if scorer is None:
         kind = "classification" if classify else "regression"
-        raise ValueError(
-            f"scoring is {scoring!r}; wants 'loss', None, or a scorer of scikit-learn for {kind} (sklearn.metrics.get_scorer_names)"
-        )
+        raise ValueError(f"scoring is {scoring!r}; wants 'loss', None, or a scorer for {kind} (sklearn.metrics.get_scorer_names)")
     known = sklearn_metric(scorer)
     if (known is None and not _takes_estimator(scorer)) or (known is not None and known.function is scorer):
         raise ValueError(
