@@ -23,8 +23,8 @@ from distributed import Client
 
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, worker_capacities
 from dtrees.cluster.data.partitions import Partitions, align, is_lazy, joined, lengths_by_target
-from dtrees.cluster.data.placement import Plan, check_placement, place
-from dtrees.cluster.data.tables import Encoding, load_columns, load_rows, partition_holders, share_out
+from dtrees.cluster.data.placement import Plan, check_placement, partition_holders, place, share_out
+from dtrees.cluster.data.tables import Encoding, load_columns, load_rows
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.cluster.transport.clients import bytes_of_results

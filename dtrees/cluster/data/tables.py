@@ -17,7 +17,7 @@ so that there is never more of the table in two places than the columns of a ste
 Rows that stay where they are
 -----------------------------
 Each worker keeps the rows of the partitions that it has, all columns of them, presorted by itself. No cell of the table goes to another
-worker, but for partitions that lie on few workers, or on none that takes part (:func:`share_out`)::
+worker, but for partitions that lie on few workers, or on none that takes part (:func:`~dtrees.cluster.data.placement.share_out`)::
 
     rows      a worker's partitions: columns to numbers, each sorted; target; weights   ->  a :class:`RowBlock`
 
@@ -31,7 +31,7 @@ Blocks of either kind are made again of the user's data where they are lost.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -66,10 +66,6 @@ from dtrees.split.table.sparse_columns import SparseColumns, presort_sparse
 _STEPS = 8
 #: The most chunks that the partitions of a large cluster are cut into; the scheduler takes about a millisecond for each.
 _MOST_CHUNKS = 20_000
-#: Partitions stay with the worker that has them, unless it has so many times its share of the rows without it, or nearly. To move one
-#: takes no longer than it makes some trees take. Of eight partitions of a Parquet file, two workers had read five and three in three fits
-#: of eight.
-_MOST_SHARE = 1.05
 
 RowRange = tuple[int, int]
 
@@ -403,55 +399,6 @@ class ClusterRows(ClusterTable):
     def _made_again(self, tasks: Tasks, i: int, worker: str) -> Future:
         given = [None if keys is None else tasks.find(keys) for keys in self.parts[i]]
         return _make_block(tasks, given, self.ranges[i], self.encoding, worker)
-
-
-def share_out(lengths: Sequence[int], there: Sequence[Collection[str]], threads: Mapping[str, int]) -> dict[str, list[int]]:
-    """Return which partitions each worker keeps, ascending; workers without any are left out.
-
-    Parameters
-    ----------
-    lengths : sequence of int
-        Rows of each partition.
-    there : sequence of collection of str
-        The workers that have it already.
-    threads : mapping from str to int
-        The workers to choose from, with their shares of the work.
-
-    Examples
-    --------
-    >>> share_out([10, 10, 10, 1], [["a"], ["a", "b"], ["b"], ["c"]], {"a": 1, "b": 1})
-    {'a': [0, 3], 'b': [1, 2]}
-    >>> share_out([10, 10], [["a"], ["a"]], {"a": 1, "b": 1})  # one worker is not left with all of them
-    {'a': [0], 'b': [1]}
-    >>> share_out([10] * 8, [["a"]] * 5 + [["b"]] * 3, {"a": 1, "b": 1})  # nor with a quarter more than its share
-    {'a': [0, 1, 2, 3], 'b': [4, 5, 6, 7]}
-    >>> share_out([10] * 5, [["a"]] * 2 + [["b"]] * 3, {"a": 1, "b": 1})  # none is moved where one has to have more than the other
-    {'a': [0, 1], 'b': [2, 3, 4]}
-    """
-    share = {worker: sum(lengths) * n / sum(threads.values()) for worker, n in threads.items()}
-    load = dict.fromkeys(sorted(threads), 0)
-    kept: dict[str, list[int]] = {}
-
-    def filled(worker: str) -> tuple[float, bool, str]:
-        return load[worker] / threads[worker], worker not in there[i], worker
-
-    def stays(worker: str) -> bool:
-        return load[worker] + lengths[i] <= _MOST_SHARE * share[worker] or _MOST_SHARE * load[worker] < share[worker]
-
-    # Those that lie on few workers first: the others can do with what is left.
-    for i in sorted(range(len(lengths)), key=lambda i: (len(there[i]) or len(threads), -lengths[i], i)):
-        having = [worker for worker in there[i] if worker in load and stays(worker)]
-        worker = min(having or load, key=filled)
-        load[worker] += lengths[i]
-        kept.setdefault(worker, []).append(i)
-    return {worker: sorted(kept[worker]) for worker in sorted(kept)}
-
-
-def partition_holders(client: Client, parts: Sequence[Future]) -> list[list[str]]:
-    """Return the workers that have each partition, without those that are silent."""
-    having = holders(client, [part.key for part in parts])
-    silent = current_fit().heartbeats.silent
-    return [[worker for worker in having[part.key] if worker not in silent] for part in parts]
 
 
 def load_rows(
