@@ -17,7 +17,6 @@ import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import dask
@@ -81,14 +80,9 @@ class News:
     exchanges: list[dict[str, Any]]
     rounds: list[dict[str, Any]]
 
-    def trees(self) -> list[list[dict[str, Any]]]:
-        """Return the exchanges of each tree after the first, in which kernels are loaded."""
-        ends = [i + 1 for i, one in enumerate(self.exchanges) if one["message"] == "Finish"]
-        return [self.exchanges[first:last] for first, last in pairwise(ends)]
-
-    def levels(self) -> list[list[dict[str, Any]]]:
-        """Return the exchange of each level of those trees."""
-        return [[one] for tree in self.trees() for one in tree if one["message"] in ("Start", "Advance")]
+    def trees(self) -> list[dict[str, Any]]:
+        """Return the exchange of each tree after the first, in which kernels are loaded."""
+        return [one for one in self.exchanges if one["message"] == "GrowTree"][1:]
 
 
 def news(client: Client, fit: str | None = None) -> News:
@@ -110,9 +104,9 @@ def sharded_fit(client: Client, model: Any, X: Any, y: Any) -> News:
     return news(client)
 
 
-def overhead(exchanges: list[dict[str, Any]]) -> float:
-    """Return the seconds of exchanges beyond the slowest worker's own work."""
-    return float(sum(one["seconds"] - one["slowest"] for one in exchanges))
+def overhead(exchange: dict[str, Any]) -> float:
+    """Return the seconds of an exchange beyond the slowest worker's own work."""
+    return float(exchange["seconds"] - exchange["slowest"])
 
 
 def forget_peak() -> int:

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from dtrees.engine.coordinator import tree as over_shards
-from dtrees.engine.coordinator.session import Session
 from dtrees.engine.plan import node_limits
 from dtrees.engine.plan.node_limits import LimitsOfFit, SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.protocol.exchange import Shards
 from dtrees.engine.rows.fit import RowsFit
 from dtrees.engine.shard import dense_runner, tree_state
+from dtrees.engine.shard import tree as over_shards
 from dtrees.split.criteria.parts import kinds_of
 from dtrees.split.node.limits import RandomThreshold, SplitLimits
 
@@ -78,8 +78,8 @@ def choose_subtree_kernels() -> None:
         usual = of_tree(self, sums, exponents, slope, False, targets)
         return usual if not plain or not _is_chosen(usual[0]) else of_tree(self, sums, exponents, slope, plain, targets)
 
-    def rows_to_delegate_of_chosen(session: Session) -> int:
-        return rows_to_delegate(session) if _is_chosen_for(session.plan) else 0
+    def rows_to_delegate_of_chosen(shards: Shards) -> int:
+        return rows_to_delegate(shards) if _is_chosen_for(shards.plan) else 0
 
     def inherits_sums_of_chosen(plan: BoostingPlan | ForestPlan) -> bool:
         return inherits_sums(plan) and _is_chosen_for(plan, zones=True)

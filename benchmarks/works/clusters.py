@@ -40,6 +40,8 @@ from dtrees.cluster.growing.watching import local_callback
 
 #: Milliseconds of a level beyond the slowest worker's own work, by workers: at most.
 _OVERHEAD = {4: 3.0, 16: 8.0}
+#: Levels of a tree.
+_DEPTH = 6
 #: Time of one process with as many threads over that of the cluster: at least.
 _ONE_PROCESS = 1 / 1.3
 _FOREST_EFFICIENCY = 0.85
@@ -78,7 +80,7 @@ def cluster_overhead(run: Run) -> Iterator[Yielded]:
             dX, dy = collections(client, X, y)
             sharded_fit(client, _boosting(2), dX, dy)
             told = sharded_fit(client, _boosting(n_trees), dX, dy)
-        levels = [1e3 * overhead(level) for level in told.levels()]
+        levels = [1e3 * overhead(tree) / _DEPTH for tree in told.trees()]
         work = f"overhead of a level, {n_workers} workers, {n:,} x {N_COLUMNS}"
         yield _within(work, _spread(levels, "ms a level"), _OVERHEAD.get(n_workers))
         yield Row(f"{work}: with all that is between levels and trees", "", None, _spread(_per_tree(told), "ms a level"))
@@ -87,29 +89,24 @@ def cluster_overhead(run: Run) -> Iterator[Yielded]:
 
 def _per_tree(told: News) -> list[float]:
     """Return for each tree but the first its milliseconds beyond the slowest workers' own work, divided by its levels."""
-    found = []
-    for (before, after), exchanges in zip(pairwise(told.rounds), told.trees(), strict=False):
-        work = sum(one["slowest"] for one in exchanges)
-        n_levels = max(1, sum(one["message"] in ("Start", "Advance") for one in exchanges))
-        found.append(1e3 * (after["seconds"] - before["seconds"] - work) / n_levels)
-    return found
+    rounds = zip(pairwise(told.rounds), told.trees(), strict=False)
+    return [1e3 * (after["seconds"] - before["seconds"] - tree["slowest"]) / _DEPTH for (before, after), tree in rounds]
 
 
 @benchmark("cluster-network")
 def cluster_network(run: Run) -> Iterator[Yielded]:
-    """Bytes to and from a worker in a level: the bits of its rows, and what comes besides."""
+    """Bytes that a worker sends others in a level: a share of the bits of rows, to each, and what comes besides."""
     n_workers = run.size(tiny=2, small=4, full=4)
     for n in run.size(tiny=(500, 1_000), small=(20_000, 100_000), full=(100_000, 1_000_000)):
         X, y = synthetic(n)
         with cluster(n_workers) as client:
             told = sharded_fit(client, _boosting(3), *collections(client, X, y))
-        bits = Measure(n / 8, unit="bytes")
-        for side in ("sent", "received"):
-            each = [sum(one[side] for one in level) / n_workers for level in told.levels()]
-            work = f"bytes {'to' if side == 'sent' else 'from'} a worker in a level, {n_workers} workers, {n:,} x {N_COLUMNS}"
-            yield Row(work, "bits of the rows", bits, summary(each, "bytes"), None)
-            beside = summary([one - (n / 8 if side == "sent" else n / 8 / n_workers) for one in each], "bytes")
-            yield _within(f"{work}: besides the bits", beside, 10_000)
+        bits = Measure(n / 8 * (n_workers - 1) / n_workers, unit="bytes")
+        told_of = [sum(one["exchanged"].values()) / n_workers / _DEPTH for one in told.rounds]
+        each = [after - before for before, after in pairwise(told_of)]
+        work = f"bytes from a worker in a level, {n_workers} workers, {n:,} x {N_COLUMNS}"
+        yield Row(work, "bits of the rows", bits, summary(each, "bytes"), None)
+        yield _within(f"{work}: besides the bits", summary([one - bits.median for one in each], "bytes"), 10_000)
 
 
 @benchmark("cluster-boosting")

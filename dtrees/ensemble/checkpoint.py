@@ -1,7 +1,7 @@
 """Checkpoints: the finished trees of a fit in a file, for the next run of the same fit to go on from.
 
 A checkpoint holds trees, scores and what identifies the fit; no predictions, no state of the shards. Those are made again by sending the
-trees through the rows (:mod:`dtrees.engine.coordinator.session`), which is exact: the model is that of an unbroken run, byte for byte, also
+trees through the rows (:mod:`dtrees.engine.shard.tree`), which is exact: the model is that of an unbroken run, byte for byte, also
 on another number of threads or workers.
 
 Terms

@@ -11,19 +11,18 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from distributed import Client, Worker, get_worker
 
-from dtrees.cluster.growing.shards import RowShardActor, ShardActor
+from dtrees.cluster.growing.shards import ShardActor
 from dtrees.cluster.transport.direct_channel import Failed
 from dtrees.engine.protocol.exchange import Step
-from dtrees.engine.protocol.messages import Calls
 
 #: What carries out messages, and sends parcels: a message, or a step with these, is the last argument.
-_PLACES: tuple[tuple[Any, str], ...] = ((ShardActor, "handle"), (RowShardActor, "handle"), (RowShardActor, "hand_over"))
+_PLACES: tuple[tuple[Any, str], ...] = ((ShardActor, "handle"), (ShardActor, "hand_over"))
 
 
 @dataclass(frozen=True)
@@ -104,8 +103,6 @@ def _take_place(fault: Fault) -> bool:
 class Cut:
     """What becomes of the worker of the shard that gets the ``at``-th message of a kind, or is to send the parcels of a step of that name.
 
-    A message may be one of those that travel in a :class:`~dtrees.engine.protocol.messages.Calls`.
-
     It is "killed" before it carries the message out, or it does so "unheard": the connections that others have to it break before its
     reply, and it lives on. Never is it the coordinator's worker, whose thread could not be ended, and whose shard is called without a
     connection; then it is the next one's turn.
@@ -166,11 +163,10 @@ def cut_off(*cuts: Cut) -> Iterator[list[Cut]]:
 
 
 def _kinds(message: Any) -> set[str]:
-    """Return the name of a step and of those that it is made of, or of a message's type and of those that travel in it."""
+    """Return the name of a step and of those that it is made of, or of a message's type."""
     if isinstance(message, Step):
         return {message.name, *message.name.rpartition(": ")[2].split(", ")}
-    alone = [replace(message, calls=(call,)) for call in message.calls] if isinstance(message, Calls) else []
-    return {one.kind for one in (message, *alone)}
+    return {type(message).__name__}
 
 
 def _break_connections(worker: Worker, how: str, broken: threading.Event) -> None:

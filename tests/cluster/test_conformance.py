@@ -73,21 +73,21 @@ def _id(value: Any) -> str:
 #: not depend on how it was lost: of those not heard of any more, a few are enough. (Trees of a forest grow side by side.)
 LOSSES: dict[str, list[list[Cut]]] = {
     "boosting": [
-        *([Cut("Start", 7)], [Cut("Begin")], [Cut("Begin", 1, "unheard")]),
-        *([Cut("Advance", 7)], [Cut("Advance", 7, "unheard")], [Cut("Finish", 7)]),
+        *([Cut("rows", 7)], [Cut("Open")], [Cut("Open", 1, "unheard")], [Cut("standing")]),
+        *([Cut("marks", 7)], [Cut("marks", 7, "unheard")], [Cut("GrowTree", 7)]),
     ],
-    "boosting that goes on": [[Cut("Search", 7)], [Cut("Route", 7)], [Cut("Evaluate", 7)]],
+    "boosting that goes on": [[Cut("further columns", 7)], [Cut("Replay", 7)], [Cut("marks", 3)]],
     # The shards of two in one round: one of their successors is not on the coordinator's worker.
-    "boosting of classes": [[Cut("Advance", 31), Cut("Renew")], [Cut("Advance", 31), Cut("Advance"), Cut("Adopt")]],
-    "boosting of quantiles, best first": [[Cut("MeasureSteps", 2)]],
-    "boosting with categories": [[Cut("FindSets", 2)]],
+    "boosting of classes": [[Cut("marks", 31), Cut("Open")], [Cut("marks", 31), Cut("marks"), Cut("state")]],
+    "boosting of quantiles, best first": [[Cut("leaves", 2)]],
+    "boosting with categories": [[Cut("sets", 2)]],
     "forest": [
-        *([Cut("GrowDelegated", 2)], [Cut("GrowDelegated", 2, "unheard")], [Cut("Many", 2)], [Cut("ShareRows", 2)]),
-        *([Cut("MeasureLeaves", 2)], [Cut("Finish", 2)], [Cut("Finish"), Cut("Renew")], [Cut("Finish"), Cut("Many"), Cut("Adopt")]),
+        *([Cut("subtrees", 2)], [Cut("subtrees", 2, "unheard")], [Cut("GrowTrees", 2)], [Cut("shared", 2)]),
+        *([Cut("leaves", 2)], [Cut("AddVotes")], [Cut("AddVotes"), Cut("Open")], [Cut("AddVotes"), Cut("found"), Cut("state")]),
     ],
-    "forest of absolute error": [[Cut("MeasureNodes")]],
-    "forest, best first": [[Cut("Merge", 2)]],
-    "forest of several targets by sets": [[Cut("FindSets")], [Cut("Advance")]],
+    "forest of absolute error": [[Cut("leaves")]],
+    "forest, best first": [[Cut("leaves", 2)]],
+    "forest of several targets by sets": [[Cut("sets")], [Cut("marks")]],
 }
 
 

@@ -292,7 +292,7 @@ def test_forests_are_shown(client: Client, placement: str) -> None:
 @pytest.mark.slow
 def test_a_killed_worker_is_shown(mortal_client: Client, tmp_path: Path) -> None:
     """It is lost, another one has its columns, and the fit is that of an undisturbed one; all of it is on the page."""
-    install(mortal_client, Fault(tmp_path, "Advance", at=12))
+    install(mortal_client, Fault(tmp_path, "marks", at=12))
     model = dtrees.GradientBoostingRegressor(n_estimators=6, random_state=0)
     model.fit(in_partitions(FRAME, (200, 220)), in_partitions(Y, (200, 220)), placement="sharded")
     _, fits, workers = seen(mortal_client)

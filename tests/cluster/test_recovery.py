@@ -74,16 +74,16 @@ def fit(name: str = "regression", **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "faults"),
     [
-        ("regression", [{"kind": "Advance", "at": 5}]),
+        ("regression", [{"kind": "marks", "at": 5}]),
         *(
             pytest.param(name, faults, marks=pytest.mark.slow)
             for name, faults in (
-                *((name, [{"kind": "Many", "at": at}]) for name in FORESTS for at in (1, 5)),
-                ("out of bag", [{"kind": "Begin"}]),
-                ("classes", [{"kind": "Advance", "at": 20, "times": 2}]),
-                ("out of bag", [{"kind": "Many", "at": 8, "times": 2}]),
+                *((name, [{"kind": "found", "at": at}]) for name in FORESTS for at in (1, 5)),
+                ("out of bag", [{"kind": "Open"}]),
+                ("classes", [{"kind": "marks", "at": 20, "times": 2}]),
+                ("out of bag", [{"kind": "found", "at": 8, "times": 2}]),
                 # The coordinator, while another is recovered from.
-                ("classes", [{"kind": "Advance", "at": 20}, {"kind": "Fetch", "own": True}]),
+                ("classes", [{"kind": "marks", "at": 20}, {"kind": "state", "own": True}]),
             )
         ),
     ],
@@ -100,11 +100,11 @@ def test_some_are_killed(client: Client, tmp_path: Path, name: str, faults: list
 
 @pytest.mark.parametrize("name", one_quick(BOOSTING))
 def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name: str) -> None:
-    fault = Fault(tmp_path, "Advance", at=40, own=True)
+    fault = Fault(tmp_path, "marks", at=40, own=True)
     install(client, fault)
     assert_same_model(fit(name), fitted_here(name))
     assert len(stopped(fault)) == 1
-    assert "Route" in {event["message"] for event in events(client, "exchange")}  # finished trees were not grown again
+    assert "Replay" in {event["message"] for event in events(client, "exchange")}  # finished trees were not grown again
     assert_clean(client)
 
 
@@ -112,7 +112,7 @@ def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name:
 @pytest.mark.slow
 def test_the_worker_of_a_forests_coordinator_is_killed(client: Client, tmp_path: Path, name: str) -> None:
     """The fit is run again elsewhere; where only trees are wanted, it finds those that were finished."""
-    fault = Fault(tmp_path, "Many", at=12, own=True)
+    fault = Fault(tmp_path, "found", at=12, own=True)
     install(client, fault)
     task, make = MODELS[name]
     many = make().set_params(n_estimators=130)
@@ -123,7 +123,7 @@ def test_the_worker_of_a_forests_coordinator_is_killed(client: Client, tmp_path:
 
 @pytest.mark.slow
 def test_one_stands_still_and_wakes_up_later(client: Client, tmp_path: Path) -> None:
-    fault = Fault(tmp_path, "Advance", at=9, number=signal.SIGSTOP)
+    fault = Fault(tmp_path, "marks", at=9, number=signal.SIGSTOP)
     install(client, fault)
     with dask.config.set({"dtrees.patience": 3.0}):
         # It wakes up while the fit goes on without it.
@@ -145,7 +145,7 @@ def _wake(fault: Fault, at: int, progress: Any) -> None:
 @pytest.mark.slow
 def test_the_coordinators_worker_stands_still(client: Client, tmp_path: Path, detached: bool) -> None:
     """Also if nobody waits for the fit: the registry of fits notices."""
-    fault = Fault(tmp_path, "Advance", at=25, number=signal.SIGSTOP, own=True)
+    fault = Fault(tmp_path, "marks", at=25, number=signal.SIGSTOP, own=True)
     install(client, fault)
     try:
         with dask.config.set({"dtrees.patience": 3.0}):
@@ -170,11 +170,11 @@ def test_the_coordinators_worker_is_killed_with_a_checkpoint(client: Client, tmp
     """Trees come back from the checkpoint as far as it goes, and the others are grown again; the file is that of an undisturbed fit."""
     _, make = MODELS["regression"]
     make().fit(FRAME, TARGETS["regression"], checkpoint=tmp_path / "here", checkpoint_interval=interval)
-    fault = Fault(tmp_path, "Advance", at=25, own=True)
+    fault = Fault(tmp_path, "marks", at=25, own=True)
     install(client, fault)
     assert_same_model(fit(checkpoint=tmp_path / "there", checkpoint_interval=interval), fitted_here("regression"))
     assert len(stopped(fault)) == 1
-    assert ("Route" in {event["message"] for event in events(client, "exchange")}) == (interval == 0)
+    assert ("Replay" in {event["message"] for event in events(client, "exchange")}) == (interval == 0)
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
     assert_clean(client)
 
@@ -200,7 +200,7 @@ def _leave(dask_worker: Any) -> None:
 
 
 def test_too_many_are_lost(client: Client, tmp_path: Path) -> None:
-    install(client, Fault(tmp_path, "Advance", at=3), Fault(tmp_path, "Finish", at=2))
+    install(client, Fault(tmp_path, "marks", at=3), Fault(tmp_path, "found", at=9))
     with (
         dask.config.set({"dtrees.max-restarts": 1}),
         pytest.raises(WorkerLost, match=r"Lost tcp.* \(which held 2 of 6 columns, 0 MB\)\. .* 1 times already .* max_restarts"),
@@ -311,13 +311,13 @@ def _lose_no_more(where: str) -> None:
 def test_nodes_are_grown_though_a_helper_compiles(five_threads: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that are threads of the client's process share its helper, and a node set aside has no other way to grow meanwhile."""
     model = dtrees.RandomForestRegressor(3, categorical_features=None, random_state=1)
-    grown, delegated = [], TreeState.grow_delegated
+    grown, apart = [], TreeState.grow_apart
 
     def grow(*given: Any) -> Any:
         grown.append(given)
-        return delegated(*given)
+        return apart(*given)
 
-    monkeypatch.setattr(TreeState, "grow_delegated", grow)
+    monkeypatch.setattr(TreeState, "grow_apart", grow)
     with level_by_level():
         here = dtrees.RandomForestRegressor(**model.get_params()).fit(FRAME, TARGETS["regression"])
         assert_same_model(model.fit(*training_set("regression")), here)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -13,8 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan, ForestResult, Rules
-from dtrees.engine.protocol.exchange import Step
-from dtrees.engine.protocol.messages import Message, ShardsLost
 from dtrees.engine.rows import flagged_rows, levels, passes, rows_in_tree, searcher
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.local import LocalRowsExecutor
@@ -29,12 +26,14 @@ from dtrees.split.table import keyed_columns, zone_map
 from dtrees.split.table.columns import presort
 from tests.engine.shards import (
     Logistic,
+    Pickling,
     ShardedExecutor,
     Softmax,
     Squared,
     Table,
     all_equal,
     local,
+    losing,
     rules,
     wild_table,
     wild_target,
@@ -117,9 +116,7 @@ class Problem:
 
     def losing(self, cuts: Cuts, place: str, nth: int) -> Pickling:
         """Shards of rows of which one is lost when it comes to a place for the n-th time."""
-        executor = self.rows(cuts)
-        executor.lose, executor.nth, executor.make = place, nth, lambda: self.rows(cuts)
-        return executor
+        return losing(lambda: self.rows(cuts), place, nth)
 
 
 def assert_same(one: Result, other: Result) -> None:
@@ -275,53 +272,6 @@ def category_rules(k: int) -> dict[str, Any]:
         "min_samples_category": (3,) * k,
         "max_cat_threshold": (32,) * k,
     }
-
-
-class Pickling(LocalRowsExecutor):
-    """What is sent is pickled on the way; the shard that is at a kind of message or step for the n-th time is lost, all it knew with it.
-
-    Steps are named as their parcels are; the shard has sent these, or, "before" the name, has not.
-    """
-
-    lose: str | None = None
-    nth = 1
-    n_lost = 0
-    make: Callable[[], LocalRowsExecutor]
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.largest: dict[str, int] = {}
-
-    def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        for _ in range(_kinds_of(next(iter(messages.values()))).count(str(self.lose))):
-            self._count(max(messages))
-        replies = super().send({shard: pickle.loads(pickle.dumps(one)) for shard, one in messages.items()})
-        for shard, one in messages.items():
-            size = len(pickle.dumps(replies[shard]))
-            for kind in _kinds_of(one):
-                self.largest[kind] = max(self.largest.get(kind, 0), size)
-        return replies
-
-    def hand_over(self, shard: int, step: Step) -> None:
-        names = step.name.rpartition(": ")[2].split(", ")  # of those that were taken together
-        if self.lose in [f"before {name}" for name in names]:
-            self._count(shard)
-        super().hand_over(shard, pickle.loads(pickle.dumps(step)))
-        if self.lose in names:
-            self._count(shard)
-
-    def _count(self, shard: int) -> None:
-        self.nth -= 1
-        if not self.nth:
-            self.n_lost += 1
-            self.shards[shard].close()
-            self.shards[shard] = self.make().shards[shard]
-            raise ShardsLost("lost")
-
-
-def _kinds_of(message: Message) -> list[str]:
-    """The name of a message's type, or of the types of those that travel in it."""
-    return [type(one).__name__ for one in getattr(message, "messages", (message,))]
 
 
 def spread(n: int, n_shards: int, bounds: Sequence[int], owners: Sequence[int] = range(9)) -> Cuts:

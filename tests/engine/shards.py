@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dtrees.engine.coordinator.session import Session
 from dtrees.engine.plan.plans import ForestPlan, Rules
-from dtrees.engine.protocol.messages import Calls, Executor, ShardsLost
-from dtrees.engine.run.lasting import grow_forest_on_shards
-from dtrees.engine.run.local_executor import LocalExecutor, LocalSession, grow_forest
+from dtrees.engine.protocol.exchange import Step
+from dtrees.engine.protocol.messages import Message, ShardsLost
+from dtrees.engine.rows.local import LocalRowsExecutor
+from dtrees.engine.run.lasting import LastingBoosting, grow_forest_on_shards
+from dtrees.engine.run.local_executor import LocalExecutor, LocalFit, grow_forest
 from dtrees.engine.shard.shard import Shard
 from dtrees.ensemble.objective.loss import BaseLoss
 from dtrees.split.table.columns import presort
@@ -25,13 +25,64 @@ from dtrees.tree.tree import Tree
 Table = Sequence[NDArray[Any]]
 
 
-class ShardedExecutor(Executor):
-    """Columns spread over shards; what is sent is pickled on the way, as it would be between processes.
+class Pickling(LocalRowsExecutor):
+    """What is sent is pickled on the way; the shard that is at a kind of message or step for the n-th time is lost, all it knew with it.
 
-    ``spread[i]`` are the columns of shard i. ``log`` keeps the messages sent, ``meddle`` may change a reply.
+    Steps are named as their parcels are; the shard has sent these, or, "before" the name, has not.
     """
 
-    whole_threads = 0
+    lose: str | None = None
+    nth = 1
+    n_lost = 0
+    make: Callable[[], LocalRowsExecutor]
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.largest: dict[str, int] = {}
+
+    def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
+        for _ in range(_kinds_of(next(iter(messages.values()))).count(str(self.lose))):
+            self._count(max(messages))
+        replies = super().send({shard: pickle.loads(pickle.dumps(one)) for shard, one in messages.items()})
+        for shard, one in messages.items():
+            size = len(pickle.dumps(replies[shard]))
+            for kind in _kinds_of(one):
+                self.largest[kind] = max(self.largest.get(kind, 0), size)
+        return replies
+
+    def hand_over(self, shard: int, step: Step) -> None:
+        names = names_of(step)
+        if self.lose in [f"before {name}" for name in names]:
+            self._count(shard)
+        super().hand_over(shard, pickle.loads(pickle.dumps(step)))
+        if self.lose in names:
+            self._count(shard)
+
+    def _count(self, shard: int) -> None:
+        self.nth -= 1
+        if not self.nth:
+            self.n_lost += 1
+            self.shards[shard].close()
+            self.shards[shard] = self.make().shards[shard]
+            raise ShardsLost("lost")
+
+
+def _kinds_of(message: Message) -> list[str]:
+    """The name of a message's type, or of the types of those that travel in it."""
+    return [type(one).__name__ for one in getattr(message, "messages", (message,))]
+
+
+def losing(make: Callable[[], Pickling], place: str, nth: int) -> Pickling:
+    """An executor that loses the shard that comes to a place for the n-th time; another is made for it."""
+    executor = make()
+    executor.lose, executor.nth, executor.make = place, nth, make
+    return executor
+
+
+class ShardedExecutor(Pickling):
+    """Columns spread over shards: ``spread[i]`` are those of shard i. ``log`` keeps messages and steps, ``meddle`` may change a step."""
+
+    places_rows = False
 
     def __init__(
         self,
@@ -40,57 +91,34 @@ class ShardedExecutor(Executor):
         weight: NDArray[np.float64] | None,
         spread: Sequence[Sequence[int]],
         n_threads: int = 1,
-        meddle: Callable[[int, Any], Any] = lambda shard, reply: reply,
+        meddle: Callable[[int, Step], Step] = lambda shard, step: step,
     ) -> None:
-        self.n_shards, self.n_rows, self.n_columns = len(spread), target.shape[0], len(table)
-        self._make = [self._maker(table, mine, target, weight, n_threads) for mine in spread]
-        self.shards = [make() for make in self._make]
-        self._owner = np.empty(len(table), np.int64)
-        for shard, mine in enumerate(spread):
-            self._owner[list(mine)] = shard
-        self._posted: deque[Mapping[int, Any]] = deque()
-        self.log: list[tuple[int, Calls]] = []
+        n_columns = len(table)
+        columns = [presort([table[j] for j in mine]) for mine in spread]
+        ids = [np.array(mine, np.int32) for mine in spread]
+        shards = [Shard(own, which, n_columns, target, weight, n_threads) for own, which in zip(columns, ids, strict=True)]
+        super().__init__(shards, target.shape[0], n_columns)
+        self.log: list[tuple[int, str, Any]] = []
         self._meddle = meddle
 
-    @staticmethod
-    def _maker(
-        table: Table, mine: Sequence[int], target: NDArray[Any], weight: NDArray[np.float64] | None, n_threads: int
-    ) -> Callable[[], Shard]:
-        columns, ids = presort([table[j] for j in mine]), np.array(mine, np.int32)
-        return lambda: Shard(columns, ids, len(table), target, weight, n_threads)
+    def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
+        self.log += [(shard, type(message).__name__, message) for shard, message in messages.items()]
+        return super().send(messages)
 
-    def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
-        return self._owner[columns]
-
-    def wants_repair(self) -> bool:
-        return False
-
-    def repair(self) -> None:
-        pass
-
-    def _call(self, shard: int, message: Calls) -> dict[int, Any]:
-        self.log.append((shard, message))
-        reply = self.shards[shard].handle(pickle.loads(pickle.dumps(message)))
-        return {slot: self._meddle(shard, one) for slot, one in pickle.loads(pickle.dumps(reply)).items()}
-
-    def post(self, messages: Mapping[int, Any]) -> None:
-        self._posted.append(messages)
-
-    def collect(self) -> dict[int, Any]:
-        try:
-            return {shard: self._call(shard, message) for shard, message in self._posted.popleft().items()}
-        except ShardsLost:
-            self._posted.clear()
-            raise
-
-    def close(self) -> None:
-        for shard in self.shards:
-            shard.close()
+    def hand_over(self, shard: int, step: Step) -> None:
+        step = self._meddle(shard, step)
+        self.log += [(shard, name, step) for name in names_of(step)]
+        super().hand_over(shard, step)
 
 
-def called(executor: ShardedExecutor, method: str) -> list[tuple[int, list[Any]]]:
-    """With which arguments a method was called of which shards."""
-    return [(shard, arguments) for shard, message in executor.log for name, *arguments in message.calls if name == method]
+def called(executor: ShardedExecutor, name: str) -> list[tuple[int, Any]]:
+    """The shards that were sent messages of a type, or took steps of a name, with what they were sent, or sent."""
+    return [(shard, one) for shard, which, one in executor.log if which == name]
+
+
+def names_of(step: Step) -> list[str]:
+    """The names of a step, or of those that were taken together."""
+    return step.name.rpartition(": ")[2].split(", ")
 
 
 def rules(criterion: str, n_columns: int, **changes: Any) -> Rules:
@@ -124,11 +152,9 @@ def local(table: Table, target: NDArray[Any], weight: NDArray[np.float64] | None
     return LocalExecutor(presort(table), target, weight, n_threads)
 
 
-def opened(executor: Any, plan: Any, initial: Any = None) -> Session:
+def opened(executor: Any, plan: Any, initial: Any = None) -> LocalFit | LastingBoosting:
     """An open fit."""
-    session = (LocalSession if isinstance(executor, LocalExecutor) else Session)(executor, plan, "fit")
-    session.begin(initial)
-    return session
+    return (LocalFit if isinstance(executor, LocalExecutor) else LastingBoosting)(executor, plan, initial)
 
 
 def all_equal(one: Sequence[Tree], other: Sequence[Tree]) -> bool:

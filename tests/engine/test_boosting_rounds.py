@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.session import replay_tree
 from dtrees.engine.plan import node_limits
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult
 from dtrees.engine.run.boosting_rounds import boost, has_stalled
@@ -127,7 +126,7 @@ def test_few_frames_lie_between_the_loop_over_rounds_and_the_kernel(monkeypatch:
 
     monkeypatch.setattr(dense_runner.SubtreeRunner, "grow", noted)
     fit_here(make_plan(Squared(), 0, n_rounds=1), wild_target(TABLE, 0, 4))
-    assert frames[frames.index("boost") + 1 :] == ["_grow_round", "grow_tree", "boost", "_grow_roots", "noted"]
+    assert frames[frames.index("boost") + 1 :] == ["_grow_round", "grow_tree", "grow_alone", "grow_roots", "noted"]
 
 
 @pytest.mark.parametrize(
@@ -180,9 +179,9 @@ def test_every_row_gets_the_value_that_prediction_gives_it() -> None:
         foreign = boost(executor, plan(Squared(), 0, 3)).rounds
     some = plan(Squared(), 0, 3)
     for executor in (local(TABLE, y), ShardedExecutor(TABLE, y, None, SPREADS[0])):
-        session = opened(executor, some, np.zeros(1))
+        fit = opened(executor, some, np.zeros(1))
         for (tree,) in foreign:
-            replay_tree(session, tree, 0)
+            fit.replay_tree(tree, 0)
         shards = executor.shards if isinstance(executor, ShardedExecutor) else [executor.shard]
         expected = sum_values(pack([tree for (tree,) in foreign]), X)[:, 0]
         for shard in shards:
@@ -200,9 +199,9 @@ def test_nodes_without_rows() -> None:
     for few in ([shallow], [1, 7], [3, 4, 5, 6, 7]):
         table = [column[few] for column in TABLE]
         for other in (local(table, y[few]), ShardedExecutor(table, y[few], None, SPREADS[0])):
-            session = opened(other, plan(Squared(), 0, 4), np.zeros(1))
+            fit = opened(other, plan(Squared(), 0, 4), np.zeros(1))
             for (tree,) in trees:
-                replay_tree(session, tree, 0)
+                fit.replay_tree(tree, 0)
             shard = other.shards[0] if isinstance(other, ShardedExecutor) else other.shard
             assert shard.target.raw[0].tolist() == sum_values(pack([tree for (tree,) in trees]), X[few])[:, 0].tolist()
 
@@ -213,7 +212,6 @@ def test_a_single_leaf_needs_no_splits() -> None:
     with local(TABLE, np.ones(N)) as other:
         leaf = boost(other, plan(Squared(), 0, 1)).rounds[0][0]
     leaf.value[0, 0] = 1.25
-    session = opened(executor, plan(Squared(), 0, 1), np.zeros(1))
-    replay_tree(session, leaf, 0)
+    opened(executor, plan(Squared(), 0, 1), np.zeros(1)).replay_tree(leaf, 0)
     assert executor.shards[1].target.raw.tolist() == [[1.25] * N]
-    assert {message.kind for _, message in executor.log} == {"Begin", "Route", "Finish"}
+    assert {name for _, name, _ in executor.log} == {"Open", "standing", "Replay"}

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtrees.engine.coordinator import session as sessions
 from dtrees.engine.plan import node_limits
 from dtrees.engine.rows import quantiles, zone_edges
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.shard import row_division
+from dtrees.engine.shard import tree as tree_program
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard import zone_planner as sums
 from dtrees.engine.shard.targets import boosting_target as boosting_rows
@@ -256,7 +256,7 @@ def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch)
         assert_same(one, problem.grow(n_threads=3))
     monkeypatch.setattr(zone_map, "LIST_ROWS", 0)
     assert_same(one, problem.grow(n_threads=3))
-    monkeypatch.setattr(sessions, "subtree_rows", lambda *about: 50)
+    monkeypatch.setattr(tree_program, "subtree_rows", lambda *about: 50)
     assert_same(one, problem.grow(n_threads=130))  # more than there are pieces of work
 
 

@@ -1,20 +1,15 @@
-"""Shards of columns that are lost at any message: the model is that of one process, byte for byte."""
+"""Shards of columns that are lost at any message or step: the model is that of one process, byte for byte."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from dtrees.engine.coordinator import fit as columns_fit
-from dtrees.engine.plan.plans import Callback
-from dtrees.engine.protocol.messages import Calls, ShardsLost
+from dtrees.engine.protocol.exchange import Step
+from dtrees.engine.protocol.messages import Message, ShardsLost
 from tests.engine.problems import Case, Problem, assert_same, boosting, forest
-from tests.engine.shards import (
-    ShardedExecutor,
-    called,
-)
+from tests.engine.shards import ShardedExecutor, called, losing
 from tests.slow import one_of_each, one_quick, thorough_for
 
 SPREAD = [(0, 2, 4), (1, 5), (3, 6)]
@@ -33,8 +28,23 @@ BOOSTING: dict[str, Case] = {
     "three outputs": boosting("softmax", weighted=True, **HELD_OUT),
     "two targets": boosting("targets", weighted=True, **HELD_OUT),
 }
-CASES = BOOSTING | {"out of bag": forest(weighted=True, out_of_bag=True, **DRAWN), "trees only": forest(weighted=True, **DRAWN)}
+CASES = BOOSTING | {
+    "out of bag": forest(weighted=True, out_of_bag=True, **DRAWN),
+    "trees only": forest(weighted=True, **DRAWN),
+    "sets": forest(categories=("some", "with gaps"), n_draws=120, out_of_bag=True),
+}
 N_TREES = 6
+SLOW = {"three outputs", "out of bag", "sets"}
+#: Steps of all trees, and of those of some cases.
+STEPS = ["rows", "found", "marks"]
+OF_CASES = {
+    "one output": ["Open", "standing", "GrowTree"],
+    "three outputs": ["Open", "standing", "GrowTree", "further columns"],
+    "two targets": ["GrowTree", "leaves"],
+    "out of bag": ["Open", "standing", "GrowTrees", "AddVotes", "CountVotes", "leaves"],
+    "trees only": ["GrowTrees", "leaves"],
+    "sets": ["shared", "subtrees", "sets"],
+}
 
 
 def problem_of(name: str) -> Problem:
@@ -42,167 +52,121 @@ def problem_of(name: str) -> Problem:
 
 
 class LossyExecutor(ShardedExecutor):
-    """Loses shards by a script: ``losses[k]`` are lost at the k-th message to any shard, before or after it is carried out."""
+    """Loses so many shards at once, and further ones: those at the places in ``also``, each with a shard, after the first loss."""
 
-    def __init__(self, *args: Any, losses: Mapping[int, tuple[int, ...]], after: bool = False, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._losses = losses
-        self._after = after
-        self._lost: set[int] = set()
-        self.n_repairs = 0
+    n_at_once = 1
 
-    def _call(self, shard: int, message: Calls) -> dict[int, Any]:
-        losses = self._losses.get(len(self.log), ())
-        if not self._after:
-            self._lost.update(losses)
-        if shard in self._lost:
-            self.log.append((shard, message))
-            raise ShardsLost(str(shard))
-        reply = super()._call(shard, message)
-        self._lost.update(losses)
-        if shard in self._lost:
-            raise ShardsLost(str(shard))
-        return reply
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.also: list[tuple[str, int]] = []
+        self.asked, self.n_asked = 0, 0
 
-    def repair(self) -> None:
-        self.n_repairs += 1
-        for shard in self._lost:
-            self.shards[shard].close()
-            self.shards[shard] = self._make[shard]()
-        self._lost.clear()
+    def _lose_further(self, names: list[str]) -> None:
+        if self.n_lost and self.also and self.also[0][0] in names:
+            _, shard = self.also.pop(0)
+            self.nth = 1
+            self._count(shard)
 
+    def _count(self, shard: int) -> None:
+        try:
+            super()._count(shard)
+        except ShardsLost:
+            for other in range(shard + 1, shard + self.n_at_once):
+                self.shards[other % self.n_shards] = self.make().shards[other % self.n_shards]
+            raise
 
-class MendedExecutor(LossyExecutor):
-    """Wants repair when it is asked so many times: before the last tree but one; of a forest, before the last trees."""
+    def hand_over(self, shard: int, step: Step) -> None:
+        self._lose_further([step.name])
+        super().hand_over(shard, step)
 
-    when: int
-    n_asked = 0
+    def send(self, messages: dict[int, Message]) -> dict[int, Any]:  # type: ignore[override]
+        self._lose_further([type(next(iter(messages.values()))).__name__])
+        return super().send(messages)
 
     def wants_repair(self) -> bool:
+        """Once, when asked for the ``asked``-th time."""
         self.n_asked += 1
-        return self.n_asked == self.when
+        return self.n_asked == self.asked
 
 
-def disturbed(
-    problem: Problem,
-    losses: Mapping[int, tuple[int, ...]],
-    after: bool = False,
-    kind: type[LossyExecutor] = LossyExecutor,
-    callback: Callback | None = None,
-    spread: Any = SPREAD,
-) -> tuple[Any, LossyExecutor]:
-    executor = kind(problem.table, problem.target, problem.weight, spread, losses=losses, after=after)
-    return problem.grow_on(executor, N_TREES, 2, callback=callback), executor
+def lossy(problem: Problem, place: str, nth: int = 1, spread: Any = SPREAD) -> LossyExecutor:
+    kept = [[j for j in mine if j < len(problem.table)] for mine in spread]
+    executor = losing(lambda: LossyExecutor(problem.table, problem.target, problem.weight, kept), place, nth)
+    assert isinstance(executor, LossyExecutor)
+    return executor
 
 
-def undisturbed(problem: Problem) -> tuple[Any, list[tuple[int, Calls]]]:
-    """What one process finds, and all messages to shards that find it undisturbed."""
-    wanted = problem.grow(N_TREES)
-    found, executor = disturbed(problem, {})
-    assert_same(wanted, found)
-    return wanted, executor.log
-
-
-def starts(executor: ShardedExecutor) -> list[int]:
-    """The trees that were started on shard 0, in order."""
-    return [start.tree for shard, (start,) in called(executor, "start") if shard == 0]
+def grow_on(problem: Problem, executor: LossyExecutor) -> Any:
+    """Grow trees on shards of which some are lost, and find what one process does; the callback of a forest hears of each tree once."""
+    heard: list[int] = []
+    found = problem.grow_on(executor, N_TREES, 2, callback=lambda progress: heard.append(progress.done))
+    assert_same(problem.grow(N_TREES), found)
+    assert heard == list(range(1, len(heard) + 1))
+    return found
 
 
 @pytest.mark.parametrize(
-    ("name", "after", "at_all"),
+    ("name", "place", "nth"),
     [
-        ("three outputs", False, False),
-        pytest.param("one output", True, False, marks=pytest.mark.slow),
-        pytest.param("two targets", False, False, marks=pytest.mark.slow),
-        *(pytest.param(name, True, False, marks=pytest.mark.thorough) for name in ("three outputs", "two targets")),
-        ("out of bag", False, False),
-        pytest.param("trees only", True, False, marks=pytest.mark.slow),
-        pytest.param("out of bag", False, True, marks=pytest.mark.slow),
+        ("three outputs", "marks", 9),
+        ("one output", "before found", 12),
+        ("out of bag", "marks", 3),
         *(
-            pytest.param(*case, True, marks=pytest.mark.thorough)
-            for case in (("out of bag", True), ("trees only", False), ("trees only", True))
+            pytest.param(
+                name, place, nth, marks=pytest.mark.slow if name in ("three outputs", "out of bag", "sets") else pytest.mark.thorough
+            )
+            for name in CASES
+            for place in [*STEPS, *OF_CASES[name]]
+            for nth in ((1,) if place in ("Open", "standing", "CountVotes") else (1, 3))
         ),
+        *(pytest.param("sets", f"before {place}", 2, marks=pytest.mark.thorough) for place in (*STEPS, *OF_CASES["sets"])),
     ],
 )
-def test_a_shard_is_lost_at_any_message(name: str, after: bool, at_all: bool) -> None:
-    """Or at one of each kind to the first shard and to others, of the first output and of others, early and late."""
+def test_a_shard_is_lost_anywhere(name: str, place: str, nth: int) -> None:
+    """Finished trees are not grown again, but for those told of and not closed."""
     problem = problem_of(name)
-    wanted, log = undisturbed(problem)
-    tested: set[Any] = set()
-    for k, (shard, message) in enumerate(log):
-        kinds = frozenset((call[0], getattr(call[-1], "output", 0) > 0) for call in message.calls)
-        place = kinds, shard == 0, name in BOOSTING and k > len(log) // 2
-        if place in tested and not at_all:
-            continue
-        tested.add(place)
-        told: list[int] = []
-        found, executor = disturbed(problem, {k: (shard,)}, after, callback=lambda progress, told=told: told.append(progress.done))
-        assert executor.n_repairs == 1
-        assert_same(wanted, found)
-        if name not in BOOSTING:
-            assert told == [1, 2, 3, 4, 5, 6]
-            # Finished trees are not grown again: at most those under way, two and those told of but not closed, start anew.
-            assert len(starts(executor)) <= N_TREES + 4
-    if name == "three outputs":
-        assert {kind for kinds, *_ in tested for kind, _ in kinds} == {"begin", "start", "search", "advance", "finish"}
+    executor = lossy(problem, place, nth)
+    grow_on(problem, executor)
+    assert executor.n_lost == 1
+    assert {"Replay", "state"} & {which for _, which, _ in executor.log} <= {"state"} or place == "GrowTree"
 
 
-@pytest.mark.parametrize(("name", "lost"), one_of_each([*CASES], [((0, 1),), ((0, 1, 2),)]))
-def test_several_are_lost_at_once(name: str, lost: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns_fit, "STATE_PIECE_BYTES", 16 * 50)  # so that state travels in several pieces
+@pytest.mark.parametrize(("name", "n_lost"), one_of_each([*BOOSTING, "out of bag", "trees only"], [2, 3]))
+def test_several_are_lost_at_once(name: str, n_lost: int) -> None:
+    """The state of the others is taken over; only where all are lost, trees are replayed, or grown again for sums of out-of-bag values."""
     problem = problem_of(name)
-    wanted, log = undisturbed(problem)
-    for k in (len(log) // 3, len(log) // 2, 4 * len(log) // 5):
-        found, executor = disturbed(problem, {k: lost})
-        assert_same(wanted, found)
-        if name in BOOSTING and 2 * k >= len(log):
-            kinds = {message.kind for _, message in executor.log}
-            assert ("Route" in kinds) == (len(lost) == 3)
-            assert ("Adopt" in kinds) == (len(lost) < 3)
-        # Only where all shards are lost, the sums of a forest are too, and finished trees are grown again.
-        again = name not in BOOSTING and len(starts(executor)) > N_TREES + 4
-        assert not again or (len(lost) == 3 and name == "out of bag")
+    executor = lossy(problem, "found", 14 if name in BOOSTING else 9)
+    executor.n_at_once = n_lost
+    grow_on(problem, executor)
+    which = {which for _, which, _ in executor.log}
+    if name in BOOSTING:
+        assert ("Replay" in which) == (n_lost == 3)
+        assert ("state" in which) == (n_lost < 3)
 
 
-@pytest.mark.parametrize(("name", "lost"), one_of_each(["out of bag", *BOOSTING], one_quick([(2, 0), (0,), (1,)])))
-def test_another_is_lost_while_state_is_brought_to_the_first(name: str, lost: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns_fit, "STATE_PIECE_BYTES", 16 * 50)
+@pytest.mark.parametrize(("name", "also"), one_of_each(["out of bag", *BOOSTING], one_quick([("state", 0), ("state", 1), ("standing", 2)])))
+def test_another_is_lost_while_state_is_brought_to_the_first(name: str, also: tuple[str, int]) -> None:
     problem = problem_of(name)
-    wanted, log = undisturbed(problem)
-    k = 2 * len(log) // 3
-    _, executor = disturbed(problem, {k: (0,)})
-    recovering = [i for i, (_, message) in enumerate(executor.log) if message.kind in {"Renew", "Begin", "Fetch", "Adopt"} and i > k]
-    assert len(recovering) > 6
-    for second in recovering[:: 1 if name == "out of bag" else 3]:
-        found, executor = disturbed(problem, {k: (0,), second: lost})
-        assert executor.n_repairs >= 2 or name == "out of bag"  # its sums are fetched at the end, from the first shard alone
-        assert_same(wanted, found)
+    executor = lossy(problem, "found", 20 if name in BOOSTING else 18)
+    executor.also = [also]
+    grow_on(problem, executor)
+    assert executor.n_lost == 2
 
 
-@pytest.mark.parametrize("name", thorough_for({"one output"}, CASES))
+@pytest.mark.parametrize("name", thorough_for({"one output"}, BOOSTING))
 def test_shards_are_replaced_before_a_tree(name: str) -> None:
-    """One of boosting that is started already starts again; of a forest, none is under way then."""
+    """No tree is under way then, and none is grown again."""
     problem = problem_of(name)
-    wanted = problem.grow(N_TREES)
-    MendedExecutor.when = (problem.plan.n_rounds * problem.plan.loss.n_outputs if name in BOOSTING else N_TREES // 2) - 1
-    found, calm = disturbed(problem, {}, kind=MendedExecutor)
-    assert_same(wanted, found)
-    assert calm.n_repairs == 1
-    if name not in BOOSTING:
-        assert starts(calm) == list(range(N_TREES))
-        return
-    (renewed,) = {message.epoch for _, message in calm.log if message.kind == "Renew"}
-    twice = [k for k, (_, message) in enumerate(calm.log) if message.kind == "Start" and message.epoch < renewed][-len(SPREAD) :]
-    again = [message for _, message in calm.log if message.kind == "Start" and message.epoch == renewed]
-    assert [calm.log[k][1].calls[0][1].tree for k in twice] == [again[0].calls[0][1].tree] * len(SPREAD)
-    for k in twice:  # and if a shard is lost at it
-        found, executor = disturbed(problem, {k: (calm.log[k][0],)}, kind=MendedExecutor)
-        assert_same(wanted, found)
-        assert executor.n_repairs == 1
+    executor = lossy(problem, "")
+    executor.asked = 2
+    grow_on(problem, executor)
+    grown = [(message.tree, shard) for shard, message in called(executor, "GrowTree")]
+    assert len(grown) == len(set(grown))
+    assert len({message.epoch for _, message in called(executor, "Open")}) == 2
 
 
 def test_the_only_shard_is_lost() -> None:
     problem = problem_of("one output")
-    found, executor = disturbed(problem, {5: (0,), 14: (0,)}, spread=[range(7)])
-    assert_same(problem.grow(), found)
-    assert executor.n_repairs == 2
+    executor = lossy(problem, "GrowTree", 2, spread=[range(7)])
+    grow_on(problem, executor)
+    assert executor.n_lost == 1

@@ -10,17 +10,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator import delegation as delegating
-from dtrees.engine.coordinator.fit import trees_side_by_side
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, ForestResult
 from dtrees.engine.protocol import messages as m
+from dtrees.engine.protocol.exchange import Step, alone
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.run.lasting import grow_forest_on_shards
 from dtrees.engine.shard import node_search
+from dtrees.engine.shard import tree as tree_program
+from dtrees.engine.shard.fit import trees_side_by_side
 from dtrees.engine.shard.shard import Shard
+from dtrees.engine.shard.tree_state import GrownApart, TreeState
 from dtrees.split.table.columns import presort
-from dtrees.tree.category_sets import NO_SETS
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 from tests.engine.problems import Problem, assert_same, forest
 from tests.engine.shards import ShardedExecutor, Squared, all_equal, called, grow_here, grow_sharded, rules, wild_table, wild_target
 
@@ -47,20 +49,19 @@ def test_drawing_goes_on_over_the_shards_while_columns_are_constant(spread: Any)
     here = grow_here(table, target, None, plan, n_trees=2)
     trees, executor = grow_sharded(table, target, None, plan, 2, spread)
     assert all_equal(trees, here)
-    assert any(skip == 2 for _, (_, skip) in called(executor, "search"))
+    assert called(executor, "further columns")
     assert {1, 4} <= set(here[0].feature.tolist())
 
 
 @pytest.mark.parametrize("max_features", [P, P - 1])
-def test_a_level_takes_one_exchange(max_features: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the shards are sent while a tree of depth 4 grows."""
-    monkeypatch.setattr(delegating, "SHARED_CELLS", 0)
+def test_a_level_takes_two_steps(max_features: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the shards are sent, and send one another, while a tree of depth 4 grows."""
+    monkeypatch.setattr(tree_program, "SHARED_CELLS", 0)
     plan = ForestPlan(rules("squared_error", P, max_depth=4, max_features=max_features), seed=0)
     log = grow_sharded(TABLE, TARGET, None, plan, 1, SPREADS["two"])[1].log
     for shard in (0, 1):
-        sent = [message.kind for to, message in log if to == shard]
-        assert sent[:6] == ["Begin", "Start"] + 4 * ["Advance"]
-        assert sent[6:] == (["MeasureLeaves"] if shard == 0 else [])
+        steps = ["rows", "found", *3 * ["marks", "found"], "marks", "leaves"]
+        assert [name for to, name, _ in log if to == shard] == ["Open", "standing", "GrowTrees", *steps]
 
 
 def test_columns_in_any_number_of_shards_keep_their_numbers() -> None:
@@ -79,7 +80,7 @@ def test_columns_in_any_number_of_shards_keep_their_numbers() -> None:
 
 PLAN = ForestPlan(rules("squared_error", P), seed=1)
 NODE = np.zeros(1, np.int64)
-START = m.Start(tree=0, output=0, search=True, check=True)
+OPEN = m.Open("fit", 3, 0, 1, PLAN, None)
 
 
 def splits(column: int, threshold: float, n_left: int, missing_left: bool = False) -> Splits:
@@ -94,46 +95,54 @@ def splits(column: int, threshold: float, n_left: int, missing_left: bool = Fals
     )
 
 
-def opened() -> Shard:
-    """A shard in the middle of a tree."""
-    shard = Shard(presort(TABLE), np.arange(P, dtype=np.int32), P, TARGET, None)
-    shard.begin("fit", 3, PLAN, None, 0)
-    call(shard, "fit", 3, "start", START)
-    return shard
+def make_shard() -> Shard:
+    return Shard(presort(TABLE), np.arange(P, dtype=np.int32), P, TARGET, None)
 
 
-def call(shard: Shard, fit: str, epoch: int, *called: Any) -> Any:
-    return shard.handle(m.Calls(fit, epoch, (0,), (called,)))[0]
+def opened() -> TreeState:
+    """A tree that has begun on a shard."""
+    shard = make_shard()
+    alone(shard.program(OPEN))
+    shard.trees[0].open(0, 0, by_levels=True)
+    return shard.trees[0]
 
 
 @pytest.mark.parametrize(("fit", "epoch"), [("fit", 2), ("fit", 4), ("other", 3)])
-@pytest.mark.parametrize("called", [("start", START), ("route", 0), ("fetch", 0, 1)])
-def test_messages_of_another_fit_or_epoch_are_refused(called: Any, fit: str, epoch: int) -> None:
-    shard = opened()
+@pytest.mark.parametrize("message", [m.GrowTrees, m.Replay, m.CountVotes], ids=lambda kind: kind.__name__)
+def test_messages_of_another_fit_or_epoch_are_refused(message: Any, fit: str, epoch: int) -> None:
+    shard = make_shard()
+    alone(shard.program(OPEN))
+    arguments = (0, 1) if message is not m.CountVotes else ()
     with pytest.raises(m.StaleMessage, match=rf"fit {fit}, epoch {epoch} to a shard"):
-        call(shard, fit, epoch, *called)
-    # And changed nothing.
-    assert call(shard, "fit", 3, "measure_leaves", NODE, NODE + N).center[0] == pytest.approx(TARGET.mean())
+        alone(shard.program(message(fit, epoch, *arguments)))
+    assert len(alone(shard.program(m.GrowTrees("fit", 3, 0, 1))).trees) == 1  # and nothing has changed
+
+
+def test_an_epoch_before_is_refused() -> None:
+    shard = make_shard()
+    alone(shard.program(OPEN))
+    with pytest.raises(m.StaleMessage, match="epoch 2 of fit fit is before epoch 3"):
+        alone(shard.program(dataclasses.replace(OPEN, epoch=2)))
 
 
 def test_nothing_is_done_before_a_fit_begins() -> None:
-    shard = Shard(presort(TABLE), np.arange(P, dtype=np.int32), P, TARGET, None)
     with pytest.raises(m.StaleMessage):
-        call(shard, "fit", 0, "start", START)
+        alone(make_shard().program(m.GrowTrees("fit", 0, 0, 1)))
 
 
 def test_a_new_fit_takes_the_place_of_the_old() -> None:
-    shard = opened()
-    call(shard, "fit", 4, "begin", PLAN, None, 0)
+    shard = make_shard()
+    alone(shard.program(OPEN))
+    alone(shard.program(dataclasses.replace(OPEN, fit="other", epoch=0)))
     with pytest.raises(m.StaleMessage):
-        call(shard, "fit", 3, "start", START)
-    assert call(shard, "fit", 4, "start", START).n_rows == N
+        alone(shard.program(m.GrowTrees("fit", 3, 0, 1)))
+    assert len(alone(shard.program(m.GrowTrees("other", 0, 0, 1))).trees) == 1
 
 
 @pytest.mark.parametrize("missing_left", [False, True])
 def test_marks_are_one_bit_a_row(missing_left: bool) -> None:
     for column, threshold in ((0, 0.2), (2, 0.0), (2, np.inf), (4, -1e300), (5, 0.5)):
-        bits, offsets = opened().trees[0].evaluate(splits(column, threshold, 0, missing_left), NO_SETS)
+        bits, offsets = opened().mark(splits(column, threshold, 0, missing_left), NO_SETS)
         x = TABLE[column].astype(float)
         left = np.where(np.isnan(x), missing_left, x <= threshold)
         assert offsets.tolist() == [0, 63]
@@ -141,23 +150,26 @@ def test_marks_are_one_bit_a_row(missing_left: bool) -> None:
 
 
 def test_counts_from_the_bits_must_agree_with_the_split() -> None:
-    shard = opened()
+    rows = opened()
     n_left = int((TABLE[0] <= 0.2).sum())
-    marks = shard.trees[0].evaluate(splits(0, 0.2, n_left), NO_SETS)
-    with pytest.raises(m.ReplicasDiffer, match="not as many"):
-        shard.trees[0].advance(splits(0, 0.2, n_left + 1), marks, np.empty(0, int))
-    shard = opened()
-    divided = shard.trees[0].advance(splits(0, 0.2, n_left), marks, np.empty(0, int))
-    assert (divided.left_in_stop.tolist(), divided.left_stop.tolist(), divided.found) == ([n_left], [n_left], None)
+    marks = rows.mark(splits(0, 0.2, n_left), NO_SETS)
+    with pytest.raises(m.ShardsDisagree, match="not as many"):
+        rows.divide(splits(0, 0.2, n_left + 1), marks)
+    left_in_stop, left_stop = opened().divide(splits(0, 0.2, n_left), marks)
+    assert (left_in_stop.tolist(), left_stop.tolist()) == ([n_left], [n_left])
 
 
 def test_replicas_that_disagree_about_rows_stop_the_fit() -> None:
-    def meddle(shard: int, reply: Any) -> Any:
-        return reply._replace(checksum=reply.checksum ^ 1) if shard == 1 and isinstance(reply, m.Root) else reply
+    def meddle(shard: int, step: Step) -> Step:
+        if shard != 1 or step.name != "rows":
+            return step
+        ((checksum, exponents),) = step.parcels[0].arrays
+        parcels = {to: parcel._replace(arrays=((checksum ^ 1, exponents),)) for to, parcel in step.parcels.items()}
+        return step._replace(parcels=parcels)
 
     executor = ShardedExecutor(TABLE, TARGET, None, SPREADS["two"], meddle=meddle)
-    with pytest.raises(m.ReplicasDiffer, match="tree 0"):
-        grow_forest_on_shards(executor, PLAN, 0, 6, 2)
+    with pytest.raises(m.ShardsDisagree, match="tree 0"):
+        grow_forest_on_shards(executor, PLAN, 0, 6, 1)
 
 
 @pytest.mark.parametrize("drift", [1e-3, 2.0**-45])
@@ -170,7 +182,7 @@ def test_replicas_whose_predictions_have_drifted_stop_the_fit(drift: float) -> N
         if progress.done == 2:
             executor.shards[1].target.raw[0, 17] += drift
 
-    with pytest.raises(m.ReplicasDiffer, match="tree 2"):
+    with pytest.raises(m.ShardsDisagree, match="tree 2"):
         boost(executor, plan, callback=disturb)
 
 
@@ -194,30 +206,30 @@ def grown(plan: ForestPlan, spread: list[Any] = SPREAD, table: list[Any] = TABLE
 
 def test_small_nodes_are_shared_out() -> None:
     found, executor = grown(plan_of())
-    borrowed = called(executor, "grow_delegated")
-    assert {shard for shard, _ in borrowed} == {0, 1, 2}
-    n_nodes = [sum(nodes.shape[0] for shard, (nodes, _) in borrowed if shard == i) for i in range(3)]
+    told = [(shard, one) for shard, step in called(executor, "subtrees") for one in step.parcels[0].arrays if isinstance(one, GrownApart)]
+    n_nodes = [sum(len(grown.subtrees) for shard, grown in told if shard == i) for i in range(3)]
+    assert min(n_nodes) > 0
     assert max(n_nodes) - min(n_nodes) <= 4  # each tree's are dealt out, from another shard on
-    assert all(len(shared) == 2 for _, (_, shared) in borrowed)
+    assert called(executor, "shared")
     assert all(tree.n_node_samples.min() < 4 for tree in found.trees)
     depth = max(int(np.log2(tree.node_count)) for tree in found.trees)
-    assert len(called(executor, "advance")) < 4 * 3 * 2 * depth
+    assert len(called(executor, "marks")) < 4 * 3 * 2 * depth
 
 
 @pytest.mark.parametrize("cells", [1, 2 * P * 30, 2 * P * 100])
 def test_batches_leave_no_trace(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delegating, "SHARED_CELLS", cells)
+    monkeypatch.setattr(tree_program, "SHARED_CELLS", cells)
     _, executor = grown(plan_of(min_samples_leaf=2))
-    shared = [sum(group.shape[0] for group in nodes) for _, (nodes,) in called(executor, "share_rows")]
+    shared = called(executor, "shared")
     assert not shared if cells == 1 else len(shared) > 8
 
 
 @pytest.mark.slow  # kernels of their own
 def test_medians_are_measured_by_one_shard() -> None:
     _, executor = grown(plan_of("absolute_error"))
-    by_tree = [shard for shard, _ in called(executor, "measure_nodes")]
+    by_tree = [shard for shard, step in called(executor, "leaves") for _ in step.parcels.get(0, [[]])[-1][1:]]
     assert sorted(by_tree) == [0, 0, 1, 2]
-    assert {shard for shard, _ in called(executor, "grow_delegated")} == {0, 1, 2}
+    assert called(executor, "subtrees")
 
 
 @pytest.mark.parametrize("changes", [{}, pytest.param({"random_splits": True, "max_features": 2}, marks=pytest.mark.thorough)])
@@ -228,21 +240,22 @@ def test_sets_of_categories(changes: dict[str, Any]) -> None:
     limits = {"categorical": (3, 4, 5, 6), "cat_smooth": 1.0, "min_samples_category": (1, 1, 2, 2), "max_cat_threshold": (9,) * 4}
     found, executor = grown(plan_of(**limits, **changes), table=[*TABLE[:3], *categories])
     assert all(tree.categories.node.shape[0] > 20 for tree in found.trees)
-    assert called(executor, "grow_delegated")
-    told = sum(splits.node.shape[0] for _, (splits,) in called(executor, "find_sets"))
+    assert called(executor, "subtrees")
+    told = sum(
+        sets.node.shape[0] for _, step in called(executor, "sets") for sets in step.parcels[0].arrays if isinstance(sets, CategorySets)
+    )
     assert 0 < told < sum(tree.categories.node.shape[0] for tree in found.trees) // 2
 
 
-def test_one_shard_borrows_from_nobody() -> None:
+def test_one_shard_takes_no_steps() -> None:
     _, executor = grown(plan_of(), [range(P)])
-    assert not called(executor, "share_rows")
-    assert called(executor, "grow_delegated")
+    assert {name for _, name, _ in executor.log} == {"Open", "GrowTrees", "AddVotes", "CountVotes"}
 
 
 def test_too_many_columns_are_not_lent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delegating, "DELEGATED_COLUMNS", 2)
-    assert not called(grown(plan_of())[1], "grow_delegated")
-    assert not called(grown(dataclasses.replace(plan_of(max_leaf_nodes=30)))[1], "grow_delegated")
+    monkeypatch.setattr(tree_program, "DELEGATED_COLUMNS", 2)
+    assert not called(grown(plan_of())[1], "subtrees")
+    assert not called(grown(dataclasses.replace(plan_of(max_leaf_nodes=30)))[1], "subtrees")
 
 
 # --- forests over shards of columns: what grows side by side, by how many messages, and how it ends ---
@@ -255,7 +268,7 @@ def test_messages_of_many_trees_travel_together() -> None:
     def n_exchanges(side_by_side: int) -> int:
         executor = PROBLEM.columns(SPREADS["three"])
         PROBLEM.grow_on(executor, 6, side_by_side)
-        return sum(shard == 2 for shard, _ in executor.log)
+        return len({(step.serial, step.name) for _, _, step in executor.log if isinstance(step, Step)})
 
     assert n_exchanges(6) < n_exchanges(1) / 3
 
@@ -269,9 +282,9 @@ def test_the_trees_under_way_are_limited_by_memory(changes: dict[str, Any]) -> N
     table = [np.random.default_rng(0).random(n)]
     plan = ForestPlan(rules("squared_error", 1, max_depth=5), seed=0, **changes)
     shard = Shard(presort(table), np.zeros(1, np.int32), 1, table[0], None)
-    shard.begin("fit", 0, plan, None, n_slots=1)
-    shard.handle(m.Calls("fit", 0, (0,), (("start", m.Start(0, 0, True, True)),)))
-    used = times * sum(array.nbytes for array in shard.trees[0]._rows)
+    alone(shard.program(m.Open("fit", 0, 0, 1, plan, None, n_slots=1)))
+    shard.trees[0].open(0, 0, by_levels=True)
+    used = times * sum(array.nbytes for array in shard.trees[0].rows)
     shard.close()
     larger = dataclasses.replace(plan, n_draws=plan.n_draws and times * plan.n_draws)
     n_trees = trees_side_by_side(larger, times * n, weighted=False)
@@ -287,11 +300,14 @@ def test_trees_under_way_share_nothing_that_a_draw_of_columns_changes(monkeypatc
         node_search, "pair_drawn", lambda key, paths, pool, *rest: pools.append(pool) or pair_drawn(key, paths, pool, *rest)
     )
     monkeypatch.setattr(node_search, "search_on", lambda *first, **_: pools.append(first[3]) or search_on(*first))
-    shard = Shard(presort(TABLE), np.arange(P, dtype=np.int32), P, TABLE[0], None)
+    shard = make_shard()
     plan = ForestPlan(rules("squared_error", P, max_features=1), seed=0)
-    shard.begin("fit", 0, plan, None, n_slots=2)
-    shard.handle(m.Calls("fit", 0, (0, 1), tuple(("start", m.Start(tree, 0, True, True)) for tree in (0, 1))))
-    shard.handle(m.Calls("fit", 0, (0, 1), 2 * (("search", np.zeros(1, np.int64), 1),)))
+    alone(shard.program(m.Open("fit", 0, 0, 1, plan, None, n_slots=2)))
+    for number, rows in enumerate(shard.trees):
+        rows.workspace = shard.trees[0].workspace
+        rows.open(number, 0, by_levels=True)
+        rows.find(NODE, NODE[:0], NODE[:0])
+        rows.find_further(NODE, 1)
     assert len(pools) == 4
     assert not any(np.shares_memory(one, other) for i, one in enumerate(pools) for other in pools[:i])
 

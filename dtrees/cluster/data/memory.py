@@ -14,7 +14,7 @@ A worker that has columns, or rows, holds, while trees grow::
     evaluation sets     boosting: some of their partitions, as numbers (4 or 8 bytes a cell), with targets, weights and predictions
     out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.oob_sums_in_all`)
     delegated cells     forests over shards: what is sent at a time for small nodes that are delegated, 20 bytes a cell
-                        (:mod:`dtrees.engine.coordinator.delegation`)
+                        (:mod:`dtrees.engine.shard.tree`)
 """
 
 from __future__ import annotations

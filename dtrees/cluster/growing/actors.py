@@ -6,7 +6,7 @@ worker dies, falls silent or cannot be reached any more, it is lost.
 
 Dask would split every message, with a frame for each array in it, for each of the actors it goes to. So messages are pickled here, once
 however many actors they go to, and travel as bytes, by channels (:mod:`dtrees.cluster.transport.direct_channel`), which spares both ends
-their event loops, and lets calls be made while others are under way.
+their event loops.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import logging
 import selectors
 import time
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -89,7 +89,6 @@ class Actors:
         self._replaced: list[Future] = []
         self._unmade: set[int] = set()
         self._channels: dict[int, DirectChannel] = {}
-        self._under_way: deque[dict[int, Any]] = deque()  # the replies to calls that were made together
         self.workers: list[str] = []
         self.lost: set[int] = set()
         self.sent: Counter[str] = Counter()
@@ -140,12 +139,7 @@ class Actors:
         give_up(self._client, replaced)
 
     def call(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
-        """Do :meth:`post` and :meth:`collect`, while nothing else is under way."""
-        self.post(method, arguments)
-        return self.collect()
-
-    def post(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> None:
-        """Call a method of some actors. Each carries out what it is called for in the order of the calls.
+        """Call a method of some actors, and wait for all replies.
 
         Parameters
         ----------
@@ -156,10 +150,12 @@ class Actors:
         Raises
         ------
         ActorsLost, FitCancelled, SchedulerLost
-            If replies cannot come any more, to these calls or others under way, which are all forgotten.
+            If replies cannot come any more.
+        Exception
+            What the method raised.
         """
         calls = _pickled(method, arguments)
-        self._under_way.append(dict.fromkeys(calls, _AWAITED))
+        replies = dict.fromkeys(calls, _AWAITED)
         try:
             self._monitor.check()
             lacking = [i for i in calls if i not in self._channels]
@@ -169,37 +165,21 @@ class Actors:
                 with self._channel_to(i) as channel:
                     channel.call(calls[i])
                 self.sent[self.workers[i]] += len(calls[i])
+            with waiting_thread():
+                self._take_replies(replies)
         except BaseException:
-            self._forget_calls()
+            # One that nobody waits for must not be taken for that to a later call.
+            self._close_channels([i for i, reply in replies.items() if reply is _AWAITED])
             raise
+        for reply in replies.values():
+            if isinstance(reply, Failed):
+                raise reply.error
+        return replies
 
     def _nearest_last(self, actors: Iterable[int]) -> list[int]:
         """Return actors in the order to call them in: those of this process last, as they take the interpreter once they are called."""
         here = own_worker()
         return sorted(actors, key=lambda i: here is not None and self.workers[i] == here.address)
-
-    def collect(self) -> dict[int, Any]:
-        """Wait for all replies to the calls that were made first of those under way.
-
-        Raises
-        ------
-        ActorsLost, FitCancelled, SchedulerLost
-            As :meth:`post` does.
-        Exception
-            What the method raised.
-        """
-        exchange = self._under_way[0]
-        try:
-            with waiting_thread():
-                self._take_replies(exchange)
-        except BaseException:
-            self._forget_calls()
-            raise
-        self._under_way.popleft()
-        for reply in exchange.values():
-            if isinstance(reply, Failed):
-                raise reply.error
-        return exchange
 
     def look(self) -> dict[str, dict[str, Any]]:
         """Return what the scheduler knows of its workers, and note which actors are lost."""
@@ -237,11 +217,6 @@ class Actors:
         for i in actors:
             if i in self._channels:
                 self._channels.pop(i).close()
-
-    def _forget_calls(self) -> None:
-        """Hang up where replies are to come: one that nobody waits for must not be taken for that to a later call."""
-        self._close_channels({i for exchange in self._under_way for i, reply in exchange.items() if reply is _AWAITED})
-        self._under_way.clear()
 
     @contextlib.contextmanager
     def _channel_to(self, i: int) -> Iterator[DirectChannel]:

@@ -4,9 +4,9 @@ An executor lives where the coordinator does, in a task of the cluster. What a l
 on a worker that has no shard yet where there is one, else beside another shard. When a worker without a shard turns up later, one of two
 that share a worker moves there between two trees. :mod:`dtrees.engine.run.lasting` brings new ones up to date.
 
-What shards of rows send one another (:mod:`dtrees.engine.rows`) goes from worker to worker (:mod:`dtrees.cluster.transport.peers`), and is
-awaited there. Nobody waits for ever: when a shard is lost, or fails as it cannot reach another, the coordinator interrupts all. A shard
-whose worker has released it gives up as well.
+What shards send one another (:mod:`dtrees.engine.protocol.exchange`) goes from worker to worker (:mod:`dtrees.cluster.transport.peers`),
+and is awaited there. Nobody waits for ever: when a shard is lost, or fails as it cannot reach another, the coordinator interrupts all. A
+shard whose worker has released it gives up as well.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ import contextlib
 import logging
 import time
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from distributed import Future, get_worker
-from numpy.typing import NDArray
 
 from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.memory import STATE_BYTES, running
@@ -33,11 +31,10 @@ from dtrees.cluster.transport.clients import bytes_of_results
 from dtrees.cluster.transport.direct_channel import ActorBase, pack_named
 from dtrees.cluster.transport.events import Account, Exchanges, Timings, publish
 from dtrees.cluster.transport.peers import PeerLost, Peers
-from dtrees.engine.protocol.exchange import Parcel, RowsExecutor, Step
-from dtrees.engine.protocol.messages import Calls, Executor, Message, ShardsLost
+from dtrees.engine.protocol.exchange import Parcel, Step
+from dtrees.engine.protocol.messages import Executor, Message, ShardsLost
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.engine.shard.shard import Shard
-from dtrees.split.table.columns import Columns
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -46,217 +43,16 @@ _SECONDS_BETWEEN_CENSUSES = 5.0
 _SECONDS_TO_WAIT = 3600.0
 
 
-class WorkerShards(LastingActors):
-    """Shards on the workers of a cluster: what executors of the engine have in common, whatever shards have.
-
-    Parameters
-    ----------
-    table : ClusterTable
-        Each of its blocks is of a shard.
-    make : callable
-        Makes a shard on a worker.
-    ends_at_failure : bool
-        Whether shards wait for one another, so that an exchange is over when one fails.
-
-    Attributes
-    ----------
-    n_shards, n_rows, n_columns : int
-        See :class:`~dtrees.engine.protocol.messages.Executor`.
-    timings : Timings
-    """
-
-    def __init__(self, table: ClusterTable, make: Callable[..., ActorBase], ends_at_failure: bool = False) -> None:
-        super().__init__(table.client, "shard", make, ends_at_failure)
-        self.n_shards, self.n_rows, self.n_columns = len(table.blocks), table.n_rows, table.n_columns
-        self.timings = Timings(sent=self._actors.sent, received=self._actors.received)
-        self._table = table
-        self._exchanges = Exchanges(self._fit.name)
-        self._next_census = 0.0
-        self._posted: deque[tuple[str, float, int]] = deque()  # what the messages are, when they were sent, and the bytes sent
-        self._ended = 0.0
-        self._make_all(table.workers)
-        self._tell_holding()
-        logger.info("%d rows, %d columns in %d shards on %s", self.n_rows, self.n_columns, self.n_shards, ", ".join(self._actors.workers))
-
-    def close(self) -> None:
-        """Free the shards."""
-        self._exchanges.publish()
-        super().close()
-
-    def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        """Send messages to some shards and wait for all replies, while nothing else is under way."""
-        self.post(messages)
-        return self.collect()
-
-    def wants_repair(self) -> bool:
-        """Return whether shards are to be made anew or moved."""
-        if time.monotonic() < self._next_census:
-            return False
-        self._next_census = time.monotonic() + _SECONDS_BETWEEN_CENSUSES
-        workers = self._actors.look()
-        return bool(self._actors.lost) or self._to_move(workers) is not None
-
-    def repair(self) -> None:
-        """Put new shards in the place of those that are lost, or move one; see :meth:`dtrees.engine.protocol.messages.Executor.repair`.
-
-        Raises
-        ------
-        WorkerLost
-            If shards were lost too often, or no worker can take one.
-        """
-        workers = self._actors.look()
-        if self._actors.lost:
-            self._note_loss()
-        elif (moved := self._to_move(workers)) is not None:
-            self._actors.lost.add(moved)
-        self._replace_lost()
-        self._await_made()
-        self._tell_holding()
-
-    def post(self, messages: Mapping[int, Message]) -> None:
-        """Begin an exchange; see :meth:`dtrees.engine.protocol.messages.Executor.post`."""
-        before, began = self._actors.sent.total(), time.perf_counter()
-        with self._losses():
-            self._actors.post("handle", {shard: (message,) for shard, message in messages.items()})
-        kind = next(iter(messages.values())).kind
-        self._posted.append((kind, began, self._actors.sent.total() - before))
-
-    def collect(self) -> dict[int, Any]:
-        """Wait for all replies of the exchange that began first of those under way.
-
-        Raises
-        ------
-        ShardsLost
-            If a reply cannot come any more.
-        FitCancelled, SchedulerLost
-            If nobody waits for the fit, or the way to the cluster is lost.
-        Exception
-            What a shard raised.
-        """
-        before = self._actors.received.total()
-        with self._losses():
-            replies = self._actors.collect()
-        (kind, began, sent), ended = self._posted.popleft(), time.perf_counter()
-        seconds = ended - max(began, self._ended)  # what of it passed before is counted with another exchange
-        self._ended = ended
-        accounts: list[Account] = [account for _, account in replies.values()]
-        self.timings.add(seconds, [(self._actors.workers[shard], account) for shard, account in zip(replies, accounts, strict=True)])
-        slowest, received = max(account.worked for account in accounts), self._actors.received.total() - before
-        self._exchanges.note(message=kind, n_shards=len(replies), seconds=seconds, slowest=slowest, sent=sent, received=received)
-        return {shard: reply for shard, (reply, _) in replies.items()}
-
-    @contextlib.contextmanager
-    def _losses(self) -> Iterator[None]:
-        """Report lost actors to the engine, in its own terms."""
-        try:
-            yield
-        except BaseException as error:
-            self._posted.clear()
-            if isinstance(error, ActorsLost):
-                raise ShardsLost(str(error)) from error
-            raise
-
-    @abstractmethod
-    def _share(self, shard: int) -> tuple[int, int]:
-        """Return how many columns and rows a shard has."""
-
-    def _bring(self, i: int, worker: str) -> None:
-        super()._bring(i, worker)
-        self._table.bring(i, worker)
-        publish(self._fit.name, "shard moved", shard=i, to=worker)
-
-    def _note_loss(self) -> None:
-        super()._note_loss()
-        lost = sorted(self._actors.lost)
-        publish(self._fit.name, "shards lost", shards=lost, workers=[self._actors.workers[i] for i in lost])
-
-    def _to_move(self, workers: Mapping[str, Mapping[str, Any]]) -> int | None:
-        """Return a shard that had better be elsewhere: its worker is about to go, or has another shard where some worker has none."""
-        mine = self._actors.workers
-        for shard, worker in enumerate(mine):
-            if workers.get(worker, {}).get("status") == "closing_gracefully":
-                return shard
-        doubled = [shard for shard, worker in enumerate(mine) if worker in mine[:shard]]
-        spare = [capacity.free for worker, capacity in running(workers).items() if worker not in mine]
-        return next((shard for shard in doubled if any(free >= self._needed(shard) for free in spare)), None)
-
-    def _tell_holding(self) -> None:
-        """Publish what each worker holds."""
-        workers: dict[str, tuple[int, int]] = {}
-        rows_of: dict[str, int] = {}
-        for shard, worker in enumerate(self._actors.workers):
-            (columns, rows), (before, n_bytes) = self._share(shard), workers.get(worker, (0, 0))
-            workers[worker] = min(before + columns, self.n_columns), n_bytes + self._needed(shard)
-            rows_of[worker] = min(rows_of.get(worker, 0) + rows, self.n_rows)
-        publish(self._fit.name, "holding", rows=self.n_rows, columns=self.n_columns, workers=workers, rows_of=rows_of)
-
-
 class ShardActor(ActorBase):
-    """A :class:`~dtrees.engine.shard.shard.Shard` on a worker, using as many threads as the worker has."""
-
-    def __init__(
-        self, columns: Columns, column_ids: NDArray[np.int32], n_columns: int, target: NDArray[Any], weight: NDArray[np.float64] | None
-    ) -> None:
-        super().__init__()
-        share_kernels()
-        self._shard = Shard(columns, column_ids, n_columns, target, weight, threads_of(get_worker()))
-        self.when_gone(self._shard.close)
-
-    def handle(self, message: Calls) -> tuple[dict[int, Any], Account]:
-        """Carry out a message; see :meth:`dtrees.engine.shard.shard.Shard.handle`. With the reply comes an account of it."""
-        began = time.perf_counter()
-        return self._shard.handle(message), Account(time.perf_counter() - began)
-
-
-class DaskExecutor(WorkerShards, Executor):
-    """Shards that have columns; see :class:`WorkerShards`.
-
-    Parameters
-    ----------
-    columns : ClusterColumns
-    target : Future of ndarray, shape (n_rows,)
-    weight : Future of ndarray, shape (n_rows,), or None
-    """
-
-    whole_threads = 0  # what one worker grows by itself is a task there, without shards
-
-    def __init__(self, columns: ClusterColumns, target: Future, weight: Future | None) -> None:
-        self._ids = [np.array(ids, np.int32) for ids in columns.ids]
-        self._owner = np.zeros(columns.n_columns, np.int64)
-        for shard, ids in enumerate(self._ids):
-            self._owner[ids] = shard
-        sizes = bytes_of_results(columns.client, columns.blocks)
-        self._sizes = [sizes[block.key] for block in columns.blocks]
-        self._rows = target, weight
-        super().__init__(columns, ShardActor)
-
-    def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the shard that has each of some columns."""
-        return self._owner[columns]
-
-    def _arguments(self, i: int) -> tuple[Any, ...]:
-        return self._table.blocks[i], self._ids[i], self.n_columns, *self._rows
-
-    def _needed(self, i: int) -> int:
-        return self._sizes[i] + STATE_BYTES * self.n_rows
-
-    def _share(self, shard: int) -> tuple[int, int]:
-        return len(self._ids[shard]), self.n_rows
-
-    def _describe(self, i: int) -> str:
-        return f"{len(self._ids[i])} of {self.n_columns} columns, {self._needed(i) / 1e6:,.0f} MB"
-
-
-class RowShardActor(ActorBase):
-    """A :class:`~dtrees.engine.rows.row_shard.RowShard` on a worker, using as many threads as the worker has."""
+    """A shard on a worker, using as many threads as the worker has."""
 
     AT_ONCE = frozenset({"interrupt"})
 
-    def __init__(self, block: RowBlock, n_rows: int, number: int) -> None:
+    def __init__(self, number: int, make: Callable[..., Shard | RowShard], *parts: Any) -> None:
         super().__init__()
         share_kernels()
         worker = get_worker()
-        self._shard = RowShard(block.columns, block.ranges, n_rows, block.target, block.weight, threads_of(worker))
+        self._shard = make(*parts, threads_of(worker))
         self._number, put = number, self._shard.mailbox.put
         self.peers = Peers(worker, number, lambda sent: put(Parcel._make((*sent[0], sent[1]))))
         self.when_gone(self._shard.close)
@@ -304,43 +100,112 @@ class RowShardActor(ActorBase):
         return self.peers.wait(lambda: self._shard.mailbox.take(step), _SECONDS_TO_WAIT, step.name)
 
 
-class DaskRowsExecutor(WorkerShards, RowsExecutor):
-    """Shards that have rows; see :class:`WorkerShards`."""
+class WorkerShards(LastingActors, Executor):
+    """Shards on the workers of a cluster: what executors of the engine have in common, whatever shards have.
 
-    places_rows = True
+    Parameters
+    ----------
+    table : ClusterTable
+        Each of its blocks is of a shard.
+    make : callable
+        Makes a shard on a worker, of what :meth:`_parts` says, and a number of threads.
 
-    def __init__(self, rows: ClusterRows) -> None:
-        self._rows = rows
+    Attributes
+    ----------
+    n_shards, n_rows, n_columns : int
+        See :class:`~dtrees.engine.protocol.messages.Executor`.
+    timings : Timings
+    """
+
+    def __init__(self, table: ClusterTable, make: Callable[..., Shard | RowShard]) -> None:
+        super().__init__(table.client, "shard", ShardActor, ends_at_failure=True)
+        self._make = make
+        self.n_shards, self.n_rows, self.n_columns = len(table.blocks), table.n_rows, table.n_columns
+        self.timings = Timings(sent=self._actors.sent, received=self._actors.received)
+        self._table = table
+        self._exchanges = Exchanges(self._fit.name)
+        self._next_census = 0.0
         self._n_broken = 0
         self._have_met = self._may_wait = False
-        super().__init__(rows, RowShardActor, ends_at_failure=True)
+        self._make_all(table.workers)
+        self._tell_holding()
+        logger.info("%d rows, %d columns in %d shards on %s", self.n_rows, self.n_columns, self.n_shards, ", ".join(self._actors.workers))
 
-    def post(self, messages: Mapping[int, Message]) -> None:
-        """Begin an exchange, while no other is under way."""
+    def close(self) -> None:
+        """Free the shards."""
+        self._exchanges.publish()
+        super().close()
+
+    def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
+        """Have some shards carry out messages together; return all replies.
+
+        Raises
+        ------
+        ShardsLost
+            If a reply cannot come any more.
+        FitCancelled, SchedulerLost
+            If nobody waits for the fit, or the way to the cluster is lost.
+        Exception
+            What a shard raised.
+        """
+        sent, received, began = self._actors.sent.total(), self._actors.received.total(), time.perf_counter()
         with self._losses():
             if not self._have_met:
                 self._actors.call("meet", dict.fromkeys(range(self.n_shards), (self._actors.where,)))
                 self._have_met = self._may_wait = True
-        super().post(messages)
+            replies = self._actors.call("handle", {shard: (message,) for shard, message in messages.items()})
+        seconds, accounts = time.perf_counter() - began, [account for _, account in replies.values()]
+        self.timings.add(seconds, [(self._actors.workers[shard], account) for shard, account in zip(replies, accounts, strict=True)])
+        self._exchanges.note(
+            message=type(next(iter(messages.values()))).__name__,
+            n_shards=len(replies),
+            seconds=seconds,
+            slowest=max(account.worked for account in accounts),
+            sent=self._actors.sent.total() - sent,
+            received=self._actors.received.total() - received,
+        )
+        return {shard: reply for shard, (reply, _) in replies.items()}
+
+    def wants_repair(self) -> bool:
+        """Return whether shards are to be made anew or moved."""
+        if time.monotonic() < self._next_census:
+            return False
+        self._next_census = time.monotonic() + _SECONDS_BETWEEN_CENSUSES
+        workers = self._actors.look()
+        return bool(self._actors.lost) or self._to_move(workers) is not None
 
     def repair(self) -> None:
-        """Put new shards in the place of those that are lost; see :meth:`WorkerShards.repair`."""
+        """Put new shards in the place of those that are lost, or move one; see :meth:`dtrees.engine.protocol.messages.Executor.repair`.
+
+        Raises
+        ------
+        WorkerLost
+            If shards were lost too often, or no worker can take one.
+        """
         self._have_met = False
         with self._losses():
-            self._actors.look()
+            workers = self._actors.look()
             if self._may_wait:  # for those that are lost
                 self._actors.call("interrupt", {shard: () for shard in range(self.n_shards) if shard not in self._actors.lost})
                 self._may_wait = False
-        super().repair()
+        if self._actors.lost:
+            self._note_loss()
+        elif (moved := self._to_move(workers)) is not None:
+            self._actors.lost.add(moved)
+        self._replace_lost()
+        self._await_made()
+        self._tell_holding()
 
     @contextlib.contextmanager
     def _losses(self) -> Iterator[None]:
-        with super()._losses():
-            try:
-                yield
-            except PeerLost as error:
-                self._note_broken(error)
-                raise ActorsLost(str(error)) from error
+        """Report lost shards to the engine, in its own terms."""
+        try:
+            yield
+        except PeerLost as error:
+            self._note_broken(error)
+            raise ShardsLost(str(error)) from error
+        except ActorsLost as error:
+            raise ShardsLost(str(error)) from error
 
     def _note_broken(self, error: PeerLost) -> None:
         """Give up where workers fail again and again to reach one another, though both are there."""
@@ -350,11 +215,98 @@ class DaskRowsExecutor(WorkerShards, RowsExecutor):
         if self._n_broken > self._fit.settings.max_restarts:
             raise WorkerLost(
                 f"Workers could not reach one another {self._n_broken} times in this fit, more often than max_restarts; the last time: "
-                f"{error}. With placement='rows', each worker must be able to connect to every other; or use another placement."
+                f"{error}. Where a table is spread over workers, each must be able to connect to every other; or use another placement."
             ) from error
 
     def _arguments(self, i: int) -> tuple[Any, ...]:
-        return self._rows.blocks[i], self.n_rows, i
+        return i, self._make, *self._parts(i)
+
+    @abstractmethod
+    def _parts(self, i: int) -> tuple[Any, ...]:
+        """Return what a shard is made of."""
+
+    @abstractmethod
+    def _share(self, shard: int) -> tuple[int, int]:
+        """Return how many columns and rows a shard has."""
+
+    def _bring(self, i: int, worker: str) -> None:
+        super()._bring(i, worker)
+        self._table.bring(i, worker)
+        publish(self._fit.name, "shard moved", shard=i, to=worker)
+
+    def _note_loss(self) -> None:
+        super()._note_loss()
+        lost = sorted(self._actors.lost)
+        publish(self._fit.name, "shards lost", shards=lost, workers=[self._actors.workers[i] for i in lost])
+
+    def _to_move(self, workers: Mapping[str, Mapping[str, Any]]) -> int | None:
+        """Return a shard that had better be elsewhere: its worker is about to go, or has another shard where some worker has none."""
+        mine = self._actors.workers
+        for shard, worker in enumerate(mine):
+            if workers.get(worker, {}).get("status") == "closing_gracefully":
+                return shard
+        doubled = [shard for shard, worker in enumerate(mine) if worker in mine[:shard]]
+        spare = [capacity.free for worker, capacity in running(workers).items() if worker not in mine]
+        return next((shard for shard in doubled if any(free >= self._needed(shard) for free in spare)), None)
+
+    def _tell_holding(self) -> None:
+        """Publish what each worker holds."""
+        workers: dict[str, tuple[int, int]] = {}
+        rows_of: dict[str, int] = {}
+        for shard, worker in enumerate(self._actors.workers):
+            (columns, rows), (before, n_bytes) = self._share(shard), workers.get(worker, (0, 0))
+            workers[worker] = min(before + columns, self.n_columns), n_bytes + self._needed(shard)
+            rows_of[worker] = min(rows_of.get(worker, 0) + rows, self.n_rows)
+        publish(self._fit.name, "holding", rows=self.n_rows, columns=self.n_columns, workers=workers, rows_of=rows_of)
+
+
+class DaskExecutor(WorkerShards):
+    """Shards that have columns; see :class:`WorkerShards`.
+
+    Parameters
+    ----------
+    columns : ClusterColumns
+    target : Future of ndarray, shape (n_rows,)
+    weight : Future of ndarray, shape (n_rows,), or None
+    """
+
+    places_rows = False
+
+    def __init__(self, columns: ClusterColumns, target: Future, weight: Future | None) -> None:
+        self._ids = [np.array(ids, np.int32) for ids in columns.ids]
+        sizes = bytes_of_results(columns.client, columns.blocks)
+        self._sizes = [sizes[block.key] for block in columns.blocks]
+        self._rows = target, weight
+        super().__init__(columns, Shard)
+
+    def _parts(self, i: int) -> tuple[Any, ...]:
+        return self._table.blocks[i], self._ids[i], self.n_columns, *self._rows
+
+    def _needed(self, i: int) -> int:
+        return self._sizes[i] + STATE_BYTES * self.n_rows
+
+    def _share(self, shard: int) -> tuple[int, int]:
+        return len(self._ids[shard]), self.n_rows
+
+    def _describe(self, i: int) -> str:
+        return f"{len(self._ids[i])} of {self.n_columns} columns, {self._needed(i) / 1e6:,.0f} MB"
+
+
+def _row_shard(block: RowBlock, n_rows: int, n_threads: int) -> RowShard:
+    return RowShard(block.columns, block.ranges, n_rows, block.target, block.weight, n_threads)
+
+
+class DaskRowsExecutor(WorkerShards):
+    """Shards that have rows; see :class:`WorkerShards`."""
+
+    places_rows = True
+
+    def __init__(self, rows: ClusterRows) -> None:
+        self._rows = rows
+        super().__init__(rows, _row_shard)
+
+    def _parts(self, i: int) -> tuple[Any, ...]:
+        return self._rows.blocks[i], self.n_rows
 
     def _needed(self, i: int) -> int:
         return self._rows.sizes.needed_for_rows(self._rows.rows_of(i), on_disk=self._rows.encoding.is_on_disk)

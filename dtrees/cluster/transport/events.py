@@ -29,9 +29,8 @@ On ``dtrees``:
 On ``dtrees-exchange``:
 
 ``exchange``
-    a message went to shards and all replies came: ``message`` (``Start``, ``Advance``, ``Finish``, ...: see
-    :mod:`dtrees.engine.coordinator.tree`; a level is a ``Start`` or an ``Advance``;
-    where workers keep rows, a tree of boosting is a ``GrowTree``: see :mod:`dtrees.engine.rows.messages`),
+    a message went to shards and all replies came: ``message`` (``Open``, ``GrowTree``, ``GrowTrees``, ...: see
+    :mod:`dtrees.engine.protocol.messages`; what shards send one another meanwhile is not told),
     ``n_shards``, ``seconds``, of them those of the ``slowest`` shard's own work; and the bytes ``sent`` to all shards together and
     ``received`` from them. These are sent several at a time.
 """
@@ -65,10 +64,10 @@ def publish(fit: str, what: str, **facts: Any) -> None:
 
 
 class Account(NamedTuple):
-    """Seconds that a shard worked on a message and, if it knows, waited for others; and bytes that it sent to these."""
+    """Seconds that a shard worked on a message, and waited for others; and bytes that it sent to these."""
 
     worked: float
-    waiting: float | None = None
+    waiting: float = 0.0
     sent: int = 0
 
 
@@ -81,19 +80,18 @@ class Timings:
     scan : dict from str to float
         Its own work.
     wait : dict from str to float
-        For slower workers to be done with the same message, or, where workers keep rows, with a step of it.
+        For slower workers to be done with a step of the same message.
     sent, received : dict from str to int
         Bytes of the messages to it, and of its replies.
     exchanged : dict from str to int
-        Bytes that it sent to other workers, where they keep rows.
+        Bytes that it sent to other workers.
     communicate : float
-        What exchanges took beyond the slowest worker's work: messages on their way, and the coordinator's own part of sending them. Where
-        one exchange is under way while workers do the work of another, nothing.
+        What exchanges took beyond the slowest worker's work: messages on their way, and the coordinator's own part of sending them.
 
     Examples
     --------
     >>> timings = Timings()
-    >>> timings.add(0.75, [("a", Account(0.25)), ("b", Account(0.5))])
+    >>> timings.add(0.75, [("a", Account(0.25, 0.25)), ("b", Account(0.5))])
     >>> timings.scan, timings.wait, timings.communicate
     ({'a': 0.25, 'b': 0.5}, {'a': 0.25, 'b': 0.0}, 0.25)
     """
@@ -107,15 +105,11 @@ class Timings:
 
     def add(self, seconds: float, accounts: Sequence[tuple[str, Account]]) -> None:
         """Add an exchange of so many seconds, in which each worker did what its account says."""
-        slowest, longest = max(account.worked for _, account in accounts), 0.0
-        for worker, account in accounts:
-            waited = slowest - account.worked if account.waiting is None else account.waiting
-            longest = max(longest, account.worked + waited)
-            self.scan[worker] = self.scan.get(worker, 0.0) + account.worked
+        for worker, (worked, waited, sent) in accounts:
+            self.scan[worker] = self.scan.get(worker, 0.0) + worked
             self.wait[worker] = self.wait.get(worker, 0.0) + waited
-            if account.waiting is not None:
-                self.exchanged[worker] = self.exchanged.get(worker, 0) + account.sent
-        self.communicate += max(0.0, seconds - longest)
+            self.exchanged[worker] = self.exchanged.get(worker, 0) + sent
+        self.communicate += max(0.0, seconds - max(account.worked + account.waiting for _, account in accounts))
 
 
 class Exchanges:

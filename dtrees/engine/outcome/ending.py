@@ -10,6 +10,8 @@ they were, the tree is monotonic then, to the last bit.
 from __future__ import annotations
 
 import math
+import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -166,6 +168,15 @@ def put_in_order(tree: Tree, monotonic: tuple[int, ...], measured: bool) -> None
     tree.value[changed, -1] = value[changed]
     if tree.value.shape[1] == 2:
         tree.value[changed, 0] = 1.0 - value[changed]
+
+
+def checksum(trees: Sequence[Tree]) -> int:
+    """Return a number that trees and others have in common, if they are the same."""
+    total = 0
+    for tree in trees:
+        for array in (tree.children_left, tree.feature, tree.threshold, tree.missing_go_to_left, tree.value, *tree.categories):
+            total = zlib.crc32(np.ascontiguousarray(array).data, total)
+    return total
 
 
 @kernel

@@ -1,12 +1,13 @@
-"""What shards of rows tell one another while they carry out a message together, and how: step by step, trees side by side.
+"""What shards tell one another while they carry out a message together, and how: step by step, trees side by side.
 
-Shards of rows send each other sums and rows, which are too many to go by way of the coordinator, and too often to take turns with it. How
-a shard carries out a message is a *program*: at each :class:`Step` it has parcels for other shards, and waits for those that it is sent,
-until it comes to its reply. All that take part run their programs at the same time. That the parcels of a step have come is known from the
-steps of their receivers, so nobody acknowledges them.
+Shards send each other sums and rows, or which rows splits send left: too much to go by way of the coordinator, and too often to take turns
+with it. How a shard carries out a message is a *program*: at each :class:`Step` it has parcels for other shards, and waits for those that
+it is sent, until it comes to its reply. All that take part run their programs at the same time. That the parcels of a step have come is
+known from the steps of their receivers, so nobody acknowledges them.
 
-All shards know the same of a tree, so they decide the same: each takes all of its steps (:mod:`dtrees.engine.rows.tree`), does what is of
-its own rows, and tells all others what came of that. Decisions take no way by the coordinator, and are made while nobody waits for it.
+All shards know the same of a tree, so they decide the same: each takes all of its steps (:mod:`dtrees.engine.shard.tree`,
+:mod:`dtrees.engine.rows.tree`), does what is of its own columns or rows, and tells all others what came of that. Decisions take no way by
+the coordinator, and are made while nobody waits for it.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ import itertools
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.protocol.messages import Message, ShardsExecutor
 from dtrees.split.policy import FOLD
 
 Arrays = tuple[NDArray[Any], ...]
+_NONE = np.empty(0, np.int64)
 
 #: More cells are flagged than one in so many, or less: finer, or coarser parts are tried. Finer ones are kept for so many trees then.
 _MUCH_FLAGGED_SHARE, _FLAGGED_SHARE, _TREES_AS_FINE = 100, 1000, 20
@@ -32,10 +33,6 @@ _FIRST_GRAIN = 1
 #: More cells of a level are flagged than one in so many: the next one is summed by finer parts already. The first tree of noise takes
 #: 1.9 instead of 2.9 s with it, loading included (1M x 28, two shards).
 _FAR_TOO_MUCH_FLAGGED_SHARE = 16
-
-
-class RowsDisagree(RuntimeError):
-    """Shards of rows have divided a node otherwise than its split says, or have grown different trees."""
 
 
 class Parcel(NamedTuple):
@@ -124,26 +121,6 @@ class Mailbox:
             return [sender for sender, key in zip(step.senders, step.keys, strict=True) if key not in self._parcels]
 
 
-class RowsExecutor(ShardsExecutor, Protocol):
-    """An executor of shards of rows.
-
-    Attributes
-    ----------
-    places_rows : bool
-        True.
-    """
-
-    places_rows: Literal[True]
-
-    def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        """Have some shards carry out messages together; return all replies.
-
-        Raises
-        ------
-        ShardsLost
-        """
-
-
 class Grain:
     """How finely large nodes are summed: by parts of zones, ``2**current`` of each, as fine as the last trees have wanted.
 
@@ -190,10 +167,14 @@ class Shards:
         Which of how many this is.
     n_rows, n_columns : int
         Of the whole table.
+    owner : ndarray of int64, shape (n_columns,)
+        The shard that has each column, where shards have columns.
     stretches : list of ndarray
-        Of each shard.
+        Of each shard, where shards have rows.
+    n_slots : int
+        Trees of a forest to grow side by side, where shards have columns.
     sent_rows : int
-        Up to how many rows a node is grown by one shard.
+        Up to how many rows a node is grown by one shard, where shards have rows.
     grain : Grain
     serials : iterator of int
         Numbers for exchanges.
@@ -206,7 +187,9 @@ class Shards:
     n_shards: int
     n_rows: int
     n_columns: int
+    owner: NDArray[np.int64] = field(default_factory=lambda: _NONE)
     stretches: list[NDArray[np.int64]] = field(default_factory=list)
+    n_slots: int = 0
     sent_rows: int = 0
     grain: Grain = field(default_factory=Grain)
     serials: Iterator[int] = field(default_factory=itertools.count)
@@ -248,42 +231,64 @@ class Shards:
         return self.step(name, serial, dict.fromkeys(self.everyone, arrays), self.everyone)
 
     def gather(self, name: str, own: T) -> Steps[list[T]]:
-        """Tell all shards something; return what each has told."""
+        """Tell all shards something; return what each has told. The only shard takes no step for it."""
+        if self.n_shards == 1:
+            return [own]
         sent = yield self.to_all(name, next(self.serials), cast(Arrays, (own,)))
         return [one for (one,) in sent]
 
     def of_one(self, name: str, shard: int, find: Callable[[], T]) -> Steps[T]:
-        """Return what one shard finds, which tells all."""
+        """Return what one shard finds, which tells all. The only shard takes no step for it."""
+        if self.n_shards == 1:
+            return find()
         told = cast(Arrays, (find(),)) if shard == self.shard else ()
         ((found,),) = yield self.step(name, next(self.serials), dict.fromkeys(self.everyone, told) if told else {}, (shard,))
         return cast(T, found)
 
 
-def side_by_side(programs: Mapping[int, Steps[Any]], most_cells: int = 0) -> Program:
-    """Carry out programs by turns, each up to its next step; return their replies, in their order.
+def alone(program: Steps[T]) -> T:
+    """Return what comes of a program of the only shard, which has nobody to wait for."""
+    try:
+        program.send(None)
+    except StopIteration as end:
+        return cast(T, end.value)
+    raise AssertionError("the only shard waits for another")
+
+
+def by_turns(function: Callable[[int], None], numbers: Sequence[int]) -> None:
+    """Call a function with some numbers, one after the other."""
+    for number in numbers:
+        function(number)
+
+
+def side_by_side(
+    programs: Mapping[int, Steps[Any]], most_cells: int = 0, share: Callable[[Callable[[int], None], Sequence[int]], Any] = by_turns
+) -> Program:
+    """Carry out programs, each up to its next step, and so on; return their replies, in their order.
 
     Every shard carries out the programs of the same numbers, but for those that take no steps. Of programs that are about to send rows
-    (:class:`Turn`), those wait that would make it more than ``most_cells`` at a time, but not the first.
+    (:class:`Turn`), those wait that would make it more than ``most_cells`` at a time, but not the first. ``share`` calls a function with
+    the numbers of programs, perhaps by several threads.
     """
     replies: dict[int, Any] = {}
     steps: dict[int, Step | Turn] = {}
+    awaited: dict[int, list[Any]] = {}
 
-    def go_on(number: int, sent: Any) -> None:
+    def go_on(number: int, sent: Any = None) -> None:
         try:
             steps[number] = programs[number].send(sent)
         except StopIteration as end:
             steps.pop(number, None)
             replies[number] = end.value
 
-    for number in programs:
-        go_on(number, None)
+    share(go_on, list(programs))
     turn = 0
     while steps:
         turn, n_cells = turn + 1, 0
         for number in list(steps):
             while isinstance(step := steps.get(number), Turn) and (not n_cells or not step.n_cells or n_cells + step.n_cells <= most_cells):
                 n_cells += step.n_cells
-                go_on(number, None)
+                go_on(number)
         ready = {number: step for number, step in steps.items() if isinstance(step, Step)}
         if len(ready) == 1:
             ((number, alone),) = ready.items()
@@ -292,8 +297,8 @@ def side_by_side(programs: Mapping[int, Steps[Any]], most_cells: int = 0) -> Pro
             joined = _joined(ready, turn)
             sent = yield joined
             came = dict(zip(joined.senders, map(_taken_apart, sent), strict=True))
-            for number, own in ready.items():
-                go_on(number, [came[sender][number] for sender in own.senders])
+            awaited.update({number: [came[sender][number] for sender in own.senders] for number, own in ready.items()})
+            share(lambda number: go_on(number, awaited.pop(number)), list(ready))
     return [replies[number] for number in programs]
 
 

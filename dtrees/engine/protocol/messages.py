@@ -1,31 +1,22 @@
 """What the coordinator and the shards say to each other, and who carries it.
 
-A message has methods of a shard, or of trees under way there, called by name. It names the fit and the epoch (raised when lost workers are
-replaced); a shard refuses one of another fit or epoch, so a worker that was given up and wakes up later can disturb nothing. Messages and
-replies are picklable, immutable, and hold numbers and arrays only; the one exception is the plan that a fit begins with.
-
-The only arguments that grow with the number of rows are :class:`~dtrees.engine.protocol.nodes.RouteBits`: a bit for each row and level.
-
-Terms
------
-exchange
-    messages to some shards, and their replies. One may begin while others are under way: each shard carries out its messages in the order
-    in which exchanges began, and replies are taken in that order too.
+A message names the fit and the epoch (raised when lost workers are replaced); a shard refuses one of another fit or epoch, so a worker that
+was given up and wakes up later can disturb nothing. Messages and replies are picklable, immutable, and hold numbers and arrays only; the
+exceptions are the plan that a fit begins with, and trees. What shards send one another to carry a message out is of steps
+(:mod:`dtrees.engine.protocol.exchange`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
-from dtrees.split.node.records import Candidates
-from dtrees.split.table.columns import Columns
-from dtrees.tree.category_sets import CategorySets
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.tree.tree import Tree
 
 
 class ShardsLost(RuntimeError):
@@ -36,8 +27,8 @@ class StaleMessage(RuntimeError):
     """A message of another fit or epoch."""
 
 
-class ReplicasDiffer(RuntimeError):
-    """Shards that must agree about the rows of a tree do not."""
+class ShardsDisagree(RuntimeError):
+    """Shards that must agree about a tree do not: about its rows, how many of them a split sends left, or the finished tree."""
 
 
 class NotCompiled(RuntimeError):
@@ -51,113 +42,118 @@ class Message:
     fit: str
     epoch: int
 
-    @property
-    def kind(self) -> str:
-        """What it is about, as events tell."""
-        return type(self).__name__
+
+@dataclass(frozen=True)
+class Open(Message):
+    """Open the fit on shards of columns, or, in a new epoch, go on with it: trees under way are forgotten. Reply: :class:`Opened`.
+
+    Attributes
+    ----------
+    shard, n_shards : int
+        Which of how many this is.
+    plan : BoostingPlan or ForestPlan
+    initial : ndarray of float64 or None
+        The raw prediction to start from, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose (boosting).
+    n_slots : int
+        The trees that will grow side by side; 0 for one at a time.
+    least, most : int
+        How many finished trees the state may be of that shards go on with (:meth:`~dtrees.engine.shard.fit.ColumnsFit.catch_up`).
+    """
+
+    shard: int
+    n_shards: int
+    plan: BoostingPlan | ForestPlan
+    initial: NDArray[np.float64] | None
+    n_slots: int = 0
+    least: int = 0
+    most: int = 0
 
 
-#: The name of a method, and its arguments.
-Call = tuple[Any, ...]
+class Opened(NamedTuple):
+    """How many finished trees shards know, and the raw prediction that boosting starts from, shape (K,)."""
+
+    n_finished: int
+    initial: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Calls(Message):
-    """Methods to be called of the trees in some slots of a shard, or one of the shard itself. The reply has theirs, by slot."""
+class Replay(Message):
+    """Add a finished tree to the predictions. Reply: None."""
 
-    slots: tuple[int, ...]
-    calls: tuple[Call, ...]
-
-    @property
-    def kind(self) -> str:
-        """The method called, ``Many`` where there are several."""
-        return str(self.calls[0][0]).title().replace("_", "") if len(self.calls) == 1 else "Many"
+    tree: Tree
+    output: int
 
 
-class Start(NamedTuple):
-    """A tree to be begun: rows are drawn, gradients computed. The reply is a :class:`Root`.
-
-    ``tree`` is the tree's identity for random draws, ``output`` the raw prediction it is to improve. ``search`` asks for the root's
-    best split, ``check`` for a checksum of what the tree is grown on. ``plain``: all nodes of the tree are searched by themselves, with the
-    kernels that are compiled soonest.
-    """
+@dataclass(frozen=True)
+class GrowTree(Message):
+    """Grow a tree of boosting, and add it to the predictions; ``score`` asks for losses afterwards. Reply: :class:`Grown`."""
 
     tree: int
     output: int
-    search: bool
-    check: bool
-    plain: bool = False
+    learning_rate: float
+    score: bool
 
 
-class Finish(NamedTuple):
-    """The leaves of a tree, to be added to the predictions. The reply are the :class:`Losses` of ``scored[0]`` to ``scored[1] - 1``.
+@dataclass(frozen=True)
+class GrowTrees(Message):
+    """Grow the trees of a forest that are number ``first`` to ``last - 1`` side by side. Reply: :class:`Grown`."""
 
-    Leaf i owns the places ``start[i]:stop[i]`` of the row partition, those up to ``in_stop[i]`` in sample; ``value`` has shape
-    (n_leaves, n_values). ``last`` are splits still to be applied, the children of which are leaves, and which rows go left. Where some
-    shards do not know the rows out of sample of all leaves, ``outside`` holds those of the leaves that ``delegated`` marks.
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class AddVotes(Message):
+    """Add what trees of a forest, from number ``first`` on, say of the rows that they did not draw to their sums. Reply: None."""
+
+    first: int
+    trees: list[Tree]
+
+
+@dataclass(frozen=True)
+class CountVotes(Message):
+    """Ask for these sums. Reply: :class:`Votes`."""
+
+
+class Votes(NamedTuple):
+    """Sums for the shard's rows, shape (n_rows, n_values), of how many trees they are, shape (n_rows,), and their power of two."""
+
+    sums: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    exponent: int
+
+
+class Grown(NamedTuple):
+    """What has become of trees.
+
+    Attributes
+    ----------
+    trees : list of Tree
+        From shard 0; from others none.
+    checksum : int
+        Of the trees.
+    losses : Losses or BlockLosses or None
+        If they were asked for: of a share of all rows, or of the shard's rows.
+    undrawn : float
+        What the rows trained on weigh that are not drawn, where rows are drawn for each round.
+    score : float or None
+        That of the rows held out, if there is one, from shard 0.
     """
 
-    output: int
-    start: NDArray[np.int64]
-    in_stop: NDArray[np.int64]
-    stop: NDArray[np.int64]
-    value: NDArray[np.float64]
-    scored: tuple[int, int] | None = None
-    last: tuple[Splits, RouteBits] | None = None
-    delegated: NDArray[np.bool_] | None = None
-    outside: NDArray[np.uint32] | None = None
-
-
-class Begun(NamedTuple):
-    """The raw prediction that boosting starts from, shape (K,); and the power of two that a forest's out-of-bag sums are multiplied by."""
-
-    initial: NDArray[np.float64]
-    exponent: int = 0
-
-
-class Found(NamedTuple):
-    """The best candidate for each node searched, its place among the columns drawn for the node, and which rows it would send left."""
-
-    candidates: Candidates
-    place: NDArray[np.int64]
-    marks: RouteBits
+    trees: list[Tree]
+    checksum: int
+    losses: Any = None
+    undrawn: float = 0.0
+    score: float | None = None
 
 
 class Root(NamedTuple):
-    """A tree's root, the same from every shard but for ``found``.
-
-    ``exponents`` are the powers of two that the two sums were multiplied by.
-    """
+    """A tree's root: its rows in sample and in all, its sums, and the powers of two that the two sums were multiplied by."""
 
     n_in: int
     n_rows: int
     sums: NDArray[np.int64]
     exponents: tuple[int, int]
-    checksum: int
-    found: Found | None
-
-
-class Divided(NamedTuple):
-    """Where the left children end in the row partition, in sample and in all; and the best splits of the nodes to search."""
-
-    left_in_stop: NDArray[np.int64]
-    left_stop: NDArray[np.int64]
-    found: Found | None
-
-
-class SharedRows(NamedTuple):
-    """A shard's columns of the tree in some rows; ``ids`` are their numbers in the whole table."""
-
-    ids: NDArray[np.int32]
-    columns: Columns
-
-
-class GrownDelegated(NamedTuple):
-    """Nodes grown to their ends, and for each its rows out of sample, leaf by leaf (only where they count), and its sets of categories."""
-
-    subtrees: list[PackedNodes]
-    outside: list[NDArray[np.uint32]]
-    sets: list[CategorySets]
 
 
 class Measured(NamedTuple):
@@ -193,19 +189,30 @@ class Losses(NamedTuple):
     score: float | None = None
 
 
-class ShardsExecutor(Protocol):
+class Executor(Protocol):
     """What carries messages to shards, and knows nothing of what they say.
 
     Attributes
     ----------
+    places_rows : bool
+        Whether shards have rows of the table, not columns of it.
     n_shards : int
     n_rows, n_columns : int
         Of the whole table.
     """
 
+    places_rows: bool
     n_shards: int
     n_rows: int
     n_columns: int
+
+    def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
+        """Have some shards carry out messages together; return all replies.
+
+        Raises
+        ------
+        ShardsLost
+        """
 
     def wants_repair(self) -> bool:
         """Tell whether shards are to be replaced before the next tree."""
@@ -221,34 +228,3 @@ class ShardsExecutor(Protocol):
 
     def close(self) -> None:
         """Release what the executor holds."""
-
-
-class Executor(ShardsExecutor, Protocol):
-    """An executor of shards of columns.
-
-    Attributes
-    ----------
-    whole_threads : int
-        Threads of the one shard that has all columns; 0 where columns are spread.
-    places_rows : bool
-        False: shards have columns of the table, not rows of it (:class:`dtrees.engine.protocol.exchange.RowsExecutor`).
-    """
-
-    places_rows: Literal[False] = False
-
-    whole_threads: int
-
-    def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the shard that has each of some columns."""
-
-    def post(self, messages: Mapping[int, Message]) -> None:
-        """Begin an exchange: send messages to some shards.
-
-        Raises
-        ------
-        ShardsLost
-            If some cannot be reached any more. Then no exchange is under way.
-        """
-
-    def collect(self) -> dict[int, Any]:
-        """Wait for all replies of the exchange that began first of those under way; raises as :meth:`post` does."""

@@ -43,39 +43,6 @@ class RouteBits(NamedTuple):
     bits: NDArray[np.uint8]
     offsets: NDArray[np.int64]
 
-    def spread(self, which: NDArray[np.bool_]) -> RouteBits:
-        """Return the bits of as many splits as ``which`` has elements: those of the true ones, in order; the others have none.
-
-        Examples
-        --------
-        >>> RouteBits(np.array([7, 8], np.uint8), np.array([0, 2])).spread(np.array([False, True, False])).offsets
-        array([0, 0, 2, 2])
-        """
-        return RouteBits(self.bits, self.offsets[np.concatenate([[0], np.cumsum(which)])])
-
-
-class RouteBitStore(dict[int, NDArray[np.uint8]]):
-    """The bits that the owners of the best splits sent with these, by node, until the splits are applied.
-
-    Examples
-    --------
-    >>> route_bits = RouteBitStore()
-    >>> route_bits.note(np.array([3, 4]), RouteBits(np.array([7, 8, 9], np.uint8), np.array([0, 1, 3])), np.array([False, True]))
-    >>> route_bits.take(np.array([4]))
-    RouteBits(bits=array([8, 9], dtype=uint8), offsets=array([0, 2]))
-    """
-
-    def note(self, nodes: NDArray[np.int64], marks: RouteBits, which: NDArray[np.bool_]) -> None:
-        """Keep the bits of those nodes that ``which`` tells."""
-        bounds = marks.offsets.tolist()
-        self.update((node, marks.bits[bounds[i] : bounds[i + 1]]) for i, node in enumerate(nodes.tolist()) if which[i])
-
-    def take(self, nodes: NDArray[np.int64]) -> RouteBits:
-        """Return the bits of nodes, and keep no others either: a split that is not chosen at once never is."""
-        bits = [self[node] for node in nodes.tolist()]
-        self.clear()
-        return RouteBits(np.concatenate(bits), np.cumsum([0, *map(len, bits)]))
-
 
 def join_subtrees(upper: Nodes, subtrees: Mapping[int, Nodes]) -> Nodes:
     """Return nodes, and the subtrees that take the places of some of them, as one tree in preorder."""

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.outcome.beyond_sums import words_of
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps
-from dtrees.engine.protocol.messages import Divided
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searcher import Wanted
+from dtrees.engine.shard.grower import Grower
 from dtrees.split.node.records import CONSTANT, Candidates, best_by_node, empty_candidates
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import FOLD, MAX_ZONES, ROWS_PER_PART
@@ -45,7 +44,7 @@ class RowsGrower(Grower):
     def lay_out(self, splits: Splits) -> None:
         """Note where the rows of children would lie if all rows were in one place."""
         middle = self.places(splits.node)[0] + splits.n_left
-        self.divide(splits, Divided(middle, middle, None))
+        self.divide(splits, middle, middle)
 
     def records_of(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
         """Return the records of nodes."""
@@ -184,11 +183,11 @@ class Levels:
                 rows.searcher.scan((yield shards.step("picked" + of_batch, serial, rows.pick(batch), shards.everyone)))
         return rows.best(), int(own.tasks[:, 3].sum())
 
-    def found(self, told: list[s.Levelling]) -> Found:
+    def found(self, searched: list[s.Searched]) -> Found:
         """Return the best of what searchers have found of the nodes, and note how many of their cells were flagged."""
         n_cells = int(self._searched.n_rows.sum()) * self.shards.plan.rules.columns_per_tree
-        self.shards.grain.note(sum(one.flagged for one in told), n_cells)
-        return self._best([one.scanned for one in told if one.scanned is not None])
+        self.shards.grain.note(sum(one.flagged for one in searched), n_cells)
+        return self._best([one.scanned for one in searched])
 
     def search_rest(self, which: NDArray[np.int64]) -> Steps[Found]:
         """Search some of the nodes in their further columns, each up to the first that is not constant in it."""

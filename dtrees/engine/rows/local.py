@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.exchange import Program, RowsExecutor, Step
-from dtrees.engine.protocol.messages import Message
+from dtrees.engine.protocol.exchange import Program, Step
+from dtrees.engine.protocol.messages import Executor, Message
 from dtrees.engine.rows.all_rows import rows_of
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.split.table.keyed_columns import arrange_rows
@@ -20,7 +20,7 @@ class ParcelsMissing(RuntimeError):
     """Shards wait for parcels that nobody is going to send."""
 
 
-class LocalRowsExecutor(RowsExecutor):
+class LocalRowsExecutor(Executor):
     """Carries messages to shards of rows in this process, which take their steps by turns.
 
     Parameters
@@ -30,7 +30,7 @@ class LocalRowsExecutor(RowsExecutor):
         Of the whole table.
     """
 
-    places_rows: Literal[True] = True
+    places_rows = True
 
     def __init__(self, shards: Sequence[RowShard], n_rows: int, n_columns: int) -> None:
         self.shards = list(shards)

@@ -13,17 +13,18 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.ending import checksum
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.exchange import Arrays, Mailbox, Program, Shards, Steps, side_by_side
-from dtrees.engine.protocol.messages import Message, StaleMessage
+from dtrees.engine.protocol.messages import AddVotes, CountVotes, Grown, GrowTree, GrowTrees, Message, Replay, StaleMessage, Votes
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.all_rows import AllRows, in_order, meetings, put_together, rows_of
 from dtrees.engine.rows.categories import count_categories
 from dtrees.engine.rows.forest_trees import TreeOfForest, forest_tree_steps
 from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.rows.tree import boosted_tree_steps, checksum
+from dtrees.engine.rows.tree import boosted_tree_steps
 from dtrees.engine.rows.whole import undrawn_weight
 from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
@@ -104,20 +105,20 @@ class RowShard:
         match message:
             case m.Open():
                 return (yield from self._open(message))
-            case m.Replay():
+            case Replay():
                 return self._tree.replay(message.tree, message.output)
-            case m.GrowTree():
+            case GrowTree():
                 (grown,) = yield from side_by_side({0: self._grow_tree(message)})
                 return grown
-            case m.GrowTrees():
+            case GrowTrees():
                 return (yield from self._grow_trees(message.first, message.last))
-            case m.AddVotes():
+            case AddVotes():
                 for number, tree in enumerate(message.trees, message.first):
                     self._slots[0].add_votes(number, tree)
                 return None
-            case m.CountVotes():
+            case CountVotes():
                 bag = self._slots[0].out_of_bag
-                return m.Votes(bag.sum, bag.count)
+                return Votes(bag.sum, bag.count, bag.exponent)
         raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
 
     def _check_fresh(self, message: Message) -> None:
@@ -130,7 +131,7 @@ class RowShard:
             self._slots.append(self._slots[0].for_another_tree())
         return self._slots[slot]
 
-    def _grow_tree(self, message: m.GrowTree) -> Steps[m.Grown]:
+    def _grow_tree(self, message: GrowTree) -> Steps[Grown]:
         """Grow a tree as all other shards do at the same time, and add it to the predictions."""
         shards, rows, output = self._shards, self._tree, message.output
         if output == 0:
@@ -148,7 +149,7 @@ class RowShard:
             sent = yield shards.step("losses", next(shards.serials), scored[1].sent(elsewhere), helpers)
             losses = put_together(*scored, sent)
             undrawn = yield from undrawn_weight(shards, rows)
-        return m.Grown([] if self._shard else [tree], checksum([tree]), losses, undrawn, score)
+        return Grown([] if self._shard else [tree], checksum([tree]), losses, undrawn, score)
 
     def _open_round_of_all(self, shards: Shards, round_: int) -> Steps[None]:
         """Have shard 0 find the loss of a round, where that takes all rows at once; again within a round if shards are new."""
@@ -170,7 +171,7 @@ class RowShard:
             rows.n_side_by_side = last - first
             programs[slot] = forest_tree_steps(TreeOfForest(self._shards, rows, self._plan, self._scales), number)
         trees = yield from side_by_side(programs, SHARED_CELLS * self._shards.n_shards)
-        return m.Grown([] if self._shard else trees, checksum(trees))
+        return Grown([] if self._shard else trees, checksum(trees))
 
     def _introduce(self, message: m.Introduce) -> m.Introduced:
         fit, epoch = message.fit, message.epoch
@@ -189,7 +190,7 @@ class RowShard:
         assert self._fit is not None
         n_columns, stretches, plan = self._columns.n_columns, message.stretches, self._plan
         self._shards = shards = Shards(
-            plan, *self._fit, self._shard, self._n_shards, self._n_rows_total, n_columns, stretches, self._sent_rows
+            plan, *self._fit, self._shard, self._n_shards, self._n_rows_total, n_columns, stretches=stretches, sent_rows=self._sent_rows
         )  # fmt: skip
         target, weight = self._table
         mine, serial = (target,) if weight is None else (target, weight), next(shards.serials)

@@ -82,13 +82,11 @@ class Cut(NamedTuple):
     above: NDArray[np.float64]
 
 
-class Levelling(NamedTuple):
-    """How nodes were divided, what was found, how many rows were flagged in a shard's columns, and what was grown to its end."""
+class Searched(NamedTuple):
+    """What was found in the columns of a searcher, and how many rows were flagged there."""
 
-    cut: Cut | None
-    scanned: Scanned | None
+    scanned: Scanned
     flagged: int
-    subtrees: Subtrees | None = None
 
 
 class GrowSent(NamedTuple):

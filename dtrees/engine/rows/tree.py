@@ -4,20 +4,18 @@ Every shard takes them (:class:`~dtrees.engine.protocol.exchange.Shards`). This 
 the best of those that the searchers of columns have found::
 
     derived     compute gradients; of a forest, draw rows
-    sums        put gradients in fixed point and sum the root; or divide nodes, and sum some of their children. Sums go to searchers of
-                columns, which put them together, tell one another how good the best split at an edge of a zone is, flag the parts that may
-                hold a better one, are sent the rows in there, and find the best splits in their columns (:mod:`dtrees.engine.rows.levels`).
-                Where no node is left that takes all shards, those of few rows are grown to their ends, each by one shard, to which all send
-                their rows ("apart")
-    level       tell what came of that, and how nodes were divided
-    subtrees    grow further nodes to their ends, if those have too many rows for one exchange
+    sums        put gradients in fixed point and sum the root; or divide nodes, tell how, and sum some of their children. Sums go to
+                searchers of columns, which put them together, tell one another how good the best split at an edge of a zone is, flag the
+                parts that may hold a better one, are sent the rows in there, and find the best splits in their columns
+                (:mod:`dtrees.engine.rows.levels`)
+    level       tell what came of that
+    apart       grow nodes of few rows to their ends, each by one shard, to which all send their rows
+    subtrees    tell what came of that
 """
 
 from __future__ import annotations
 
 import math
-import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,8 +25,8 @@ from dtrees.engine.outcome.beyond_sums import KnownSets, sets_of
 from dtrees.engine.outcome.ending import draft_tree, finish_tree
 from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.node_limits import SumsKept, constraints_of
-from dtrees.engine.protocol.exchange import Arrays, RowsDisagree, Shards, Steps, Turn
-from dtrees.engine.protocol.messages import Root
+from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
+from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
@@ -51,7 +49,7 @@ _Known = tuple[NDArray[np.int64], NDArray[np.int64]]
 def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int, learning_rate: float) -> Steps[tuple[Tree, _Known]]:
     """Grow one tree; return it, and what shards know of its leaves.
 
-    Parameters are those of :func:`dtrees.engine.coordinator.tree.grow_tree`.
+    Parameters are those of :func:`dtrees.engine.shard.tree.boosted_tree_steps`.
     """
     cuts = yield from find_cuts(shards, rows)
     derived = yield from shards.gather("derived", rows.derive(tree, output, cuts))
@@ -68,15 +66,6 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
         of_steps = exponents[0], (yield from exponent_of(shards, rows, derived, 2))
         steps = yield from leaf_steps(shards, rows, grown, leaves, of_steps, plan.rules)
     return finish_tree(plan, nodes, exponents, grown, steps, learning_rate)[0], leaves
-
-
-def checksum(trees: Sequence[Tree]) -> int:
-    """Return a number that trees and others have in common, if they are the same."""
-    total = 0
-    for tree in trees:
-        for array in (tree.children_left, tree.feature, tree.threshold, tree.missing_go_to_left, tree.value, *tree.categories):
-            total = zlib.crc32(np.ascontiguousarray(array).data, total)
-    return total
 
 
 def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _Known:
@@ -128,7 +117,7 @@ class _Growth:
     def __init__(self, levels: Levels, tree: int, root: s.Rooted) -> None:
         shards, rules, kept = levels.shards, levels.shards.plan.rules, SumsKept.of(levels.shards.plan)
         self._levels, self._shards, self._tree, self._root = levels, shards, tree, root
-        of_root = Root(root.n_in, root.n_in, root.sums, root.exponents, 0, None)
+        of_root = Root(root.n_in, root.n_in, root.sums, root.exponents)
         self._grower = RowsGrower(rules, kept.n_classes, rules.columns_per_tree, of_root, shards.sent_rows, kept.targets)
         self._path: dict[int, Any] = {0: hashing.ROOT}
         self._apart = _Apart(levels, self._grower, tree, root, self._path)
@@ -140,33 +129,24 @@ class _Growth:
     def grow(self, sent: list[Arrays]) -> Steps[None]:
         """Grow all nodes, given the sums of the root that shards have sent."""
         shards, grower, levels = self._shards, self._grower, self._levels
-        splits: Splits | None = None
-        cut: s.Cut | None = None
-        while True:
-            nodes, pure = grower.to_search, None
-            if nodes.shape[0]:
-                levels.open(grower, self._root, Columns(shards, self._tree, [self._path[node] for node in nodes.tolist()]))
-                scanned, flagged, pure = yield from levels.search(sent)
-                own = s.Levelling(cut, scanned, flagged)
-            else:
-                own = s.Levelling(cut, None, 0, (yield from self._apart.grow_next()))
-            told = yield from shards.gather("level", own)
-            if splits is not None:
-                self._settle(splits, [one.cut for one in told if one.cut is not None])
-            if pure is not None:
-                yield from self._accept(nodes, told, pure)
-            else:
-                self._apart.take([one.subtrees for one in told])
+        while (nodes := grower.to_search).shape[0]:
+            levels.open(grower, self._root, Columns(shards, self._tree, [self._path[node] for node in nodes.tolist()]))
+            scanned, flagged, pure = yield from levels.search(sent)
+            searched = yield from shards.gather("level", s.Searched(scanned, flagged))
+            yield from self._accept(nodes, searched, pure)
             if (splits := grower.choose()) is None:
                 break
             cut, sums = self._divide(splits)
-            sent = (yield shards.step("sums", next(shards.serials), sums, shards.everyone)) if sums else []
-        yield from self._apart.finish(self._sets)
+            told = {shard: (*cut, *sums.get(shard, ())) for shard in shards.everyone}
+            every = yield shards.step("sums", next(shards.serials), told, shards.everyone)
+            self._settle(splits, [s.Cut(*one[:2]) for one in every])
+            sent = [one[2:] for one in every]
+        yield from self._apart.grow(self._sets)
         shards.grain.adapt()
 
-    def _accept(self, nodes: NDArray[np.int64], told: list[s.Levelling], pure: NDArray[np.intp]) -> Steps[None]:
+    def _accept(self, nodes: NDArray[np.int64], searched: list[s.Searched], pure: NDArray[np.intp]) -> Steps[None]:
         """Take the best splits of nodes, those of one target left out."""
-        found, above, words = self._levels.found(told)
+        found, above, words = self._levels.found(searched)
         found.records["status"][pure] = NO_SPLIT
         constant = self._grower.accept(nodes, found)
         if constant.shape[0]:
@@ -197,10 +177,10 @@ class _Growth:
 
         Raises
         ------
-        RowsDisagree
+        ShardsDisagree
         """
         if not np.array_equal(sum(cut.n_left for cut in cuts), splits.n_left):
-            raise RowsDisagree(f"shards have divided nodes of tree {self._tree} otherwise than their splits say")
+            raise ShardsDisagree(f"shards have divided nodes of tree {self._tree} otherwise than their splits say")
         thresholds = splits.threshold.copy()
         if not self._shards.plan.rules.random_splits:
             above = np.where(np.isnan(self._next_above), np.min([cut.above for cut in cuts], axis=0), self._next_above)
@@ -230,9 +210,6 @@ class _Apart:
     def __init__(self, levels: Levels, grower: RowsGrower, tree: int, root: s.Rooted, path: dict[int, Any]) -> None:
         self._shards, self._rows, self._grower = levels.shards, levels.rows, grower
         self._tree, self._root, self._path = tree, root, path
-        self._batches: list[list[NDArray[np.int64]]] | None = None
-        self._asked: list[NDArray[np.int64]] = []
-        self._grown: list[tuple[NDArray[np.int64], s.Subtrees]] = []
         self.places: list[tuple[int, int]] = []
 
     @property
@@ -240,7 +217,7 @@ class _Apart:
         return SumsKept.of(self._shards.plan).cells_sent(self._shards.plan.rules)
 
     def _deal(self) -> list[list[NDArray[np.int64]]]:
-        """Return the nodes of each batch, for each shard, the first batch last; none is added to them any more."""
+        """Return the nodes of each batch, for each shard."""
         nodes, n_shards = np.array(self._grower.to_grow, np.int64), self._shards.n_shards
         if not nodes.shape[0]:
             return []
@@ -250,17 +227,12 @@ class _Apart:
         shard[order] = (self._tree + np.arange(nodes.shape[0])) % n_shards
         at_once = max(1, SHARED_CELLS * n_shards // self._cells_of_row)
         batches = np.split(order, np.flatnonzero(np.diff(np.cumsum(n_rows[order]) // at_once)) + 1)
-        return [[nodes[batch[shard[batch] == i]] for i in range(n_shards)] for batch in batches[::-1]]
+        return [[nodes[batch[shard[batch] == i]] for i in range(n_shards)] for batch in batches]
 
-    def grow_next(self) -> Steps[s.Subtrees | None]:
-        """Have the next batch grown, if there is one, once no node is left that is searched by all shards; return what is of this shard."""
-        if self._batches is None:
-            self._batches = self._deal()
-        self._asked = groups = self._batches.pop() if self._batches else []
-        if not groups:
-            return None
-        shards, nodes = self._shards, groups[self._shards.shard]
+    def _grow_sent(self, groups: list[NDArray[np.int64]]) -> Steps[s.Subtrees | None]:
+        """Send all shards the rows of some nodes, and grow those of this one, if there are any."""
         yield Turn(sum(int(self._grower.about(group)[0].sum()) for group in groups) * self._cells_of_row)
+        shards, nodes = self._shards, groups[self._shards.shard]
         senders = shards.everyone if nodes.shape[0] else ()
         sent = yield shards.step("apart", next(shards.serials), self._rows.send_rows(groups), senders)
         if not nodes.shape[0]:
@@ -270,18 +242,14 @@ class _Apart:
         about = s.GrowSent(self._tree, self._root, depth, paths, sums, self._grower.origin_of(nodes), self._grower.first_splits())
         return self._rows.grow_sent(about, sent)
 
-    def take(self, told: list[s.Subtrees | None]) -> None:
-        """Take what has become of the batch."""
-        self._grown += [(nodes, one) for nodes, one in zip(self._asked, told, strict=False) if one is not None]
-
-    def finish(self, known_sets: KnownSets) -> Steps[None]:
-        """Have the batches that are left grown, and hand over all to the grower."""
-        if self._batches is None:
-            self._batches = self._deal()
-        while self._batches:
-            own = yield from self.grow_next()
-            self.take((yield from self._shards.gather("subtrees", own)))
-        for nodes, grown in self._grown:
+    def grow(self, known_sets: KnownSets) -> Steps[None]:
+        """Have the nodes grown, batch by batch, and hand over all to the grower."""
+        all_grown = []
+        for groups in self._deal():
+            own = yield from self._grow_sent(groups)
+            told = yield from self._shards.gather("subtrees", own)
+            all_grown += [(nodes, one) for nodes, one in zip(groups, told, strict=True) if one is not None]
+        for nodes, grown in all_grown:
             first, last, _ = (some.tolist() for some in self._grower.places(nodes))
             subtrees = [packed.unpacked() for packed in grown.nodes]
             for subtree, sets, start in zip(subtrees, grown.sets, first, strict=True):

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress
-from dtrees.engine.protocol.exchange import RowsExecutor
 from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores
 from dtrees.engine.run.lasting import LastingBoosting, TreeLog
 from dtrees.engine.run.local_executor import LocalExecutor, LocalFit
@@ -43,7 +42,7 @@ class Evaluation(Protocol):
 
 
 def boost(
-    executor: LocalExecutor | Executor | RowsExecutor,
+    executor: LocalExecutor | Executor,
     plan: BoostingPlan,
     previous: Rounds = (),
     initial: NDArray[np.float64] | None = None,
@@ -55,7 +54,7 @@ def boost(
 
     Parameters
     ----------
-    executor : LocalExecutor, Executor or RowsExecutor
+    executor : LocalExecutor or Executor
         Closing it is left to the caller.
     plan : BoostingPlan
     previous : sequence of sequence of Tree, optional

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.session import replay_tree
-from dtrees.engine.coordinator.tree import grow_tree
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
-from dtrees.engine.protocol.messages import Start
-from dtrees.engine.run.local_executor import LocalExecutor, LocalSession
+from dtrees.engine.protocol.exchange import alone
+from dtrees.engine.run.local_executor import LocalExecutor
+from dtrees.engine.shard.shard import Shard
+from dtrees.engine.shard.tree import grow_alone
 from dtrees.split.compile.cache import KERNEL_SUFFIX, PATCHES_NUMBA, cache_folder, is_cached
 from dtrees.split.compile.helper import allow_helper, compile_elsewhere, helper_runs, owner
 from dtrees.split.grow.parallel_subtree import grow_together
@@ -74,21 +74,25 @@ def n_compiled() -> int:
 
 def compile_division() -> None:
     """Compile what divides rows level by level."""
-    with _session(ForestPlan(Rules("squared_error", 1, 1), 0), np.arange(2.0)) as session:
-        replay_tree(session, stump(), 0)
+    with _shard_of(ForestPlan(Rules("squared_error", 1, 1), 0), np.arange(2.0)) as shard:
+        alone(shard.replay_tree(stump(), 0))
 
 
 def grow_leaf(plan: BoostingPlan | ForestPlan) -> None:
-    """Grow a tree of few rows by levels, as trees are while others are compiled, and add it to the predictions."""
+    """Grow a tree of few rows by levels, as trees are while others are compiled, and add it, and one of many rows, to the predictions."""
     target = np.arange(1.0, 3.0) if plan.n_classes == 0 else np.arange(plan.n_classes, dtype=np.int32)
-    with _session(plan, target) as session:
-        grow_tree(session, Start(0, 0, search=True, check=False, plain=True), score=isinstance(plan, BoostingPlan))
+    with _shard_of(plan, target) as shard:
+        if isinstance(plan, BoostingPlan):
+            shard.add_boosted(grow_alone(shard.shards, shard.trees[0], 0, plain=True), 0)
+            alone(shard.replay_tree(stump(), 0))
+            shard.trees[0].boosting.losses(0, target.shape[0])
+        else:
+            alone(shard.grow_of_forest(0, 0, plain=True))
+            shard.close_tree(0)
 
 
 @contextmanager
-def _session(plan: BoostingPlan | ForestPlan, target: NDArray[Any]) -> Iterator[LocalSession]:
+def _shard_of(plan: BoostingPlan | ForestPlan, target: NDArray[Any]) -> Iterator[Shard]:
     columns = presort([np.arange(float(target.shape[0]))] * plan.rules.columns_per_tree)
     with LocalExecutor(columns, target, None, 1) as executor:
-        session = LocalSession(executor, plan, "")
-        session.begin()
-        yield session
+        yield executor.begin(plan)

@@ -15,11 +15,10 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.fit import ColumnsFit
 from dtrees.engine.plan.plans import BoostingPlan, Callback, ForestPlan, ForestResult, Progress
-from dtrees.engine.protocol.exchange import RowsExecutor
 from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores, ShardsLost
 from dtrees.engine.rows.fit import RowsFit
+from dtrees.engine.shard.fit import ColumnsFit
 from dtrees.tree.tree import Tree
 
 T = TypeVar("T")
@@ -38,7 +37,7 @@ class TreeLog(Protocol):
 class _Lasting(ABC):
     """A fit that goes on when shards are lost: they are replaced, all are brought to a state to go on from, and it is tried again."""
 
-    def __init__(self, executor: Executor | RowsExecutor, plan: BoostingPlan | ForestPlan, n_side_by_side: int = 0) -> None:
+    def __init__(self, executor: Executor, plan: BoostingPlan | ForestPlan, n_side_by_side: int = 0) -> None:
         self._fit = RowsFit(executor, plan) if executor.places_rows else ColumnsFit(executor, plan, n_side_by_side)
         self._is_open = False
 
@@ -74,7 +73,7 @@ class LastingBoosting(_Lasting):
 
     Parameters
     ----------
-    executor : Executor or RowsExecutor
+    executor : Executor
     plan : BoostingPlan
     initial : ndarray of float64, shape (K,) or (K, n_rows), optional
         The raw prediction to start from, of all rows or of each.
@@ -84,7 +83,7 @@ class LastingBoosting(_Lasting):
     initial : ndarray of float64, shape (K,)
     """
 
-    def __init__(self, executor: Executor | RowsExecutor, plan: BoostingPlan, initial: NDArray[np.float64] | None = None) -> None:
+    def __init__(self, executor: Executor, plan: BoostingPlan, initial: NDArray[np.float64] | None = None) -> None:
         super().__init__(executor, plan)
         self._finished: list[tuple[Tree, int]] = []
         self.initial = self._open(initial)
@@ -100,7 +99,7 @@ class LastingBoosting(_Lasting):
         self._finished.append((tree, output))
 
     def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
-        """Grow a tree; see :func:`dtrees.engine.coordinator.tree.grow_tree`."""
+        """Grow a tree; see :func:`dtrees.engine.shard.tree.tree_steps`. ``score`` asks for the mean losses afterwards."""
         if self._fit.wants_repair():
             self._recover()
         grown, scores = self._lasting(lambda: self._fit.grow_tree(tree, output, learning_rate, score))
@@ -109,7 +108,7 @@ class LastingBoosting(_Lasting):
 
 
 def grow_forest_on_shards(
-    executor: Executor | RowsExecutor,
+    executor: Executor,
     plan: ForestPlan,
     first: int,
     last: int,
@@ -123,12 +122,12 @@ def grow_forest_on_shards(
 
     Parameters
     ----------
-    executor : Executor or RowsExecutor
+    executor : Executor
         Closing it is left to the caller.
     plan : ForestPlan
     first, last : int
     n_side_by_side : int
-        Trees to grow at once at most (:func:`~dtrees.engine.coordinator.fit.trees_side_by_side`,
+        Trees to grow at once at most (:func:`~dtrees.engine.shard.fit.trees_side_by_side`,
         :func:`~dtrees.engine.rows.forest_trees.trees_at_once`).
     callback : callable, optional
         Called after each tree, in their order; returning True leaves out the trees after it.
@@ -146,7 +145,7 @@ def grow_forest_on_shards(
 class _Forest(_Lasting):
     """The trees of a forest over shards."""
 
-    def __init__(self, executor: Executor | RowsExecutor, plan: ForestPlan, first: int, last: int, n_side_by_side: int) -> None:
+    def __init__(self, executor: Executor, plan: ForestPlan, first: int, last: int, n_side_by_side: int) -> None:
         super().__init__(executor, plan, n_side_by_side)
         self._plan, self._first, self._last, self._n_side_by_side = plan, first, last, n_side_by_side
         self._trees: list[Tree] = []

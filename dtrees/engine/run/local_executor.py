@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import takewhile
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.session import Requests, Session, Steps, T, replay_tree
-from dtrees.engine.coordinator.tree import grow_tree, starting
+from dtrees.engine.outcome.scoring import scores_of
 from dtrees.engine.plan.plans import BoostingPlan, Callback, FitInterrupted, ForestPlan, ForestResult, Progress
-from dtrees.engine.protocol.messages import Begun, NotCompiled, Scores
+from dtrees.engine.protocol.exchange import Shards, alone
+from dtrees.engine.protocol.messages import NO_SCORES, Scores
 from dtrees.engine.shard.shard import Shard
-from dtrees.engine.shard.targets.forest_target import ForestTarget
+from dtrees.engine.shard.tree import grow_alone
 from dtrees.engine.threads import Threads
 from dtrees.split.policy import SERIAL_FOREST_CELLS
-from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
+from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.tree import Tree
 
 
@@ -40,53 +38,23 @@ class LocalExecutor:
         Trees that grow side by side, and share the threads.
     """
 
-    n_shards = 1
-
     def __init__(
         self, columns: AnyColumns, target: NDArray[Any], weight: NDArray[np.float64] | None, n_threads: int, n_trees: int = 1
     ) -> None:
-        self.n_trees = n_trees
+        self._n_trees = n_trees
         self.n_rows, self.n_columns = columns.n_rows, columns.n_columns
         self.shard = Shard(columns, np.arange(self.n_columns, dtype=np.int32), self.n_columns, target, weight, n_threads)
-        # A tree of a sparse table is grown whole, by one thread.
-        self.whole_threads = 1 if isinstance(columns, SparseColumns) else max(1, n_threads // n_trees)
 
-    def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the one shard for every column."""
-        return np.zeros(columns.shape[0], np.int64)
+    def begin(self, plan: BoostingPlan | ForestPlan, initial: NDArray[np.float64] | None = None) -> Shard:
+        """Begin a fit; return the shard."""
+        self.shard.begin(Shards(plan, "", 0, 0, 1, self.n_rows, self.n_columns), initial, self._n_trees)
+        return self.shard
 
     def __enter__(self) -> LocalExecutor:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.shard.close()
-
-
-@dataclass(frozen=True)
-class LocalSession(Session):
-    """A fit on a table in this process. Threads that grow trees side by side have a slot each, in a session of their own."""
-
-    executor: LocalExecutor  # type: ignore[assignment]  # no messages are sent
-    slot: int = 0
-
-    def begin(self, initial: NDArray[np.float64] | None = None) -> Begun:
-        """Open the fit."""
-        return self.executor.shard.begin(self.fit, self.epoch, self.plan, initial, n_whole=self.executor.n_trees)
-
-    def ask(self, requests: Requests, following: Requests | None = None) -> Mapping[int, Any]:
-        """Call the tree under way, or the shard."""
-        method, *arguments = requests[0]
-        shard = self.executor.shard
-        return {0: getattr(shard if method in shard.OWN else shard.trees[self.slot], method)(*arguments)}
-
-    def run(self, programs: Sequence[Steps[T]], is_begun: bool = False) -> list[T]:
-        """Carry out the steps of a tree: small ones take no longer than some steps of Python."""
-        (steps,), replies = programs, None
-        try:
-            while True:
-                replies = self.ask(steps.send(cast(Any, replies)))
-        except StopIteration as end:
-            return [end.value]
 
 
 class LocalFit:
@@ -107,24 +75,18 @@ class LocalFit:
     """
 
     def __init__(self, executor: LocalExecutor, plan: BoostingPlan, initial: NDArray[np.float64] | None = None) -> None:
-        self._session = LocalSession(executor, plan, fit=uuid.uuid4().hex)
-        self.initial = self._session.begin(initial).initial
-        self._at_once = self._session.subtree_rows >= executor.n_rows
-        (self._tree,) = executor.shard.trees
+        self._shard, self._n_rows = executor.begin(plan, initial), executor.n_rows
+        self._rows, self.initial = self._shard.trees[0], self._shard.initial
 
     def replay_tree(self, tree: Tree, output: int) -> None:
         """Take over a tree grown earlier: add its values to the predictions of every row."""
-        replay_tree(self._session, tree, output)
+        alone(self._shard.replay_tree(tree, output))
 
     def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
-        """Grow a tree; see :func:`dtrees.engine.coordinator.tree.grow_tree`."""
-        start = starting(self._session, tree, output)
-        if self._at_once:
-            try:
-                return self._tree.boost(tree, output, learning_rate, score)
-            except NotCompiled:
-                start = start._replace(search=True, plain=True)
-        return grow_tree(self._session, start, learning_rate, score)
+        """Grow a tree; ``score`` asks for the mean losses afterwards."""
+        shard, rows = self._shard, self._rows
+        grown = shard.add_boosted(grow_alone(shard.shards, rows, tree, output, learning_rate), output)
+        return grown, scores_of([rows.boosting.losses(0, self._n_rows)]) if score else NO_SCORES
 
 
 def grow_forest(
@@ -167,8 +129,9 @@ def grow_forest(
         n_threads = 1
     side_by_side = max(1, min(n_threads, n_trees))
     executor = LocalExecutor(columns, target, weight, max(1, n_threads), side_by_side)
+    shard = executor.shard
     del columns
-    free = [LocalSession(executor, plan, fit=uuid.uuid4().hex, last_tree=last_tree, slot=slot) for slot in range(side_by_side)]
+    free = list(range(side_by_side))  # slots
     began = time.perf_counter()
     stopped = threading.Event()
     finished: dict[int, Tree] = {}
@@ -177,14 +140,15 @@ def grow_forest(
     def grow(number: int) -> Tree | None:
         if stopped.is_set():
             return None
-        session = free.pop()  # list.pop and append are atomic
+        slot = free.pop()  # list.pop and append are atomic
         try:
-            tree, _ = grow_tree(session, starting(session, number))
+            tree = alone(shard.grow_of_forest(number, slot))
+            shard.close_tree(number)
         except BaseException:
             stopped.set()
             raise
         finally:
-            free.append(session)
+            free.append(slot)
         with lock:
             finished[number] = tree
             if callback is not None and callback(Progress(len(finished), n_trees, time.perf_counter() - began)):
@@ -192,16 +156,17 @@ def grow_forest(
         return tree
 
     try:
-        free[0].begin()
+        executor.begin(plan)
+        if last_tree and not plan.rules.categorical:  # whose sets are still to be found in the columns
+            shard.trees[0].when_found = shard.give_up_columns
         with Threads(side_by_side) as threads:
-            grown = threads.map(grow, range(first, last), give_up=executor.shard.give_up)
+            grown = threads.map(grow, range(first, last), give_up=shard.give_up)
     except KeyboardInterrupt as error:
         with lock:
             done = list(takewhile(lambda tree: tree is not None, map(finished.get, range(first, last))))
         raise FitInterrupted(ForestResult(cast(list[Tree], done))) from error
     finally:
-        executor.shard.close()
+        shard.close()
     # A fit that was stopped keeps the trees up to the first that was left out.
     trees = cast(list[Tree], list(takewhile(lambda tree: tree is not None, grown)))
-    bag = executor.shard.target.out_of_bag if isinstance(executor.shard.target, ForestTarget) else None
-    return ForestResult(trees) if bag is None else ForestResult(trees, bag.sum, bag.count, bag.exponent)
+    return ForestResult(trees, *(shard.count_votes() if plan.out_of_bag else ()))

@@ -1,32 +1,49 @@
 """A shard: some presorted columns of a table, the target and weights of all rows, and what trees leave behind for the next ones.
 
-Its methods, and those of trees under way (:mod:`dtrees.engine.shard.tree_state`), are called by the messages of a fit, one message at a
-time; it does nothing on its own. In this process one shard has all columns; on a cluster each worker has a shard of some.
+It answers the messages of a fit, one message at a time; it does nothing on its own. How it does so is a program of steps, in which shards
+tell one another what they found (:mod:`dtrees.engine.shard.tree`). In this process one shard has all columns, and takes no steps; on a
+cluster each worker has a shard of some.
 
 Trees may grow side by side, each in a *slot*, over the same columns and the same target, with a row partition and nodes of its own. What
-they are grown with (threads, scratch space) they take turns to use. The calls of a message, one a slot at most, are shared out
-over the shard's threads; where there are fewer slots than threads, each call gets several.
+they are grown with (threads, scratch space) they take turns to use. The trees of a message are shared out over the shard's threads from
+step to step; where there are fewer trees than threads, each gets several.
+
+Terms
+-----
+closing
+    adding a tree's values to the predictions, or what it says of its rows out of bag to the sums. Trees are closed in their order: at any
+    time, the state is that of the first so many trees.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.ending import checksum
+from dtrees.engine.outcome.scoring import shares_of
+from dtrees.engine.outcome.values import places_of_leaves
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.protocol.messages import Begun, Call, Calls, StaleMessage
+from dtrees.engine.protocol import messages as m
+from dtrees.engine.protocol.exchange import Mailbox, Program, Shards, Steps, side_by_side
 from dtrees.engine.shard.node_search import ShardColumns
 from dtrees.engine.shard.runner import Workspace
 from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
+from dtrees.engine.shard.tree import GrownTree, grow_alone, replay_steps, tree_steps
 from dtrees.engine.shard.tree_state import TreeState
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import plain
 from dtrees.split.table.columns import Columns, presort
 from dtrees.split.table.sparse_columns import AnyColumns
+from dtrees.tree.tree import Tree
+
+#: Where the rows of leaves in sample and all rows end, and what the leaves say.
+_Votes = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
 
 
 class Shard:
@@ -51,10 +68,13 @@ class Shard:
         What the trees of the fit under way are split on.
     trees : list of TreeState
         Those under way, by slot.
+    shards : Shards
+        What this one knows of all in the fit under way.
+    mailbox : Mailbox
+        Where the executor puts parcels of other shards.
     """
 
-    #: What is called of a shard itself and not of its trees.
-    OWN = frozenset({"fetch", "adopt", "give_up_columns"})
+    shards: Shards
 
     def __init__(
         self,
@@ -71,6 +91,9 @@ class Shard:
         self._fit: tuple[str, int] | None = None
         self._free: list[Workspace] = []
         self._columns = ShardColumns(columns, column_ids, n_columns_total)
+        self.mailbox = Mailbox()
+        self._n_finished = 0
+        self._closings: dict[int, tuple[TreeState, _Votes]] = {}  # of trees that were grown last
 
     def give_up_columns(self) -> None:
         """Keep nothing but what the tree under way is completed with."""
@@ -80,12 +103,13 @@ class Shard:
         tree.workspace = self._free[0]
         tree.take_columns(self._columns, sums_zones=True)
 
-    def _make_trees(self) -> None:
+    def _make_trees(self, n_whole: int) -> None:
         """Make room for the trees of a fit, and for what they are grown with."""
         self._end_threads()
-        columns, turns, n_trees = self._columns.columns, bool(self._n_slots), self._n_slots or self._n_whole
+        columns, n_slots = self._columns.columns, self.shards.n_slots
+        turns, n_trees = bool(n_slots), n_slots or n_whole
         # Room for the zone sums of one tree is what many trees need for all else.
-        fit = self._columns, self._plan, self.target, self._table[0], isinstance(columns, Columns) and not turns
+        fit = self._columns, self.shards.plan, self.target, self._table[0], isinstance(columns, Columns) and not turns
         self.trees = [TreeState(*fit) for _ in range(n_trees)]
         n_workspaces = min(n_trees, self.n_threads)
         alone = n_trees == 1 and not turns
@@ -114,83 +138,158 @@ class Shard:
         self._end_threads()
         self._threads.close()
 
-    def handle(self, message: Calls) -> dict[int, Any]:
-        """Carry out a message and return the replies by slot.
+    def program(self, message: m.Message) -> Program:
+        """Carry out a message, step by step; return the reply.
 
         Raises
         ------
         StaleMessage
-            If it is of another fit or epoch than the last ``begin``.
+            If it is of another fit or epoch than the last ``Open``.
         """
-        method, *arguments = message.calls[0]
-        if method in ("begin", "renew"):
-            return {0: getattr(self, method)(message.fit, message.epoch, *arguments)}
-        if self._fit != (message.fit, message.epoch):
-            raise StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
-        if method in self.OWN:
-            return {0: getattr(self, method)(*arguments)}
-        by_slot = list(zip(message.slots, message.calls, strict=True))
-        replies = self._threads.map(self._carry_out, by_slot, most=len(self._free))
-        self._n_finished += sum(call[0] == "finish" for call in message.calls)
-        return dict(zip(message.slots, replies, strict=True))
+        if not isinstance(message, m.Open) and self._fit != (message.fit, message.epoch):
+            raise m.StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
+        (reply,) = yield from side_by_side({0: self._carry_out(message)})
+        return reply
 
-    def _carry_out(self, one: tuple[int, Call]) -> Any:
-        slot, (method, *arguments) = one
-        tree, workspace = self.trees[slot], self._free.pop()  # list.pop and append are atomic
-        try:
-            if workspace.by_turns:
-                workspace.runner.forget_nodes()  # of another tree, perhaps
-            tree.workspace = workspace
-            return getattr(tree, method)(*arguments)
-        finally:
-            self._free.append(workspace)
+    def _carry_out(self, message: m.Message) -> Steps[Any]:
+        match message:
+            case m.Open():
+                return (yield from self._open(message))
+            case m.Replay():
+                return (yield from self.replay_tree(message.tree, message.output))
+            case m.GrowTree():
+                tree, losses = (yield from self._boost(message.tree, message.output, message.learning_rate)), None
+                if message.score:
+                    share = shares_of(self.shards.n_rows, self.shards.n_shards)[self.shards.shard]
+                    losses = cast(BoostingTarget, self.target).losses(*share)
+                return self._reply([tree], losses)
+            case m.GrowTrees():
+                return self._reply((yield from self._grow_trees(message.first, message.last)))
+            case m.AddVotes():
+                return (yield from self._add_votes(message.first, message.first + len(message.trees)))
+            case m.CountVotes():
+                return self.count_votes()
+        raise TypeError(f"a shard of columns does not know messages of type {type(message).__name__}")
 
-    def begin(
-        self,
-        fit: str,
-        epoch: int,
-        plan: ForestPlan | BoostingPlan,
-        initial: NDArray[np.float64] | None,
-        n_slots: int = 0,
-        n_whole: int = 1,
-    ) -> Begun:
-        """Open a fit.
+    def _reply(self, trees: list[Tree], losses: m.Losses | None = None) -> m.Grown:
+        return m.Grown([] if self.shards.shard else trees, checksum(trees), losses)
 
-        ``initial`` is the raw prediction to start from, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose
-        (boosting). ``n_slots`` are the trees that will grow side by side; 0 for one at a time, or, where this shard has all columns, for
-        ``n_whole``, each grown by threads of its own.
+    def _open(self, message: m.Open) -> Steps[m.Opened]:
+        """Open a fit, or go on with it in a new epoch: shards that know too few of its trees take over the state of one that knows enough.
+
+        XX
         """
+        fit, epoch, own = message.fit, message.epoch, message.shard
+        mine, last = self._fit or (fit, epoch)
+        if mine == fit and last > epoch:
+            raise m.StaleMessage(f"epoch {epoch} of fit {fit} is before epoch {last}")
+        standing = self._n_finished if self._fit is not None and mine == fit else -1
+        self._fit = fit, epoch
+        self.mailbox.open(fit, epoch)
+        n_rows, n_columns = self._table[0].shape[0], self._columns.n_columns_total
+        owner = np.zeros(n_columns, np.int64)
+        shards = Shards(message.plan, fit, epoch, own, message.n_shards, n_rows, n_columns, owner, n_slots=message.n_slots)
+        told = yield from shards.gather("standing", (standing, self._columns.ids))
+        for shard, (_, ids) in enumerate(told):
+            owner[ids] = shard
+        known = [n_finished for n_finished, _ in told]
+        reached = max((n for n in known if message.least <= n <= message.most), default=0)
+        # One that has finished none may have been about to take over the state of another.
+        behind = [shard for shard in shards.everyone if known[shard] != reached or not reached]
+        if own in behind:
+            self.begin(shards, message.initial)
+        self.shards, self._closings = shards, {}
+        if reached and behind:
+            source = known.index(reached)
+            state = dict.fromkeys(behind, tuple(self.target.state())) if own == source else {}
+            for sent in (yield shards.step("state", next(shards.serials), state, (source,) if own in behind else ())):
+                for array, theirs in zip(self.target.state(), sent, strict=True):
+                    array[:] = theirs
+            self._n_finished = reached
+        return m.Opened(reached, self.initial)
+
+    @property
+    def initial(self) -> NDArray[np.float64]:
+        """The raw prediction that boosting starts from, shape (K,); nothing of forests."""
+        return self.target.initial if isinstance(self.target, BoostingTarget) else np.empty(0)
+
+    def begin(self, shards: Shards, initial: NDArray[np.float64] | None, n_whole: int = 1) -> None:
+        """Begin a fit; where this shard has all columns, ``n_whole`` trees grow at a time, each by threads of its own."""
         target, weight = self._table
-        self._plan, self._fit, self._n_finished = plan, (fit, epoch), 0
-        self._n_slots, self._n_whole = n_slots, n_whole
+        self.shards, self._n_finished, plan = shards, 0, shards.plan
         if isinstance(plan, BoostingPlan):
             self.target: ForestTarget | BoostingTarget = BoostingTarget.of_table(plan, target, weight, initial, self._threads)
-            begun = Begun(self.target.initial)
         else:
             self.target = ForestTarget.of_table(plan, target, weight)
-            begun = Begun(np.empty(0), 0 if self.target.out_of_bag is None else self.target.out_of_bag.exponent)
-        self._make_trees()
-        return begun
+        self._make_trees(n_whole)
 
-    def renew(self, fit: str, epoch: int) -> int:
-        """Go on in a new epoch, between two trees: those under way are forgotten.
+    def replay_tree(self, tree: Tree, output: int) -> Steps[None]:
+        """Take over a tree grown earlier: add its values to the predictions of every row."""
+        yield from replay_steps(self.shards, self.trees[0], tree, output)
+        self._n_finished += 1
 
-        Returns how many trees of the fit are finished; -1 if the shard knows nothing of the fit.
-        """
-        mine, last = self._fit or (fit, epoch - 1)
-        if mine != fit or last >= epoch:
-            raise StaleMessage(f"epoch {epoch} of fit {fit} is not after epoch {last} of fit {mine}")
-        if self._fit is None:
-            return -1
-        self._fit = (fit, epoch)
-        return self._n_finished
+    def _boost(self, number: int, output: int, learning_rate: float) -> Steps[Tree]:
+        """Grow a tree of boosting, and add its values to the predictions."""
+        about = self.shards, self.trees[0], number, output, learning_rate
+        return self.add_boosted(grow_alone(*about) if self.shards.n_shards == 1 else (yield from tree_steps(*about)), output)
 
-    def fetch(self, first: int, last: int) -> list[NDArray[Any]]:
-        """Return what the finished trees left behind for some rows: arrays with the rows as their last axis."""
-        return [array[..., first:last] for array in self.target.state()]
+    def add_boosted(self, grown: GrownTree, output: int) -> Tree:
+        """Add the values of a tree just grown to the predictions; return the tree."""
+        rows = self.trees[0]
+        rows.boosting.add_tree(output, rows.rows.rows, grown.records, grown.said)
+        self._n_finished += 1
+        return grown.tree
 
-    def adopt(self, first: int, state: list[NDArray[Any]], n_finished: int) -> None:
-        """Take over the state of rows from ``first`` on, from a shard that has finished ``n_finished`` trees."""
-        for mine, theirs in zip(self.target.state(), state, strict=True):
-            mine[..., first : first + theirs.shape[-1]] = theirs
-        self._n_finished = n_finished
+    def grow_of_forest(self, number: int, slot: int, plain: bool = False) -> Steps[Tree]:
+        """Grow a tree of a forest, and keep what it says of rows out of bag until it is closed."""
+        shards, rows = self.shards, self.trees[slot]
+        grown = grow_alone(shards, rows, number, plain=plain) if shards.n_shards == 1 else (yield from tree_steps(shards, rows, number))
+        if cast(ForestPlan, shards.plan).out_of_bag:
+            leaf, _, in_stop, stop = places_of_leaves(grown.records)
+            self._closings[number] = rows, (in_stop, stop, grown.said[leaf])
+        return grown.tree
+
+    def close_tree(self, number: int) -> None:
+        """Add what a tree says of its rows out of bag to the sums, if these are wanted."""
+        if number in self._closings:
+            rows, votes = self._closings.pop(number)
+            cast(ForestTarget, self.target).add_votes(rows.rows.rows, *votes)
+            self._n_finished += 1
+
+    def count_votes(self) -> m.Votes:
+        """Return the sums of what trees of a forest have said of rows out of bag."""
+        bag = cast(ForestTarget, self.target).out_of_bag
+        assert bag is not None
+        return m.Votes(bag.sum, bag.count, bag.exponent)
+
+    def _grow_trees(self, first: int, last: int) -> Steps[list[Tree]]:
+        """Grow trees of a forest side by side, as all other shards do at the same time."""
+        self._closings = {}
+        programs = {slot: self._by_turns(slot, self.grow_of_forest(number, slot)) for slot, number in enumerate(range(first, last))}
+        trees: list[Tree] = yield from side_by_side(programs, share=self._share)
+        return trees
+
+    def _share(self, function: Any, slots: Sequence[int]) -> None:
+        self._threads.map(function, slots, most=len(self._free))
+
+    def _by_turns(self, slot: int, program: Steps[Tree]) -> Steps[Tree]:
+        """Take the steps of a tree, each with a workspace that others do not use meanwhile."""
+        sent = None
+        while True:
+            workspace = self._free.pop()  # list.pop and append are atomic
+            workspace.runner.forget_nodes()  # of another tree, perhaps
+            self.trees[slot].workspace = workspace
+            try:
+                step = program.send(sent)
+            except StopIteration as end:
+                return cast(Tree, end.value)
+            finally:
+                self._free.append(workspace)
+            sent = yield step
+
+    def _add_votes(self, first: int, last: int) -> Steps[None]:
+        """Close trees: those grown last, or such as are to be grown again, as all shards were lost."""
+        for number in range(first, last):
+            if number not in self._closings:
+                yield from self._grow_trees(number, min(number + self.shards.n_slots, last))
+            self.close_tree(number)

@@ -1,21 +1,20 @@
 """A tree under way on a shard: where its rows lie, and its nodes.
 
-The coordinator calls its methods by name (:mod:`dtrees.engine.coordinator.tree`); what a shard has for longer than a tree is with
+Its methods are called in the steps of the tree (:mod:`dtrees.engine.shard.tree`); what a shard has for longer than a tree is with
 :mod:`dtrees.engine.shard.shard`.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.beyond_sums import measure_leaves, measure_nodes
-from dtrees.engine.outcome.ending import draft_tree, finish_tree
-from dtrees.engine.outcome.scoring import scores_of
-from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
+from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, splits_of_categories
 from dtrees.engine.plan.node_limits import (
     LimitsOfFit,
     SumsKept,
@@ -29,7 +28,7 @@ from dtrees.engine.plan.node_limits import (
     rows_in_block,
 )
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.protocol import messages as m
+from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
 from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.node_search import NodeSearch, NodeTable, ShardColumns
@@ -41,22 +40,39 @@ from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.scales import add_up_sample, many_sums
 from dtrees.engine.shard.zone_planner import Sizes
 from dtrees.split.criteria.constraints import divide_sums, root_words
-from dtrees.split.grow.best_first import LeafBudget, MergedLeaves, make_budget, merge_rows, origins
+from dtrees.split.grow.best_first import LeafBudget, make_budget, origins
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition
 from dtrees.split.node.partition import SplitsOfRows
-from dtrees.split.node.records import SPLIT, Candidates, Nodes
+from dtrees.split.node.records import Candidates, Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, SHARE_ROWS, THREAD_ROWS
 from dtrees.split.search.categories import mark_by_sets
 from dtrees.split.table.columns import Assembly, Columns, take_rows
+from dtrees.split.table.sparse_columns import SparseColumns
 from dtrees.tree.category_sets import NO_SETS, CategorySets
-from dtrees.tree.tree import Tree
 
+#: The best candidate for each node searched, and its place among the columns drawn for the node.
+Found = tuple[Candidates, NDArray[np.int64]]
 _NOTHING = np.empty(0, np.int64)
 _ROOT_ORIGIN = origins(1)
 _NO_BUDGET = make_budget(0)
+
+
+class SharedRows(NamedTuple):
+    """A shard's columns of the tree in some rows; ``ids`` are their numbers in the whole table."""
+
+    ids: NDArray[np.int32]
+    columns: Columns
+
+
+class GrownApart(NamedTuple):
+    """Nodes grown to their ends, and for each its rows out of sample, leaf by leaf (only where they count), and its sets of categories."""
+
+    subtrees: list[PackedNodes]
+    outside: list[NDArray[np.uint32]]
+    sets: list[CategorySets]
 
 
 class TreeState:
@@ -77,9 +93,14 @@ class TreeState:
     ----------
     workspace : Workspace
         What it is grown with; trees that grow side by side take turns.
+    rows : RowPartition
+    target : ForestTarget or BoostingTarget
+    when_found : callable or None
+        Called when all splits of the tree are found.
     """
 
     workspace: Workspace
+    when_found: Callable[[], None] | None = None
 
     def __init__(
         self,
@@ -90,7 +111,7 @@ class TreeState:
         sums_zones: bool,
     ) -> None:
         self._plan = plan
-        self._target = target
+        self.target = target
         self._labels = labels
         self.take_columns(shard_columns, sums_zones)
         self._n_classes, self._classes = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
@@ -99,7 +120,7 @@ class TreeState:
         self._inherits = inherits_sums(plan)
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
         self._keys = (np.uint64(0), np.uint64(0))
-        self._rows = partition.no_rows()
+        self.rows = partition.no_rows()
         self._limits_of_fit = LimitsOfFit(plan.rules, self._n_classes, shard_columns.ids)
         constraints = constraints_of(plan.rules)
         self._words = _NOTHING if constraints is None else root_words(constraints)
@@ -112,59 +133,51 @@ class TreeState:
         """Search these columns from now on."""
         self._shard_columns, self._search = shard_columns, NodeSearch(shard_columns, sums_zones)
 
-    def start(self, tree: m.Start) -> m.Root:
-        """Begin a tree."""
-        n_in, n, sums, exponents = self._open(tree.tree, tree.output, by_levels=tree.search, plain=tree.plain)
-        found = self._search_nodes(np.zeros(1, np.int64), _NOTHING, _NOTHING) if tree.search else None
-        checksum = int(partition.checksum(self._rows)) if tree.check else 0
-        if tree.check and self._targets is not None:  # rows carry no more than their numbers
-            checksum ^= int(partition.checksum(self._rows._replace(g=self._targets.ravel())))
-        return m.Root(n_in, n, sums, exponents, checksum, found)
-
     def route(self, output: int) -> None:
         """Begin a tree that is known already: all rows, none in sample. That of output 0 begins a round."""
-        if isinstance(self._target, BoostingTarget) and output == 0:
-            self._target.open_round()
+        if isinstance(self.target, BoostingTarget) and output == 0:
+            self.target.open_round()
         n_rows = self._labels.shape[0]
         self._lay_out(n_rows, None, _NOTHING)
-        partition.number(self._rows.rows)
+        partition.number(self.rows.rows)
         self._grows = False
         self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
 
-    def _open(self, tree: int, output: int, by_levels: bool, plain: bool = False) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
-        """Begin a tree; return how many rows are in sample and in all, the root's sums, and the exponents of these.
+    def open(self, tree: int, output: int, by_levels: bool, plain: bool = False) -> Root:
+        """Begin a tree: draw its rows, or compute the gradients of an output.
 
-        Unless levels are to be searched, the tree is grown at once. ``plain`` is as of :class:`~dtrees.engine.protocol.messages.Start`.
+        Unless levels are to be searched, the tree is grown at once. ``plain``: all nodes are searched by themselves, with the kernels that
+        are compiled soonest.
         """
-        in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals, self._targets = self._target.start(tree, output)
+        in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals, self._targets = self.target.start(tree, output)
         inside = None if in_sample is None else in_sample.nonzero()[0]
         n_in = a.shape[0] if inside is None else inside.shape[0]
-        n = a.shape[0] if self._target.keeps_out_of_sample else n_in
+        n = a.shape[0] if self.target.keeps_out_of_sample else n_in
         in_order = in_sample is None and spent
         self._lay_out(n, a if in_order else None, b)
         if in_sample is None or inside is None:
-            partition.number(self._rows.rows)
+            partition.number(self.rows.rows)
         else:
-            self._rows.rows[:n_in] = inside
+            self.rows.rows[:n_in] = inside
             if n > n_in:
-                self._rows.rows[n_in:] = np.flatnonzero(~in_sample)
+                self.rows.rows[n_in:] = np.flatnonzero(~in_sample)
         if not in_order or totals is None:
-            totals = add_up_sample(self.workspace.threads, self._rows, n_in, a, b, in_order)
+            totals = add_up_sample(self.workspace.threads, self.rows, n_in, a, b, in_order)
         total_a, total_b, size, slope = totals
         if spent and not in_order:
             self.workspace.divide_in(a, b)
         del a, b, inside  # their memory may be needed
         if n_in < n:  # not what an earlier tree left there: shards that saw other trees must agree
-            self._rows.g[n_in:] = self._rows.h[n_in:] = 0
+            self.rows.g[n_in:] = self.rows.h[n_in:] = 0
         if self._levels.shape[0]:
             self.workspace.runner.forget()  # it holds the levels, which weights drawn anew change
         rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
-        many = None if self._levels.shape[0] else many_sums(self._kept, self._rows, n_in, self._targets)
+        many = None if self._levels.shape[0] else many_sums(self._kept, self.rows, n_in, self._targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
         self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, plain, several)
         if not size and criterion_of(rules).task == "boosting":  # no split gains anything
             self._stops = self._stops._replace(max_depth=0)
-        seed = self._target.seed
+        seed = self.target.seed
         self._pool = everything = self._shard_columns.everything
         n_columns = everything.shape[0]
         if rules.columns_per_tree < n_columns:
@@ -181,137 +194,110 @@ class TreeState:
         if inherit and total_b > 0 and criterion_of(rules).row_statistic == "amount":  # none is below zero: their mean is a better centre
             centre = total_a // total_b
             sizes = Sizes(size + centre * total_b, centre, max(float(centre), slope))
-        self._search.open(self.workspace, self._pool, self._nodes, self._levels, self._rows, sizes, inherit, self._plan.rules.categorical)
-        return n_in, n, sums, exponents
+        self._search.open(self.workspace, self._pool, self._nodes, self._levels, self.rows, sizes, inherit, self._plan.rules.categorical)
+        return Root(n_in, n, sums, exponents)
 
-    def boost(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, m.Scores]:
-        """Grow a tree, and add its values to the predictions; only where this shard has all columns."""
-        target = self._boosting
-        n_in, n, _, exponents = self._open(tree, output, by_levels=False)
-        roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_ORIGIN)
-        nodes = self._grow_roots(roots, keep=False)[0]
-        nodes, merged = pruned(nodes, exponents, self._plan.rules)
-        for leaves in merged if target.measures_leaves else ():
-            merge_rows(self._rows, *leaves)
-        grown, steps = draft_tree(self._plan, nodes, exponents, learning_rate), None
-        if self._plan.rules.categorical:
-            grown = grown.with_categories(self.find_sets(splits_of_categories(nodes.records, self._plan.rules)))
-        if target.measures_leaves:
-            steps = self.measure_steps(output, *places_of_leaves(nodes.records)[1:3])
-        grown, _ = finish_tree(self._plan, nodes, exponents, grown, steps, learning_rate)
-        target.add_tree(output, self._rows.rows, nodes.records, grown.value)
-        return grown, scores_of([target.losses(0, n)]) if score else m.NO_SCORES
+    def checksum(self) -> int:
+        """Return a number that the rows of a tree just begun have in common, if they are the same."""
+        checksum = int(partition.checksum(self.rows))
+        if self._targets is not None:  # rows carry no more than their numbers
+            checksum ^= int(partition.checksum(self.rows._replace(g=self._targets.ravel())))
+        return checksum
 
     def find_sets(self, splits: CategorySplits) -> CategorySets:
         """Return the categories that go left in splits of columns that the shard has, when the tree is grown."""
-        return find_sets(self._shard_columns.columns, self._shard_columns.place_of[splits.column], self._rows.rows, splits)
+        return find_sets(self._shard_columns.columns, self._shard_columns.place_of[splits.column], self.rows.rows, splits)
 
-    def merge(self, leaves: MergedLeaves) -> None:
-        """Put the rows of leaves in order that were split when the tree was grown, but are leaves of the finished tree."""
-        merge_rows(self._rows, *leaves)
-
-    def measure_leaves(self, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> m.Measured:
+    def measure_leaves(self, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> Measured:
         """Return the mean target of leaves and the spread about it."""
-        return measure_leaves(self._rows, self._labels, criterion_of(self._plan.rules), start, in_stop, self.workspace.threads)
+        return measure_leaves(self.rows, self._labels, criterion_of(self._plan.rules), start, in_stop, self.workspace.threads)
 
     def measure_nodes(
         self, left: NDArray[np.int32], right: NDArray[np.int32], start: NDArray[np.int64], in_stop: NDArray[np.int64]
-    ) -> m.Measured:
+    ) -> Measured:
         """Return the median target of all nodes of a tree in preorder, and the spread about it; see :func:`measure_nodes`."""
         criterion = criterion_of(self._plan.rules)
-        return measure_nodes(self._rows, self._labels, self._targets, criterion, left, right, start, in_stop)
+        return measure_nodes(self.rows, self._labels, self._targets, criterion, left, right, start, in_stop)
 
     def measure_steps(self, output: int, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the best steps of the leaves of a boosted tree before shrinkage."""
-        return self._boosting.measure_leaves(output, self._rows.rows, start, in_stop)
+        return self.boosting.measure_leaves(output, self.rows.rows, start, in_stop)
 
     @property
-    def _boosting(self) -> BoostingTarget:
-        assert isinstance(self._target, BoostingTarget)
-        return self._target
+    def threads_of_whole(self) -> int:
+        """How many threads grow a tree, where this shard has all columns; one of a sparse table is grown by one."""
+        return 1 if isinstance(self._shard_columns.columns, SparseColumns) else self.workspace.threads.n_threads
+
+    @property
+    def boosting(self) -> BoostingTarget:
+        """The target, of boosting."""
+        assert isinstance(self.target, BoostingTarget)
+        return self.target
 
     def _lay_out(self, n: int, a: NDArray[np.int64] | None, b: NDArray[np.int64]) -> None:
         """Make the row partition of a new tree of ``n`` rows, which are still to be written to it; ``a`` and ``b`` in order are not."""
-        rows = self._rows  # memory that is in use already costs no page faults
+        rows = self.rows  # memory that is in use already costs no page faults
         if a is not None:
             if a is rows.g and b is rows.h:
                 return
-            self._rows = partition.RowPartition(rows.rows if rows.rows.shape[0] == n else np.empty(n, np.uint32), a, b)
+            self.rows = partition.RowPartition(rows.rows if rows.rows.shape[0] == n else np.empty(n, np.uint32), a, b)
         elif rows.g.shape[0] != n or rows.h.shape[0] != (n if b.shape[0] else 0):
-            self._rows = rows = partition.no_rows()
-            self._rows = partition.RowPartition(np.empty(n, np.uint32), np.zeros(n, np.int64), np.zeros(n if b.shape[0] else 0, np.int64))
+            self.rows = rows = partition.no_rows()
+            self.rows = partition.RowPartition(np.empty(n, np.uint32), np.zeros(n, np.int64), np.zeros(n if b.shape[0] else 0, np.int64))
 
-    def search(self, nodes: NDArray[np.int64], skip: int) -> m.Found:
+    def find(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> Found:
+        """Search nodes, children of ``parents``, whose left ones are ``left``."""
+        return self._search.find(nodes, parents, left, self.workspace, self._context()), np.zeros(nodes.shape[0], np.int64)
+
+    def find_further(self, nodes: NDArray[np.int64], skip: int) -> Found:
         """Search nodes in the columns from the ``skip``-th drawn on, up to the first that varies."""
-        return self._offer(nodes, *self._search.search_rest(nodes, skip, self.workspace, self._context()))
+        return self._search.search_rest(nodes, skip, self.workspace, self._context())
 
-    def _search_nodes(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> m.Found:
-        """Search nodes, children of ``parents``."""
-        best = self._search.find(nodes, parents, left, self.workspace, self._context())
-        return self._offer(nodes, best, np.zeros(nodes.shape[0], np.int64))
-
-    def _offer(self, nodes: NDArray[np.int64], found: Candidates, place: NDArray[np.int64]) -> m.Found:
-        """Mark the rows that the splits found would send left."""
-        split = found.records["status"] == SPLIT
-        some = found.records[split]
-        marks = self._mark(nodes[split], some["column"], some["threshold"], some["missing_left"])
-        return m.Found(found, place, marks.spread(split))
-
-    def evaluate(self, splits: Splits, sets: CategorySets) -> RouteBits:
-        """Return which rows splits of columns that the shard has send left, of a tree that is known, with its sets of categories."""
-        return self._mark(splits.node, splits.column, splits.threshold, splits.missing_left, sets)
-
-    def _mark(
-        self,
-        nodes: NDArray[np.int64],
-        columns: NDArray[np.int32],
-        thresholds: NDArray[np.float64],
-        missing_left: NDArray[np.bool_],
-        sets: CategorySets | None = None,
-    ) -> RouteBits:
-        """Mark the rows that splits send left; ``sets`` are those of a tree that is known already."""
+    def mark(self, splits: Splits, sets: CategorySets | None = None) -> RouteBits:
+        """Return which rows splits of columns that the shard has send left; ``sets`` are those of a tree that is known already."""
+        nodes, columns = splits.node, splits.column
+        thresholds, missing_left = np.ascontiguousarray(splits.threshold), np.ascontiguousarray(splits.missing_left)
         columns_here, places, table = self._shard_columns.columns, self._shard_columns.place_of[columns], self._nodes
-        thresholds, missing_left, threads = np.ascontiguousarray(thresholds), np.ascontiguousarray(missing_left), self.workspace.threads
-        splits, categorical = (
-            SplitsOfRows(table.start[nodes], table.stop[nodes], places, thresholds, missing_left),
-            self._plan.rules.categorical,
-        )
+        threads, categorical = self.workspace.threads, self._plan.rules.categorical
+        of_rows = SplitsOfRows(table.start[nodes], table.stop[nodes], places, thresholds, missing_left)
         by_set = np.flatnonzero(np.isin(columns, categorical)) if categorical and sets is None else _NOTHING
-        marks = mark_by_threshold(threads, columns_here, self._rows.rows, splits, by_set if sets is None else sets.node)
+        marks = mark_by_threshold(threads, columns_here, self.rows.rows, of_rows, by_set if sets is None else sets.node)
         if sets is not None and sets.node.shape[0]:
             side = np.empty(int(np.diff(columns_here.offsets).max(initial=0)) + 1, np.uint8)
-            mark_by_sets(sets, splits, columns_here, self._rows.rows, side, marks)
+            mark_by_sets(sets, of_rows, columns_here, self.rows.rows, side, marks)
         elif by_set.shape[0]:
             scratch = [self._search.scratch_for(thread, self.workspace, self._limits) for thread in range(threads.n_threads)]
             known = table.by_category(nodes, by_set, columns)
-            mark_by_number(threads, columns_here, self._rows, splits, known, self._limits, self._keys[1], scratch, marks)
+            mark_by_number(threads, columns_here, self.rows, of_rows, known, self._limits, self._keys[1], scratch, marks)
         return marks
 
-    def advance(self, splits: Splits, marks: RouteBits, search: NDArray[np.int64]) -> m.Divided:
-        """Divide nodes, then search some of their children."""
-        left_in_stop, left_stop = self._divide(splits, marks)
-        found = self._search_nodes(search, splits.node, splits.left) if search.shape[0] else None
-        return m.Divided(left_in_stop, left_stop, found)
+    def sizes_of_marks(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many bytes the marks of splits of nodes take: a bit for each row."""
+        return (self._nodes.stop[nodes] - self._nodes.start[nodes] + 7) // 8
 
-    def _divide(self, splits: Splits, marks: RouteBits, rows_only: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def divide(self, splits: Splits, marks: RouteBits, rows_only: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Apply splits; return where the left children end, in sample and in all. The sums of rows stay behind, if they are not needed."""
         bits, offsets = marks
         table, threads = self._nodes, self.workspace.threads
         start, in_stop, stop = table.start[splits.node], table.in_stop[splits.node], table.stop[splits.node]
         left_in_stop, left_stop, tasks = divide_tasks(start, in_stop, stop, bits, offsets, threads.n_threads)
-        summed, spare = start if rows_only else in_stop, self.workspace.spare_for(self._rows)
+        summed, spare = start if rows_only else in_stop, self.workspace.spare_for(self.rows)
         threads.share(
             tasks.shape[0],
-            lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, self._rows, start, summed, stop, spare),
+            lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, self.rows, start, summed, stop, spare),
             most=1 + int((stop - start).sum()) // THREAD_ROWS,
         )
         if not np.array_equal(left_in_stop - start, splits.n_left):
-            raise m.ReplicasDiffer("the rows that a split sends left are not as many as its search counted")
+            raise ShardsDisagree("the rows that a split sends left are not as many as its search counted")
         table.divide(splits.node, splits.left, left_in_stop, left_stop, self._plan.rules.by_level)
         if self._grows:  # a finished tree is only put through the rows
             sums = divide_sums(self._limits.criterion, splits.column, table.sums[splits.node], splits.left_sums)
             table.sums[splits.left], table.sums[splits.left + 1] = sums
         return left_in_stop, left_stop
+
+    def whole(self, root: Root) -> Roots:
+        """Return the root of the tree, as the one node to grow to its end."""
+        return Roots([(0, root.n_in, root.n_rows, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_ORIGIN)
 
     def grow(self, nodes: NDArray[np.int64], origin: NDArray[Any], first: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends; only where this shard has all columns.
@@ -321,10 +307,9 @@ class TreeState:
         """
         table = self._nodes
         places = list(zip(*(array[nodes].tolist() for array in (table.start, table.in_stop, table.stop, table.depth)), strict=True))
-        # A tree is finished before the next one is grown where this would lie, unless trees take turns.
-        return self._grow_roots(Roots(places, table.path[nodes], table.sums[nodes], origin), self.workspace.by_turns, first)
+        return self.grow_roots(Roots(places, table.path[nodes], table.sums[nodes], origin), first)
 
-    def _grow_roots(self, roots: Roots, keep: bool, known: NDArray[Any] | None = None) -> list[Nodes]:
+    def grow_roots(self, roots: Roots, known: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.runner.Runner.grow`."""
         workspace = self.workspace
         wanted = roots.places, self._pool.shape[0], self._search.by_sums, workspace.threads.n_threads
@@ -337,7 +322,9 @@ class TreeState:
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, known))
         sum_slots = self._search.sum_slots(n_threads)
-        return workspace.runner.grow(workspace.threads, n_threads, Assignment(context, roots, block_rows, share_rows, sum_slots, keep))
+        # A tree is finished before the next one is grown where this would lie, unless trees take turns.
+        assignment = Assignment(context, roots, block_rows, share_rows, sum_slots, keep=workspace.by_turns)
+        return workspace.runner.grow(workspace.threads, n_threads, assignment)
 
     def _manner_of(self, places: list[tuple[int, int, int, int]], n_columns: int, by_sums: bool, most_threads: int) -> tuple[int, int, int]:
         """Return the threads to grow nodes in these places, up to how many rows in blocks, and of how many rows they are shared."""
@@ -359,38 +346,35 @@ class TreeState:
 
     def _context(self) -> TreeContext:
         """Return what all nodes of the tree have in common."""
-        spare = self.workspace.spare_for(self._rows)
+        spare = self.workspace.spare_for(self.rows)
         first, control, waiting = _NO_BUDGET
         budget = LeafBudget(first, control.copy(), waiting)  # a tree that is given up is no other's business
-        return TreeContext(self._rows, spare, self._pure_by, self._limits, self._stops, self._keys, budget, self._pool)
+        return TreeContext(self.rows, spare, self._pure_by, self._limits, self._stops, self._keys, budget, self._pool)
 
     def _places_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places of nodes' rows, one node after the other."""
         start = self._nodes.start[nodes]
         return places_of(start, self._nodes.stop[nodes] - start)
 
-    def share_rows(self, nodes: list[NDArray[np.int64]]) -> list[m.SharedRows]:
-        """Return the shard's columns in the rows of some nodes, for each shard that is to grow some."""
-        return [self._share_rows(self._rows.rows[self._places_of(some)]) for some in nodes]
-
-    def _share_rows(self, rows: NDArray[np.uint32]) -> m.SharedRows:
-        """Return this shard's columns of the tree in some rows."""
+    def share_rows(self, nodes: NDArray[np.int64]) -> SharedRows:
+        """Return this shard's columns of the tree in the rows of some nodes."""
+        rows = self.rows.rows[self._places_of(nodes)]
         places, columns = self._search.places, self._shard_columns.columns
         assert isinstance(columns, Columns), "shards of one table are dense"
-        return m.SharedRows(self._shard_columns.ids[places], take_rows(columns, places, rows))
+        return SharedRows(self._shard_columns.ids[places], take_rows(columns, places, rows))
 
-    def grow_delegated(self, nodes: NDArray[np.int64], shared: list[m.SharedRows]) -> m.GrownDelegated:
+    def grow_apart(self, nodes: NDArray[np.int64], shared: list[SharedRows]) -> GrownApart:
         """Grow nodes to their ends in a table of their rows alone, with columns that all other shards have sent.
 
         The rows are left where they belong then.
         """
         places = self._places_of(nodes)
-        rows = self._rows.rows[places]
+        rows = self.rows.rows[places]
         one, moved = self._apart(nodes, places, shared)
         grown = one.grow(np.arange(1, nodes.shape[0] + 1), origins(nodes.shape[0]))
-        self._rows.rows[places], self._rows.g[places] = rows[one._rows.rows], one._rows.g
-        if self._rows.h.shape[0]:
-            self._rows.h[places] = one._rows.h
+        self.rows.rows[places], self.rows.g[places] = rows[one.rows.rows], one.rows.g
+        if self.rows.h.shape[0]:
+            self.rows.h[places] = one.rows.h
         outside, sets = [rows[:0]] * len(grown), [NO_SETS] * len(grown)
         for i, (subtree, by) in enumerate(zip(grown, moved.tolist(), strict=True)):
             records = subtree.records
@@ -398,19 +382,17 @@ class TreeState:
                 sets[i] = one.find_sets(splits_of_categories(records, self._plan.rules))
             for name in ("start", "in_stop", "stop"):
                 records[name] = records[name].astype(np.int64) - by
-            if self._target.keeps_out_of_sample:
-                in_stop, stop = (records[name][records["column"] < 0].astype(np.int64) for name in ("in_stop", "stop"))
-                outside[i] = self._rows.rows[places_of(in_stop, stop - in_stop)]
-        return m.GrownDelegated([PackedNodes.of(subtree) for subtree in grown], outside, sets)
+            if self.target.keeps_out_of_sample:
+                _, _, in_stop, stop = places_of_leaves(records)
+                outside[i] = self.rows.rows[places_of(in_stop, stop - in_stop)]
+        return GrownApart([PackedNodes.of(subtree) for subtree in grown], outside, sets)
 
-    def _apart(
-        self, nodes: NDArray[np.int64], places: NDArray[np.int64], shared: list[m.SharedRows]
-    ) -> tuple[TreeState, NDArray[np.int64]]:
+    def _apart(self, nodes: NDArray[np.int64], places: NDArray[np.int64], shared: list[SharedRows]) -> tuple[TreeState, NDArray[np.int64]]:
         """Return a tree of the rows of some nodes alone, in all columns, and by how much each node's places grow there."""
-        rows = self._rows.rows[places]
+        rows = self.rows.rows[places]
         n, n_columns, everything = rows.shape[0], self._shard_columns.n_columns_total, self._shard_columns.everything
         assembly = Assembly(n, n_columns)
-        for ids, columns in (self._share_rows(rows), *shared):
+        for ids, columns in (self.share_rows(nodes), *shared):
             assembly.take(ids.tolist(), columns)
         assembled = assembly.finished()
         one = copy.copy(self)
@@ -418,22 +400,15 @@ class TreeState:
         if self._limits.categories.some:  # of this shard's columns
             categories = categories_of(self._plan.rules, everything, self._limits.categories.smooth)
             one._limits = self._limits._replace(categories=categories)
-        h = self._rows.h[places if self._rows.h.shape[0] else places[:0]]
-        one._rows = partition.RowPartition(np.arange(n, dtype=np.uint32), self._rows.g[places], h)
+        h = self.rows.h[places if self.rows.h.shape[0] else places[:0]]
+        one.rows = partition.RowPartition(np.arange(n, dtype=np.uint32), self.rows.g[places], h)
         one._pure_by = self._pure_by[rows if self._pure_by.shape[0] else rows[:0]]
         one._nodes, moved = self._nodes.apart(nodes)
         one.workspace = Workspace(self.workspace.threads, SubtreeRunner(assembled))
-        one._search.open(one.workspace, one._pool, one._nodes, one._levels, one._rows, Sizes(0), inherit=False)
+        one._search.open(one.workspace, one._pool, one._nodes, one._levels, one.rows, Sizes(0), inherit=False)
         return one, moved
 
-    def finish(self, leaves: m.Finish) -> m.Losses | None:
-        """Close a tree: add the leaf values to the predictions."""
-        if leaves.last is not None:
-            self._divide(*leaves.last, rows_only=True)
-        if leaves.delegated is not None and leaves.outside is not None:
-            in_stop, stop = leaves.in_stop[leaves.delegated], leaves.stop[leaves.delegated]
-            self._rows.rows[places_of(in_stop, stop - in_stop)] = leaves.outside
-        self._target.finish(leaves.output, self._rows.rows, leaves)
-        if leaves.scored is None or not isinstance(self._target, BoostingTarget):
-            return None
-        return self._target.losses(*leaves.scored)
+    def take_outside(self, records: NDArray[Any], rows: NDArray[np.uint32]) -> None:
+        """Put rows out of sample where they belong in a subtree that another shard has grown."""
+        _, _, in_stop, stop = places_of_leaves(records)
+        self.rows.rows[places_of(in_stop, stop - in_stop)] = rows

@@ -82,7 +82,7 @@ def test_no_new_tree_is_grown_twice(kind, tmp_path, monkeypatch):
     from dtrees.engine.shard.tree_state import TreeState
 
     grown = []
-    monkeypatch.setattr(TreeState, "_open", lambda self, tree, *a, old=TreeState._open, **k: grown.append(tree) or old(self, tree, *a, **k))
+    monkeypatch.setattr(TreeState, "open", lambda self, tree, *a, old=TreeState.open, **k: grown.append(tree) or old(self, tree, *a, **k))
     data, sets = arguments(kind)
     with pytest.raises(Killed):
         make(kind).fit(*data, **sets, checkpoint=tmp_path / "c", checkpoint_interval=0, callbacks=[kill_after(5)])

@@ -17,7 +17,7 @@ from dtrees.engine.outcome.scoring import sums_by_block
 from dtrees.engine.outcome.values import newton_steps
 from dtrees.engine.plan.plans import BoostingPlan, Loss
 from dtrees.engine.plan.row_draws import combine_weights
-from dtrees.engine.protocol.messages import Finish, Losses
+from dtrees.engine.protocol.messages import Losses
 from dtrees.engine.shard.targets.scales import (
     NO_LIMIT,
     BoostedRows,
@@ -277,9 +277,9 @@ class BoostingTarget:
         """Return the raw predictions, and what the gradients of the round follow from where that is something else."""
         return [self.raw] if self._opened is self.raw else [self.raw, self._opened]
 
-    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
-        """Add the leaf values to the raw predictions."""
-        self._adder.add(self.raw[output], rows, leaves.start, np.ascontiguousarray(leaves.value[:, 0]))
+    def add_leaves(self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
+        """Add the values of leaves, which start at these places, to a raw prediction."""
+        self._adder.add(self.raw[output], rows, start, value)
 
     def add_tree(self, output: int, rows: NDArray[np.uint32], records: NDArray[Any], value: NDArray[np.float64]) -> None:
         """Add the values of a tree's nodes (:data:`~dtrees.split.node.records.NODE`), shape (n, 1), to a raw prediction."""
@@ -287,7 +287,7 @@ class BoostingTarget:
             add_values(records, value, self.raw[output], rows)
             return
         leaf = records["column"] < 0
-        self._adder.add(self.raw[output], rows, records["start"][leaf].astype(np.int64), value[leaf, 0])
+        self.add_leaves(output, rows, records["start"][leaf].astype(np.int64), value[leaf, 0])
 
     def measure_leaves(
         self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], stop: NDArray[np.int64]

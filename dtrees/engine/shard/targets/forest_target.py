@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.plan.row_draws import RowDraws, combine_weights
-from dtrees.engine.protocol.messages import Finish
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.scales import Derived, ForestRows, Prepared, find_forest_rows, weight_exponent, without_absent
 from dtrees.split.compile.kernels import plain
@@ -211,12 +210,11 @@ class ForestTarget:
         """Return the sums of out-of-bag predictions."""
         return [] if self.out_of_bag is None else [self.out_of_bag.sum.T, self.out_of_bag.count]
 
-    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
-        """Add the tree's predictions to the sums of the rows it did not draw."""
-        if self.out_of_bag is not None:
-            sizes = leaves.stop - leaves.in_stop
-            leaf = np.arange(sizes.shape[0]).repeat(sizes)
-            self.out_of_bag.add(rows[places_of(leaves.in_stop, sizes)], leaf, leaves.value)
+    def add_votes(self, rows: NDArray[np.uint32], in_stop: NDArray[np.int64], stop: NDArray[np.int64], value: NDArray[np.float64]) -> None:
+        """Add what leaves say to the sums of their rows out of sample."""
+        assert self.out_of_bag is not None
+        sizes = stop - in_stop
+        self.out_of_bag.add(rows[places_of(in_stop, sizes)], np.arange(sizes.shape[0]).repeat(sizes), value)
 
 
 class OutOfBag:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import Targets, limited_splits, make_limits
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.protocol.messages import Divided, Root
+from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import Splits, join_subtrees
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.constraints import divide_sums
@@ -153,14 +153,11 @@ class Grower:
         start, in_stop, stop = (records[name].astype(np.int64) for name in ("start", "in_stop", "stop"))
         return start, in_stop, stop
 
-    def divide(self, splits: Splits, divided: Divided) -> None:
-        """Note where the rows of the children lie."""
+    def divide(self, splits: Splits, left_in_stop: NDArray[np.int64], left_stop: NDArray[np.int64]) -> None:
+        """Note where the rows of the children lie: where the left ones end, in sample and in all."""
         records, node, left = self._nodes.records, splits.node, splits.left
-        right_in_stop = divided.left_stop + records["in_stop"][node] - divided.left_in_stop
-        places = (
-            (records["start"][node], divided.left_in_stop, divided.left_stop),
-            (divided.left_stop, right_in_stop, records["stop"][node]),
-        )
+        right_in_stop = left_stop + records["in_stop"][node] - left_in_stop
+        places = ((records["start"][node], left_in_stop, left_stop), (left_stop, right_in_stop, records["stop"][node]))
         for children, values in zip((left, left + 1), places, strict=True):
             for name, value in zip(("start", "in_stop", "stop"), values, strict=True):
                 records[name][children] = value
@@ -174,21 +171,21 @@ class Grower:
         return join_subtrees(Nodes(self._nodes.records[: self._n], self._nodes.sums[: self._n]), self._subtrees)
 
 
-def merge(candidates: list[Candidates], places: list[NDArray[np.int64]]) -> Candidates:
-    """Return the best candidate of each node over all shards.
+def merge(found: list[tuple[Candidates, NDArray[np.int64]]]) -> Candidates:
+    """Return the best candidate of each node over all shards, by what each has found: candidates, and their places.
 
     Where columns are searched one after the other (places differ), the earliest that varies counts; among candidates of one place, the
     order of splits.
     """
-    if len(candidates) == 1:
-        return candidates[0]
-    n, n_sums = candidates[0].left.shape
-    first = np.min(places, axis=0)
+    if len(found) == 1:
+        return found[0][0]
+    n, n_sums = found[0][0].left.shape
+    first = np.min([place for _, place in found], axis=0)
     best = empty_candidates(n, n_sums)
     every = np.arange(n)
-    for found, place in zip(candidates, places, strict=True):
+    for candidates, place in found:
         which = place == first
-        best_by_node(found.take(which), every[which], best)
+        best_by_node(candidates.take(which), every[which], best)
     return best
 
 

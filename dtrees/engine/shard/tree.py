@@ -1,0 +1,339 @@
+"""One tree over shards of columns, or over the one shard of a process: the steps that it is grown in.
+
+Every shard takes them (:class:`~dtrees.engine.protocol.exchange.Shards`): all have all rows, and each decides as all others do. This is
+what they tell one another::
+
+    rows        a checksum of the rows and gradients that the tree is grown on
+    while there are splits:
+        found   the best splits in a shard's columns; of nodes whose columns drawn are constant, those in the next ones ("further columns")
+        marks   which rows the splits chosen send left, from the shards that have the columns: a bit for each row
+    shared      small nodes of a forest are grown to their ends by one shard each, to which the others send their columns of the rows
+    subtrees    what has become of these
+    sets        the categories that go left, from the shards that have the columns
+    leaves      means (squared error), medians (absolute error), or steps of a boosted tree that follow from the order of residuals
+
+However small a node is, to split it takes two steps; a tree grown to its end has dozens of levels, most of them of small nodes. So when no
+node of a tree has more than some rows, they are dealt out. Afterwards, only the shard that grew a node knows where rows lie within it.
+
+The one shard that has all columns takes no steps, and grows the tree by one call, or, where the table is very wide, nodes of some rows.
+While another process compiles the kernels for it, which takes far longer than all others, a tree is grown level by level, by *plain*
+searches.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.outcome.beyond_sums import KnownSets
+from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
+from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
+from dtrees.engine.plan.node_limits import subtree_rows
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, alone
+from dtrees.engine.protocol.messages import Measured, NotCompiled, Root, ShardsDisagree
+from dtrees.engine.protocol.nodes import RouteBits, Splits
+from dtrees.engine.shard.grower import Grower, merge
+from dtrees.engine.shard.targets.boosting_target import BoostingTarget
+from dtrees.engine.shard.targets.places import bounds_of, places_of
+from dtrees.engine.shard.tree_state import GrownApart, TreeState
+from dtrees.split.criteria.criterion import criterion_named
+from dtrees.split.grow.best_first import merge_rows
+from dtrees.split.node.records import Nodes
+from dtrees.split.policy import DELEGATED_COLUMNS, DELEGATED_PARTS, SHARED_CELLS
+from dtrees.tree.category_sets import NO_SETS, CategorySets
+from dtrees.tree.tree import Tree
+
+_NOTHING = np.empty(0, np.int64)
+
+
+class GrownTree(NamedTuple):
+    """A tree, the records of its nodes before it was pruned by cost, and what it says at each of these."""
+
+    tree: Tree
+    records: NDArray[np.void]
+    said: NDArray[np.float64]
+
+
+def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0, plain: bool = False) -> GrownTree:
+    """Grow a tree on the only shard, which has all columns; see :func:`tree_steps`.
+
+    A small tree takes no longer to grow than some steps of Python, so it is grown without such.
+    """
+    plan = shards.plan
+    try:
+        if plain or rows_set_aside(shards, rows) < shards.n_rows:
+            return alone(tree_steps(shards, rows, number, output, learning_rate, plain))
+        root = rows.open(number, output, by_levels=False)
+        nodes = _as_wanted(plan, rows, rows.grow_roots(rows.whole(root))[0], root)
+    except NotCompiled:
+        return alone(tree_steps(shards, rows, number, output, learning_rate, plain=True))
+    sets = rows.find_sets(splits_of_categories(nodes.records, plan.rules)) if plan.rules.categorical else None
+    measured = alone(_measure(shards, rows, (number, output), nodes, None)) if measures(plan) else None
+    return _ended(plan, root, nodes, sets, measured, learning_rate)
+
+
+def tree_steps(
+    shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0, plain: bool = False
+) -> Steps[GrownTree]:
+    """Grow the tree of a number level by level, without adding it to predictions.
+
+    Parameters
+    ----------
+    shards : Shards
+    rows : TreeState
+        Those of this shard.
+    number : int
+        Its identity for random draws.
+    output : int
+        The raw prediction that it is to improve.
+    learning_rate : float
+        Multiplies the values of a boosted tree.
+    plain : bool
+        Whether all nodes are to be searched by themselves, with the kernels that are compiled soonest, as if others were not compiled yet.
+    """
+    plan = shards.plan
+    root = rows.open(number, output, by_levels=True, plain=plain)
+    told = yield from shards.gather("rows", (rows.checksum() if shards.n_shards > 1 else 0, root.exponents))
+    if any(one != told[0] for one in told):
+        raise ShardsDisagree(f"shards do not agree about the rows and gradients of tree {number}")
+    growth = _Growth(shards, rows, number, root, 0 if plain else rows_set_aside(shards, rows))
+    nodes = _as_wanted(plan, rows, (yield from growth.grow()), root)
+    sets = (yield from _find_sets(shards, rows, nodes, growth.sets)) if plan.rules.categorical else None
+    measured = (yield from _measure(shards, rows, (number, output), nodes, growth)) if measures(plan) else None
+    return _ended(plan, root, nodes, sets, measured, learning_rate)
+
+
+def _as_wanted(plan: ForestPlan | BoostingPlan, rows: TreeState, nodes: Nodes, root: Root) -> Nodes:
+    """Return a tree without the nodes that are left out of it after growing."""
+    if rows.when_found is not None:
+        rows.when_found()
+    nodes, merged = pruned(nodes, root.exponents, plan.rules)
+    if merged and _needs_rows(plan):
+        for leaves in merged:
+            merge_rows(rows.rows, *leaves)
+    return nodes
+
+
+def _ended(
+    plan: ForestPlan | BoostingPlan, root: Root, nodes: Nodes, sets: CategorySets | None, measured: Any, learning_rate: float
+) -> GrownTree:
+    """Turn sums into values."""
+    tree = draft_tree(plan, nodes, root.exponents, learning_rate)
+    if sets is not None:
+        tree = tree.with_categories(sets)
+    tree, said = finish_tree(plan, nodes, root.exponents, tree, measured, learning_rate)
+    return GrownTree(tree, nodes.records, said)
+
+
+def rows_set_aside(shards: Shards, rows: TreeState) -> int:
+    """Return up to how many rows a node is grown to its end by one shard."""
+    if shards.n_shards == 1:
+        return subtree_rows(shards.plan, shards.n_rows, shards.n_columns, rows.threads_of_whole)
+    return rows_to_delegate(shards)
+
+
+def rows_to_delegate(shards: Shards) -> int:
+    """Return up to how many rows a node is grown by one of several shards."""
+    plan, rules = shards.plan, shards.plan.rules
+    if isinstance(plan, BoostingPlan) or rules.max_leaf_nodes is not None or rules.columns_per_tree > DELEGATED_COLUMNS * shards.n_shards:
+        return 0
+    return min(shards.n_rows // (DELEGATED_PARTS * shards.n_shards), _rows_at_once(shards))
+
+
+def _rows_at_once(shards: Shards) -> int:
+    return SHARED_CELLS // max(1, shards.n_slots) // shards.plan.rules.columns_per_tree
+
+
+def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
+    """Tell whether the rows of leaves must lie in their order when a tree is finished."""
+    if measures(plan) or plan.rules.categorical:
+        return True
+    # The rows of a leaf that is made of several must lie in sample and out of sample, not so by turns.
+    return plan.rules.max_leaf_nodes is not None and isinstance(plan, ForestPlan) and plan.out_of_bag
+
+
+class _Growth:
+    """The nodes of a tree that is grown level by level.
+
+    Attributes
+    ----------
+    sets : KnownSets
+        Those of the splits of nodes that one shard has grown.
+    """
+
+    def __init__(self, shards: Shards, rows: TreeState, number: int, root: Root, set_aside: int) -> None:
+        plan = shards.plan
+        n_classes, targets = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
+        self._shards, self._rows, self._number = shards, rows, number
+        self._grower = Grower(plan.rules, n_classes, plan.rules.columns_per_tree, root, set_aside, targets)
+        self.sets = KnownSets()
+        # Nodes that one shard has grown, ascending: their places, and the shard.
+        self._start = self._stop = self._shard = _NOTHING
+
+    def grow(self) -> Steps[Nodes]:
+        """Grow all nodes; return them in preorder."""
+        shards, rows, grower, plan = self._shards, self._rows, self._grower, self._shards.plan
+        adds, needs_rows = isinstance(plan, BoostingPlan) or plan.out_of_bag, _needs_rows(plan)
+        yield from self._search(_NOTHING, _NOTHING)
+        while (splits := grower.choose()) is not None:
+            is_last = grower.is_last and not needs_rows
+            if is_last and not adds:
+                break
+            marks = yield from mark_steps(shards, rows, splits)
+            grower.divide(splits, *rows.divide(splits, marks, rows_only=is_last))
+            yield from self._search(splits.node, splits.left)
+        if grower.to_grow and shards.n_shards > 1:
+            yield from self._deal_out()
+        elif grower.to_grow:
+            some = np.array(grower.to_grow, np.int64)
+            grower.attach(grower.to_grow, rows.grow(some, grower.origin_of(some), grower.first_splits()))
+        return grower.arrange()
+
+    def _search(self, parents: NDArray[np.int64], left: NDArray[np.int64]) -> Steps[None]:
+        """Find the best splits of nodes, children of ``parents``."""
+        shards, rows, grower, nodes = self._shards, self._rows, self._grower, self._grower.to_search
+        if not nodes.shape[0]:
+            return
+        rest = grower.accept(nodes, merge((yield from shards.gather("found", rows.find(nodes, parents, left)))))
+        if rest.shape[0]:
+            found = yield from shards.gather("further columns", rows.find_further(rest, grower.n_drawn))
+            grower.accept(rest, merge(found))
+
+    def _deal_out(self) -> Steps[None]:
+        """Have small nodes grown to their ends by one shard each."""
+        shards, number, nodes = self._shards, self._number, np.array(self._grower.to_grow, np.int64)
+        start, _, stop = self._grower.places(nodes)
+        order = np.argsort(start - stop, kind="stable")  # the largest first
+        shard = np.full(nodes.shape[0], number % shards.n_shards)
+        if criterion_named(shards.plan.rules.criterion).measured != "nodes":  # one shard has to know all rows to measure medians
+            shard[order] = (number + np.arange(nodes.shape[0])) % shards.n_shards
+        taken = np.cumsum((stop - start)[order]) // max(1, _rows_at_once(shards))
+        for batch in np.split(order, np.flatnonzero(np.diff(taken)) + 1):
+            yield from self._grow_apart([nodes[batch[shard[batch] == i]] for i in shards.everyone])
+        order = np.argsort(start)
+        self._start, self._stop, self._shard = start[order], stop[order], shard[order]
+
+    def _grow_apart(self, groups: list[NDArray[np.int64]]) -> Steps[None]:
+        """Have each shard grow some nodes to their ends."""
+        shards, rows, mine = self._shards, self._rows, groups[self._shards.shard]
+        others = [i for i in shards.everyone if i != shards.shard]
+        shared = {i: cast(Arrays, (rows.share_rows(groups[i]),)) for i in others if groups[i].shape[0]}
+        sent = yield shards.step("shared", next(shards.serials), shared, others if mine.shape[0] else ())
+        own = rows.grow_apart(mine, [one for (one,) in sent]) if mine.shape[0] else GrownApart([], [], [])
+        for group, grown in zip(groups, (yield from shards.gather("subtrees", own)), strict=True):
+            subtrees = [packed.unpacked() for packed in grown.subtrees]
+            self._grower.attach(group.tolist(), subtrees)
+            for subtree, outside, sets in zip(subtrees, grown.outside, grown.sets, strict=True):
+                self.sets.add(subtree.records, sets)
+                if outside.shape[0]:
+                    rows.take_outside(subtree.records, outside)
+
+    def who_knows(self, start: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
+        """Return the shard that grew the node that each leaf lies in, ``otherwise`` for leaves that all shards know."""
+        if not self._start.shape[0]:
+            return np.full(start.shape[0], otherwise)
+        node = np.searchsorted(self._start, start, side="right") - 1
+        return np.where((node >= 0) & (start < self._stop[node]), self._shard[node], otherwise)
+
+
+def mark_steps(shards: Shards, rows: TreeState, splits: Splits, sets: CategorySets | None = None) -> Steps[RouteBits]:
+    """Return which rows splits send left; those that have the columns tell. ``sets`` are those of a tree that is known already."""
+    if shards.n_shards == 1:
+        return rows.mark(splits, sets)
+    owner, sizes = shards.owner[splits.column], rows.sizes_of_marks(splits.node)
+    mine, own = owner == shards.shard, dict[int, Arrays]()
+    if mine.any():
+        marks = rows.mark(splits.take(mine), None if sets is None else sets.take(np.flatnonzero(mine)))
+        own = dict.fromkeys(shards.everyone, (marks.bits,))
+    owners = np.unique(owner).tolist()
+    sent = yield shards.step("marks", next(shards.serials), own, owners)
+    if len(owners) == 1:
+        return RouteBits(sent[0][0], bounds_of(sizes))
+    offsets = bounds_of(sizes)
+    bits = np.empty(int(offsets[-1]), np.uint8)
+    for shard, (some,) in zip(owners, sent, strict=True):
+        which = owner == shard
+        bits[places_of(offsets[:-1][which], sizes[which])] = some
+    return RouteBits(bits, offsets)
+
+
+def _find_sets(shards: Shards, rows: TreeState, nodes: Nodes, known: KnownSets) -> Steps[CategorySets]:
+    """Return the categories that go left in the splits of a tree; those that have the columns tell, but for ``known`` ones."""
+    splits = splits_of_categories(nodes.records, shards.plan.rules)
+    if shards.n_shards == 1:
+        return rows.find_sets(splits)
+    lacking = known.lacking(nodes.records[splits.node])
+    mine = lacking[shards.owner[splits.column[lacking]] == shards.shard]
+    own = rows.find_sets(CategorySplits(*(array[mine] for array in splits))) if mine.shape[0] else NO_SETS
+    for sets in (yield from shards.gather("sets", own)):
+        known.add(nodes.records, sets)
+    return known.of_tree(nodes.records, shards.plan.rules)
+
+
+def _measure(
+    shards: Shards, rows: TreeState, identity: tuple[int, int], nodes: Nodes, growth: _Growth | None
+) -> Steps[NDArray[np.float64] | Measured]:
+    """Return what is measured of leaves, or nodes, of a tree of a number and an output: by another shard for each tree."""
+    plan, (number, output), records = shards.plan, identity, nodes.records
+    one = number % shards.n_shards
+    if criterion_named(plan.rules.criterion).measured == "nodes":
+        children = records["left"].astype(np.int32), records["right"].astype(np.int32)
+        places = records["start"].astype(np.int64), records["in_stop"].astype(np.int64)
+        return (yield from shards.of_one("leaves", one, lambda: rows.measure_nodes(*children, *places)))
+    _, start, in_stop, _ = places_of_leaves(records)
+    if isinstance(plan, BoostingPlan):
+        return (yield from shards.of_one("leaves", one, lambda: rows.measure_steps(output, start, in_stop)))
+    if shards.n_shards == 1 or growth is None:
+        return rows.measure_leaves(start, in_stop)
+    knows, n_values = growth.who_knows(start, one), plan.n_values
+    mine = knows == shards.shard
+    told = yield from shards.gather("leaves", rows.measure_leaves(start[mine], in_stop[mine]))
+    mean, spread = np.empty((start.shape[0], n_values)), np.empty(start.shape[0])
+    for shard, found in enumerate(told):
+        mean[knows == shard], spread[knows == shard] = found.center.reshape(-1, n_values), found.spread
+    return Measured(mean, spread)
+
+
+def replay_steps(shards: Shards, rows: TreeState, tree: Tree, output: int) -> Steps[None]:
+    """Add the values of a finished tree, shrunk already, to the predictions of every row, as when it was grown.
+
+    This is how a fit goes on from trees it did not grow itself (a warm start), and how shards that lost everything catch up: the splits
+    are known, so that rows are only divided.
+    """
+    rows.route(output)
+    start = np.zeros(tree.node_count, np.int64)
+    stop = np.full(tree.node_count, shards.n_rows, np.int64)
+    number = np.zeros(tree.node_count, np.int64)  # of the tree's nodes, as the shards know them
+    n_known = 1
+    level = np.zeros(1, np.int64)
+    while level.size:
+        inner = level[tree.children_left[level] >= 0]
+        level = np.concatenate([tree.children_left[inner], tree.children_right[inner]])
+        start[level], stop[level] = np.tile(start[inner], 2), np.tile(stop[inner], 2)
+        inner = inner[start[inner] < stop[inner]]  # nodes without rows have nothing to divide
+        n = inner.shape[0]
+        if n == 0:
+            continue
+        left, right = tree.children_left[inner], tree.children_right[inner]
+        number[left] = n_known + 2 * np.arange(n)
+        number[right] = number[left] + 1
+        n_known += 2 * n
+        splits = Splits(
+            node=number[inner],
+            left=number[left],
+            column=tree.feature[inner],
+            threshold=tree.threshold[inner],
+            missing_left=tree.missing_go_to_left[inner],
+            n_left=np.zeros(n, np.int64),  # no row is in sample
+            left_sums=np.zeros((n, 2), np.int64),
+        )
+        marks = yield from mark_steps(shards, rows, splits, tree.categories.take(inner))
+        _, left_stop = rows.divide(splits, marks)
+        start[left], stop[left] = start[inner], left_stop
+        start[right], stop[right] = left_stop, stop[inner]
+    leaf = tree.children_left < 0
+    if isinstance(rows.target, BoostingTarget):
+        rows.target.add_leaves(output, rows.rows.rows, start[leaf], np.ascontiguousarray(tree.value[leaf, 0]))
