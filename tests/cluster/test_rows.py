@@ -21,7 +21,7 @@ from distributed import Client, LocalCluster
 import dtrees
 from dtrees import GradientBoostingRegressor
 from dtrees.cluster.dashboard import FitHistory
-from dtrees.cluster.data.tables import EncodedPartition
+from dtrees.cluster.data.rows import EncodedPartition
 from dtrees.cluster.transport.peers import PeerLost, Peers
 from dtrees.engine.protocol.exchange import Shards
 from dtrees.engine.rows import tree as rows_tree

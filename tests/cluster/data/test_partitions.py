@@ -17,8 +17,8 @@ from scipy import sparse
 
 import dtrees
 from dtrees.cluster.backend import DaskBackend
+from dtrees.cluster.data.columns import _cells, _presort_cells
 from dtrees.cluster.data.partitions import computed, partitions_of
-from dtrees.cluster.data.tables import _cells, _presort_cells
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input.column import Column
 from dtrees.ensemble.input.schema import Schema
