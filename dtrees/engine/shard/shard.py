@@ -125,7 +125,7 @@ class Shard:
 
     @property
     def n_threads(self) -> int:
-        """Threads that work within a message is spread over."""
+        """Threads that work within a step is spread over."""
         return self._threads.n_threads
 
     def give_up(self) -> None:
@@ -177,7 +177,8 @@ class Shard:
     def _open(self, message: m.Open) -> Steps[m.Opened]:
         """Open a fit, or go on with it in a new epoch: shards that know too few of its trees take over the state of one that knows enough.
 
-        XX
+        Where none does (all are lost, or all that are left had closed the tree already when the others went), each starts from the
+        beginning.
         """
         fit, epoch, own = message.fit, message.epoch, message.shard
         mine, last = self._fit or (fit, epoch)
