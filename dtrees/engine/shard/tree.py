@@ -16,8 +16,6 @@ However small a node is, to split it takes two steps; a tree grown to its end ha
 node of a tree has more than some rows, they are dealt out. Afterwards, only the shard that grew a node knows where rows lie within it.
 
 The one shard that has all columns takes no steps, and grows the tree by one call, or, where the table is very wide, nodes of some rows.
-While another process compiles the kernels for it, which takes far longer than all others, a tree is grown level by level, by *plain*
-searches.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, prune
 from dtrees.engine.plan.node_limits import subtree_rows
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, alone
-from dtrees.engine.protocol.messages import Measured, NotCompiled, Root, ShardsDisagree
+from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import RouteBits, Splits
 from dtrees.engine.shard.grower import Grower, merge
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
@@ -57,27 +55,22 @@ class GrownTree(NamedTuple):
     said: NDArray[np.float64]
 
 
-def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0, plain: bool = False) -> GrownTree:
+def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0) -> GrownTree:
     """Grow a tree on the only shard, which has all columns; see :func:`tree_steps`.
 
     A small tree takes no longer to grow than some steps of Python, so it is grown without such.
     """
     plan = shards.plan
-    try:
-        if plain or rows_set_aside(shards, rows) < shards.n_rows:
-            return alone(tree_steps(shards, rows, number, output, learning_rate, plain))
-        root = rows.open(number, output, by_levels=False)
-        nodes = _as_wanted(plan, rows, rows.grow_roots(rows.whole(root))[0], root)
-    except NotCompiled:
-        return alone(tree_steps(shards, rows, number, output, learning_rate, plain=True))
+    if rows_set_aside(shards, rows) < shards.n_rows:
+        return alone(tree_steps(shards, rows, number, output, learning_rate))
+    root = rows.open(number, output, by_levels=False)
+    nodes = _as_wanted(plan, rows, rows.grow_roots(rows.whole(root))[0], root)
     sets = rows.find_sets(splits_of_categories(nodes.records, plan.rules)) if plan.rules.categorical else None
     measured = alone(_measure(shards, rows, (number, output), nodes, None)) if measures(plan) else None
     return _ended(plan, root, nodes, sets, measured, learning_rate)
 
 
-def tree_steps(
-    shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0, plain: bool = False
-) -> Steps[GrownTree]:
+def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0) -> Steps[GrownTree]:
     """Grow the tree of a number level by level, without adding it to predictions.
 
     Parameters
@@ -91,15 +84,13 @@ def tree_steps(
         The raw prediction that it is to improve.
     learning_rate : float
         Multiplies the values of a boosted tree.
-    plain : bool
-        Whether all nodes are to be searched by themselves, with the kernels that are compiled soonest, as if others were not compiled yet.
     """
     plan = shards.plan
-    root = rows.open(number, output, by_levels=True, plain=plain)
+    root = rows.open(number, output, by_levels=True)
     told = yield from shards.gather("rows", (rows.checksum() if shards.n_shards > 1 else 0, root.exponents))
     if any(one != told[0] for one in told):
         raise ShardsDisagree(f"shards do not agree about the rows and gradients of tree {number}")
-    growth = _Growth(shards, rows, number, root, 0 if plain else rows_set_aside(shards, rows))
+    growth = _Growth(shards, rows, number, root, rows_set_aside(shards, rows))
     nodes = _as_wanted(plan, rows, (yield from growth.grow()), root)
     sets = (yield from _find_sets(shards, rows, nodes, growth.sets)) if plan.rules.categorical else None
     measured = (yield from _measure(shards, rows, (number, output), nodes, growth)) if measures(plan) else None

@@ -142,11 +142,10 @@ class TreeState:
         partition.number(self.rows.rows)
         self.nodes.open(0, n_rows, hashing.ROOT, np.zeros(self.nodes.sums.shape[1], np.int64))
 
-    def open(self, tree: int, output: int, by_levels: bool, plain: bool = False) -> Root:
+    def open(self, tree: int, output: int, by_levels: bool) -> Root:
         """Begin a tree: draw its rows, or compute the gradients of an output.
 
-        Unless levels are to be searched, the tree is grown at once. ``plain``: all nodes are searched by themselves, with the kernels that
-        are compiled soonest.
+        Unless levels are to be searched, the tree is grown at once.
         """
         in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals, self._targets = self.target.start(tree, output)
         inside = None if in_sample is None else in_sample.nonzero()[0]
@@ -173,7 +172,7 @@ class TreeState:
         rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
         many = None if self._levels.shape[0] else many_sums(self._kept, self.rows, n_in, self._targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
-        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, plain, several)
+        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, several)
         if not size and criterion_of(rules).task == "boosting":  # no split gains anything
             self._stops = self._stops._replace(max_depth=0)
         seed = self.target.seed
@@ -187,7 +186,7 @@ class TreeState:
         if self._words.shape[0]:
             sums = np.concatenate([sums, self._words])
         self.nodes.open(n_in, n, hashing.ROOT, sums)
-        inherit = self._inherits and not plain and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
+        inherit = self._inherits and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
         sizes = Sizes(size)
         if inherit and total_b > 0 and criterion_of(rules).row_statistic == "amount":  # none is below zero: their mean is a better centre
             centre = total_a // total_b
