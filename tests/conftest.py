@@ -18,10 +18,8 @@ import pytest
 from distributed.utils import get_mp_context
 from hypothesis import HealthCheck, settings
 
-from tests.examples import THOROUGH, examples
+from tests.examples import examples
 from tests.kernel_cache import compile_kernels
-from tests.subtree_kernels import VARIABLE as SUBTREE_KERNELS
-from tests.subtree_kernels import choose_subtree_kernels
 
 # To look for garbage again and again among all that is imported and collected would take a fifth of the time that this takes; tests leave
 # little.
@@ -52,7 +50,7 @@ dask.config.set(
     }
 )
 
-# Tests want the kernels that they name: no others in their place while a helper compiles them.
+# There are as many test processes as the machine can take, each of which compiles what it needs.
 os.environ["DTREES_HELPER"] = "0"
 
 # No deadline: the first example of a test may compile kernels. In CI the examples are the same in every run.
@@ -77,16 +75,6 @@ DATA_VARIABLE = "DTREES_DATA"
 def pytest_xdist_auto_num_workers() -> int:
     """Return how many test processes there are, for ``-n logical``: two more than processors, since tests of clusters mostly wait."""
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 2
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Choose the kernels that grow subtrees, here and in the processes of clusters, by the tests to be run: all for thorough ones."""
-    which = {"not slow and not thorough": "quick", "slow": "slow"}.get(config.option.markexpr)
-    if which is None or THOROUGH or os.environ.get("NUMBA_BOUNDSCHECK") == "1":
-        os.environ.pop(SUBTREE_KERNELS, None)
-    else:
-        os.environ[SUBTREE_KERNELS] = which
-        choose_subtree_kernels()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

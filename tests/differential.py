@@ -43,11 +43,10 @@ from dtrees.ensemble.in_process import Backend
 from tests.cluster.samples import in_partitions
 from tests.engine.shards import ShardedExecutor
 from tests.random_cases import Case, draw
-from tests.slow import level_by_level
 
 #: Seconds that a case may take, with all kernels that it compiles.
 PATIENCE = 600
-WAYS = ("threads", "levels", "columns", "rows", "sparse", "saved", "pickled", "continued", "reloaded", "resumed", "cluster")
+WAYS = ("threads", "columns", "rows", "sparse", "saved", "pickled", "continued", "reloaded", "resumed", "cluster")
 PLACEMENTS = ("one-worker", "sharded", "rows", "replicated")
 #: What a model knows of how its fits were done.
 _CIRCUMSTANCES = {"_loading_seconds", "_growing_seconds", "_n_grown", "_grown_by", "placement_", "_members", "_packs", "n_jobs"}
@@ -127,9 +126,6 @@ def fitted(case: Case, way: str, folder: Path) -> Any:
     match way:
         case "threads":
             model.set_params(n_jobs=2).fit(*data).set_params(n_jobs=None)
-        case "levels":
-            with level_by_level():
-                model.fit(*data)
         case "columns" | "rows":
             with _over_shards(way == "rows", case):
                 model.fit(*data)

@@ -21,7 +21,6 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.run.boosting_rounds import boost
 from tests.engine.shards import ShardedExecutor, Squared, grow_sharded, rules
 from tests.plain import classifier, regressor
-from tests.subtree_kernels import choose_subtree_kernels
 
 RNG = np.random.default_rng(0)
 X = RNG.random((5000, 4))
@@ -87,7 +86,6 @@ FITS: list[Callable[[], Any]] = [boosting, squared_error, categories, boosting_i
 
 def main(folder: str, end: str) -> None:
     gc.disable()  # what is compiled stays, millions of objects, which would be looked at again and again
-    choose_subtree_kernels()
     for fit in FITS if end == "front" else FITS[::-1]:
         try:
             (Path(folder) / fit.__name__).touch(exist_ok=False)

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dtrees
-from tests.subtree_kernels import choose_subtree_kernels
 
 N_ROWS = 9_000  # more than NumPy's buffers hold
 
@@ -73,7 +72,6 @@ def digest_of(model: Any, X: NDArray[np.float64]) -> dict[str, str]:
 
 def main() -> None:
     """Fit, and print what came of it as JSON."""
-    choose_subtree_kernels()
     X, _, weight = rows()
     warnings.simplefilter("ignore")
     for name, estimator, y in cases():

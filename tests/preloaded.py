@@ -12,7 +12,6 @@ import sys
 from contextlib import suppress
 
 from dtrees.split.compile.cache import KERNEL_SUFFIX, cache_folder, checked
-from tests.subtree_kernels import choose_subtree_kernels
 
 _MODULES = [
     "dask.array",
@@ -38,7 +37,6 @@ gc.set_threshold(50_000)
 for module in _MODULES:
     importlib.import_module(module)
 load_compiled()
-choose_subtree_kernels()
 # Tests collect garbage on workers to see whether anything is left there: what is here now is none.
 gc.collect()
 gc.freeze()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Iterable, Sequence
 from itertools import product
 from typing import Any
 
 import pytest
 
-from dtrees.engine.shard import dense_runner
 from tests.examples import THOROUGH
 
 
@@ -76,12 +74,3 @@ def quick_criteria(criteria: Iterable[str]) -> list[str]:
     True
     """
     return [criterion for criterion in criteria if THOROUGH or criterion not in KERNELS_OF_THEIR_OWN]
-
-
-@contextmanager
-def level_by_level() -> Iterator[None]:
-    """Have trees grown level by level, as while another process compiles the kernels of subtrees: the same trees, and less to compile."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense_runner, "bound", lambda *arguments: None)
-        patch.setattr(dense_runner, "compiled_elsewhere", lambda *arguments: True)
-        yield

@@ -25,7 +25,7 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments, no_moments
 from dtrees.split.grow.block import fill_block, make_block
 from dtrees.split.node import partition
-from dtrees.split.node.limits import BestThreshold, SplitLimits
+from dtrees.split.node.limits import NO_CATEGORIES, BestThreshold, SplitLimits
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NONE_HIGHER, NodesOfTree, empty_candidates
 from dtrees.split.numbers import hashing
@@ -99,7 +99,9 @@ class Node:
         n = x.shape[0]
         g, _ = to_fixed(np.sin(x.astype(np.float64)) + np.random.default_rng(1).standard_normal(n))
         rows = RowPartition(np.arange(n, dtype=np.uint32), g, np.empty(0, np.int64))
-        limits = SplitLimits(criterion_named("newton").for_kernels(0, 1.0), BestThreshold(), float(np.abs(g).max()), 1, 1, 0.0)
+        limits = SplitLimits(
+            BestThreshold(), float(np.abs(g).max()), 1, 1, 0.0, NO_CATEGORIES, criterion_named("newton").for_kernels(0, 1.0)
+        )
         return cls(presort([x]), rows, np.array([g.sum(), n]), limits)
 
     @property

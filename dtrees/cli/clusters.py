@@ -40,14 +40,13 @@ def cluster(display: Display, scheduler: str | None, n_workers: int | None = Non
     if scheduler is not None and (n_workers or threads_per_worker):
         raise click.UsageError("--n-workers and --threads-per-worker are for the embedded cluster; leave them out with --scheduler")
     from dtrees.cluster.transport.clients import connect, local_client
-    from dtrees.engine.run.compiling import compile_endings, note_compilation
+    from dtrees.engine.run.compiling import note_compilation
 
     with display.warnings(), contextlib.ExitStack() as stack:
         if scheduler is None:
             stack.callback(logging.disable, logging.root.manager.disable)
             if n_workers is None:
                 note_compilation()
-                compile_endings(None)
             with display.stage("Starting a Dask cluster on this machine"):
                 client = stack.enter_context(local_client(n_workers or 1, threads_per_worker, processes=n_workers is not None))
                 if not os.environ.get(TRACEBACK_VARIABLE):

@@ -115,11 +115,9 @@ class Backend:
 
     def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
         """Grow the trees ``first`` to ``last - 1``."""
-        from dtrees.engine.run.compiling import compile_endings
         from dtrees.engine.run.local_executor import grow_forest
         from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
 
-        compile_endings(plan)
         n_threads = effective_n_jobs(table.n_jobs)
         bare = without_checkpoint(plan)
 
@@ -142,11 +140,9 @@ class Backend:
         Evaluation sets of the table are scored after every round.
         """
         from dtrees.engine.run.boosting_rounds import boost
-        from dtrees.engine.run.compiling import compile_endings
         from dtrees.engine.run.local_executor import LocalExecutor
         from dtrees.ensemble.evaluation_sets import LocalEvaluation
 
-        compile_endings(plan)
         n_threads = effective_n_jobs(table.n_jobs)
         evaluation = None if table.evaluation is None else LocalEvaluation(table.evaluation, n_threads)
         with LocalExecutor(table.columns, table.target, table.weight, n_threads) as executor:

@@ -21,7 +21,6 @@ from distributed import Client
 
 import dtrees
 from dtrees.cluster.errors import WorkerLost
-from dtrees.engine.shard.tree_state import TreeState
 from tests.cluster.faults import Fault, install, stopped, uninstall
 from tests.cluster.samples import (
     FRAME,
@@ -34,7 +33,7 @@ from tests.cluster.samples import (
     training_set,
     wait_until,
 )
-from tests.slow import level_by_level, one_quick
+from tests.slow import one_quick
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -306,19 +305,3 @@ def _lose_no_more(where: str) -> None:
     module, name = where.split(":")
     owner = importlib.import_module(f"dtrees.cluster.{module}")
     setattr(owner, name, getattr(getattr(owner, name), "original", getattr(owner, name)))
-
-
-def test_nodes_are_grown_though_a_helper_compiles(five_threads: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that are threads of the client's process share its helper, and a node set aside has no other way to grow meanwhile."""
-    model = dtrees.RandomForestRegressor(3, categorical_features=None, random_state=1)
-    grown, apart = [], TreeState.grow_apart
-
-    def grow(*given: Any) -> Any:
-        grown.append(given)
-        return apart(*given)
-
-    monkeypatch.setattr(TreeState, "grow_apart", grow)
-    with level_by_level():
-        here = dtrees.RandomForestRegressor(**model.get_params()).fit(FRAME, TARGETS["regression"])
-        assert_same_model(model.fit(*training_set("regression")), here)
-    assert grown

@@ -11,25 +11,17 @@ import numpy as np
 import pytest
 
 import dtrees
-from dtrees.engine.outcome.values import _to_tree
 from dtrees.engine.plan.plans import ForestPlan, ForestResult, Progress
-from dtrees.engine.run import compiling
-from dtrees.engine.run.compiling import compile_division
 from dtrees.engine.run.local_executor import grow_forest
 from dtrees.engine.shard import node_search
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard.targets.forest_target import ForestTarget
-from dtrees.ensemble.objective.kernels import binary_gradients, binary_loss, squared_errors
 from dtrees.split.grow.parallel_subtree import grow_together
-from dtrees.split.node.partition import add_by_leaf, divide_many, mark_many
-from dtrees.split.numbers.fixed_point import add_up_blocks
-from dtrees.split.search.column import search_many
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import ZoneMap, map_zones
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
 from tests.engine.shards import all_equal, rules, wild_table, wild_target, wild_weight
-from tests.slow import level_by_level
 
 # --- independent trees: a tree depends on its number, the plan and the table, on nothing else ---
 
@@ -141,41 +133,7 @@ def test_threads_share_one_zone_map(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all_equal(grown[0].trees, grown[1].trees)
 
 
-# --- what is compiled before it is needed ---
-
-
-def test_division() -> None:
-    compile_division()
-    assert mark_many.signatures
-    assert divide_many.signatures
-
-
-@pytest.mark.parametrize("model", [dtrees.GradientBoostingRegressor(n_estimators=2), dtrees.GradientBoostingClassifier(n_estimators=2)])
-def test_what_ends_a_tree_is_compiled_as_a_fit_needs_it(monkeypatch: pytest.MonkeyPatch, model: Any) -> None:
-    orders: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(compiling, "_awaits_plan", True)
-    monkeypatch.setattr(compiling, "compile_elsewhere", lambda *order: orders.append(order))
-    X = np.random.default_rng(0).normal(size=(500, 3))
-    y = X[:, 0] + X[:, 1] ** 2
-    with level_by_level():
-        model.fit(X, y > 1.0 if hasattr(model, "predict_proba") else y)
-        assert [order[0].__name__ for order in orders] == ["grow_leaf", "compile_prediction"]
-        kernels = add_by_leaf, squared_errors, binary_loss, binary_gradients, add_up_blocks, _to_tree
-        before = [len(kernel.overloads) for kernel in kernels]
-        compile_it, *arguments = orders[0]
-        compile_it(*arguments)
-    assert [len(kernel.overloads) for kernel in kernels] == before
-
-
-def test_columns_of_both_precisions_begin_with_the_same_kernels() -> None:
-    """A table of the other precision does not make a user wait again."""
-    X = np.random.default_rng(0).normal(size=(500, 3))
-    y = X[:, 0] + X[:, 1] ** 2
-    with level_by_level():
-        dtrees.RandomForestRegressor(2, max_features=2, max_depth=4).fit(X, y)
-        before = [len(kernel.overloads) for kernel in (search_many, mark_many, divide_many)]
-        dtrees.RandomForestRegressor(2, max_features=2, max_depth=4).fit(X.astype(np.float32), y)
-    assert [len(kernel.overloads) for kernel in (search_many, mark_many, divide_many)] == before
+# --- versions of kernels ---
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from dtrees import DecisionTreeRegressor, GradientBoostingRegressor, RandomFores
 from dtrees.engine.shard import dense_runner as runner
 from dtrees.engine.shard import runner as runner_module
 from dtrees.engine.threads import Threads, available_cores, effective_n_jobs, in_main_thread
-from dtrees.split.compile.kernels import bind, kernel
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.work_queue import claim, finish, wait_for_all
 from dtrees.split.grow import work_pool as work_pool_module
 from dtrees.split.grow.best_first import was_given_up
@@ -270,8 +270,8 @@ def test_a_thread_that_fails(monkeypatch: pytest.MonkeyPatch, in_helper: bool) -
     """It has claimed work, which the other thread would wait for."""
     both, came = threading.Barrier(2), []
 
-    def bind_what_fails(*arguments: Any) -> Any:
-        run = bind(*arguments)
+    def kernel_that_fails(*arguments: Any) -> Any:
+        run = kernel(*arguments)
 
         def fail_or_run(columns: Any, work_pool: Any, task: Any) -> None:
             came.append(threading.current_thread() is threading.main_thread())
@@ -285,8 +285,8 @@ def test_a_thread_that_fails(monkeypatch: pytest.MonkeyPatch, in_helper: bool) -
 
         return fail_or_run
 
-    monkeypatch.setattr(runner, "bound", lambda *arguments: None)
-    monkeypatch.setattr(runner, "bind", bind_what_fails)
+    kernel = runner.SubtreeRunner._kernel
+    monkeypatch.setattr(runner.SubtreeRunner, "_kernel", kernel_that_fails)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30_000, 8))
     with pytest.raises(ZeroDivisionError, match="mine"):
@@ -313,7 +313,7 @@ def test_ctrl_c_gives_up_the_trees_under_way(monkeypatch: pytest.MonkeyPatch, n_
     monkeypatch.setattr(runner_module, "INTERRUPTIBLE_CELLS", 0)
     ended = []
 
-    def bind_what_waits(*arguments: Any) -> Any:
+    def kernel_that_waits(*arguments: Any) -> Any:
         def run(columns: Any, work_pool: Any, task: Any) -> None:
             os.kill(os.getpid(), signal.SIGINT) if not ended else None
             while not was_given_up(task.budget.control):
@@ -321,10 +321,11 @@ def test_ctrl_c_gives_up_the_trees_under_way(monkeypatch: pytest.MonkeyPatch, n_
             kernel_of(columns, work_pool, task)
             ended.append(work_pool.parts.records["column"][0])
 
-        kernel_of = bind(*arguments)
+        kernel_of = kernel(*arguments)
         return run
 
-    monkeypatch.setattr(runner, "bound", bind_what_waits)
+    kernel = runner.SubtreeRunner._kernel
+    monkeypatch.setattr(runner.SubtreeRunner, "_kernel", kernel_that_waits)
     model = RandomForestRegressor(n_estimators=4, random_state=0, n_jobs=n_jobs)
     X = np.random.default_rng(0).normal(size=(500, 3))
     with pytest.raises(KeyboardInterrupt):

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import dtrees
-from dtrees.engine.shard import dense_runner
 from tests import fits_to_compare
 from tests.cases import CASES, HELD_OUT, RARE_IN_SPARSE, SLOW, check, fit, found
 from tests.cluster.samples import numbers
@@ -80,21 +79,6 @@ def test_going_on_from_a_checkpoint(name: str, tmp_path: Path) -> None:
     with pytest.raises(Cut):
         fit(CASES[name], callbacks=[*CASES[name].callbacks, cut], **options)
     check(fit(CASES[name], **options), name)
-
-
-@pytest.mark.parametrize("name", slow_for({*CASES} - {"boosting", "boosting of classes", "tree"}, CASES))
-def test_while_kernels_are_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The first trees are grown before there are kernels that grow subtrees."""
-    asked: list[str] = []
-
-    def compiled_elsewhere(kernel: Any, *arguments: Any) -> bool:
-        asked.append(kernel.__name__)
-        return len(asked) <= 2
-
-    monkeypatch.setattr(dense_runner, "bound", lambda *arguments: None)
-    monkeypatch.setattr(dense_runner, "compiled_elsewhere", compiled_elsewhere)
-    check(fit(CASES[name], n_jobs=2), name)
-    assert asked
 
 
 # --- memory of any layout: NumPy adds up numbers that are not aligned by buffers of 8,192 ---

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.node.limits import BestThreshold, RandomThreshold, SplitLimits
+from dtrees.split.node.limits import NO_CATEGORIES, BestThreshold, RandomThreshold, SplitLimits
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import SPLIT, Candidates, NodesOfTree, best_by_node, empty_candidates
 from dtrees.split.numbers import hashing
@@ -28,12 +28,13 @@ def package_limits(limits: naive.SplitLimits, slope: float = 0.0) -> SplitLimits
     """The same limits as the package has them; ``slope`` is the largest abs(a) / b."""
     criterion = naive.kernel_value(limits)
     return SplitLimits(
-        criterion,
         RandomThreshold() if limits.random else BestThreshold(),
         slope,
         limits.min_samples,
         math.ceil(limits.min_weight),
         limits.min_gain,
+        NO_CATEGORIES,
+        criterion,
     )
 
 

@@ -16,7 +16,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
 from dtrees.split.criteria.constraints import Clipped, Constraints, InOrder, make_constraints
 from dtrees.split.criteria.criterion import Criterion, criterion_named
 from dtrees.split.criteria.several import value_for_targets
-from dtrees.split.node.limits import NO_CATEGORIES, BestThreshold, Categories, NodeLimits, RandomThreshold, SortedThreshold, SplitLimits
+from dtrees.split.node.limits import NO_CATEGORIES, BestThreshold, Categories, NodeLimits, RandomThreshold, SplitLimits
 from dtrees.split.numbers.hashing import LEFT, RIGHT
 from dtrees.split.policy import BLOCK_ROWS, BOUNDED_ROWS, MAX_ZONES, SLOTS_BYTES_PER_ROW, SLOTS_MIN_BYTES, WHOLE_BLOCK_CELLS
 
@@ -224,12 +224,11 @@ class LimitsOfFit:
         self._categories = NO_CATEGORIES if self._ids is None else categories_of(rules, self._ids, smooth)
 
     def of_tree(
-        self, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0, plain: bool = False, targets: Targets | None = None
+        self, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0, targets: Targets | None = None
     ) -> tuple[SplitLimits, NodeLimits]:
         """Return the limits and the rules of a tree whose root has these sums, with or without the words of constraints.
 
-        ``slope`` is the largest abs(a) / b of its rows. ``plain``: thresholds are to be found in the way that is compiled soonest.
-        ``targets`` are those of several.
+        ``slope`` is the largest abs(a) / b of its rows, ``targets`` are those of several.
         """
         rules, n_classes = self._rules, self._n_classes
         if exponents != self._exponents:
@@ -245,13 +244,13 @@ class LimitsOfFit:
         if rules.min_split_gain:
             min_gain = max(min_gain, rules.min_split_gain)
         limits = SplitLimits(
-            self._value if targets is None else _constrained(rules, value_for_targets(self._criterion, *targets)),
-            SortedThreshold() if plain and not rules.random_splits else self._thresholds,
+            self._thresholds,
             slope,
             rules.min_samples_leaf,
             min_weight,
             _scaled_number(min_gain, self._gain_exponent),
             self._categories,
+            self._value if targets is None else _constrained(rules, value_for_targets(self._criterion, *targets)),
         )
         of_both = min(2 * min_weight, _MOST_WEIGHT)
         if self._stops.min_weight != of_both:

@@ -31,10 +31,6 @@ class ShardsDisagree(RuntimeError):
     """Shards that must agree about a tree do not: about its rows, how many of them a split sends left, or the finished tree."""
 
 
-class NotCompiled(RuntimeError):
-    """The kernels that grow subtrees are being compiled by another process. Meanwhile, trees can be grown level by level."""
-
-
 @dataclass(frozen=True)
 class Message:
     """What every message carries."""

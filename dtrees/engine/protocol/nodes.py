@@ -7,7 +7,7 @@ to two fifths of their bytes: the rows and sums of an inner node are those of it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,8 @@ class Splits(NamedTuple):
 
     def take(self, which: NDArray[np.bool_]) -> Splits:
         """Return some of the splits."""
-        return Splits(*(cast(NDArray[Any], array)[which] for array in self))
+        columns: Any = self
+        return Splits(*[column[which] for column in columns])
 
 
 class RouteBits(NamedTuple):

@@ -41,21 +41,17 @@ class RowsGrower(Grower):
 
     def settle(self, nodes: NDArray[np.int64], thresholds: NDArray[np.float64]) -> None:
         """Write the thresholds of nodes that have been split."""
-        self._nodes.records["threshold"][nodes] = thresholds
+        self._records["threshold"][nodes] = thresholds
 
     def lay_out(self, splits: Splits) -> None:
         """Note where the rows of children would lie if all rows were in one place."""
         middle = self.places(splits.node)[0] + splits.n_left
-        self.divide(splits, middle, middle)
-
-    def records_of(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the records of nodes."""
-        return self._nodes.records[nodes]
+        self.table.divide(splits.node, splits.left, middle, middle)
 
     def about(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the numbers of rows, sums and depths of nodes."""
         start, stop, _ = self.places(nodes)
-        return stop - start, self._nodes.sums[nodes], self._depth[nodes]
+        return stop - start, self.table.sums[nodes], self.table.depth[nodes]
 
     @property
     def n_nodes(self) -> int:

@@ -12,29 +12,33 @@ from operator import ge
 from typing import Any
 
 import numpy as np
+from numba import int64, typeof
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.messages import NotCompiled
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
-from dtrees.split.compile.helper import compiled_elsewhere
-from dtrees.split.compile.kernels import bind, bound
+from dtrees.split.compile.helper import compile_together
+from dtrees.split.compile.kernels import bind
+from dtrees.split.compile.methods import UNKNOWN, Hidden, Methods, hide, methods_of
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.parts import kinds_of, n_class_sums
+from dtrees.split.criteria.parts import kinds_of, n_class_sums, weight_sums, without_words
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget
 from dtrees.split.grow.block import make_block
-from dtrees.split.grow.parallel_subtree import grow_together
+from dtrees.split.grow.by_criterion import likely_methods
+from dtrees.split.grow.parallel_subtree import do_piece, grow_together
 from dtrees.split.grow.stack import make_stack
-from dtrees.split.grow.subtree import Task
+from dtrees.split.grow.subtree import Task, hand_down_slot
 from dtrees.split.grow.work_pool import Opening, Roots, WorkPool, begin, give_up, grown, make_work_pool, opening, wait_for_work_pool
-from dtrees.split.node.limits import RandomThreshold, limits_for_thread
+from dtrees.split.node.limits import AnyCriterion, RandomThreshold, limits_for_thread
 from dtrees.split.node.limits import most_nodes as most_nodes_of
 from dtrees.split.node.partition import NOWHERE, no_rows
 from dtrees.split.node.records import Nodes, empty_candidates
 from dtrees.split.policy import MOST_NODES_KEPT, TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.table.columns import Columns
-from dtrees.split.zones.sum_slots import SumSlots, for_thread
+from dtrees.split.zones.sum_slots import SumSlots, for_thread, no_sum_slots
 from dtrees.split.zones.sums import note_places
+
+_NO_SUM_SLOTS = no_sum_slots()
 
 
 class SubtreeRunner(Runner):
@@ -44,13 +48,10 @@ class SubtreeRunner(Runner):
     ----------
     columns : Columns
         All columns of the table.
-    refuses : bool, default=False
-        Whether to raise NotCompiled while a helper process compiles the kernels, for who can grow nodes in another way meanwhile.
     """
 
-    def __init__(self, columns: Columns, refuses: bool = False) -> None:
+    def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._refuses = refuses
         super().__init__(columns)
 
     def forget(self) -> None:
@@ -64,7 +65,7 @@ class SubtreeRunner(Runner):
         self._opening: Opening
         self._tasks: list[Task] = []
         self._task_size: tuple[int, ...] = ()
-        self._run: Callable[[Columns, WorkPool, Task], None] | None = None
+        self._methods: Methods | None = None
         self._control: NDArray[np.int64] | None = None
 
     def _forget_scratch(self) -> None:
@@ -84,14 +85,12 @@ class SubtreeRunner(Runner):
                 place_of.fill(NOWHERE)
             note_places(place_of, rows, 0, rows.shape[0])
         work_pool = begin(self._work_pool, self._opening, roots, share_rows, n_threads)
-        tasks = [_on(context, task, block_rows, sum_slots) for task in self._tasks[:n_threads]]
-        # To look at what is bound takes a tenth of the time that it takes to look up types.
-        run = self._run or bound(grow_together, self._columns, work_pool, tasks[0])
-        if run is None:
-            if self._refuses and compiled_elsewhere(grow_together, self._columns, work_pool, tasks[0]):
-                raise NotCompiled("the kernels that grow subtrees are being compiled by another process")
-            run = bind(grow_together, self._columns, work_pool, tasks[0])
-        self._run = run
+        if self._methods is None:
+            task = _on(context, self._tasks[0], block_rows, sum_slots, UNKNOWN)
+            self._methods = methods_of(task, "limits", columns=self._columns, work_pool=work_pool)
+        methods = self._methods
+        tasks = [_on(context, task, block_rows, sum_slots, methods) for task in self._tasks[:n_threads]]
+        run = self._kernel(methods, work_pool, tasks[0], share_rows)
         self._budget = context.budget
         self._control = work_pool.control
         if assignment.is_interruptible:
@@ -143,12 +142,28 @@ class SubtreeRunner(Runner):
         n_levels = max(sizes) if limited else stops.max_depth - min(depth for _, _, _, depth in places)
         task_size = (max(sizes), max(stop - in_stop for _, in_stop, stop, _ in places), n_levels, min(max(sizes), block_rows))
         if not self._tasks or kind != self._kind or context.pool is not self._pool or not all(map(ge, self._task_size, task_size)):
-            self._tasks, self._task_size, self._run = [], task_size, None
+            self._tasks, self._task_size, self._methods = [], task_size, None
         self._made_for, self._kind, self._pool = wanted, kind, context.pool
+
+    def _kernel(self, methods: Methods, work_pool: WorkPool, task: Task, share_rows: int) -> Callable[[Columns, WorkPool, Task], None]:
+        """Return the kernel that grows nodes, compiled with what most of the nodes need, by two processes if there are."""
+        if grow_together in methods.kernels:
+            return methods.kernels[grow_together]
+        columns, pool, kind, number = typeof(self._columns), typeof(work_pool), typeof(task), int64
+        wanted: list[tuple[Any, tuple[Any, ...]]] = [(grow_together, (columns, pool, kind))]
+        if task.sum_slots is not None and task.sum_slots.slot_of.shape[0]:
+            wanted.append((hand_down_slot.kernel, (kind, number)))
+            if self._task_size[0] > share_rows:
+                wanted.append((do_piece.kernel, (columns, pool, kind, number, number, number)))
+        wanted += [(method.kernel, methods.arguments(method)) for method in likely_methods(task, self._task_size[0], share_rows)]
+        compile_together(wanted)
+        run = methods.kernels[grow_together] = bind(grow_together, self._columns, work_pool, task)
+        return run
 
     def _task(self, thread: int, context: TreeContext, sum_slots: SumSlots | None) -> Task:
         """Make room for what a thread needs to grow nodes of ``_task_size``."""
         n_sums, weighted, thresholds, _, _, _ = self._kind
+        criterion = context.limits.criterion
         most_rows, outside, n_levels, block_rows = self._task_size
         stack = make_stack(n_levels, most_rows, n_sums)
         return Task(
@@ -156,7 +171,7 @@ class SubtreeRunner(Runner):
             partition=no_rows(),
             spare=no_rows(),
             target=context.target[:0].copy(),
-            limits=context.limits,
+            limits=hide(context.limits, context.limits._replace(criterion=AnyCriterion())),
             stops=context.stops,
             keys=context.keys,
             pool=context.pool.copy(),
@@ -170,22 +185,47 @@ class SubtreeRunner(Runner):
                 context.pool,
                 self._columns,
                 thresholds is RandomThreshold,
-                n_class_sums(context.limits.criterion, n_sums),
-                TINY_RANKED_ROWS if Deviations in kinds_of(context.limits.criterion) else TINY_ROWS,
+                n_class_sums(criterion, n_sums),
+                TINY_RANKED_ROWS if Deviations in kinds_of(criterion) else TINY_ROWS,
             ),
             block_rows=block_rows,
             stack=stack,
-            sum_slots=None if sum_slots is None else for_thread(sum_slots, stack.path.shape[0]),
+            sum_slots=_NO_SUM_SLOTS if sum_slots is None else for_thread(sum_slots, stack.path.shape[0]),
             budget=context.budget._replace(waiting=np.empty(stack.path.shape[0] if context.budget.first.shape[0] else 1, ORIGIN)),
+            methods=UNKNOWN.addresses,
+            weight=weight_sums(criterion, n_sums),
+            has_words=without_words(criterion, n_sums) < n_sums,
         )
 
 
-def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots | None) -> Task:
+def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots | None, methods: Methods) -> Task:
     """Return a thread's task for another tree."""
     own = task.sum_slots
     if sum_slots is not None and own is not None:
         own = SumSlots(sum_slots.zone_map, sum_slots.sums, sum_slots.free, sum_slots.n_threads, own.slot_of, sum_slots.ids, own.bar)
     partition, spare, target, limits, stops, keys, (first, control, _), _ = context
-    _, _, _, _, _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting), room = task
+    _, _, _, (seen, address, memory, _), _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting), _, weight, words, room = task
     limits, budget = limits_for_thread(limits), LeafBudget(first, control, waiting)
-    return Task(partition, spare, target, limits, stops, keys, pool, scratch, best, bits, block, block_rows, stack, own, budget, room)
+    methods.write(limits, memory)
+    hidden, table = Hidden(seen, address, memory, limits), methods.addresses
+    return Task(
+        partition,
+        spare,
+        target,
+        hidden,
+        stops,
+        keys,
+        pool,
+        scratch,
+        best,
+        bits,
+        block,
+        block_rows,
+        stack,
+        own,
+        budget,
+        table,
+        weight,
+        words,
+        room,
+    )

@@ -1,7 +1,7 @@
 """The grower decides about the nodes of one tree: which are searched, which are split, when the tree is done. It does no I/O.
 
-It is told what the shards found (:meth:`Grower.accept`), says what is to be split next (:meth:`Grower.choose`), is told how the rows
-divided (:meth:`Grower.divide`), and in the end puts the tree together (:meth:`Grower.arrange`).
+It is told what the shards found (:meth:`Grower.accept`), says what is to be split next (:meth:`Grower.choose`), and in the end puts the
+tree together (:meth:`Grower.arrange`). Where rows lie once they are divided, the table of nodes is told (:meth:`.NodeTable.divide`).
 
 Every node of a level that has a split is split at once. With ``max_leaf_nodes``, those are left out that best-first growth will not come to
 (:mod:`dtrees.split.grow.best_first`); the finished tree is to be pruned.
@@ -18,11 +18,13 @@ from dtrees.engine.plan.node_limits import Targets, limited_splits, make_limits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import Splits, join_subtrees
+from dtrees.engine.shard.node_search import NodeTable
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.constraints import divide_sums
 from dtrees.split.grow.best_first import ORIGIN, RANKED, are_first, origins, rank_splits
 from dtrees.split.node.limits import may_be_split, node_weight
-from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, Nodes, best_by_node, empty_candidates, empty_nodes
+from dtrees.split.node.records import CONSTANT, NODE, SPLIT, Candidates, Nodes, best_by_node, empty_candidates
+from dtrees.split.numbers import hashing
 
 
 class Grower:
@@ -37,9 +39,27 @@ class Grower:
     root : Root
     subtree_rows : int
         Nodes of up to this many rows are grown to their end by one shard.
+    targets : tuple of int
+        As of :class:`~dtrees.engine.plan.plans.ForestPlan`.
+    table : NodeTable, optional
+        That of the tree, with the root in it, where a shard has one.
+
+    Attributes
+    ----------
+    table : NodeTable
+        Where the nodes lie, and what is known of them.
     """
 
-    def __init__(self, rules: Rules, n_classes: int, n_columns: int, root: Root, subtree_rows: int, targets: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        n_classes: int,
+        n_columns: int,
+        root: Root,
+        subtree_rows: int,
+        targets: tuple[int, ...] = (),
+        table: NodeTable | None = None,
+    ) -> None:
         self._limits, self._stops = make_limits(rules, n_classes, root.sums, root.exponents, targets=Targets.unseen(targets))
         self._most_splits = limited_splits(rules, root.n_in)
         self._first, self._n_first = np.zeros(self._most_splits, RANKED), 0  # of the splits known
@@ -47,8 +67,11 @@ class Grower:
         self.n_drawn = min(self._stops.max_features, n_columns)
         self._n_columns = n_columns
         self._n = 1
-        self._nodes = empty_nodes(64, root.sums.shape[0])
-        self._depth = np.zeros(64, np.int64)
+        if table is None:
+            table = NodeTable(root.sums.shape[0])
+            table.open(root.n_in, root.n_rows, hashing.ROOT, root.sums)
+        self.table = table
+        self._records = np.zeros(64, NODE)  # but for places, which the table has
         # Only where leaves are limited: whose child a node is, and the rank of its split, if it has one.
         self._origin, self._rank = np.zeros(64, ORIGIN), np.zeros(64)
         self._origin[:1] = origins(1)
@@ -57,30 +80,26 @@ class Grower:
         self._subtrees: dict[int, Nodes] = {}
         self.to_grow: list[int] = []
         self._set_leaf(np.zeros(1, np.int64))
-        first = self._nodes.records[:1]
-        first["start"], first["in_stop"], first["stop"] = 0, root.n_in, root.n_rows
-        self._nodes.sums[0] = root.sums
         self.to_search = self._sort_out(np.zeros(1, np.int64))
 
     def _set_leaf(self, nodes: NDArray[np.int64]) -> None:
-        records = self._nodes.records
         for name in ("left", "right", "column"):
-            records[name][nodes] = -1
-        records["gain"][nodes] = 0.0
+            self._records[name][nodes] = -1
+        self._records["gain"][nodes] = 0.0
 
     def _reserve(self, n: int) -> None:
-        size = self._depth.shape[0]
+        self.table.reserve(n)
+        size = self._rank.shape[0]
         if n > size:
             n = max(n, 2 * size)
-            self._nodes = Nodes(*(_enlarge(array, n) for array in self._nodes))
             self._found = Candidates(*(_enlarge(array, n) for array in self._found))
-            self._depth, self._origin, self._rank = (_enlarge(array, n) for array in (self._depth, self._origin, self._rank))
+            self._records, self._origin, self._rank = (_enlarge(array, n) for array in (self._records, self._origin, self._rank))
 
     def _sort_out(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those of some new nodes that are to be searched; leaves and subtrees are set aside."""
-        records = self._nodes.records[nodes]
-        n_rows = (records["in_stop"] - records["start"]).astype(np.int64)
-        inner = _may_be_split(self._stops, self._limits, n_rows, self._depth[nodes], self._nodes.sums[nodes])
+        table = self.table
+        n_rows = table.in_stop[nodes] - table.start[nodes]
+        inner = _may_be_split(self._stops, self._limits, n_rows, table.depth[nodes], table.sums[nodes])
         small = n_rows <= self._subtree_rows
         self.to_grow.extend(nodes[inner & small].tolist())
         return nodes[inner & ~small]
@@ -121,20 +140,20 @@ class Grower:
         self._reserve(self._n)
         found, left_sums = self._found.records[node], self._found.left[node]
         splits = Splits(node, left, found["column"], found["threshold"], found["missing_left"], found["n_left"], left_sums)
-        records, sums = self._nodes.records, self._nodes.sums
-        records["left"][node], records["right"][node] = left, left + 1
+        records, table, right = self._records, self.table, left + 1
+        records["left"][node], records["right"][node] = left, right
         for name in ("column", "threshold", "missing_left", "gain"):
             records[name][node] = found[name]
-        sums[left], sums[left + 1] = divide_sums(self._limits.criterion, found["column"], sums[node], left_sums)
-        self._depth[left] = self._depth[left + 1] = self._depth[node] + 1
+        table.sums[left], table.sums[right] = divide_sums(self._limits.criterion, found["column"], table.sums[node], left_sums)
+        table.depth[left] = table.depth[right] = table.depth[node] + 1
         if self._most_splits:
             for side in range(2):
                 for name, values in (("parent", node), ("side", side), ("rank", self._rank[node])):
                     self._origin[name][left + side] = values
         # How many rows go left is known before where they lie: enough to sort the children out.
-        records["start"][left], records["in_stop"][left] = 0, splits.n_left
-        records["start"][left + 1], records["in_stop"][left + 1] = splits.n_left, records["in_stop"][node] - records["start"][node]
-        children = np.stack([left, left + 1], axis=1).ravel()
+        table.start[left], table.in_stop[left] = 0, splits.n_left
+        table.start[right], table.in_stop[right] = splits.n_left, table.in_stop[node] - table.start[node]
+        children = np.stack([left, right], axis=1).ravel()
         self._set_leaf(children)
         self.to_search = self._sort_out(children)
         return splits
@@ -149,18 +168,13 @@ class Grower:
 
     def places(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return where the rows of nodes lie: the first place, the one after those in sample, and after all."""
-        records = self._nodes.records[nodes]
-        start, in_stop, stop = (records[name].astype(np.int64) for name in ("start", "in_stop", "stop"))
-        return start, in_stop, stop
+        return self.table.start[nodes], self.table.in_stop[nodes], self.table.stop[nodes]
 
-    def divide(self, splits: Splits, left_in_stop: NDArray[np.int64], left_stop: NDArray[np.int64]) -> None:
-        """Note where the rows of the children lie: where the left ones end, in sample and in all."""
-        records, node, left = self._nodes.records, splits.node, splits.left
-        right_in_stop = left_stop + records["in_stop"][node] - left_in_stop
-        places = ((records["start"][node], left_in_stop, left_stop), (left_stop, right_in_stop, records["stop"][node]))
-        for children, values in zip((left, left + 1), places, strict=True):
-            for name, value in zip(("start", "in_stop", "stop"), values, strict=True):
-                records[name][children] = value
+    def records_of(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the records of nodes."""
+        records = self._records[nodes]
+        records["start"], records["in_stop"], records["stop"] = self.places(nodes)
+        return records
 
     def attach(self, nodes: list[int], subtrees: list[Nodes]) -> None:
         """Take subtrees grown elsewhere, each in place of a node."""
@@ -168,7 +182,7 @@ class Grower:
 
     def arrange(self) -> Nodes:
         """Return all nodes in preorder."""
-        return join_subtrees(Nodes(self._nodes.records[: self._n], self._nodes.sums[: self._n]), self._subtrees)
+        return join_subtrees(Nodes(self.records_of(np.arange(self._n)), self.table.sums[: self._n]), self._subtrees)
 
 
 def merge(found: list[tuple[Candidates, NDArray[np.int64]]]) -> Candidates:

@@ -49,7 +49,7 @@ class NodeTable:
         left: NDArray[np.int64],
         left_in_stop: NDArray[np.int64],
         left_stop: NDArray[np.int64],
-        by_level: bool,
+        by_level: bool = False,
     ) -> None:
         """Add the children of nodes, but for their sums: ``left``, which end at these places, and right ones that come next to them.
 

@@ -124,13 +124,7 @@ class Runner(ABC):
 
     @abstractmethod
     def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
-        """Grow nodes to their ends, by ``n_threads`` threads which have scratch space already.
-
-        Raises
-        ------
-        NotCompiled
-            If another process is compiling the kernels that this takes.
-        """
+        """Grow nodes to their ends, by ``n_threads`` threads which have scratch space already."""
 
 
 @dataclass

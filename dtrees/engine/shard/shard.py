@@ -240,10 +240,10 @@ class Shard:
         self._n_finished += 1
         return grown.tree
 
-    def grow_of_forest(self, number: int, slot: int, plain: bool = False) -> Steps[Tree]:
+    def grow_of_forest(self, number: int, slot: int) -> Steps[Tree]:
         """Grow a tree of a forest, and keep what it says of rows out of bag until it is closed."""
         shards, rows = self.shards, self.trees[slot]
-        grown = grow_alone(shards, rows, number, plain=plain) if shards.n_shards == 1 else (yield from tree_steps(shards, rows, number))
+        grown = grow_alone(shards, rows, number) if shards.n_shards == 1 else (yield from tree_steps(shards, rows, number))
         if cast(ForestPlan, shards.plan).out_of_bag:
             leaf, _, in_stop, stop = places_of_leaves(grown.records)
             self._closings[number] = rows, (in_stop, stop, grown.said[leaf])

@@ -19,13 +19,15 @@ from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
+from dtrees.split.compile.methods import UNKNOWN, hide, methods_of
 from dtrees.split.criteria.constraints import divide_sums
+from dtrees.split.criteria.parts import weight_sums, without_words
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget, origins
 from dtrees.split.grow.column_by_column import search_some
 from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task, divide_shared, grow_sparse
 from dtrees.split.grow.work_pool import Roots
-from dtrees.split.node.limits import limits_for_thread, may_be_split, most_nodes, node_weight
+from dtrees.split.node.limits import AnyCriterion, limits_for_thread, may_be_split, most_nodes, node_weight
 from dtrees.split.node.partition import NOWHERE, is_pure
 from dtrees.split.node.records import SPLIT, Nodes, best_by_node, empty_candidates, empty_nodes
 from dtrees.split.numbers.hashing import LEFT, child_path
@@ -117,11 +119,12 @@ class SparseRunner(Runner):
         stack = make_stack(n_levels, most_rows, n_sums)
         first, control, _ = context.budget
         partition, spare, target, limits, stops, keys = context[:6]
-        return Task(
+        hidden = hide(limits_for_thread(limits), limits._replace(criterion=AnyCriterion()))
+        task = Task(
             partition,
             spare,
             target,
-            limits_for_thread(limits),
+            hidden,
             stops,
             keys,
             budget=LeafBudget(first, control, np.empty(stack.path.shape[0], ORIGIN)),
@@ -133,8 +136,14 @@ class SparseRunner(Runner):
             block_rows=-1,
             stack=stack,
             sum_slots=None,
+            methods=UNKNOWN.addresses,
+            weight=weight_sums(limits.criterion, n_sums),
+            has_words=without_words(limits.criterion, n_sums) < n_sums,
             room=room,
         )
+        methods = methods_of(task, "limits", columns=self._table)
+        methods.write(hidden.hidden, hidden.memory)
+        return task._replace(methods=methods.addresses)
 
 
 def _threads_for(columns: SparseColumns, threads: Threads, context: TreeContext) -> int:
@@ -146,7 +155,7 @@ def _threads_for(columns: SparseColumns, threads: Threads, context: TreeContext)
 
 def grow_alone(columns: SparseColumns, task: Task, root: _Node) -> Nodes:
     """Grow a node to its end by the calling thread."""
-    nodes = empty_nodes(most_nodes.py_func(task.stops, task.limits, root.n_rows, root.depth), root.sums.shape[0])
+    nodes = empty_nodes(most_nodes.py_func(task.stops, task.limits.hidden, root.n_rows, root.depth), root.sums.shape[0])
     place = np.array([root.start, root.in_stop, root.stop, root.depth], np.int64)
     arguments = columns, task, place, np.uint64(root.path), root.sums, root.origin, nodes
     n = bind(grow_sparse, *arguments)(*arguments)
@@ -206,14 +215,22 @@ class _Growth:
     def _search(self, node: _Node) -> Any:
         """Return the split of a node, threads searching some columns each; None if there is none."""
         task = self._tasks[0]
-        weight = node_weight(task.limits, node.sums)
+        weight = node_weight(task.limits.hidden, node.sums)
         may_be = may_be_split(task.stops, node.n_rows, node.depth, weight)
         if not may_be or is_pure(task.target, task.partition.rows, node.start, node.in_stop):
             return None
 
         def search(piece: tuple[int, int]) -> Any:
             mine = self._free.pop()
-            arguments = self._columns, mine, node.start, node.in_stop, np.uint64(node.path), node.sums, *piece
+            arguments = (
+                self._columns,
+                mine._replace(limits=mine.limits.hidden),
+                node.start,
+                node.in_stop,
+                np.uint64(node.path),
+                node.sums,
+                *piece,
+            )
             bind(search_some, *arguments)(*arguments)
             found = mine.best.records.copy(), mine.best.left.copy()
             self._free.append(mine)
@@ -233,7 +250,7 @@ class _Growth:
         middle, depth = node.start + inside + outside, node.depth + 1
         right_in_stop = middle + node.n_rows - inside
         paths = child_path(np.uint64(node.path), LEFT), child_path(np.uint64(node.path), task.stops.right_side)
-        sums = divide_sums(task.limits.criterion, split.records["column"], node.sums[np.newaxis], split.left)
+        sums = divide_sums(task.limits.hidden.criterion, split.records["column"], node.sums[np.newaxis], split.left)
         return [
             _Node(node.start, node.start + inside, middle, depth, paths[0], sums[0][0].copy()),
             _Node(middle, right_in_stop, node.stop, depth, paths[1], sums[1][0]),
@@ -248,4 +265,4 @@ class _Growth:
 
 def make_runner(columns: AnyColumns) -> Runner:
     """Return what grows subtrees of a table."""
-    return SparseRunner(columns) if isinstance(columns, SparseColumns) else SubtreeRunner(columns, refuses=True)
+    return SparseRunner(columns) if isinstance(columns, SparseColumns) else SubtreeRunner(columns)

@@ -16,8 +16,6 @@ However small a node is, to split it takes two steps; a tree grown to its end ha
 node of a tree has more than some rows, they are dealt out. Afterwards, only the shard that grew a node knows where rows lie within it.
 
 The one shard that has all columns takes no steps, and grows the tree by one call, or, where the table is very wide, nodes of some rows.
-While another process compiles the kernels for it, which takes far longer than all others, a tree is grown level by level, by *plain*
-searches.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, prune
 from dtrees.engine.plan.node_limits import subtree_rows
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, alone
-from dtrees.engine.protocol.messages import Measured, NotCompiled, Root, ShardsDisagree
+from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import RouteBits, Splits
 from dtrees.engine.shard.grower import Grower, merge
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
@@ -57,27 +55,22 @@ class GrownTree(NamedTuple):
     said: NDArray[np.float64]
 
 
-def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0, plain: bool = False) -> GrownTree:
+def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0) -> GrownTree:
     """Grow a tree on the only shard, which has all columns; see :func:`tree_steps`.
 
     A small tree takes no longer to grow than some steps of Python, so it is grown without such.
     """
     plan = shards.plan
-    try:
-        if plain or rows_set_aside(shards, rows) < shards.n_rows:
-            return alone(tree_steps(shards, rows, number, output, learning_rate, plain))
-        root = rows.open(number, output, by_levels=False)
-        nodes = _as_wanted(plan, rows, rows.grow_roots(rows.whole(root))[0], root)
-    except NotCompiled:
-        return alone(tree_steps(shards, rows, number, output, learning_rate, plain=True))
+    if rows_set_aside(shards, rows) < shards.n_rows:
+        return alone(tree_steps(shards, rows, number, output, learning_rate))
+    root = rows.open(number, output, by_levels=False)
+    nodes = _as_wanted(plan, rows, rows.grow_roots(rows.whole(root))[0], root)
     sets = rows.find_sets(splits_of_categories(nodes.records, plan.rules)) if plan.rules.categorical else None
     measured = alone(_measure(shards, rows, (number, output), nodes, None)) if measures(plan) else None
     return _ended(plan, root, nodes, sets, measured, learning_rate)
 
 
-def tree_steps(
-    shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0, plain: bool = False
-) -> Steps[GrownTree]:
+def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0) -> Steps[GrownTree]:
     """Grow the tree of a number level by level, without adding it to predictions.
 
     Parameters
@@ -91,15 +84,13 @@ def tree_steps(
         The raw prediction that it is to improve.
     learning_rate : float
         Multiplies the values of a boosted tree.
-    plain : bool
-        Whether all nodes are to be searched by themselves, with the kernels that are compiled soonest, as if others were not compiled yet.
     """
     plan = shards.plan
-    root = rows.open(number, output, by_levels=True, plain=plain)
+    root = rows.open(number, output, by_levels=True)
     told = yield from shards.gather("rows", (rows.checksum() if shards.n_shards > 1 else 0, root.exponents))
     if any(one != told[0] for one in told):
         raise ShardsDisagree(f"shards do not agree about the rows and gradients of tree {number}")
-    growth = _Growth(shards, rows, number, root, 0 if plain else rows_set_aside(shards, rows))
+    growth = _Growth(shards, rows, number, root, rows_set_aside(shards, rows))
     nodes = _as_wanted(plan, rows, (yield from growth.grow()), root)
     sets = (yield from _find_sets(shards, rows, nodes, growth.sets)) if plan.rules.categorical else None
     measured = (yield from _measure(shards, rows, (number, output), nodes, growth)) if measures(plan) else None
@@ -168,7 +159,7 @@ class _Growth:
         plan = shards.plan
         n_classes, targets = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
         self._shards, self._rows, self._number = shards, rows, number
-        self._grower = Grower(plan.rules, n_classes, plan.rules.columns_per_tree, root, set_aside, targets)
+        self._grower = Grower(plan.rules, n_classes, plan.rules.columns_per_tree, root, set_aside, targets, rows.nodes)
         self.sets = KnownSets()
         # Nodes that one shard has grown, ascending: their places, and the shard.
         self._start = self._stop = self._shard = _NOTHING
@@ -183,7 +174,7 @@ class _Growth:
             if is_last and not adds:
                 break
             marks = yield from mark_steps(shards, rows, splits)
-            grower.divide(splits, *rows.divide(splits, marks, rows_only=is_last))
+            rows.divide(splits, marks, rows_only=is_last)
             yield from self._search(splits.node, splits.left)
         if grower.to_grow and shards.n_shards > 1:
             yield from self._deal_out()
@@ -244,11 +235,11 @@ def mark_steps(shards: Shards, rows: TreeState, splits: Splits, sets: CategorySe
     if shards.n_shards == 1:
         return rows.mark(splits, sets)
     owner, sizes = shards.owner[splits.column], rows.sizes_of_marks(splits.node)
-    mine, own = owner == shards.shard, dict[int, Arrays]()
+    mine, own = owner == shards.shard, {}
     if mine.any():
         marks = rows.mark(splits.take(mine), None if sets is None else sets.take(np.flatnonzero(mine)))
-        own = dict.fromkeys(shards.everyone, (marks.bits,))
-    owners = np.unique(owner).tolist()
+        own = dict.fromkeys(shards.everyone, cast(Arrays, (marks.bits,)))
+    owners = sorted(set(owner.tolist()))
     sent = yield shards.step("marks", next(shards.serials), own, owners)
     if len(owners) == 1:
         return RouteBits(sent[0][0], bounds_of(sizes))
@@ -331,7 +322,7 @@ def replay_steps(shards: Shards, rows: TreeState, tree: Tree, output: int) -> St
             left_sums=np.zeros((n, 2), np.int64),
         )
         marks = yield from mark_steps(shards, rows, splits, tree.categories.take(inner))
-        _, left_stop = rows.divide(splits, marks)
+        left_stop = rows.divide(splits, marks)
         start[left], stop[left] = start[inner], left_stop
         start[right], stop[right] = left_stop, stop[inner]
     leaf = tree.children_left < 0

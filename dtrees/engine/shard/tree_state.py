@@ -39,7 +39,7 @@ from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.scales import add_up_sample, many_sums
 from dtrees.engine.shard.zone_planner import Sizes
-from dtrees.split.criteria.constraints import divide_sums, root_words
+from dtrees.split.criteria.constraints import root_words
 from dtrees.split.grow.best_first import LeafBudget, make_budget, origins
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
@@ -94,6 +94,7 @@ class TreeState:
     workspace : Workspace
         What it is grown with; trees that grow side by side take turns.
     rows : RowPartition
+    nodes : NodeTable
     target : ForestTarget or BoostingTarget
     when_found : callable or None
         Called when all splits of the tree are found.
@@ -124,8 +125,7 @@ class TreeState:
         self._limits_of_fit = LimitsOfFit(plan.rules, self._n_classes, shard_columns.ids)
         constraints = constraints_of(plan.rules)
         self._words = _NOTHING if constraints is None else root_words(constraints)
-        self._nodes = NodeTable(n_sums_of(plan) + self._words.shape[0])
-        self._grows = False
+        self.nodes = NodeTable(n_sums_of(plan) + self._words.shape[0])
         self._manner_for: tuple[Any, ...] = ()
         self._manner: tuple[int, int, int]  # how nodes that lie there are grown: the same for one tree after the other
 
@@ -140,14 +140,12 @@ class TreeState:
         n_rows = self._labels.shape[0]
         self._lay_out(n_rows, None, _NOTHING)
         partition.number(self.rows.rows)
-        self._grows = False
-        self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
+        self.nodes.open(0, n_rows, hashing.ROOT, np.zeros(self.nodes.sums.shape[1], np.int64))
 
-    def open(self, tree: int, output: int, by_levels: bool, plain: bool = False) -> Root:
+    def open(self, tree: int, output: int, by_levels: bool) -> Root:
         """Begin a tree: draw its rows, or compute the gradients of an output.
 
-        Unless levels are to be searched, the tree is grown at once. ``plain``: all nodes are searched by themselves, with the kernels that
-        are compiled soonest.
+        Unless levels are to be searched, the tree is grown at once.
         """
         in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals, self._targets = self.target.start(tree, output)
         inside = None if in_sample is None else in_sample.nonzero()[0]
@@ -174,7 +172,7 @@ class TreeState:
         rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
         many = None if self._levels.shape[0] else many_sums(self._kept, self.rows, n_in, self._targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
-        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, plain, several)
+        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, several)
         if not size and criterion_of(rules).task == "boosting":  # no split gains anything
             self._stops = self._stops._replace(max_depth=0)
         seed = self.target.seed
@@ -187,14 +185,13 @@ class TreeState:
             self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree)))
         if self._words.shape[0]:
             sums = np.concatenate([sums, self._words])
-        self._nodes.open(n_in, n, hashing.ROOT, sums)
-        self._grows = True
-        inherit = self._inherits and not plain and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
+        self.nodes.open(n_in, n, hashing.ROOT, sums)
+        inherit = self._inherits and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
         sizes = Sizes(size)
         if inherit and total_b > 0 and criterion_of(rules).row_statistic == "amount":  # none is below zero: their mean is a better centre
             centre = total_a // total_b
             sizes = Sizes(size + centre * total_b, centre, max(float(centre), slope))
-        self._search.open(self.workspace, self._pool, self._nodes, self._levels, self.rows, sizes, inherit, self._plan.rules.categorical)
+        self._search.open(self.workspace, self._pool, self.nodes, self._levels, self.rows, sizes, inherit, self._plan.rules.categorical)
         return Root(n_in, n, sums, exponents)
 
     def checksum(self) -> int:
@@ -257,7 +254,7 @@ class TreeState:
         """Return which rows splits of columns that the shard has send left; ``sets`` are those of a tree that is known already."""
         nodes, columns = splits.node, splits.column
         thresholds, missing_left = np.ascontiguousarray(splits.threshold), np.ascontiguousarray(splits.missing_left)
-        columns_here, places, table = self._shard_columns.columns, self._shard_columns.place_of[columns], self._nodes
+        columns_here, places, table = self._shard_columns.columns, self._shard_columns.place_of[columns], self.nodes
         threads, categorical = self.workspace.threads, self._plan.rules.categorical
         of_rows = SplitsOfRows(table.start[nodes], table.stop[nodes], places, thresholds, missing_left)
         by_set = np.flatnonzero(np.isin(columns, categorical)) if categorical and sets is None else _NOTHING
@@ -273,12 +270,12 @@ class TreeState:
 
     def sizes_of_marks(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many bytes the marks of splits of nodes take: a bit for each row."""
-        return (self._nodes.stop[nodes] - self._nodes.start[nodes] + 7) // 8
+        return (self.nodes.stop[nodes] - self.nodes.start[nodes] + 7) // 8
 
-    def divide(self, splits: Splits, marks: RouteBits, rows_only: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Apply splits; return where the left children end, in sample and in all. The sums of rows stay behind, if they are not needed."""
+    def divide(self, splits: Splits, marks: RouteBits, rows_only: bool = False) -> NDArray[np.int64]:
+        """Apply splits; return where the left children end. What rows add to sums stays behind, if it is not needed."""
         bits, offsets = marks
-        table, threads = self._nodes, self.workspace.threads
+        table, threads = self.nodes, self.workspace.threads
         start, in_stop, stop = table.start[splits.node], table.in_stop[splits.node], table.stop[splits.node]
         left_in_stop, left_stop, tasks = divide_tasks(start, in_stop, stop, bits, offsets, threads.n_threads)
         summed, spare = start if rows_only else in_stop, self.workspace.spare_for(self.rows)
@@ -290,14 +287,11 @@ class TreeState:
         if not np.array_equal(left_in_stop - start, splits.n_left):
             raise ShardsDisagree("the rows that a split sends left are not as many as its search counted")
         table.divide(splits.node, splits.left, left_in_stop, left_stop, self._plan.rules.by_level)
-        if self._grows:  # a finished tree is only put through the rows
-            sums = divide_sums(self._limits.criterion, splits.column, table.sums[splits.node], splits.left_sums)
-            table.sums[splits.left], table.sums[splits.left + 1] = sums
-        return left_in_stop, left_stop
+        return left_stop
 
     def whole(self, root: Root) -> Roots:
         """Return the root of the tree, as the one node to grow to its end."""
-        return Roots([(0, root.n_in, root.n_rows, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_ORIGIN)
+        return Roots([(0, root.n_in, root.n_rows, 0)], self.nodes.path[:1], self.nodes.sums[:1], _ROOT_ORIGIN)
 
     def grow(self, nodes: NDArray[np.int64], origin: NDArray[Any], first: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends; only where this shard has all columns.
@@ -305,7 +299,7 @@ class TreeState:
         Where the number of leaves is limited, ``origin``, shape (n,), says whose children the nodes are, and ``first`` which of the tree's
         splits known are the first (:mod:`dtrees.split.grow.best_first`).
         """
-        table = self._nodes
+        table = self.nodes
         places = list(zip(*(array[nodes].tolist() for array in (table.start, table.in_stop, table.stop, table.depth)), strict=True))
         return self.grow_roots(Roots(places, table.path[nodes], table.sums[nodes], origin), first)
 
@@ -318,7 +312,7 @@ class TreeState:
         n_threads, block_rows, share_rows = self._manner
         self._search.scratch_for(n_threads - 1, workspace, self._limits)  # and for those before
         context = self._context()
-        most_splits = limited_splits(self._plan.rules, int(self._nodes.in_stop[0]))
+        most_splits = limited_splits(self._plan.rules, int(self.nodes.in_stop[0]))
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, known))
         sum_slots = self._search.sum_slots(n_threads)
@@ -353,8 +347,8 @@ class TreeState:
 
     def _places_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places of nodes' rows, one node after the other."""
-        start = self._nodes.start[nodes]
-        return places_of(start, self._nodes.stop[nodes] - start)
+        start = self.nodes.start[nodes]
+        return places_of(start, self.nodes.stop[nodes] - start)
 
     def share_rows(self, nodes: NDArray[np.int64]) -> SharedRows:
         """Return this shard's columns of the tree in the rows of some nodes."""
@@ -403,9 +397,9 @@ class TreeState:
         h = self.rows.h[places if self.rows.h.shape[0] else places[:0]]
         one.rows = partition.RowPartition(np.arange(n, dtype=np.uint32), self.rows.g[places], h)
         one._pure_by = self._pure_by[rows if self._pure_by.shape[0] else rows[:0]]
-        one._nodes, moved = self._nodes.apart(nodes)
+        one.nodes, moved = self.nodes.apart(nodes)
         one.workspace = Workspace(self.workspace.threads, SubtreeRunner(assembled))
-        one._search.open(one.workspace, one._pool, one._nodes, one._levels, one.rows, Sizes(0), inherit=False)
+        one._search.open(one.workspace, one._pool, one.nodes, one._levels, one.rows, Sizes(0), inherit=False)
         return one, moved
 
     def take_outside(self, records: NDArray[Any], rows: NDArray[np.uint32]) -> None:

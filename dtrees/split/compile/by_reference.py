@@ -61,7 +61,8 @@ class _ReferenceAttributes(AttributeTemplate):
 
 
 @lower_getattr_generic(Reference)
-def _read_field(context: Any, builder: Any, reference: Reference, pointer: ir.Value, name: str) -> Any:
+def read_field(context: Any, builder: Any, reference: Reference, pointer: ir.Value, name: str) -> Any:
+    """Read a field of a named tuple at an address."""
     place = reference.content.fields.index(name)
     value = _read(builder, builder.gep(pointer, [ir.IntType(32)(0), ir.IntType(32)(place)], inbounds=True))
     return impl_ret_borrowed(context, builder, reference.content.types[place], value)

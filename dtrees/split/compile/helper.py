@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
-from numba import typeof
 
 from dtrees.split.compile.cache import cache_folder, checked, with_digest, write_whole
 from dtrees.split.compile.kernels import is_compiled
@@ -36,8 +35,6 @@ _LOCK, _OWNER, _SUFFIX = "helper.lock", "helper.pid", ".order"
 
 _allowed = False
 _helper: subprocess.Popen[bytes] | None = None
-#: The orders for kernels, each with the types of its arguments, that this process has given; None where it could not give any.
-_orders: dict[tuple[Any, tuple[Any, ...]], Path | None] = {}
 
 
 def allow_helper() -> None:
@@ -64,21 +61,6 @@ def compile_elsewhere(function: Callable[..., Any], *arguments: Any, name: str =
     return order
 
 
-def compiled_elsewhere(kernel: Any, *arguments: Any) -> bool:
-    """Have the helper compile a kernel for arguments of these types, unless it is compiled; return whether that is still to be done.
-
-    It is not where there is no helper, or the helper has failed.
-    """
-    key = kernel, tuple(map(typeof, arguments))
-    if is_compiled(*key):
-        return False
-    if key not in _orders:
-        name = kernel._cache.file_name(key[1])
-        _orders[key] = compile_elsewhere(compile_kernel, kernel.__module__, kernel.__name__, key[1], name=name)
-    order = _orders[key]
-    return order is not None and order.exists() and helper_runs()
-
-
 def helper_runs() -> bool:
     """Tell whether a helper is at work for this cache folder, started by this process or by another one of this machine."""
     if _helper.poll() is None if _helper is not None else _starts():
@@ -98,14 +80,6 @@ def _starts() -> bool:
         return time.time() - (cache_folder() / _OWNER).stat().st_mtime < _START
     except OSError:
         return False
-
-
-def owner() -> str:
-    """Return the process number of the helper that runs, empty if it is not known."""
-    try:
-        return (cache_folder() / _OWNER).read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def _is_possible() -> bool:
@@ -129,7 +103,17 @@ def _start() -> subprocess.Popen[bytes]:
 
 def compile_kernel(module: str, name: str, argument_types: Sequence[Any]) -> None:
     """Compile a kernel for arguments of these types."""
-    getattr(import_module(module), name).compile(tuple(argument_types))
+    found = getattr(import_module(module), name)
+    getattr(found, "kernel", found).compile(tuple(argument_types))
+
+
+def compile_together(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:
+    """Compile kernels, each for arguments of some types, if need be: the helper from the first on, this process from the last on."""
+    missing = [(kernel, kinds) for kernel, kinds in wanted if not is_compiled(kernel, kinds)]
+    for kernel, kinds in missing[:-1]:
+        compile_elsewhere(compile_kernel, kernel.__module__, kernel.__name__, kinds, name=kernel._cache.file_name(kinds))
+    for kernel, kinds in reversed(missing):
+        kernel.compile(kinds)
 
 
 def _main() -> None:

@@ -153,21 +153,25 @@ inlined_kernel = _part_compiler(_nrt=False, forceinline=True)
 shared_kernel = _part_compiler(_nrt=False, forceinline=False)
 
 
+#: Compile a part of kernels that others call at its address.
+alone = _compiler(_nrt=False, no_cpython_wrapper=True)
+
+
 def separate_kernel(function: Callable[..., Any] | None = None, *, returns: Any = None) -> Any:
     """Compile a long part of kernels apart from its callers, and not once more with each.
 
     For what takes long to compile, is called seldom enough that nothing is gained by having it within its callers, and is no closure. Given
     the type that it ``returns``, it is compiled only when it is first called.
     """
-    if function is None:
-        return partial(separate_kernel, returns=returns)
-    return called_apart(_compiler(_nrt=False, no_cpython_wrapper=True)(function), returns)
+    return partial(separate_kernel, returns=returns) if function is None else called_apart(alone(function), returns)
 
 
 #: The same as a lean kernel for what is called from Python.
 lean_entry = _compiler(_nrt=False)
 
 
+#: The flags of arrays that decide their type: NumPy's numbers for contiguous in C's and in Fortran's order, aligned, writeable.
+_LAYOUT = 0x1 | 0x2 | 0x100 | 0x400
 _bound: dict[Any, Callable[..., Any]] = {}
 
 
@@ -183,30 +187,18 @@ def bind(kernel: Any, *arguments: Any, any_layout: Sequence[NDArray[Any]] = ()) 
     ``any_layout`` may be contiguous or not, read only or not, and aligned or not, where the kernel is called: one code serves all.
     """
     anyhow = {id(array) for array in any_layout}
-    key = _key(kernel, arguments, anyhow)
+    key = kernel, tuple((value.dtype, value.ndim) if id(value) in anyhow else kinds_of(value) for value in arguments)
     if key not in _bound:
         _bound[key] = kernel.compile(tuple(_any_layout(value) if id(value) in anyhow else typeof(value) for value in arguments))
     return _bound[key]
-
-
-def bound(kernel: Any, *arguments: Any) -> Callable[..., Any] | None:
-    """Return what :func:`bind` has returned for arguments of these types, None if it has not been called."""
-    return _bound.get(_key(kernel, arguments, set()))
-
-
-def _key(kernel: Any, arguments: tuple[Any, ...], anyhow: set[int]) -> Any:
-    return kernel, tuple((value.dtype, value.ndim) if id(value) in anyhow else _kind(value) for value in arguments)
 
 
 def _any_layout(array: Any) -> Any:
     return types.Array(typeof(array).dtype, array.ndim, "A", readonly=True, aligned=False)
 
 
-def _kind(value: Any) -> Any:
+def kinds_of(value: Any) -> Any:
     """Return what decides the compiled type of an argument."""
-    if isinstance(value, tuple):
-        return type(value), tuple(map(_kind, value))
     if isinstance(value, np.ndarray):
-        flags = value.flags
-        return value.dtype, value.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
-    return type(value)
+        return value.dtype, value.ndim, value.flags.num & _LAYOUT
+    return (type(value), tuple(map(kinds_of, value))) if isinstance(value, tuple) else type(value)

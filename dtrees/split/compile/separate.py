@@ -60,14 +60,23 @@ def _generate(dispatcher: Any, context: Any, builder: Any, signature: Any, argum
     _known[text] = dispatcher, tuple(signature.args)
     place = cgutils.add_global_variable(builder.module, ir.IntType(64), builder.module.get_unique_name("place"))
     place.linkage, place.initializer = "internal", ir.IntType(64)(0)
+
+    def ask() -> ir.Value:
+        held = cgutils.global_constant(builder, builder.module.get_unique_name("kernel"), cgutils.make_bytearray(text))
+        kind = ir.FunctionType(ir.IntType(64), [cgutils.voidptr_t, cgutils.intp_t])
+        finder = cgutils.get_or_insert_function(builder.module, kind, _FINDER)
+        return builder.call(finder, [builder.bitcast(held, cgutils.voidptr_t), cgutils.intp_t(len(text))])
+
+    return call_at(place, ask, dispatcher.__qualname__, context, builder, signature, arguments)
+
+
+def call_at(place: ir.Value, ask: Callable[[], ir.Value], name: str, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Call a function at the address in ``place``; where there is none, what ``ask`` generates returns it, or 0, and it is noted there."""
     address = cgutils.alloca_once_value(builder, builder.load_atomic(place, "acquire", 8))
     with cgutils.if_unlikely(builder, cgutils.is_null(builder, builder.load(address))):
-        held = cgutils.global_constant(builder, builder.module.get_unique_name("kernel"), cgutils.make_bytearray(text))
-        pointer, size = builder.bitcast(held, cgutils.voidptr_t), cgutils.intp_t(len(text))
-        kind = ir.FunctionType(ir.IntType(64), [cgutils.voidptr_t, cgutils.intp_t])
-        asked = builder.call(cgutils.get_or_insert_function(builder.module, kind, _FINDER), [pointer, size])
+        asked = ask()
         with cgutils.if_unlikely(builder, cgutils.is_null(builder, asked)):
-            context.call_conv.return_user_exc(builder, RuntimeError, (f"{dispatcher.__qualname__} could not be compiled",))
+            context.call_conv.return_user_exc(builder, RuntimeError, (f"{name} could not be compiled",))
         builder.store_atomic(asked, place, "release", 8)
         builder.store(asked, address)
     kind = context.call_conv.get_function_type(signature.return_type, signature.args)
@@ -78,16 +87,15 @@ def _generate(dispatcher: Any, context: Any, builder: Any, signature: Any, argum
     return result
 
 
-@ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_ssize_t)
-def _find(text: int, size: int) -> int:
-    """Return the address of a kernel, 0 if it cannot be compiled; called by another one.
+def address_of(dispatcher: Any, kinds: tuple[Any, ...]) -> int:
+    """Return the address of a kernel, loaded or compiled for arguments of these types; 0 if that fails. For who is called by a kernel.
 
     An interrupt would be lost here, so it is repeated when the kernel goes on.
     """
-    held, interrupted = ctypes.string_at(text, size), False
+    interrupted = False
     while True:
         try:
-            address = _address(held)
+            dispatcher.compile(kinds)
             break
         except KeyboardInterrupt:
             interrupted = True
@@ -96,18 +104,18 @@ def _find(text: int, size: int) -> int:
             return 0
     if interrupted:
         threading.Timer(0.01, interrupt_main).start()
-    return address
+    compiled = dispatcher.overloads[kinds]
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
 
 
-def _address(held: bytes) -> int:
+@ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_ssize_t)
+def _find(text: int, size: int) -> int:
+    held = ctypes.string_at(text, size)
     if held not in _known:
         module, qualified_name, kinds = pickle.loads(zlib.decompress(held))
         found = functools.reduce(getattr, qualified_name.split("."), import_module(module))
         _known[held] = found.kernel, kinds
-    dispatcher, kinds = _known[held]
-    dispatcher.compile(kinds)
-    compiled = dispatcher.overloads[kinds]
-    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    return address_of(*_known[held])
 
 
 ll.add_symbol(_FINDER, ctypes.cast(_find, ctypes.c_void_p).value)

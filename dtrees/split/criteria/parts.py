@@ -63,6 +63,14 @@ def n_class_sums(criterion: Any, n_sums: int) -> int:
     return {classes_of: n_sums, amounts_of: n_sums - 1, classes_of_targets: n_sums - 1}.get(version, 0)
 
 
+def weight_sums(criterion: Any, n_sums: int) -> tuple[int, int]:
+    """Return which of a node's numbers add up to its weight: the first, and where they end."""
+    n_sums, inner = without_words(criterion, n_sums), criterion.criterion if hasattr(criterion, "constraints") else criterion
+    of_several = (n_sums - 1, n_sums)
+    bounds = {classes_of: (0, n_sums), amounts_of: of_several, classes_of_targets: of_several}
+    return bounds.get(node_statistic.versions[type(inner)], (1, 2))
+
+
 def take_from_inside(kinds: Sequence[type], parts: Sequence[Any]) -> None:
     """Have criteria of some kinds, which have another one inside, take parts from that one."""
     for part in parts:

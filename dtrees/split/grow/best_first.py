@@ -344,7 +344,7 @@ def _swap(sum_slots, budget, stack, i, j):
     one.parent, other.parent = other.parent, one.parent
     one.side, other.side = other.side, one.side
     one.rank, other.rank = other.rank, one.rank
-    if sum_slots is not None:
+    if sum_slots is not None and sum_slots.slot_of.shape[0] > 0:
         sum_slots.slot_of[i], sum_slots.slot_of[j] = sum_slots.slot_of[j], sum_slots.slot_of[i]
 
 

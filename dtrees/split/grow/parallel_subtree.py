@@ -17,18 +17,16 @@ are made and looked at by several threads as well (:mod:`dtrees.split.grow.paral
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_entry, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
 from dtrees.split.compile.memory import prefetch_to_write
 from dtrees.split.compile.work_queue import acquire, release
-from dtrees.split.criteria.constraints import hand_down
-from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.best_first import come_from, is_hopeless, number_split
+from dtrees.split.grow.by_criterion import choose_sides_shared, first_shared, hand_down, lead_piece, search_shared
 from dtrees.split.grow.parallel_sums import (
     finish_settling,
     is_settled,
-    lead_piece,
-    place_of,
     settle_piece,
     start_leading,
     start_settling,
@@ -36,7 +34,8 @@ from dtrees.split.grow.parallel_sums import (
     start_taking,
     sum_piece,
 )
-from dtrees.split.grow.subtree import grow_subtree, is_large
+from dtrees.split.grow.small_subtree import weight_of
+from dtrees.split.grow.subtree import grow_subtree, has_slots, is_large
 from dtrees.split.grow.work_pool import (
     DONE,
     GROW,
@@ -60,13 +59,12 @@ from dtrees.split.grow.work_pool import (
     partition_of,
     rows_of,
 )
-from dtrees.split.node.limits import is_categorical, may_be_split, most_nodes, node_weight
+from dtrees.split.node.limits import is_categorical, may_be_split, most_nodes
 from dtrees.split.node.partition import Sides, is_pure, mark_places
 from dtrees.split.node.records import NO_SPLIT, SPLIT, Nodes, cut_of, make_leaf, note_split
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
-from dtrees.split.zones.by_category import choose_sides_of_slot
-from dtrees.split.zones.sum_slots import first_to_search, give_back, search_columns, summed_by
+from dtrees.split.zones.sum_slots import give_back
 from dtrees.split.zones.sums import are_few
 
 
@@ -91,8 +89,10 @@ def grow_together(columns, work_pool, task):
             work_pool.places[i].n_nodes = grow_subtree(
                 columns, task, start, in_stop, stop, depth, work_pool.paths[i], work_pool.sums[i], nodes
             )
+        elif kind == OPEN and rows_of(work_pool, i) <= work_pool.share_rows:
+            _leave_to_one(work_pool, task, i)
         else:
-            do_piece(task.sum_slots, columns, work_pool, task, kind, i, piece)
+            do_piece(columns, work_pool, task, kind, i, piece)
         acquire(work_pool.control, LOCK)
         work_pool.control[NODES_LEFT if kind == GROW else PIECES_LEFT] -= 1
         release(work_pool.control, LOCK)
@@ -115,7 +115,7 @@ def _bring_back(work_pool, task, i):
 
 @lean_kernel
 def _begin(sum_slots, slot):
-    if sum_slots is not None:
+    if has_slots(sum_slots):
         sum_slots.slot_of[0] = slot
 
 
@@ -130,12 +130,11 @@ def _leave_to_one(work_pool, task, i):
     release(control, LOCK)
 
 
-@separate_kernel
-def do_piece(sum_slots, columns, work_pool, task, kind, i, piece):
+@separate_kernel(returns=types.none)
+def do_piece(columns, work_pool, task, kind, i, piece):
     """Do a piece and, if it was the last of its step, what comes between that step and the next."""
-    if sum_slots is None:  # decided by type: what follows is compiled only where nodes are shared out
-        _leave_to_one(work_pool, task, i)
-    elif kind == OPEN:
+    sum_slots = task.sum_slots
+    if kind == OPEN:
         _open(sum_slots, work_pool, task, i)
     elif kind == SUM:
         sum_piece(sum_slots, work_pool, task, i, piece)
@@ -149,7 +148,7 @@ def do_piece(sum_slots, columns, work_pool, task, kind, i, piece):
         if is_last(work_pool, i):
             _assign(sum_slots, work_pool, task, i, finish_settling(sum_slots, work_pool, i))
     elif kind == LEAD:
-        lead_piece(sum_slots, work_pool, task, i, piece)
+        lead_piece(work_pool, task, i, piece)
         if is_last(work_pool, i):
             _start_scans(sum_slots, work_pool, task, i)
     elif kind == SCAN:
@@ -172,7 +171,7 @@ def _open(sum_slots, work_pool, task, i):
     """Share a node out, if it is large and its sums have a slot or can have one; otherwise leave it to one thread."""
     control, places = work_pool.control, work_pool.places[i]
     start, in_stop, depth = places.start, places.in_stop, places.depth
-    inner = may_be_split(task.stops, in_stop - start, depth, node_weight(task.limits, work_pool.sums[i]))
+    inner = may_be_split(task.stops, in_stop - start, depth, weight_of(task, work_pool.sums[i]))
     inner = inner and not is_hopeless(task.budget, work_pool.origins[i])
     shared = (
         in_stop - start > work_pool.share_rows and inner and not is_pure(task.target, partition_of(work_pool, task, i).rows, start, in_stop)
@@ -233,18 +232,10 @@ def _n_scans(sum_slots):
     return min(PIECES - 1, sum_slots.zone_map.which.shape[0])
 
 
-@inlined_kernel
-def _summed(sum_slots, work_pool, task, i):
-    """Return a node that has a slot."""
-    return summed_by(sum_slots, partition_of(work_pool, task, i), place_of(work_pool, i), work_pool.sums[i])
-
-
 @lean_kernel
 def _start_scans(sum_slots, work_pool, task, i):
     """Make the pieces of the search: the column that looks best goes first, while other threads begin with the others."""
-    lead = work_pool.places[i].first_column
-    summed = _summed(sum_slots, work_pool, task, i)
-    work_pool.places[i].first_column = first_to_search(summed, lead, task.limits, work_pool.bars[i], task.scratch)
+    work_pool.places[i].first_column = first_shared(work_pool, task, i)
     work_pool.found.records[i].status = NO_SPLIT
     add_pieces(work_pool, SCAN, i, _n_scans(sum_slots) + 1)
 
@@ -256,10 +247,8 @@ def _scan(sum_slots, columns, work_pool, task, i, piece):
     if piece < _n_scans(sum_slots):
         first, last = bounds_of(ZERO(), sum_slots.zone_map.which.shape[0], piece, _n_scans(sum_slots))
         but = work_pool.places[i].first_column
-    best = task.best
-    best.records[0].status = NO_SPLIT
-    summed, bar = _summed(sum_slots, work_pool, task, i), work_pool.bars[i : i + 1]
-    search_columns(summed, first, last, but, columns, task.limits, bar, task.scratch, best)
+    task.best.records[0].status = NO_SPLIT
+    search_shared(columns, work_pool, task, i, first, last, but)
     _offer(work_pool, task, i)
 
 
@@ -288,22 +277,12 @@ def _decide(sum_slots, columns, work_pool, task, i):
         come_from(work_pool.origins[left], node, ZERO(), rank)
         come_from(work_pool.origins[left + 1], node, ZERO() + 1, rank)
         note_split(work_pool.parts.records[work_pool.places[i].room], work_pool.found.records[i])
-        _choose_sides(sum_slots, columns, work_pool, task, i)
+        if is_categorical(task.limits.categories, split.column):
+            choose_sides_shared(columns, work_pool, task, i)
         add_pieces(work_pool, MARK, i, n_pieces(work_pool, places.stop - places.start))
     else:
         give_back(sum_slots, places.slot)
         _bring_back(work_pool, task, i)
-
-
-@lean_kernel
-def _choose_sides(sum_slots, columns, work_pool, task, i):
-    """Find out which categories go left in the split of a node, if it is one of categories; the threads that mark rows look it up."""
-    split = work_pool.found.records[i]
-    if is_categorical(task.limits.categories, split.column):
-        summed, limits = _summed(sum_slots, work_pool, task, i), task.limits
-        node = node_statistic(limits.criterion, summed.node_sums, rows_of(work_pool, i))
-        side = sum_slots.sums.sides[summed.place[2]]
-        choose_sides_of_slot(columns, split.column, summed, node, limits, split.threshold, task.scratch, side)
 
 
 @lean_kernel
@@ -349,7 +328,8 @@ def _place_children(work_pool, task, i):
     for k in range(sums.shape[1]):
         sums[left, k] = work_pool.found.left[i, k]
         sums[left + 1, k] = sums[i, k] - sums[left, k]
-    hand_down(task.limits.criterion, work_pool.found.records[i].column, sums[left], sums[left + 1])
+    if task.has_words:
+        hand_down(task, work_pool.found.records[i].column, sums[left], sums[left + 1])
 
 
 @lean_kernel

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from dtrees.split.compile.kernels import NONE, ZERO, lean_kernel
 from dtrees.split.compile.work_queue import acquire, release
+from dtrees.split.grow.by_criterion import ready_shared
 from dtrees.split.grow.work_pool import LEAD, LOCK, SETTLE, SUM, add_pieces, bounds_of, n_pieces, partition_of, rows_of
 from dtrees.split.policy import PIECE_NUMBERS, PIECES, TAKEN_ROWS
 from dtrees.split.zones.sum_slots import give_back, take
 from dtrees.split.zones.sums import (
     add,
     begin_slot,
-    best_edges,
     clear,
     fold_like,
     follow_slot,
-    get_ready,
     include,
     include_columns,
     numbers_of,
@@ -152,33 +151,12 @@ def finish_settling(sum_slots, work_pool, i):
 
 
 @lean_kernel
-def place_of(work_pool, i):
-    """Return where a node's rows are, and its slot."""
-    return work_pool.places[i].start, work_pool.places[i].in_stop, work_pool.places[i].slot
-
-
-@lean_kernel
 def start_leading(sum_slots, work_pool, task, i):
     """Make the pieces of the search for the best edge of a node that has a slot."""
-    get_ready(sum_slots.zone_map, partition_of(work_pool, task, i), sum_slots.sums, place_of(work_pool, i), work_pool.sums[i], task.limits)
+    ready_shared(work_pool, task, i)
     work_pool.bars[i] = -1.0
     work_pool.places[i].first_column = NONE()
     add_pieces(work_pool, LEAD, i, _pieces_of(sum_slots, work_pool, work_pool.places[i].slot))
-
-
-@lean_kernel
-def lead_piece(sum_slots, work_pool, task, i, piece):
-    """Find the best edge in some columns."""
-    first, last = bounds_of(ZERO(), sum_slots.zone_map.which.shape[0], piece, work_pool.places[i].n_pieces)
-    place, sums = place_of(work_pool, i), work_pool.sums[i]
-    edge, lead = best_edges(
-        sum_slots.ids, sum_slots.zone_map, sum_slots.sums, place, sums, task.limits, (first, last), work_pool.bars[i], task.scratch
-    )
-    acquire(work_pool.control, LOCK)
-    if edge > work_pool.bars[i]:
-        work_pool.bars[i] = edge
-        work_pool.places[i].first_column = lead
-    release(work_pool.control, LOCK)
 
 
 @lean_kernel

@@ -15,27 +15,24 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
+from dtrees.split.compile.methods import Hidden
 from dtrees.split.compile.specialised import optional
-from dtrees.split.criteria.constraints import hand_down, unconstrained
-from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block
-from dtrees.split.grow.column_by_column import InTable, conclude, search_node, search_stored
-from dtrees.split.grow.small_subtree import grow_small
+from dtrees.split.grow.by_criterion import choose_sides, choose_sides_summed, hand_down, search_table, search_zones
+from dtrees.split.grow.small_subtree import grow_block, weight_of
 from dtrees.split.grow.stack import Stack, open_node, put, put_children
-from dtrees.split.node.limits import NodeLimits, SplitLimits, is_categorical, may_be_split, node_weight
+from dtrees.split.node.limits import NodeLimits, is_categorical, may_be_split
 from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left, mark_left_sparse
-from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, NodeColumn, cut_of, note_split
-from dtrees.split.numbers.hashing import draw
-from dtrees.split.search.categories import choose_sides_of_node
+from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, cut_of, note_split
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.search.sparse import CellRoom
-from dtrees.split.zones.by_category import choose_sides_of_slot
-from dtrees.split.zones.sum_slots import SumSlots, begin_search, give_back_of, inherit, search_columns, slot_for, summed_by
+from dtrees.split.zones.sum_slots import SumSlots, give_back_of, inherit
 from dtrees.split.zones.sums import note_places
 
 
@@ -49,7 +46,8 @@ class Task(NamedTuple):
         The node's stretch is rearranged; ``spare`` has room for it.
     target : ndarray, shape (n_rows,) or (0,)
         By which pure nodes are known.
-    limits : SplitLimits
+    limits : Hidden
+        Of :class:`~dtrees.split.node.limits.SplitLimits`: the criterion is for methods only.
     stops : NodeLimits
     keys : tuple of uint64
         Of the tree's streams of node columns and random thresholds.
@@ -66,8 +64,14 @@ class Task(NamedTuple):
         Nodes of up to this many in-sample rows are finished in the block.
     stack : Stack
     sum_slots : SumSlots or None
-        Given, larger nodes are searched by zone sums that they inherit.
+        Where there are any, larger nodes are searched by zone sums that they inherit. None where the table is sparse.
     budget : LeafBudget
+    methods : ndarray of int64
+        The addresses of :mod:`dtrees.split.grow.by_criterion`.
+    weight : tuple of int
+        The first of the sums of a node that its weight is the sum of, and where they end.
+    has_words : bool
+        Whether words of constraints follow the sums of a node.
     room : CellRoom or None
         Where the table is sparse, to find stored cells.
     """
@@ -75,7 +79,7 @@ class Task(NamedTuple):
     partition: RowPartition
     spare: RowPartition
     target: NDArray[Any]
-    limits: SplitLimits
+    limits: Hidden
     stops: NodeLimits
     keys: tuple[np.uint64, np.uint64]
     pool: NDArray[np.int32]
@@ -87,66 +91,44 @@ class Task(NamedTuple):
     stack: Stack
     sum_slots: SumSlots | None
     budget: LeafBudget
+    methods: NDArray[np.int64]
+    weight: tuple[int, int]
+    has_words: bool
     room: CellRoom | None = None
 
 
 @optional
-def _search(room, columns, task, n, first, last, sums, path):
-    """Find the best split of the n-th node of the stack, which is not in a block; it goes to ``task.best``."""
-    _search_large(task.sum_slots, columns, task, n, first, last, sums, path)
+def has_slots(sum_slots):
+    """Tell whether nodes are searched by zone sums."""
+    return False
 
 
-@_search.of(CellRoom)
-def _(room, columns, task, n, first, last, sums, path):
-    search_stored(columns, task, first, last, sums, path)
-
-
-@optional
-def _search_large(sum_slots, columns, task, n, first, last, sums, path):
-    """Find the best split of the n-th node of the stack, which is not in a block."""
-    status, score, has_missing, column = search_node(InTable(), columns, task, first, last, sums, path)
-    conclude(columns, task, last - first, sums, status, score, has_missing, column)
-
-
-@_search_large.of(SumSlots)
-def _(sum_slots, columns, task, n, first, last, sums, path):
-    _search_by_zones(sum_slots, columns, task, n, first, last, sums, path)
-
-
-@lean_kernel
-def _search_by_zones(sum_slots, columns, task, n, first, last, sums, path):
-    """Find the best split of the n-th node of the stack by zone sums."""
-    place = (first, last, slot_for(sum_slots, n, task.partition, first, last))
-    limits, partition, scratch, best, bar = task.limits, task.partition, task.scratch, task.best, sum_slots.bar
-    summed = summed_by(sum_slots, partition, place, sums)
-    lead = begin_search(summed, limits, bar, scratch, best)
-    n_columns = sum_slots.zone_map.which.shape[0]
-    for turn in range(2):
-        start, stop, but = (lead, lead + 1, NONE()) if turn == 0 else (ZERO(), n_columns, lead)
-        search_columns(summed, start, stop, but, columns, limits, bar, scratch, best)
+@has_slots.of(SumSlots)
+def _(sum_slots):
+    return sum_slots.slot_of.shape[0] > 0
 
 
 @lean_kernel
 def _give_back(sum_slots, n):
-    if sum_slots is not None:
+    if sum_slots is not None and has_slots(sum_slots):
         give_back_of(sum_slots, n)
 
 
 @lean_kernel
 def is_large(task, n_rows, depth, sums):
     """Tell whether a node is to be searched, and not in a block."""
-    return n_rows > task.block_rows and may_be_split(task.stops, n_rows, depth, node_weight(task.limits, sums))
+    return n_rows > task.block_rows and may_be_split(task.stops, n_rows, depth, weight_of(task, sums))
 
 
-@lean_kernel
-def _inherit(sum_slots, task, n):
-    if sum_slots is not None:
-        todo, sums = task.stack.todo, task.stack.sums
-        left = is_large(task, todo[n + 1, 1] - todo[n + 1, 0], todo[n + 1, 3], sums[n + 1])
-        right = is_large(task, todo[n, 1] - todo[n, 0], todo[n, 3], sums[n])
-        if left or right:
-            note_places(sum_slots.sums.place_of, task.partition.rows, todo[n + 1, 0], todo[n, 2])
-        inherit(sum_slots, n, task.partition, todo, left, right, task.budget.first.shape[0] == 0)
+@separate_kernel(returns=types.none)
+def hand_down_slot(task, n):
+    """Hand the slot of the n-th node of the stack down to its children, now the n-th and the next."""
+    sum_slots, todo, sums = task.sum_slots, task.stack.todo, task.stack.sums
+    left = is_large(task, todo[n + 1, 1] - todo[n + 1, 0], todo[n + 1, 3], sums[n + 1])
+    right = is_large(task, todo[n, 1] - todo[n, 0], todo[n, 3], sums[n])
+    if left or right:
+        note_places(sum_slots.sums.place_of, task.partition.rows, todo[n + 1, 0], todo[n, 2])
+    inherit(sum_slots, n, task.partition, todo, left, right, task.budget.first.shape[0] == 0)
 
 
 @optional
@@ -155,7 +137,10 @@ def _mark(room, columns, task, split, n, place, bits):
     start, in_stop, stop = place
     codes, rows = columns.codes[split.column], task.partition.rows
     if is_categorical(task.limits.categories, split.column):
-        _choose_sides(task.sum_slots, columns, task, split, n)
+        if has_slots(task.sum_slots):
+            choose_sides_summed(columns, task, n)
+        else:
+            choose_sides(columns, task, n)
         mark_left(codes, Sides(task.scratch.groups.side), rows, start, stop, bits)
     else:
         mark_left(codes, cut_of(columns, split, stop > in_stop), rows, start, stop, bits)
@@ -166,25 +151,6 @@ def _(room, columns, task, split, n, place, bits):
     start, in_stop, stop = place
     rule = cut_of(columns, split, stop > in_stop)
     mark_left_sparse(columns, np.int64(split.column), rule, task.partition.rows, room.place_of, start, stop, bits)
-
-
-@optional
-def _choose_sides(sum_slots, columns, task, split, n):
-    """Write which rows the split of categories of the n-th node of the stack sends left, by code, to the scratch space."""
-    start, in_stop, sums, path = task.stack.todo[n, 0], task.stack.todo[n, 1], task.stack.sums[n], task.stack.path[n]
-    column, limits, scratch = split.column, task.limits, task.scratch
-    codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    pair = NodeColumn(codes, values, task.partition, start, in_stop, sums, draw(np.uint64(task.keys[1]) ^ path, column))
-    choose_sides_of_node(column, pair, limits, split.threshold, scratch, scratch.groups.side)
-
-
-@_choose_sides.of(SumSlots)
-def _(sum_slots, columns, task, split, n):
-    start, in_stop, sums = task.stack.todo[n, 0], task.stack.todo[n, 1], task.stack.sums[n]
-    place, limits, scratch, side = (start, in_stop, sum_slots.slot_of[n]), task.limits, task.scratch, task.scratch.groups.side
-    node, number = node_statistic(limits.criterion, sums, in_stop - start), split.threshold
-    summed = summed_by(sum_slots, task.partition, place, sums)
-    choose_sides_of_slot(columns, split.column, summed, node, limits, number, scratch, side)
 
 
 @lean_kernel
@@ -216,7 +182,7 @@ def _grow_in_block(block, columns, task, n, nodes, n_nodes):
 
 @_grow_in_block.of(Block)
 def _(block, columns, task, n, nodes, n_nodes):
-    return grow_small(unconstrained(task.limits.criterion), columns, task, n, nodes, n_nodes)
+    return grow_block(columns, task, n, nodes, n_nodes)
 
 
 @separate_kernel
@@ -239,8 +205,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
     int
         The number of nodes.
     """
-    partition, limits, stops, best = task.partition, task.limits, task.stops, task.best
-    stack = task.stack
+    partition, stops, best, stack = task.partition, task.stops, task.best, task.stack
     put(stack, ZERO(), start, in_stop, stop, depth, NONE(), ZERO(), path)
     for k in range(sums.shape[0]):
         stack.sums[0, k] = sums[k]
@@ -258,12 +223,15 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
         n_nodes += 1
         open_node(stack, n_todo, nodes, node)
         node_sums = stack.sums[n_todo]
-        if waits_in_vain(task.budget, n_todo) or not may_be_split(stops, in_stop - start, depth, node_weight(limits, node_sums)):
+        if waits_in_vain(task.budget, n_todo) or not may_be_split(stops, in_stop - start, depth, weight_of(task, node_sums)):
             _give_back(task.sum_slots, n_todo)
             continue
         best.records[0].status = CONSTANT
         if not is_pure(task.target, partition.rows, start, in_stop):
-            _search(task.room, columns, task, n_todo, start, in_stop, node_sums, path)
+            if has_slots(task.sum_slots):
+                search_zones(columns, task, n_todo, start, in_stop, node_sums)
+            else:
+                search_table(columns, task, start, in_stop, node_sums, path)
         split = best.records[0]
         if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
             _give_back(task.sum_slots, n_todo)
@@ -272,8 +240,10 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
         inside, outside = _divide(columns, task, n_todo, start, in_stop, stop, depth)
         middle = start + inside + outside
         put_children(stack, n_todo, node, stops.right_side, middle, start + inside, best.left[0])
-        hand_down(limits.criterion, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
-        _inherit(task.sum_slots, task, n_todo)
+        if task.has_words:
+            hand_down(task, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
+        if has_slots(task.sum_slots):
+            hand_down_slot(task, np.int64(n_todo))
         n_todo += 2
         put_in_order(task.sum_slots, task.budget, stack, ZERO(), n_todo)
     return n_nodes

@@ -253,6 +253,12 @@ def partition_of(work_pool, task, i):
 
 
 @lean_kernel
+def place_of(work_pool, i):
+    """Return where a node's rows are, and its slot."""
+    return work_pool.places[i].start, work_pool.places[i].in_stop, work_pool.places[i].slot
+
+
+@lean_kernel
 def rows_of(work_pool, i):
     """Return how many in-sample rows a node has."""
     return work_pool.places[i].in_stop - work_pool.places[i].start

@@ -22,12 +22,12 @@ class BestThreshold(NamedTuple):
     """Of each column the best of all thresholds counts."""
 
 
-class SortedThreshold(NamedTuple):
-    """Of each column the best of all thresholds counts, and rows are sorted to find it: slower than other ways, but compiled sooner."""
-
-
 class RandomThreshold(NamedTuple):
     """Of each column one threshold drawn at random counts (Extra-Trees)."""
+
+
+class AnyCriterion(NamedTuple):
+    """In place of a criterion, where it is not to be seen."""
 
 
 @optional
@@ -78,10 +78,8 @@ class SplitLimits(NamedTuple):
 
     Attributes
     ----------
-    criterion : named tuple
-        The criterion's kernel value; its type decides what is compiled (:mod:`dtrees.split.criteria.parts`).
-    thresholds : BestThreshold, SortedThreshold or RandomThreshold
-        Which thresholds of a column count; its type decides what is compiled, too.
+    thresholds : BestThreshold or RandomThreshold
+        Which thresholds of a column count; its type decides what is compiled.
     slope : float
         The largest abs(a) / b of a row.
     min_samples : int
@@ -92,15 +90,17 @@ class SplitLimits(NamedTuple):
         Smallest gain, in units of gains.
     categories : Categories
         Which columns hold categories.
+    criterion : named tuple
+        The criterion's kernel value; its type decides what is compiled, too (:mod:`dtrees.split.criteria.parts`).
     """
 
-    criterion: Any
-    thresholds: BestThreshold | SortedThreshold | RandomThreshold
+    thresholds: BestThreshold | RandomThreshold
     slope: float
     min_samples: int
     min_weight: int
     min_gain: float
-    categories: Categories = NO_CATEGORIES
+    categories: Categories
+    criterion: Any
 
 
 @by_reference

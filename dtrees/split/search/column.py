@@ -18,7 +18,7 @@ from dtrees.split.criteria.constraints import begin_column, unconstrained
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import Moments, nothing
-from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_categorical
+from dtrees.split.node.limits import BestThreshold, RandomThreshold, is_categorical
 from dtrees.split.node.partition import is_pure
 from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, NodeColumn, complete
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
@@ -95,15 +95,6 @@ def _(thresholds, pair, limits, bar, scratch):
 @_search_sums.of(BestThreshold)
 def _(thresholds, pair, limits, bar, scratch):
     return search_by_sums(pair, limits, bar, scratch)
-
-
-@_search_sums.of(SortedThreshold)
-def _(thresholds, pair, limits, bar, scratch):
-    rows = _sorted_rows(pair, scratch)
-    if code_in(rows.keys[0]) == code_in(rows.keys[rows.last - 1]):
-        return CONSTANT, 0.0, False
-    score, has_missing = _sweep_all(rows, pair.values.shape[0], pair.sums, limits, bar, scratch)
-    return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
 
 
 @separate_kernel

@@ -224,6 +224,14 @@ class ZoneMap(NamedTuple):
         return self._replace(part=_take_columns(self.part, places), joined=joined, **rest)
 
 
+def no_zones() -> ZoneMap:
+    """Return the zone map of no columns of a table without rows."""
+    none, parts = np.empty(0, np.int64), np.empty((0, 0), np.uint16)
+    listed, ends = np.empty((0, 2, LISTED_AT_ENDS), np.uint32), np.empty((0, 4), np.int64)
+    codes, are, lists = np.empty((0, 1), np.int64), np.empty(0, np.bool_), np.empty((0, 0), np.uint64)
+    return ZoneMap(parts, none, none, are, are, codes, none, listed, ends, lists, codes, not_joined(0), 0, 0)
+
+
 def _take_columns(part: NDArray[np.uint16], places: NDArray[np.int64]) -> NDArray[np.uint16]:
     """Return some columns of parts, on disk where those are."""
     if not is_on_disk(part):

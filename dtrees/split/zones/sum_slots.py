@@ -16,10 +16,22 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kerne
 from dtrees.split.compile.work_queue import acquire, load, release
 from dtrees.split.node.records import NO_SPLIT
 from dtrees.split.table.mmap_arrays import mapped
-from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.table.zone_map import ZoneMap, no_zones
 from dtrees.split.zones.by_category import SummedNode
 from dtrees.split.zones.scan import scan, takes_long
-from dtrees.split.zones.sums import Sums, are_few, begin_slot, best_edges, fold_like, follow_slot, get_ready, include, subtract, sum_rows
+from dtrees.split.zones.sums import (
+    SCALE,
+    Sums,
+    are_few,
+    begin_slot,
+    best_edges,
+    fold_like,
+    follow_slot,
+    get_ready,
+    include,
+    subtract,
+    sum_rows,
+)
 
 #: Where in ``free`` the number of free slots is, and where they begin; the lock is in front.
 _LOCK, _COUNT, _FIRST = np.int64(0), np.int64(8), np.int64(16)
@@ -62,6 +74,14 @@ def make_sum_slots(zone_map: ZoneMap, sums: Sums, n_columns: int, n_threads: int
     free[:_FIRST] = 0
     free[_COUNT] = n_slots
     return SumSlots(zone_map, sums, free, n_threads, np.empty(0, np.int64), np.arange(n_columns, dtype=np.int32), np.empty(0))
+
+
+def no_sum_slots() -> SumSlots:
+    """Return what threads have that search no node by zone sums."""
+    numbers, none = np.empty((0, 0), np.int64), np.empty(0, np.int64)
+    scales, shifts, places = np.empty(0, SCALE), np.empty((0, 0), np.uint64), np.empty(0, np.uint32)
+    sums = Sums(numbers, none, scales, scales, numbers, shifts, 0, 0, 0, none, places, np.empty((0, 0), np.uint8))
+    return make_sum_slots(no_zones(), sums, 0, 0)._replace(bar=np.empty(0))
 
 
 def for_thread(sum_slots: SumSlots, capacity: int) -> SumSlots:

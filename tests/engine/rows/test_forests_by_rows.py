@@ -20,21 +20,12 @@ from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import to_fixed
 from tests.engine.problems import Pickling, Problem, assert_same, forest, send_rows, spread
 from tests.engine.shards import all_equal, rules, wild_weight
-from tests.slow import level_by_level, thorough_for
+from tests.slow import thorough_for
 
 # --- forests over shards of rows: what is sent, what is left out, who draws what, and what becomes of trees that are there already ---
 
 
 THREE = spread(300, 3, [20, 150])
-
-
-def test_rows_are_sent_though_a_helper_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one shard has been sent, it cannot give back."""
-    send_rows(monkeypatch, 40)
-    problem = forest().problem(300)
-    expected = problem.grow()
-    with level_by_level():
-        assert_same(expected, problem.grow_on(problem.rows(THREE)))
 
 
 @pytest.mark.slow

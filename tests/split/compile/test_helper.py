@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from numba import float64
 
 from dtrees.split.compile import cache, helper
 from dtrees.split.compile.kernels import lean_entry
@@ -45,7 +46,6 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setattr(helper, "_allowed", True)
     monkeypatch.setattr(helper, "_helper", None)
     monkeypatch.setattr(helper, "_is_possible", lambda: True)
-    monkeypatch.setattr(helper, "_orders", {})
     cache.cache_folder.cache_clear()
     yield cache.cache_folder()
     cache.cache_folder.cache_clear()
@@ -73,7 +73,7 @@ helper.compile_elsewhere(wait_until_killed)
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
     wait_for(tmp_path / "second")
     assert (tmp_path / "first").exists()
-    owner = int(helper.owner())
+    owner = int((folder / "helper.pid").read_text())
     try:
         assert helper.helper_runs()
         order = helper.compile_elsewhere(touch, str(tmp_path / "third"), name="third")
@@ -88,7 +88,7 @@ helper.compile_elsewhere(wait_until_killed)
     (folder / "wait_until_killed.order").unlink()
     helper._helper = helper._start()
     wait_for(tmp_path / "third")
-    assert int(helper.owner()) == helper._helper.pid
+    assert int((folder / "helper.pid").read_text()) == helper._helper.pid
 
 
 def test_a_helper_without_work_ends(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_an_order_that_comes_when_a_helper_ends(monkeypatch: pytest.MonkeyPatch,
     release = FileLock.release
 
     def order_and_release(lock: FileLock, force: bool = False) -> None:
-        if not (tmp_path / "done").exists() and helper.owner() == "":
+        if not (tmp_path / "done").exists() and not (folder / "helper.pid").exists():
             monkeypatch.setattr(helper, "_IDLE", 0.1)
             late = pickle.dumps((__name__, "touch", (str(tmp_path / "done"),)))
             cache.write_whole(folder / "late.order", cache.with_digest(late))
@@ -148,29 +148,30 @@ def double(x):  # type: ignore[no-untyped-def]
     return 2.0 * x
 
 
-def test_a_kernel_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said to be under way until it is compiled, ordered once, and found on disk then."""
-    orders = []
-    order = helper.compile_elsewhere
-    monkeypatch.setattr(helper, "compile_elsewhere", lambda *arguments, **name: orders.append(name) or order(*arguments, **name))
-    while helper.compiled_elsewhere(double, 1.0):
-        time.sleep(0.05)
-    assert len(orders) <= 1
-    assert double(4.0) == 8.0
+@lean_entry
+def triple(x):  # type: ignore[no-untyped-def]
+    """Another one, which this process compiles."""
+    return 3.0 * x
 
 
-@pytest.mark.parametrize("how", ["it is killed", "it fails"])
-def test_a_kernel_that_a_helper_cannot_compile(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    """Nobody waits for it for ever."""
-    monkeypatch.setattr(helper, "is_compiled", lambda kernel, types: False)
+@pytest.mark.parametrize("how", ["it works", "it is killed", "it fails"])
+def test_kernels_are_compiled_by_two_processes(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """This process has them all in the end, whatever becomes of the helper."""
     if how == "it fails":
         monkeypatch.setattr(helper, "compile_kernel", fail)
-    assert helper.compiled_elsewhere(double, 1.0)
-    assert helper._helper is not None
     if how == "it is killed":
-        helper._helper.kill()
-    while helper.compiled_elsewhere(double, 1.0):
-        time.sleep(0.05)
+        monkeypatch.setattr(helper, "_start", lambda: subprocess.Popen([sys.executable, "-c", ""]))
+    orders, order = [], helper.compile_elsewhere
+    monkeypatch.setattr(helper, "compile_elsewhere", lambda *arguments, **name: orders.append(name) or order(*arguments, **name))
+    monkeypatch.setattr(helper, "is_compiled", lambda kernel, kinds: kinds in kernel.overloads)
+    wanted = [(kernel, (float64,)) for kernel in (double, triple)]
+    for kernel, _ in wanted:
+        kernel.overloads.clear()
+    helper.compile_together(wanted)
+    assert len(orders) == 1
+    assert (double(4.0), triple(4.0)) == (8.0, 12.0)
+    helper.compile_together(wanted)
+    assert len(orders) == 1
 
 
 @pytest.mark.parametrize("reason", ["not allowed", "not possible", "not wanted"])

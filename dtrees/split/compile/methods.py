@@ -1,0 +1,207 @@
+"""Parts of a kernel that depend on something that the kernel does not: each is compiled apart, when it is first called.
+
+A *task* is a named tuple that kernels get by reference. What depends on one of its fields are *methods* of the task: other kernels, which
+see the type of that field. The kernel that calls them sees it as :class:`Hidden`, and is compiled once for whatever is hidden. It finds
+the addresses of methods in a table (:class:`Methods`) that the task holds, too. Where the table lacks one, the kernel calls back into
+Python, which loads the method, or compiles it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import llvmlite.binding as ll
+import numpy as np
+from llvmlite import ir
+from numba import typeof
+from numba.core import cgutils, types
+from numba.core.typing.templates import Signature, signature
+from numba.core.typing.typeof import typeof_impl
+from numba.extending import NativeValue, intrinsic, models, register_model, unbox
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import Reference, read_field
+from dtrees.split.compile.kernels import alone, bind, kinds_of, lean_entry
+from dtrees.split.compile.separate import address_of, call_at
+
+_FINDER = "dtrees_find_method"
+#: The name of the argument that a table belongs to, and of its field that holds the table.
+_TASK, _TABLE = "task", "methods"
+#: Most numbers of 64 bits of what is hidden.
+_MOST_NUMBERS = 128
+
+
+class Hidden(NamedTuple):
+    """A named tuple, of which kernels see all but the last field.
+
+    Attributes
+    ----------
+    seen : named tuple
+        The same with an empty tuple for its last field.
+    address : int
+        Of the memory.
+    memory : ndarray of int64
+        The named tuple as methods read it.
+    hidden : named tuple
+        The named tuple itself, which owns the arrays that the memory refers to.
+    """
+
+    seen: Any
+    address: int
+    memory: NDArray[np.int64]
+    hidden: Any
+
+
+class HiddenType(Reference):
+    """The type of :class:`Hidden`: that of what is seen, at the address of the memory."""
+
+
+@typeof_impl.register(Hidden)
+def _type_of(value: Hidden, context: Any) -> HiddenType:
+    return HiddenType(typeof(value.seen).content)
+
+
+@register_model(HiddenType)
+class _HiddenModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: HiddenType) -> None:
+        super().__init__(manager, kind, manager.lookup(kind.content).get_value_type().as_pointer())
+
+
+@unbox(HiddenType)
+def _from_python(kind: HiddenType, value: Any, context: Any) -> NativeValue:
+    number = context.pyapi.object_getattr_string(value, "address")
+    address = context.pyapi.long_as_longlong(number)
+    context.pyapi.decref(number)
+    return NativeValue(context.builder.inttoptr(address, context.context.get_value_type(kind)))
+
+
+@intrinsic
+def _copy(typing_context: Any, value: Any, memory: Any) -> tuple[Signature, Callable[..., Any]]:
+    """Copy a named tuple that is passed by reference to an array."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer, array = arguments
+        size = context.get_abi_sizeof(pointer.type.pointee)
+        if size > 8 * _MOST_NUMBERS:
+            raise NotImplementedError(f"{value} takes {size} bytes, more than {8 * _MOST_NUMBERS}")
+        data = context.make_array(memory)(context, builder, array).data
+        cgutils.raw_memcpy(builder, data, builder.bitcast(pointer, data.type), ir.IntType(64)(size), 1)
+        return context.get_dummy_value()
+
+    return types.none(value, memory), generate
+
+
+@lean_entry
+def _write(value, memory):
+    """Write a named tuple to an array as kernels read it."""
+    _copy(value, memory)
+
+
+def hide(value: Any, seen: Any) -> Hidden:
+    """Return a named tuple whose last field is hidden; ``seen`` is the same with an empty tuple there. The memory is still empty."""
+    memory = np.empty(_MOST_NUMBERS, np.int64)
+    return Hidden(seen, memory.ctypes.data, memory, value)
+
+
+class Methods(NamedTuple):
+    """The methods of tasks of one type.
+
+    Attributes
+    ----------
+    addresses : ndarray of int64
+        The number of this table, and the address of each method, 0 while it is not known.
+    kinds : dict
+        The types of arguments that several methods have, by name, one of which is the task.
+    write : callable
+        Writes what is hidden to the memory for it.
+    kernels : dict
+        What is bound to arguments of these types: kernels that call methods.
+    """
+
+    addresses: NDArray[np.int64]
+    kinds: dict[str, Any]
+    write: Callable[[Any, NDArray[np.int64]], None]
+    kernels: dict[Any, Callable[..., Any]]
+
+    def arguments(self, method: Any) -> tuple[Any, ...]:
+        """Return the types of the arguments of a method."""
+        return tuple(self.kinds.get(name, kind) for name, kind in method.parameters.items())
+
+
+#: Of a task whose methods are not known yet.
+UNKNOWN = Methods(np.zeros(1, np.int64), {}, lambda value, memory: None, {})
+#: All methods; a method's number is its place here.
+_methods: list[Any] = [None]
+_tables: list[Methods] = []
+_table_of: dict[Any, Methods] = {}
+
+
+def methods_of(task: Any, hidden: str, **others: Any) -> Methods:
+    """Return the methods of a task, of which one field is :class:`Hidden`, and that which holds their addresses does not matter yet.
+
+    Given with the other arguments that several methods have, by name.
+    """
+    _, _, memory, value = getattr(task, hidden)
+    revealed = {_TASK: task._replace(**{hidden: value}), **others}
+    key = tuple(map(kinds_of, revealed.values()))
+    if key not in _table_of:
+        kinds = {name: typeof(argument) for name, argument in revealed.items()}
+        addresses = np.zeros(len(_methods), np.int64)
+        addresses[0] = len(_tables)
+        _tables.append(Methods(addresses, kinds, bind(_write, value, memory), {}))
+        _table_of[key] = _tables[-1]
+    return _table_of[key]
+
+
+def method(*kinds: Any, returns: Any = types.none) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator for a method, whose last parameters are of these Numba types, and which returns the given one.
+
+    Those before are arguments that several methods have (:func:`methods_of`). All methods are to be in one module: a kernel on disk knows
+    them by their numbers.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        number, dispatcher = len(_methods), alone(function)
+        names = list(inspect.signature(function).parameters)
+        parameters = dict.fromkeys(names) | dict(zip(names[len(names) - len(kinds) :], kinds, strict=True))
+
+        def call(typing_context: Any, *arguments: Any) -> tuple[Signature, Callable[..., Any]]:
+            seen = dict(zip(names, arguments, strict=True))
+            wanted = signature(returns, *[kind or seen[name] for name, kind in parameters.items()])
+            return wanted, functools.partial(_generate, number, function.__qualname__, names.index(_TASK))
+
+        functools.update_wrapper(call, function)
+        context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_ONLY)
+        call.__signature__ = inspect.Signature([context, *inspect.signature(function).parameters.values()])  # type: ignore[attr-defined]
+        found = intrinsic(call)
+        found.kernel, found.parameters = dispatcher, parameters
+        _methods.append(found)
+        return found
+
+    return decorate
+
+
+def _generate(number: int, name: str, place_of_task: int, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Call a method at its address, which is asked for if the table of the task lacks it."""
+    task = signature.args[place_of_task]
+    kind = task.content.types[task.content.fields.index(_TABLE)]
+    addresses = read_field(context, builder, task, arguments[place_of_task], _TABLE)
+    data = context.make_array(kind)(context, builder, addresses).data
+
+    def ask() -> ir.Value:
+        finder = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * 2), _FINDER)
+        return builder.call(finder, [builder.load(data), ir.IntType(64)(number)])
+
+    return call_at(builder.gep(data, [ir.IntType(64)(number)]), ask, name, context, builder, signature, arguments)
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+def _find(table: int, number: int) -> int:
+    return address_of(_methods[number].kernel, _tables[table].arguments(_methods[number]))
+
+
+ll.add_symbol(_FINDER, ctypes.cast(_find, ctypes.c_void_p).value)

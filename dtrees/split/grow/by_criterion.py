@@ -1,0 +1,195 @@
+"""What the growth of a subtree asks of the criterion: methods of a task (:mod:`dtrees.split.compile.methods`).
+
+All else that grows subtrees is compiled once for all criteria, with and without constraints. A method is compiled when it is first called.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.methods import method
+from dtrees.split.compile.specialised import optional
+from dtrees.split.compile.work_queue import acquire, release
+from dtrees.split.criteria import constraints
+from dtrees.split.criteria.parts import node_statistic
+from dtrees.split.grow.column_by_column import InBlock, InTable, conclude, search_node, search_stored
+from dtrees.split.grow.work_pool import LOCK, bounds_of, partition_of, place_of
+from dtrees.split.node.limits import RandomThreshold
+from dtrees.split.node.records import SPLIT, NodeColumn, complete_but_threshold
+from dtrees.split.numbers.hashing import ColumnDrawing, draw
+from dtrees.split.search.categories import choose_sides_of_list, choose_sides_of_node
+from dtrees.split.search.random_threshold import search_random_block
+from dtrees.split.search.sparse import CellRoom
+from dtrees.split.search.tiny_node import search_tiny_node
+from dtrees.split.zones.by_category import choose_sides_of_slot
+from dtrees.split.zones.sum_slots import begin_search, first_to_search, search_columns, slot_for, summed_by
+from dtrees.split.zones.sums import best_edges, get_ready
+
+_INT, _INTS, _HASH = types.int64, types.Array(types.int64, 1, "C"), types.uint64
+
+
+@method(_INT, _INT, _INTS, _HASH)
+def search_table(columns, task, first, last, sums, path):
+    """Find the best split of a node by its rows in the table; it goes to ``task.best``."""
+    _search_table(task.room, columns, task, first, last, sums, path)
+
+
+@optional
+def _search_table(room, columns, task, first, last, sums, path):
+    status, score, has_missing, column = search_node(InTable(), columns, task, first, last, sums, path)
+    conclude(columns, task, last - first, sums, status, score, has_missing, column)
+
+
+@_search_table.of(CellRoom)
+def _(room, columns, task, first, last, sums, path):
+    search_stored(columns, task, first, last, sums, path)
+
+
+@method(_INT, _INT, _INT, _INTS)
+def search_zones(columns, task, n, first, last, sums):
+    """Find the best split of the n-th node of the stack by zone sums; it goes to ``task.best``."""
+    sum_slots, limits, partition, scratch, best = task.sum_slots, task.limits, task.partition, task.scratch, task.best
+    summed, bar = summed_by(sum_slots, partition, (first, last, slot_for(sum_slots, n, partition, first, last)), sums), sum_slots.bar
+    lead = begin_search(summed, limits, bar, scratch, best)
+    n_columns = sum_slots.zone_map.which.shape[0]
+    for turn in range(2):
+        start, stop, but = (lead, lead + 1, NONE()) if turn == 0 else (ZERO(), n_columns, lead)
+        search_columns(summed, start, stop, but, columns, limits, bar, scratch, best)
+
+
+@method(_INT, _INT, _INTS, _HASH)
+def search_lists(columns, task, first, last, sums, path):
+    """Find the best split of a node of a block by sorted lists; it goes to ``task.best``."""
+    _conclude(columns, task, last - first, sums, search_node(InBlock(), columns, task, first, last, sums, path))
+
+
+@method(_INT, _INT, _INTS, _HASH)
+def search_tiny(columns, task, first, last, sums, path):
+    """Find the best split of a node of few rows of a block; it goes to ``task.best``."""
+    found = search_tiny_node(columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
+    _conclude(columns, task, last - first, sums, found)
+
+
+@method(_INT, _INT, _INTS, _HASH)
+def search_random(columns, task, first, last, sums, path):
+    """Find the best split of a node of a block with thresholds drawn at random; it goes to ``task.best``."""
+    found = search_random_block(task.limits, _drawing_of(task), task.keys[1], task.block, first, last, sums, path, task.scratch)
+    _conclude(columns, task, last - first, sums, found)
+
+
+@inlined_kernel
+def _conclude(columns, task, n, sums, best):
+    """Write what the search of a node of a block found to ``task.best``, but for thresholds that are to be read from the table."""
+    status, score, has_missing, column = best
+    task.best.records[0].status = status
+    if status == SPLIT:
+        n_distinct, found = columns.offsets[column + 1] - columns.offsets[column], task.scratch.found
+        complete_but_threshold(n_distinct, column, n, sums, task.limits, score, has_missing, found, task.best, ZERO())
+
+
+@inlined_kernel
+def _drawing_of(task):
+    """Return how the columns of a node are drawn."""
+    return ColumnDrawing(task.stops.max_features, task.keys[0], task.pool)
+
+
+@method(_INT)
+def choose_sides(columns, task, n):
+    """Write which rows the split of categories of the n-th node of the stack sends left, by code, to the scratch space."""
+    start, in_stop, sums, path = task.stack.todo[n, 0], task.stack.todo[n, 1], task.stack.sums[n], task.stack.path[n]
+    split, limits, scratch = task.best.records[0], task.limits, task.scratch
+    column = split.column
+    codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    pair = NodeColumn(codes, values, task.partition, start, in_stop, sums, draw(np.uint64(task.keys[1]) ^ path, column))
+    choose_sides_of_node(column, pair, limits, split.threshold, scratch, scratch.groups.side)
+
+
+@method(_INT)
+def choose_sides_summed(columns, task, n):
+    """Do as :func:`choose_sides` by the node's zone sums."""
+    start, in_stop, slot = task.stack.todo[n, 0], task.stack.todo[n, 1], task.sum_slots.slot_of[n]
+    summed = summed_by(task.sum_slots, task.partition, (start, in_stop, slot), task.stack.sums[n])
+    _choose_summed(columns, summed, task.best.records[0], task.limits, task.scratch, task.scratch.groups.side)
+
+
+@lean_kernel
+def _choose_summed(columns, summed, split, limits, scratch, side):
+    start, in_stop, _ = summed.place
+    node = node_statistic(limits.criterion, summed.node_sums, in_stop - start)
+    choose_sides_of_slot(columns, split.column, summed, node, limits, split.threshold, scratch, side)
+
+
+@method(_INT, _INT, _INTS)
+def choose_sides_in_block(columns, task, first, last, sums):
+    """Write which rows the split of categories of a node of the block sends left, by code, to the scratch space."""
+    column, block, number = task.best.records[0].column, task.block, task.best.records[0].threshold
+    values, keys = columns.words[columns.offsets[column] : columns.offsets[column + 1]], block.keys[block.place_of[column]]
+    choose_sides_of_list(column, values, keys, block, (first, last), sums, task.limits, number, task.scratch)
+
+
+@method(_INT, _INTS, _INTS)
+def hand_down(task, column, left, right):
+    """Write the words of constraints of both children of a split on a column."""
+    constraints.hand_down(task.limits.criterion, column, left, right)
+
+
+@inlined_kernel
+def _summed(work_pool, task, i):
+    """Return a node of the work pool that has a slot."""
+    return summed_by(task.sum_slots, partition_of(work_pool, task, i), place_of(work_pool, i), work_pool.sums[i])
+
+
+@method(_INT)
+def ready_shared(work_pool, task, i):
+    """Prepare the zone sums of a node of the work pool that is to be searched."""
+    sum_slots, partition = task.sum_slots, partition_of(work_pool, task, i)
+    get_ready(sum_slots.zone_map, partition, sum_slots.sums, place_of(work_pool, i), work_pool.sums[i], task.limits)
+
+
+@method(_INT, _INT)
+def lead_piece(work_pool, task, i, piece):
+    """Find the best edge of a node of the work pool in some columns."""
+    slots, places = task.sum_slots, work_pool.places
+    share = bounds_of(ZERO(), slots.zone_map.which.shape[0], piece, places[i].n_pieces)
+    place, sums, bar = place_of(work_pool, i), work_pool.sums[i], work_pool.bars[i]
+    edge, lead = best_edges(slots.ids, slots.zone_map, slots.sums, place, sums, task.limits, share, bar, task.scratch)
+    acquire(work_pool.control, LOCK)
+    if edge > work_pool.bars[i]:
+        work_pool.bars[i] = edge
+        work_pool.places[i].first_column = lead
+    release(work_pool.control, LOCK)
+
+
+@method(_INT, returns=_INT)
+def first_shared(work_pool, task, i):
+    """Return the column that a node of the work pool is searched in first, -1 if none."""
+    lead = work_pool.places[i].first_column
+    return np.int64(first_to_search(_summed(work_pool, task, i), lead, task.limits, work_pool.bars[i], task.scratch))
+
+
+@method(_INT, _INT, _INT, _INT)
+def search_shared(columns, work_pool, task, i, first, last, but):
+    """Search a node of the work pool in the columns ``first`` to ``last`` of the zone map but one; the split goes to ``task.best``."""
+    bar = work_pool.bars[i : i + 1]
+    search_columns(_summed(work_pool, task, i), first, last, but, columns, task.limits, bar, task.scratch, task.best)
+
+
+@method(_INT)
+def choose_sides_shared(columns, work_pool, task, i):
+    """Write which rows the split of categories of a node of the work pool sends left, by code, for threads that mark rows."""
+    summed, split = _summed(work_pool, task, i), work_pool.found.records[i]
+    _choose_summed(columns, summed, split, task.limits, task.scratch, task.sum_slots.sums.sides[summed.place[2]])
+
+
+def likely_methods(task: Any, n_rows: int, share_rows: int) -> list[Any]:
+    """Return the methods that the growth of a node of a dense table of so many rows calls first; nodes of more are shared out."""
+    if task.sum_slots.slot_of.shape[0] == 0:
+        found = [search_table]
+    else:
+        found = [search_zones] + [ready_shared, lead_piece, first_shared, search_shared] * (n_rows > share_rows)
+    in_block = [search_random] if isinstance(task.limits.seen.thresholds, RandomThreshold) else [search_lists, search_tiny]
+    return in_block * (task.block_rows > 0) + found * (n_rows > task.block_rows)
