@@ -404,7 +404,7 @@ def test_decimal_commas_are_mentioned(tmp_path: Path, scheduler: str) -> None:
     lines = [f'"{i},5","{i % 7},25",{i % 2}' for i in range(60)]
     (tmp_path / "t.csv").write_text("y,x,z\n" + "\n".join(lines) + "\n")
     result = succeed("fit", tmp_path / "t.csv", "--target", "y", "--model", "tree", "--scheduler", scheduler, "--test-size", 0)
-    assert "'y' looks like numbers, such as '0,5', which makes 60 classes. To read it as numbers: --decimal CHAR" in result.stderr
+    assert "'y' looks like numbers ('0,5'), which makes 60 classes. To read it as numbers: --decimal CHAR" in result.stderr
     result = succeed("fit", tmp_path / "t.csv", "--target", "z", "--model", "tree", "--scheduler", scheduler)
     notes = [line for line in result.stderr.splitlines() if line.startswith("Note: ")]
     assert len(notes) == 2

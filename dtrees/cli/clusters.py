@@ -72,9 +72,7 @@ def _check_workers(client: Any, display: Display) -> None:
     try:
         versions = set(client.run(version).values())
     except ImportError as error:
-        raise CommandError(
-            f"The workers of this cluster cannot import dtrees ({error}); install dtrees {dtrees.__version__} on them."
-        ) from None
+        raise CommandError(f"The cluster's workers cannot import dtrees ({error}); install dtrees {dtrees.__version__} on them.") from None
     if versions != {dtrees.__version__}:
         display.warn(f"the workers run dtrees {', '.join(sorted(versions))}, this is {dtrees.__version__}; install the same everywhere.")
 

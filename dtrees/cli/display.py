@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.scores import Score
+    from dtrees.ensemble.metrics import Score
 
 
 class Display:

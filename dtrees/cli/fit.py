@@ -23,8 +23,8 @@ from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
 from dtrees.engine.plan.plans import Progress
-from dtrees.ensemble import callbacks
-from dtrees.ensemble.callbacks import Lines, ProgressBar, TerminalBar, figures, in_words
+from dtrees.ensemble.callbacks import ProgressBar
+from dtrees.ensemble.displays import Lines, TerminalBar, figures, in_words
 from dtrees.files import atomic_file
 from dtrees.plots import pyplot
 
@@ -77,9 +77,7 @@ def _rows_and_task(inputs: _Inputs, options: Any, display: Display) -> tuple[str
     task, reason = target.choose_task(summary, options.target, options.task)
     display.note(f"Task: {task} ({reason}).")
     if task == "classification" and (example := target.number_as_text(summary.distinct)):
-        display.warn(
-            f"{options.target!r} looks like numbers, such as {example!r}, which makes {summary.count} classes. {target.AS_NUMBERS}"
-        )
+        display.warn(f"{options.target!r} looks like numbers ({example!r}), which makes {summary.count} classes. {target.AS_NUMBERS}")
     if summary.n_missing:
         display.warn(f"left out {summary.n_missing:,} of {summary.n_rows:,} rows, in which {options.target!r} is missing.")
     frame = target.with_target(frame, options.target, task, summary)
@@ -165,9 +163,7 @@ class _Inputs:
                 if options.scheduler is None:
                     raise
                 path = error.filename or table.data
-                raise CommandError(
-                    f"The workers of {options.scheduler} cannot read {path}; put the data where all of them find it under that path."
-                ) from error
+                raise CommandError(f"Workers of {options.scheduler} cannot read {path}; put the data where all of them find it.") from error
             except KeyError as error:  # of CSV files, the headers were compared already
                 lack = f"some of its files lack columns that the first has ({error.args[0]})"
                 raise CommandError(f"Cannot read {table.data}: {lack}.") from error
@@ -212,7 +208,7 @@ class _Bar(ProgressBar):
     def __init__(self, stderr: Console) -> None:
         self._stderr = stderr
 
-    def _display_of(self, unit: str) -> callbacks.Display:
+    def _display_of(self, unit: str) -> TerminalBar | Lines:
         return TerminalBar(unit, self._stderr, transient=True) if self._stderr.is_terminal else Lines(unit)
 
     def __call__(self, progress: Progress) -> None:

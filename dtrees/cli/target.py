@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from dtrees.cli.errors import CommandError
 from dtrees.ensemble.input.column import looks_like_number
+from dtrees.ensemble.metrics import Score
 from dtrees.ensemble.prediction import by_target
-from dtrees.ensemble.scores import Score
 
 #: Up to this many distinct whole numbers are taken for classes.
 MAX_NUMBERED_CLASSES = 10
@@ -159,21 +159,15 @@ def choose_task(summary: TargetSummary, target: str, task: str) -> tuple[str, st
     if not kinds:
         raise CommandError(f"The target {target!r} is missing in every row; choose another column with --target.")
     if kinds - {TEXT, BOOL, WHOLE, FRACTION} or (TEXT in kinds and len(kinds) > 1):
-        raise CommandError(
-            f"The target {target!r} holds neither numbers nor text only (such as {summary.example!r}); convert it to one of them first."
-        )
+        raise CommandError(f"The target {target!r} holds neither numbers nor text only ({summary.example!r}); convert it first.")
     if summary.n_infinite:
         raise CommandError(f"The target {target!r} is infinite in {summary.n_infinite:,} rows; remove them or make them empty.")
     if len(summary.distinct) == 1:
-        raise CommandError(
-            f"The target {target!r} is {summary.example!r} in every row, so there is nothing to learn; choose another column."
-        )
+        raise CommandError(f"The target {target!r} is {summary.example!r} in every row: there is nothing to learn; choose another column.")
     number = number_as_text(summary.distinct)
     if task == "regression" and TEXT in kinds:
         advice = f". {AS_NUMBERS}" if number else "; use --task classification."
-        raise CommandError(
-            f"--task regression wants numbers, but the target {target!r} holds text such as {number or summary.example!r}{advice}"
-        )
+        raise CommandError(f"--task regression wants numbers, but {target!r} holds text such as {number or summary.example!r}{advice}")
     if task == "classification" and FRACTION in kinds:
         raise CommandError(f"--task classification wants classes, but the target {target!r} holds fractions; use --task regression.")
     if (task == "classification" or kinds <= {TEXT, BOOL}) and summary.many:

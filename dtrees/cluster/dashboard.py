@@ -19,7 +19,7 @@ from typing import Any
 from dask.utils import format_bytes
 
 from dtrees.engine.plan.plans import Progress
-from dtrees.ensemble.callbacks import COMPILING, duration, figures, in_words
+from dtrees.ensemble.displays import COMPILING, duration, figures, in_words
 
 #: Points of a curve; when there are more, every second one is left out.
 _POINTS = 400

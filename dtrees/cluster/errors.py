@@ -92,12 +92,10 @@ def exits_as_errors() -> Iterator[None]:
     ...     raise SystemExit(3)
     Traceback (most recent call last):
     ...
-    RuntimeError: a callback or metric raised SystemExit(3), which would end the worker it ran on; a callback ends a fit by returning True
+    RuntimeError: a callback or metric raised SystemExit(3), which would end its worker; return True to end a fit
     """
     try:
         yield
     except (SystemExit, KeyboardInterrupt) as error:
         origin = error.origin if isinstance(error, FitInterrupted) else error
-        raise RuntimeError(
-            f"a callback or metric raised {origin!r}, which would end the worker it ran on; a callback ends a fit by returning True"
-        ) from error
+        raise RuntimeError(f"a callback or metric raised {origin!r}, which would end its worker; return True to end a fit") from error

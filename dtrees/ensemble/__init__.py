@@ -16,7 +16,7 @@ and a prediction: a function of a block of rows (:mod:`dtrees.ensemble.predictio
   follow from them.
 - :mod:`~dtrees.ensemble.objective.registry`: the losses of boosting.
 - :mod:`~dtrees.ensemble.metrics`: what is measured after each round on :mod:`~dtrees.ensemble.evaluation_sets`.
-- :mod:`~dtrees.ensemble.callbacks`: callbacks, early stopping, and progress bars.
+- :mod:`~dtrees.ensemble.callbacks`: callbacks, early stopping, and progress bars, shown by :mod:`~dtrees.ensemble.displays`.
 - :mod:`~dtrees.ensemble.checkpoint`: finished trees, stored for a fit to go on from.
 - :mod:`~dtrees.ensemble.state`: what a model file holds.
 - :mod:`~dtrees.ensemble.backend`, :mod:`~dtrees.ensemble.in_process`: where the data is, and the backend for this process.

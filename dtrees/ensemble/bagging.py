@@ -390,9 +390,7 @@ class Bagging(BagParameters, Model):
         if self.n_jobs is not None:
             template.n_jobs = self.n_jobs
         if template.init is not None and not template._init_is_zero:
-            raise ValueError(
-                f"estimator has init={template.init!r:.60}, which a bag cannot fit to what each booster draws; wants 'zero' or None"
-            )
+            raise ValueError(f"estimator has init={template.init!r:.60}, which a bag cannot fit to the rows drawn; wants 'zero' or None")
         if template.early_stopping_rounds is not None:
             raise ValueError(
                 f"estimator has early_stopping_rounds={template.early_stopping_rounds}, which is for an eval_set, and a bag has none; "
@@ -428,9 +426,7 @@ class Bagging(BagParameters, Model):
         check_is_fitted(self)
         drawn = getattr(self, "_drawn", None)
         if drawn is None:
-            raise AttributeError(
-                "estimators_samples_ are not known: the model is from a file, or its rows were drawn by weights on a cluster"
-            )
+            raise AttributeError("estimators_samples_ are not known: the model is from a file, or drew rows by weights on a cluster")
         draws, n_rows, weight = drawn
         rows = np.arange(n_rows)
         return [np.repeat(rows, draws.counts(number, n_rows, weight)) for number in range(len(self.estimators_))]

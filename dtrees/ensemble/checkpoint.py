@@ -234,9 +234,7 @@ class FileCheckpoint:
             self._check_identity(document, path)
             return document, arrays
         if damage is not None:
-            raise ValueError(
-                f"checkpoint: {damage}; nor is there a previous one. Name another file, or delete this one if it is a checkpoint"
-            )
+            raise ValueError(f"checkpoint: {damage}; nor is there a previous one. Name another file, or delete it if it is a checkpoint")
         return None
 
     def _check_identity(self, document: dict[str, Any], path: str) -> None:
@@ -258,10 +256,7 @@ class FileCheckpoint:
             if found.get(name) != own.get(name)
         ]
         if differences:
-            raise ValueError(
-                f"checkpoint: {path!r} is of another fit ({'; '.join(differences)}). "
-                "Go on with what it was written for, or name another file"
-            )
+            raise ValueError(f"checkpoint: {path!r} is of another fit ({'; '.join(differences)}). Name another file, or fit what it is of")
 
     def _restore(self, document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BoostingResult | ForestResult:
         plan = self.plan

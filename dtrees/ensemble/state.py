@@ -213,9 +213,7 @@ class EstimatorState(BaseEstimator):
         groups = unstacked(arrays, n_groups, n_values, len(self._schema))
         initial = arrays.get("initial")
         if (initial is not None) != self._GROUP_PER_OUTPUT:
-            raise ValueError(
-                f"the model's initial prediction is {'absent' if initial is None else 'there'}, but it is a {type(self).__name__}"
-            )
+            raise ValueError(f"the initial prediction of a {type(self).__name__} is {'absent' if initial is None else 'there'}")
         if initial is not None and (initial.dtype != np.float64 or initial.shape != (n_groups,) or not np.isfinite(initial).all()):
             raise ValueError(f"the model's initial prediction is {shown(initial.tolist())}; wants {n_groups} finite float64")
         self._trees = AdditiveTrees(groups, initial)

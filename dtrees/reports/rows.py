@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.input.target import check_target, check_weights
-from dtrees.ensemble.scores import Score
+from dtrees.ensemble.metrics import Score
 from dtrees.plots import check_model, importance_by
 
 

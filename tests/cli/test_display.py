@@ -8,7 +8,7 @@ import warnings
 from rich.console import Console
 
 from dtrees.cli.display import Display
-from dtrees.ensemble.scores import Score
+from dtrees.ensemble.metrics import Score
 
 
 def make(terminal: bool) -> tuple[Display, io.StringIO, io.StringIO]:

@@ -308,6 +308,6 @@ def test_a_bag_predicts_and_is_evaluated(folder: Path, tmp_path: Path) -> None:
     dtrees.save(bag, tmp_path / "bag")
     found = json.loads(succeed("evaluate", tmp_path / "bag", folder / "flats.csv", "--target", "rent", "--json").stdout)
     assert found["scores"]["R2"]["model"] == pytest.approx(bag.score(frame.drop(columns="rent"), frame["rent"]))
-    succeed("predict", tmp_path / "bag", folder / "flats.csv", "--output", tmp_path / "told.csv")
-    np.testing.assert_allclose(pd.read_csv(tmp_path / "told.csv")["prediction"], bag.predict(frame.drop(columns="rent")))
+    succeed("predict", tmp_path / "bag", folder / "flats.csv", "--output", tmp_path / "out.csv")
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "out.csv")["prediction"], bag.predict(frame.drop(columns="rent")))
     assert "holds a BaggingRegressor of 2 boosters, for predict and evaluate only" in fail("show", tmp_path / "bag")

@@ -139,10 +139,10 @@ def wait_until(condition: Callable[[], bool], seconds: float = 150.0) -> None:
 
 
 def events(client: Client, what: str, fit: str | None = None) -> list[dict[str, Any]]:
-    """What fits told of themselves, of a kind: the given fit, or the last."""
-    told = [event for _, event in client.get_events("dtrees-exchange" if what == "exchange" else "dtrees")]
-    fit = fit or told[-1]["fit"]
-    return [event for event in told if event["fit"] == fit and event["what"] == what]
+    """The events of a kind that a fit has sent: the given one, or the last."""
+    sent = [event for _, event in client.get_events("dtrees-exchange" if what == "exchange" else "dtrees")]
+    fit = fit or sent[-1]["fit"]
+    return [event for event in sent if event["fit"] == fit and event["what"] == what]
 
 
 def assert_clean(client: Client, *, in_processes: bool = True) -> None:

@@ -40,8 +40,8 @@ def wanted(task: str) -> dict[str, bytes]:
 def found(bag: Any) -> dict[str, bytes]:
     """All that comes of a fit, in bytes."""
     metadata, arrays = bag._to_state()
-    told = bag.oob_prediction_ if hasattr(bag, "oob_prediction_") else bag.oob_decision_function_
-    return {"facts": repr(metadata).encode(), "oob": told.tobytes()} | {name: array.tobytes() for name, array in arrays.items()}
+    out_of_bag = bag.oob_prediction_ if hasattr(bag, "oob_prediction_") else bag.oob_decision_function_
+    return {"facts": repr(metadata).encode(), "oob": out_of_bag.tobytes()} | {name: array.tobytes() for name, array in arrays.items()}
 
 
 def collections(task: str, n_parts: int) -> tuple[Any, Any, Any]:

@@ -1,4 +1,4 @@
-"""What fits have told, bounded and right whatever happens to them, and the page in Dask's dashboard that shows it."""
+"""What is known of fits from their events, bounded and right whatever happens to them, and the page in Dask's dashboard that shows it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.cluster.samples import FRAME, in_partitions, wait_until
 from tests.cluster.samples import REGRESSION as Y
 from tests.slow import one_quick
 
-# --- what a fit has told: bounded, and right whatever happens to the fit ---
+# --- what is known of a fit: bounded, and right whatever happens to the fit ---
 
 
 def round_event(done: int, total: int = 100, **facts: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_a_curve_is_bounded() -> None:
     assert sorted(points) == points
 
 
-def test_rounds_that_are_told_again_replace_those_before() -> None:
+def test_rounds_that_come_again_replace_those_before() -> None:
     curve = Curve()
     for done in (1, 2, 3, 4, 2, 3):
         curve.add(done, 10.0 * done)
@@ -94,7 +94,7 @@ def test_a_fit_that_waits_for_kernels_says_so() -> None:
     assert history.outcome == "growing"
 
 
-def test_lost_workers_are_counted_once_and_made_up_for() -> None:
+def test_lost_workers_are_counted_once_and_replaced() -> None:
     history = FitHistory("fit", "GradientBoostingRegressor", "round")
     history.take({"what": "holding", "rows": 10, "columns": 2, "workers": {"a": (1, 1), "b": (1, 1)}})
     history.take(round_event(1))
@@ -188,9 +188,9 @@ def test_a_fit_under_way_is_shown() -> None:
     page = Page(lambda: [boosting()], Scheduler)
     page.update()
     head, fit = cells(page._list.text)
-    told = dict(zip(head, fit, strict=True))
-    told.pop("elapsed")
-    assert told == {
+    shown = dict(zip(head, fit, strict=True))
+    shown.pop("elapsed")
+    assert shown == {
         "fit": "GradientBoostingRegressor", "key": "dtrees-fit-1", "state": "growing", "progress": "2%", "placement": "sharded",
         "last losses": "train loss 0.5, new mae 2", "done": "2 of 100", "remaining": "0:49", "rows by columns": "1,000 by 5",
         "lost / replaced": "",

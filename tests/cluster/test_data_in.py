@@ -123,7 +123,7 @@ def test_unknown_categories(client: Client) -> None:
     np.testing.assert_array_equal(found.predict(lazy).compute(), wanted.predict(X))
 
 
-#: For each column what its partitions hold, by turns, and what that is in one piece.
+#: For each column what its partitions hold, by turns, and what that is as a whole.
 DIFFERENT: dict[str, tuple[list[Callable[[Any], Any]], Any]] = {
     "int, float": ([lambda v: v, lambda v: v.astype(float), lambda v: pd.array(v, "Int64")], COUNTS),
     "float32, float64": ([lambda v: v.astype("f4"), lambda v: v, lambda v: pd.array(v, "Float32")], REALS.astype("f4").astype("f8")),

@@ -1,4 +1,4 @@
-"""More workers lost than can be made up for, and schedulers: an error that says so, never a hang; recovery without nannies; chaos."""
+"""More workers lost than can be replaced, and schedulers: an error that says so, never a hang; recovery without nannies; chaos."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.slow import one_quick
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("sharded")]
 
-# --- more workers lost than can be made up for, and schedulers: an error that says so, never a hang. And recovery without nannies ---
+# --- more workers lost than can be replaced, and schedulers: an error that says so, never a hang. And recovery without nannies ---
 
 
 @pytest.fixture
@@ -167,8 +167,8 @@ def test_scattered_data_is_lost(no_nannies: Client, name: str, when: str) -> Non
     given = {"X": X, "y": y, "sample_weight": in_partitions(weights(), LENGTHS[3])}
     local = {"X": FRAME, "y": REGRESSION, "sample_weight": weights(), "eval_set": FRAME}[name]
     holder, other = sorted(no_nannies.nthreads())
-    pieces = no_nannies.scatter([local.iloc[:200], local.iloc[200:]], workers=[holder])
-    scattered = dd.from_delayed([delayed(piece) for piece in pieces], meta=local.iloc[:0], verify_meta=False)
+    chunks = no_nannies.scatter([local.iloc[:200], local.iloc[200:]], workers=[holder])
+    scattered = dd.from_delayed([delayed(chunk) for chunk in chunks], meta=local.iloc[:0], verify_meta=False)
     if name == "eval_set":
         given["eval_set"] = [(scattered, in_partitions(REGRESSION, [200, 220]))]
     else:
@@ -182,7 +182,7 @@ def test_scattered_data_is_lost(no_nannies: Client, name: str, when: str) -> Non
         given["callbacks"] = [functools.partial(_kill, victim)]
     with pytest.raises(WorkerLost, match=rf"^{name} is lost in part: 2 of the 2 futures .* client\.scatter\. .* broadcast=True"):
         dtrees.GradientBoostingRegressor(n_estimators=20).fit(**given)
-    del pieces, scattered, given, X, y
+    del chunks, scattered, given, X, y
     assert_clean(no_nannies)
 
 

@@ -260,10 +260,10 @@ def test_lost_while_loading(client: Client, tmp_path: Path, number: signal.Signa
 @pytest.mark.parametrize(
     ("where", "number"),
     [
-        ("data.tables:_sort", signal.SIGKILL),
-        ("data.tables:_sort", signal.SIGSTOP),
-        ("data.tables:_take", signal.SIGKILL),
-        ("data.tables:_take", signal.SIGSTOP),
+        ("data.columns:_sort", signal.SIGKILL),
+        ("data.columns:_sort", signal.SIGSTOP),
+        ("data.columns:_take", signal.SIGKILL),
+        ("data.columns:_take", signal.SIGSTOP),
         ("growing.fits:_grow_batch", signal.SIGKILL),
         ("growing.fits:_grow_batch", signal.SIGSTOP),
         ("growing.fits:_sum_out_of_bag", signal.SIGKILL),

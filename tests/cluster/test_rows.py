@@ -21,7 +21,7 @@ from distributed import Client, LocalCluster
 import dtrees
 from dtrees import GradientBoostingRegressor
 from dtrees.cluster.dashboard import FitHistory
-from dtrees.cluster.data.tables import EncodedPartition
+from dtrees.cluster.data.rows import EncodedPartition
 from dtrees.cluster.transport.peers import PeerLost, Peers
 from dtrees.engine.protocol.exchange import Shards
 from dtrees.engine.rows import tree as rows_tree
@@ -222,14 +222,14 @@ def test_the_time_of_a_slow_worker_is_told_as_its_own(five_threads: Client, by_r
 
     monkeypatch.setattr(Shards, "step", step_slowly)
     check(fit(QUICK), QUICK)
-    told = events(five_threads, "round")[-1]
+    event = events(five_threads, "round")[-1]
     history = FitHistory("fit", "GradientBoostingRegressor", "round")
-    history.take(told)
-    slow = max(told["scan"], key=lambda worker: told["scan"][worker])
+    history.take(event)
+    slow = max(event["scan"], key=lambda worker: event["scan"][worker])
     assert slept[0] > 0.1
-    assert told["scan"][slow] >= slept[0], "what it took itself is not waiting"
-    assert history.workers[slow].scan == told["scan"][slow]
-    assert set(told["wait"]) == set(told["scan"])
+    assert event["scan"][slow] >= slept[0], "what it took itself is not waiting"
+    assert history.workers[slow].scan == event["scan"][slow]
+    assert set(event["wait"]) == set(event["scan"])
 
 
 @pytest.mark.slow

@@ -313,8 +313,8 @@ def test_verbose_fits_log_where_the_user_is(client: Client, caplog: pytest.LogCa
 def test_verbose_fits_tell_where_the_user_is(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
     """On the standard error stream, unless the user has the package log."""
     boosting().set_params(verbose=2).fit(*training_set())
-    told = [line[:12] for line in capfd.readouterr().err.splitlines() if line.startswith("round")]
-    assert told == [f"round {i} of 5" for i in range(1, 6)]
+    lines = [line[:12] for line in capfd.readouterr().err.splitlines() if line.startswith("round")]
+    assert lines == [f"round {i} of 5" for i in range(1, 6)]
 
 
 def test_callbacks_run_beside_the_coordinator_unless_they_are_to_run_here(client: Client, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def outputs(model, table):
 )
 def test_boosters_are_fits_to_what_they_drew(bag, y, weight):
     bag = clone(bag).fit(X, y, weight)
-    total, told, n_told = 0.0, 0.0, np.zeros(N)
+    total, outside, n_outside = 0.0, 0.0, np.zeros(N)
     for booster, rows in zip(bag.estimators_, bag.estimators_samples_, strict=True):
         counts = np.bincount(rows, minlength=N)
         if bag.max_samples == 0.5:
@@ -60,12 +60,12 @@ def test_boosters_are_fits_to_what_they_drew(bag, y, weight):
         twin = clone(bag.estimator).set_params(random_state=booster.random_state).fit(X, y, own)
         predicted = outputs(twin, X)
         assert_array_equal(outputs(booster, X), predicted)
-        total, n_told = total + predicted, n_told + (counts == 0)
-        told = told + np.where((counts == 0).reshape(-1, *[1] * (predicted.ndim - 1)), predicted, 0.0)
+        total, n_outside = total + predicted, n_outside + (counts == 0)
+        outside = outside + np.where((counts == 0).reshape(-1, *[1] * (predicted.ndim - 1)), predicted, 0.0)
     assert len({booster.random_state for booster in bag.estimators_}) == len(bag.estimators_)
     assert_array_equal(outputs(bag, X), total / len(bag.estimators_))
     if bag.oob_score:
-        mean = (told.T / np.maximum(n_told, 1)).T
+        mean = (outside.T / np.maximum(n_outside, 1)).T
         assert_array_equal(bag.oob_decision_function_ if hasattr(bag, "classes_") else bag.oob_prediction_, mean)
         score = accuracy_score(y, mean.argmax(axis=1)) if hasattr(bag, "classes_") else r2_score(y, mean)
         assert bag.oob_score_ == pytest.approx(score, rel=1e-12)
@@ -151,15 +151,15 @@ def test_what_a_bag_cannot_do(bag, error, message):
 def test_a_callback_ends_a_bag():
     seen = []
     bag = dtrees.BaggingRegressor(REGRESSOR, 5, random_state=0).fit(
-        X, SIGNAL, callbacks=[lambda told: seen.append(told.done) or told.done == 2]
+        X, SIGNAL, callbacks=[lambda progress: seen.append(progress.done) or progress.done == 2]
     )
     assert seen == [1, 2]
     assert len(bag.estimators_) == 2
 
 
 def test_an_interrupted_bag_keeps_its_boosters_if_asked_to():
-    def interrupt(told):
-        if told.done == 2:
+    def interrupt(progress):
+        if progress.done == 2:
             raise KeyboardInterrupt
 
     bag = dtrees.BaggingRegressor(REGRESSOR, 5, oob_score=True, random_state=0)

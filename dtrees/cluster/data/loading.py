@@ -4,9 +4,9 @@ The stages, each a task or more::
 
     check     a partition: its schema, and the summary of its target and weights   ->  merged at the client
     (here it is decided which worker gets which columns: :mod:`dtrees.cluster.data.placement`)
-    encode    a partition: columns to numbers; from here to whole columns: :mod:`dtrees.cluster.data.tables`
+    encode    a partition: columns to numbers; from here to whole columns: :mod:`dtrees.cluster.data.columns`
 
-Where workers keep the rows that they have, it goes on with :mod:`dtrees.cluster.data.tables`.
+Where workers keep the rows that they have, it goes on with :mod:`dtrees.cluster.data.rows`.
 
 Every result can be computed again from the user's collections, as long as somebody holds on to what it was made for: that is how Dask
 replaces what a lost worker held.
@@ -21,10 +21,12 @@ from typing import Any
 
 from distributed import Client
 
+from dtrees.cluster.data.columns import load_columns
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, worker_capacities
 from dtrees.cluster.data.partitions import Partitions, align, is_lazy, joined, lengths_by_target
-from dtrees.cluster.data.placement import Plan, check_placement, place
-from dtrees.cluster.data.tables import Encoding, load_columns, load_rows, partition_holders, share_out
+from dtrees.cluster.data.placement import Plan, check_placement, partition_holders, place, share_out
+from dtrees.cluster.data.rows import load_rows
+from dtrees.cluster.data.tables import Encoding
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.cluster.transport.clients import bytes_of_results
@@ -49,8 +51,8 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     Returns
     -------
     Table
-        Its columns are a :class:`~dtrees.cluster.data.tables.ClusterColumns`; target and weight are futures of arrays. Or all are
-        :class:`~dtrees.cluster.data.tables.ClusterRows`.
+        Its columns are a :class:`~dtrees.cluster.data.columns.ClusterColumns`; target and weight are futures of arrays. Or all are
+        :class:`~dtrees.cluster.data.rows.ClusterRows`.
 
     Raises
     ------

@@ -100,9 +100,7 @@ def whole_rows(X: Any) -> Any:
     """
     _check_kind("X", X, "a Dask DataFrame or a 2-D Dask Array")
     if X.ndim != 2:
-        raise ValueError(
-            f"X is a Dask collection of {X.ndim} dimension(s); wants rows and columns, such as ddf[['column']] or array[:, None]"
-        )
+        raise ValueError(f"X is a Dask collection of {X.ndim} dimension(s); wants rows and columns: ddf[['column']] or array[:, None]")
     if np.isnan(X.shape[1]):
         raise ValueError("X has an unknown number of columns; call X.compute_chunk_sizes(), or make it a DataFrame")
     return _in_whole_rows(X)

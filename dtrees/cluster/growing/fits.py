@@ -27,9 +27,10 @@ from distributed import Future, get_worker
 from numpy.typing import NDArray
 
 from dtrees.cluster.compat import threads_of
+from dtrees.cluster.data.columns import ClusterColumns
 from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, SUMMED_AT_ONCE, WorkerCapacity, running, worker_capacities
 from dtrees.cluster.data.placement import needed_for_all, nthreads
-from dtrees.cluster.data.tables import ClusterColumns, ClusterRows
+from dtrees.cluster.data.rows import ClusterRows
 from dtrees.cluster.errors import exits_as_errors
 from dtrees.cluster.growing.evaluation import ClusterEvaluation
 from dtrees.cluster.growing.kernel_shipping import share_kernels

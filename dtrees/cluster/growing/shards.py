@@ -22,8 +22,10 @@ import numpy as np
 from distributed import Future, get_worker
 
 from dtrees.cluster.compat import threads_of
+from dtrees.cluster.data.columns import ClusterColumns
 from dtrees.cluster.data.memory import STATE_BYTES, running
-from dtrees.cluster.data.tables import ClusterColumns, ClusterRows, ClusterTable, RowBlock
+from dtrees.cluster.data.rows import ClusterRows, RowBlock
+from dtrees.cluster.data.tables import ClusterTable
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.growing.actors import ActorsLost, LastingActors
 from dtrees.cluster.growing.kernel_shipping import share_kernels

@@ -254,9 +254,7 @@ async def _attach(client: Client, key: str, take_over: bool) -> Future:
     deadline = time.monotonic() + _SECONDS_TO_BE_KNOWN
     while (await client.scheduler.get_task_status(keys=[key]))[key] is None:
         if time.monotonic() > deadline:
-            raise KeyError(
-                f"the cluster at {client.scheduler.address} has no fit {key!r}; it may have been cancelled, or the scheduler restarted"
-            )
+            raise KeyError(f"the cluster at {client.scheduler.address} has no fit {key!r}; was it cancelled, or the scheduler restarted?")
         await asyncio.sleep(_SECONDS_BETWEEN_QUESTIONS)
     (future,) = adopted(client, [key], detached=not take_over)
     return future

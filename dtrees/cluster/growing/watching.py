@@ -25,7 +25,7 @@ from dtrees.cluster.reliability.fit import register, registered
 from dtrees.cluster.transport.clients import SCHEDULER_PATIENCE, answer, ask, client_given, default_client, explained
 from dtrees.cluster.transport.events import PROGRESS
 from dtrees.engine.plan.plans import Progress
-from dtrees.ensemble.callbacks import COMPILING, Display, live_display
+from dtrees.ensemble.displays import COMPILING, Display, live_display
 
 _SECONDS_BETWEEN_QUESTIONS = 0.25
 #: A fit that was submitted a moment ago may not be known yet.

@@ -19,12 +19,12 @@ from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import compile_together
 from dtrees.split.compile.kernels import bind
-from dtrees.split.compile.methods import UNKNOWN, Hidden, Methods, hide, methods_of
+from dtrees.split.compile.methods import UNKNOWN, Hidden, Methods, hide
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, weight_sums, without_words
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget
 from dtrees.split.grow.block import make_block
-from dtrees.split.grow.by_criterion import likely_methods
+from dtrees.split.grow.by_criterion import METHODS, likely_methods
 from dtrees.split.grow.parallel_subtree import do_piece, grow_together
 from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task, hand_down_slot
@@ -87,7 +87,7 @@ class SubtreeRunner(Runner):
         work_pool = begin(self._work_pool, self._opening, roots, share_rows, n_threads)
         if self._methods is None:
             task = _on(context, self._tasks[0], block_rows, sum_slots, UNKNOWN)
-            self._methods = methods_of(task, "limits", columns=self._columns, work_pool=work_pool)
+            self._methods = METHODS.of(task, "limits", columns=self._columns, work_pool=work_pool)
         methods = self._methods
         tasks = [_on(context, task, block_rows, sum_slots, methods) for task in self._tasks[:n_threads]]
         run = self._kernel(methods, work_pool, tasks[0], share_rows)

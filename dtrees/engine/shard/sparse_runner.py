@@ -19,10 +19,11 @@ from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
-from dtrees.split.compile.methods import UNKNOWN, hide, methods_of
+from dtrees.split.compile.methods import UNKNOWN, hide
 from dtrees.split.criteria.constraints import divide_sums
 from dtrees.split.criteria.parts import weight_sums, without_words
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget, origins
+from dtrees.split.grow.by_criterion import METHODS
 from dtrees.split.grow.column_by_column import search_some
 from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task, divide_shared, grow_sparse
@@ -141,7 +142,7 @@ class SparseRunner(Runner):
             has_words=without_words(limits.criterion, n_sums) < n_sums,
             room=room,
         )
-        methods = methods_of(task, "limits", columns=self._table)
+        methods = METHODS.of(task, "limits", columns=self._table)
         methods.write(hidden.hidden, hidden.memory)
         return task._replace(methods=methods.addresses)
 

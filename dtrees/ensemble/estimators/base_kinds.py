@@ -16,6 +16,7 @@ from dtrees.ensemble.estimators.inspection import mean_predictions, side_by_side
 from dtrees.ensemble.estimators.parameters import RegressionCriterion
 from dtrees.ensemble.in_process import Backend
 from dtrees.ensemble.input.target import common_dtype
+from dtrees.ensemble.metrics import accuracy_score, r2_score, subset_accuracy
 from dtrees.ensemble.prediction import (
     Labels,
     Mean,
@@ -26,7 +27,6 @@ from dtrees.ensemble.prediction import (
     logarithm,
     split_targets,
 )
-from dtrees.ensemble.scores import accuracy_score, r2_score, subset_accuracy
 from dtrees.ensemble.state import take_classes
 
 

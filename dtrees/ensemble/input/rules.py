@@ -107,9 +107,7 @@ def check_targets(estimator: Any, table: Table) -> None:
         )
     criterion = CRITERION_ALIASES.get(estimator.criterion, estimator.criterion)
     if criterion_named(criterion).for_targets() is None:
-        raise ValueError(
-            f"criterion={estimator.criterion!r} is for one target, but y has {n}; use another one, or fit a model of each target"
-        )
+        raise ValueError(f"criterion={estimator.criterion!r} is for one target, but y has {n}; use another, or fit each target alone")
     if getattr(estimator, "bootstrap", None) == "balanced":
         raise ValueError(f"bootstrap='balanced' draws by the classes of one target, but y has {n}; set bootstrap=True")
     check_class_weight(getattr(estimator, "class_weight", None), n)

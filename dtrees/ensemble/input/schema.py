@@ -162,9 +162,7 @@ def numeric_array(X: Any) -> NDArray[Any]:
         if isinstance(X, list | tuple):
             X = np.asarray(X)
         if isinstance(X, np.ndarray) and X.dtype.kind in "SUTmM":
-            raise ValueError(
-                f"X is an array of dtype {X.dtype}; wants numbers. Convert dates to numbers; text is accepted in a frame (pandas, polars)"
-            )
+            raise ValueError(f"X is an array of dtype {X.dtype}; wants numbers. Convert dates; text may be in a frame (pandas, polars)")
         if getattr(getattr(X, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array
             raise ValueError(f"Complex data not supported: X is an array of dtype {X.dtype}; wants real numbers")
         X = _with_rows_and_columns(X)

@@ -264,9 +264,7 @@ def _check_exact(labels: list[Any], array: NDArray[Any]) -> None:
         return
     for label, became in zip(labels, array.tolist(), strict=True):
         if label != became:
-            raise ValueError(
-                f"y holds the label {label!r} beside floats, as one of which it is {became!r}; give y one dtype, integers or text"
-            )
+            raise ValueError(f"y holds the label {label!r} beside floats, as one of which it is {became!r}; give y one dtype")
 
 
 def _refuse_dates(y: NDArray[Any]) -> None:
@@ -337,9 +335,7 @@ def _labels(y: NDArray[Any]) -> NDArray[Any]:
             _check_exact(y.tolist(), plain)
             return plain
     names = " and ".join(sorted(kind.__name__ for kind in kinds))
-    raise ValueError(
-        f"Unknown label type: y holds labels of type {names}; wants numbers of up to 64 bits, or text, not both (convert by astype(str))"
-    )
+    raise ValueError(f"Unknown label type: y holds labels of type {names}; wants numbers of up to 64 bits, or text alone (astype(str))")
 
 
 def warn_of_column() -> None:
@@ -365,7 +361,7 @@ def _real_target(y: NDArray[Any]) -> NDArray[np.float64]:
     extreme = max(float(y.max()), float(y.min()), key=abs) if y.size else 0.0
     if abs(extreme) > MAX_TARGET:
         raise ValueError(
-            f"y contains {extreme}; wants numbers within +-{MAX_TARGET:g}, whose squares can be summed. Scale it, or drop outliers"
+            f"y contains {extreme}; wants numbers within +-{MAX_TARGET:g}, whose squares have a sum. Scale it, or drop outliers"
         )
     return _owned(y)
 

@@ -93,9 +93,7 @@ class BaseLoss:
 
     def raw_predictions(self, predicted: Floats) -> Floats:
         """Raise: not every loss can start from given predictions."""
-        raise TypeError(
-            f"the loss {type(self).__name__} has no raw_predictions, so that init cannot be an estimator; wants init=None or 'zero'"
-        )
+        raise TypeError(f"the loss {type(self).__name__} has no raw_predictions, so init cannot be an estimator; wants None or 'zero'")
 
     def negligible(self, initial: Floats) -> float:
         """Return zero."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -134,55 +135,59 @@ class Methods(NamedTuple):
 
 #: Of a task whose methods are not known yet.
 UNKNOWN = Methods(np.zeros(1, np.int64), {}, lambda value, memory: None, {})
-#: All methods; a method's number is its place here.
-_methods: list[Any] = [None]
-_tables: list[Methods] = []
-_table_of: dict[Any, Methods] = {}
+_tables: list[tuple[MethodSet, Methods]] = []
+_adding = threading.Lock()
 
 
-def methods_of(task: Any, hidden: str, **others: Any) -> Methods:
-    """Return the methods of a task, of which one field is :class:`Hidden`, and that which holds their addresses does not matter yet.
+class MethodSet:
+    """Methods, of which a kernel on disk knows each by its number: the order in which they are defined."""
 
-    Given with the other arguments that several methods have, by name.
-    """
-    _, _, memory, value = getattr(task, hidden)
-    revealed = {_TASK: task._replace(**{hidden: value}), **others}
-    key = tuple(map(kinds_of, revealed.values()))
-    if key not in _table_of:
-        kinds = {name: typeof(argument) for name, argument in revealed.items()}
-        addresses = np.zeros(len(_methods), np.int64)
-        addresses[0] = len(_tables)
-        _tables.append(Methods(addresses, kinds, bind(_write, value, memory), {}))
-        _table_of[key] = _tables[-1]
-    return _table_of[key]
+    def __init__(self) -> None:
+        self.methods: list[Any] = [None]
+        self._known: dict[Any, Methods] = {}
 
+    def of(self, task: Any, hidden: str, **others: Any) -> Methods:
+        """Return the methods of a task, of which one field is :class:`Hidden`, and that which holds their addresses does not matter yet.
 
-def method(*kinds: Any, returns: Any = types.none) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator for a method, whose last parameters are of these Numba types, and which returns the given one.
+        Given with the other arguments that several methods have, by name.
+        """
+        _, _, memory, value = getattr(task, hidden)
+        revealed = {_TASK: task._replace(**{hidden: value}), **others}
+        key = tuple(map(kinds_of, revealed.values()))
+        if key not in self._known:
+            kinds = {name: typeof(argument) for name, argument in revealed.items()}
+            found = Methods(np.zeros(len(self.methods), np.int64), kinds, bind(_write, value, memory), {})
+            with _adding:
+                if key not in self._known:
+                    found.addresses[0] = len(_tables)
+                    _tables.append((self, found))
+                    self._known[key] = found
+        return self._known[key]
 
-    Those before are arguments that several methods have (:func:`methods_of`). All methods are to be in one module: a kernel on disk knows
-    them by their numbers.
-    """
+    def method(self, *kinds: Any, returns: Any = types.none) -> Callable[[Callable[..., Any]], Any]:
+        """Return a decorator for a method, whose last parameters are of these Numba types, and which returns the given one.
 
-    def decorate(function: Callable[..., Any]) -> Any:
-        number, dispatcher = len(_methods), alone(function)
-        names = list(inspect.signature(function).parameters)
-        parameters = dict.fromkeys(names) | dict(zip(names[len(names) - len(kinds) :], kinds, strict=True))
+        Those before are arguments that several methods have (:meth:`of`).
+        """
 
-        def call(typing_context: Any, *arguments: Any) -> tuple[Signature, Callable[..., Any]]:
-            seen = dict(zip(names, arguments, strict=True))
-            wanted = signature(returns, *[kind or seen[name] for name, kind in parameters.items()])
-            return wanted, functools.partial(_generate, number, function.__qualname__, names.index(_TASK))
+        def decorate(function: Callable[..., Any]) -> Any:
+            number, dispatcher = len(self.methods), alone(function)
+            names = list(inspect.signature(function).parameters)
+            parameters = dict.fromkeys(names) | dict(zip(names[len(names) - len(kinds) :], kinds, strict=True))
 
-        functools.update_wrapper(call, function)
-        context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_ONLY)
-        call.__signature__ = inspect.Signature([context, *inspect.signature(function).parameters.values()])  # type: ignore[attr-defined]
-        found = intrinsic(call)
-        found.kernel, found.parameters = dispatcher, parameters
-        _methods.append(found)
-        return found
+            def call(typing_context: Any, *arguments: Any) -> tuple[Signature, Callable[..., Any]]:
+                wanted = signature(returns, *[kind or seen for kind, seen in zip(parameters.values(), arguments, strict=True)])
+                return wanted, functools.partial(_generate, number, function.__qualname__, names.index(_TASK))
 
-    return decorate
+            functools.update_wrapper(call, function)
+            context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_ONLY)
+            call.__signature__ = inspect.Signature([context, *inspect.signature(function).parameters.values()])  # type: ignore[attr-defined]
+            found = intrinsic(call)
+            found.kernel, found.parameters = dispatcher, parameters
+            self.methods.append(found)
+            return found
+
+        return decorate
 
 
 def _generate(number: int, name: str, place_of_task: int, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -201,7 +206,8 @@ def _generate(number: int, name: str, place_of_task: int, context: Any, builder:
 
 @ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 def _find(table: int, number: int) -> int:
-    return address_of(_methods[number].kernel, _tables[table].arguments(_methods[number]))
+    methods, found = _tables[table]
+    return address_of(methods.methods[number].kernel, found.arguments(methods.methods[number]))
 
 
 ll.add_symbol(_FINDER, ctypes.cast(_find, ctypes.c_void_p).value)

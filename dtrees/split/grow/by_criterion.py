@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
-from dtrees.split.compile.methods import method
+from dtrees.split.compile.methods import MethodSet
 from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.criteria import constraints
@@ -29,10 +29,11 @@ from dtrees.split.zones.by_category import choose_sides_of_slot
 from dtrees.split.zones.sum_slots import begin_search, first_to_search, search_columns, slot_for, summed_by
 from dtrees.split.zones.sums import best_edges, get_ready
 
+METHODS = MethodSet()
 _INT, _INTS, _HASH = types.int64, types.Array(types.int64, 1, "C"), types.uint64
 
 
-@method(_INT, _INT, _INTS, _HASH)
+@METHODS.method(_INT, _INT, _INTS, _HASH)
 def search_table(columns, task, first, last, sums, path):
     """Find the best split of a node by its rows in the table; it goes to ``task.best``."""
     _search_table(task.room, columns, task, first, last, sums, path)
@@ -49,7 +50,7 @@ def _(room, columns, task, first, last, sums, path):
     search_stored(columns, task, first, last, sums, path)
 
 
-@method(_INT, _INT, _INT, _INTS)
+@METHODS.method(_INT, _INT, _INT, _INTS)
 def search_zones(columns, task, n, first, last, sums):
     """Find the best split of the n-th node of the stack by zone sums; it goes to ``task.best``."""
     sum_slots, limits, partition, scratch, best = task.sum_slots, task.limits, task.partition, task.scratch, task.best
@@ -61,20 +62,20 @@ def search_zones(columns, task, n, first, last, sums):
         search_columns(summed, start, stop, but, columns, limits, bar, scratch, best)
 
 
-@method(_INT, _INT, _INTS, _HASH)
+@METHODS.method(_INT, _INT, _INTS, _HASH)
 def search_lists(columns, task, first, last, sums, path):
     """Find the best split of a node of a block by sorted lists; it goes to ``task.best``."""
     _conclude(columns, task, last - first, sums, search_node(InBlock(), columns, task, first, last, sums, path))
 
 
-@method(_INT, _INT, _INTS, _HASH)
+@METHODS.method(_INT, _INT, _INTS, _HASH)
 def search_tiny(columns, task, first, last, sums, path):
     """Find the best split of a node of few rows of a block; it goes to ``task.best``."""
     found = search_tiny_node(columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
     _conclude(columns, task, last - first, sums, found)
 
 
-@method(_INT, _INT, _INTS, _HASH)
+@METHODS.method(_INT, _INT, _INTS, _HASH)
 def search_random(columns, task, first, last, sums, path):
     """Find the best split of a node of a block with thresholds drawn at random; it goes to ``task.best``."""
     found = search_random_block(task.limits, _drawing_of(task), task.keys[1], task.block, first, last, sums, path, task.scratch)
@@ -97,7 +98,7 @@ def _drawing_of(task):
     return ColumnDrawing(task.stops.max_features, task.keys[0], task.pool)
 
 
-@method(_INT)
+@METHODS.method(_INT)
 def choose_sides(columns, task, n):
     """Write which rows the split of categories of the n-th node of the stack sends left, by code, to the scratch space."""
     start, in_stop, sums, path = task.stack.todo[n, 0], task.stack.todo[n, 1], task.stack.sums[n], task.stack.path[n]
@@ -108,7 +109,7 @@ def choose_sides(columns, task, n):
     choose_sides_of_node(column, pair, limits, split.threshold, scratch, scratch.groups.side)
 
 
-@method(_INT)
+@METHODS.method(_INT)
 def choose_sides_summed(columns, task, n):
     """Do as :func:`choose_sides` by the node's zone sums."""
     start, in_stop, slot = task.stack.todo[n, 0], task.stack.todo[n, 1], task.sum_slots.slot_of[n]
@@ -123,7 +124,7 @@ def _choose_summed(columns, summed, split, limits, scratch, side):
     choose_sides_of_slot(columns, split.column, summed, node, limits, split.threshold, scratch, side)
 
 
-@method(_INT, _INT, _INTS)
+@METHODS.method(_INT, _INT, _INTS)
 def choose_sides_in_block(columns, task, first, last, sums):
     """Write which rows the split of categories of a node of the block sends left, by code, to the scratch space."""
     column, block, number = task.best.records[0].column, task.block, task.best.records[0].threshold
@@ -131,7 +132,7 @@ def choose_sides_in_block(columns, task, first, last, sums):
     choose_sides_of_list(column, values, keys, block, (first, last), sums, task.limits, number, task.scratch)
 
 
-@method(_INT, _INTS, _INTS)
+@METHODS.method(_INT, _INTS, _INTS)
 def hand_down(task, column, left, right):
     """Write the words of constraints of both children of a split on a column."""
     constraints.hand_down(task.limits.criterion, column, left, right)
@@ -143,14 +144,14 @@ def _summed(work_pool, task, i):
     return summed_by(task.sum_slots, partition_of(work_pool, task, i), place_of(work_pool, i), work_pool.sums[i])
 
 
-@method(_INT)
+@METHODS.method(_INT)
 def ready_shared(work_pool, task, i):
     """Prepare the zone sums of a node of the work pool that is to be searched."""
     sum_slots, partition = task.sum_slots, partition_of(work_pool, task, i)
     get_ready(sum_slots.zone_map, partition, sum_slots.sums, place_of(work_pool, i), work_pool.sums[i], task.limits)
 
 
-@method(_INT, _INT)
+@METHODS.method(_INT, _INT)
 def lead_piece(work_pool, task, i, piece):
     """Find the best edge of a node of the work pool in some columns."""
     slots, places = task.sum_slots, work_pool.places
@@ -164,21 +165,21 @@ def lead_piece(work_pool, task, i, piece):
     release(work_pool.control, LOCK)
 
 
-@method(_INT, returns=_INT)
+@METHODS.method(_INT, returns=_INT)
 def first_shared(work_pool, task, i):
     """Return the column that a node of the work pool is searched in first, -1 if none."""
     lead = work_pool.places[i].first_column
     return np.int64(first_to_search(_summed(work_pool, task, i), lead, task.limits, work_pool.bars[i], task.scratch))
 
 
-@method(_INT, _INT, _INT, _INT)
+@METHODS.method(_INT, _INT, _INT, _INT)
 def search_shared(columns, work_pool, task, i, first, last, but):
     """Search a node of the work pool in the columns ``first`` to ``last`` of the zone map but one; the split goes to ``task.best``."""
     bar = work_pool.bars[i : i + 1]
     search_columns(_summed(work_pool, task, i), first, last, but, columns, task.limits, bar, task.scratch, task.best)
 
 
-@method(_INT)
+@METHODS.method(_INT)
 def choose_sides_shared(columns, work_pool, task, i):
     """Write which rows the split of categories of a node of the work pool sends left, by code, for threads that mark rows."""
     summed, split = _summed(work_pool, task, i), work_pool.found.records[i]

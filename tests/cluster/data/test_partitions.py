@@ -17,8 +17,8 @@ from scipy import sparse
 
 import dtrees
 from dtrees.cluster.backend import DaskBackend
+from dtrees.cluster.data.columns import _cells, _presort_cells
 from dtrees.cluster.data.partitions import computed, partitions_of
-from dtrees.cluster.data.tables import _cells, _presort_cells
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input.column import Column
 from dtrees.ensemble.input.schema import Schema
@@ -195,8 +195,8 @@ def test_sparse_partitions_are_never_dense() -> None:
     values[0] = np.nan
     table = sparse.coo_array((values, (rows, columns)), shape=(n_rows, n_columns)).tocsr()
     schema = Schema((Column(None, "numeric", "float64"),) * n_columns)
-    pieces = [_cells(part, schema) for part in (table[:700].tocsc(), table[700:700], table[700:])]
-    found = _presort_cells(pieces, n_rows)
+    chunks = [_cells(part, schema) for part in (table[:700].tocsc(), table[700:700], table[700:])]
+    found = _presort_cells(chunks, n_rows)
     cells = schema.cells(table)
     for own, wanted in zip(found, presort_sparse(cells.data, cells.indices, cells.indptr, n_rows), strict=True):
         np.testing.assert_array_equal(own, wanted)

@@ -245,7 +245,7 @@ def test_rows_are_chosen_only_where_they_fit() -> None:
 def test_cells_are_on_disk_where_memory_holds_them_nowhere() -> None:
     n, k = 10**7, 100
     sizes, rows = Sizes(n, (6 * n,) * k, 8 * n, 10**8, keyed=True), {"a": n // 2, "b": n // 2}
-    # Of its own: a stretch, the target, 80 bytes for what grows; two partitions; sums by zones; flagged rows.
+    # Of its own: a range of rows, the target, 80 bytes for what grows; two partitions; sums by zones; flagged rows.
     needed = DISK_BYTES + n // 2 * (8 + 80) + 2 * 10**8 + 5_000 * (MAX_ZONES - 1) * k + 5 * (n // 2 * k * 6 // 64)
     small = worker_capacities(needed, needed)
     plan = place(sizes, small, rows=rows, storage="auto")
@@ -420,9 +420,9 @@ def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name:
     assert fitted.placement_.kind == chosen
     assert ("as asked for" in fitted.placement_.reason) == (placement != "auto")
     assert len(fitted.placement_.workers) == (1 if chosen == "one-worker" else 3)
-    (told,) = events(client, "placed")
-    assert (told["placement"], told["reason"]) == (chosen, fitted.placement_.reason)
-    assert set(told["workers"]) == set(told["bytes"]) == set(fitted.placement_.workers) <= set(client.nthreads())
+    (event,) = events(client, "placed")
+    assert (event["placement"], event["reason"]) == (chosen, fitted.placement_.reason)
+    assert set(event["workers"]) == set(event["bytes"]) == set(fitted.placement_.workers) <= set(client.nthreads())
     assert here.placement_.kind == "local"
     for model, file in ((fitted, "there"), (here, "here")):
         dtrees.save(model, tmp_path / file)
@@ -506,7 +506,7 @@ def test_placements_that_cannot_be(client: Client) -> None:
 
 
 def _limit(free: float | None, dask_scheduler: Any) -> None:
-    """Have the scheduler tell that each worker has so many bytes left, beyond what it uses now; None ends that.
+    """Have the scheduler report so many bytes left for each worker, beyond what it uses now; None ends that.
 
     It can always hold the code, of 300 MB.
     """
@@ -522,8 +522,8 @@ def limited(client: Client) -> Iterator[Any]:
 
     def limit(free: float) -> None:
         client.run(_give_back)
-        told = client.run_on_scheduler(_last_told)
-        wait_until(lambda: all(when > told[worker] for worker, when in client.run_on_scheduler(_last_told).items()))
+        reported = client.run_on_scheduler(_last_reported)
+        wait_until(lambda: all(when > reported[worker] for worker, when in client.run_on_scheduler(_last_reported).items()))
         client.run_on_scheduler(_limit, free)
 
     yield limit
@@ -537,8 +537,8 @@ def _give_back() -> None:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
-def _last_told(dask_scheduler: Any) -> dict[str, float]:
-    """Return when each worker told its scheduler last what it uses."""
+def _last_reported(dask_scheduler: Any) -> dict[str, float]:
+    """Return when each worker last reported to its scheduler what it uses."""
     return {address: worker.metrics["time"] for address, worker in dask_scheduler.workers.items()}
 
 

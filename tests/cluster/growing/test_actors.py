@@ -63,8 +63,8 @@ def test_arrays_come_back(echoes: Actors, n_bytes: int) -> None:
 
 def test_what_several_are_told_is_pickled_once(echoes: Actors) -> None:
     Counted.n_pickled = 0
-    told = Counted()
-    assert echoes.call("say", {0: (told,), 1: (told,), 2: ("else",)}) == {0: ("counted",), 1: ("counted",), 2: ("else",)}
+    argument = Counted()
+    assert echoes.call("say", {0: (argument,), 1: (argument,), 2: ("else",)}) == {0: ("counted",), 1: ("counted",), 2: ("else",)}
     assert Counted.n_pickled == 1
 
 

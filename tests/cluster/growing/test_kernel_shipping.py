@@ -83,7 +83,7 @@ def test_users_are_told_that_workers_compile(store: tuple[KernelStore, dict[str,
     kernels, _ = store
     answer(kernels, "a")
     answer(kernels, "b")  # it waits
-    answer(kernels, "a", b"code")  # there is nothing to be told any more
+    answer(kernels, "a", b"code")  # there is nothing to be sent any more
     answer(kernels, "b")
     assert kernels._scheduler.events == [("dtrees-progress", {"compiling": ["a"]})]
 

@@ -185,7 +185,7 @@ def test_data_that_a_silent_worker_uses_stay_until_it_knows_that_it_does_not(mor
         client.run_on_scheduler(_hold_to_be_silent, "dtrees-fit-3", victim)
         if whose == "of the fit":
             wait_until(lambda: (tmp_path / "run").read_text() == "xx")
-        # This reaches the worker after what it was told before.
+        # This reaches the worker after what was sent to it before.
         assert client.submit(os.getpid, workers=[victim], key="later").result(timeout=60) == processes[victim]
         for end in ends:
             end.touch()
@@ -205,7 +205,7 @@ def test_what_a_worker_is_told_to_forget_too_late_is_fetched_again(client: Clien
         task = client.submit(_type_of, columns, workers=[here], key="task")
         wait_until(begun.exists)
         client.run_on_scheduler(_finish_late, "columns", here)
-        # This reaches the worker after what it was told before.
+        # This reaches the worker after what was sent to it before.
         assert client.submit(int, workers=[here], key="later").result(timeout=60) == 0
         end.touch()
         assert task.result(timeout=60) == "_SlowToSend"

@@ -29,7 +29,7 @@ from tests.slow import thorough_for
 
 @pytest.fixture
 def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """A clock that goes on when it is told to."""
+    """A clock that goes on when it is moved."""
     now = 100.0
 
     def wait(seconds: float) -> None:
@@ -361,9 +361,9 @@ def test_all_are_paused_while_it_loads(two: Client, placement: str) -> None:
     future = dtrees.submit(boosting(), *filling(), placement=placement)
     with pytest.raises(NotEnoughMemory, match=r"for \d of 2 workers of the Dask cluster. .*tcp://.* uses .*Give workers more memory"):
         future.result(timeout=120)
-    (told,) = events(two, "workers paused", future.key)
-    assert told["workers"]
-    assert told["seconds"] > 4.0
+    (event,) = events(two, "workers paused", future.key)
+    assert event["workers"]
+    assert event["seconds"] > 4.0
     future.release()
     relieve(two)
     assert_clean(two)
@@ -372,12 +372,12 @@ def test_all_are_paused_while_it_loads(two: Client, placement: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("placement", ["rows", "sharded"])
 def test_one_is_paused_that_others_need(two: Client, placement: str) -> None:
-    """And goes on, when it is told of."""
+    """And goes on, once an event of it is sent."""
     two.run(_be_patient)
     victim = sorted(two.nthreads())[0]
     future = dtrees.submit(boosting(), *filling(victim), placement=placement)
     wait_until(lambda: bool(events(two, "workers paused", future.key)) or future.done())
-    assert all(told["workers"] == (victim,) for told in events(two, "workers paused", future.key))
+    assert all(event["workers"] == (victim,) for event in events(two, "workers paused", future.key))
     wait_until(lambda: bool(two.run(_relieve)) and future.done(), 120)  # each partition that is made there fills it again
     assert_same_model(future.result(timeout=120), boosting().fit(FRAME, REGRESSION))
     future.release()

@@ -99,7 +99,7 @@ def test_trees_are_scikit_learns(loss, n_classes):
     "load",
     [
         pytest.param(lambda: sklearn.datasets.load_breast_cancer(return_X_y=True), marks=pytest.mark.slow, id="breast cancer"),
-        pytest.param(lambda: continuous(3), id="made up"),
+        pytest.param(lambda: continuous(3), id="synthetic"),
     ],
 )
 def test_as_good_as_scikit_learn_on_later_rows(load):

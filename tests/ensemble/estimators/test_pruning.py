@@ -103,7 +103,7 @@ def test_leaves_that_pruning_made_hold_medians_of_their_rows_in_sample(loss, q, 
 @every_forest
 @pytest.mark.parametrize("max_leaf_nodes", [None, 30])
 def test_a_forest_is_one_of_pruned_trees(kind, max_leaf_nodes):
-    """Each is the whole tree, pruned; and rows out of bag are told what its leaves say."""
+    """Each is the whole tree, pruned; and out-of-bag predictions are the sums of its leaves."""
     common = {"bootstrap": True, "n_estimators": 30, "max_leaf_nodes": max_leaf_nodes}
     whole = make(kind, **common).fit(X, target(kind), WEIGHT)
     alpha = 0.01 if is_classifier(kind) else 0.06
@@ -111,14 +111,14 @@ def test_a_forest_is_one_of_pruned_trees(kind, max_leaf_nodes):
     for tree, small in zip(trees(whole), trees(model), strict=True):
         assert small.equals(pruned(tree, kept_nodes(tree.children_left, tree.children_right, cost(tree), alpha)))
         assert 1 < small.node_count < tree.node_count
-    told = np.zeros((len(X), trees(model)[0].value.shape[1]))
-    n_told = np.zeros(len(X))
+    sums = np.zeros((len(X), trees(model)[0].value.shape[1]))
+    n_outside = np.zeros(len(X))
     for tree, samples, leaves in zip(trees(model), model.estimators_samples_, model.apply(X).T, strict=True):
         outside = np.setdiff1d(np.arange(len(X)), samples)
-        told[outside] += tree.value[leaves[outside]]
-        n_told[outside] += 1
-    told /= np.maximum(n_told, 1)[:, np.newaxis]
-    assert_allclose(model.oob_decision_function_ if hasattr(model, "classes_") else model.oob_prediction_[:, np.newaxis], told, atol=1e-9)
+        sums[outside] += tree.value[leaves[outside]]
+        n_outside[outside] += 1
+    sums /= np.maximum(n_outside, 1)[:, np.newaxis]
+    assert_allclose(model.oob_decision_function_ if hasattr(model, "classes_") else model.oob_prediction_[:, np.newaxis], sums, atol=1e-9)
 
 
 def test_members_of_a_forest_have_its_alpha():

@@ -16,8 +16,8 @@ from rich.console import Console
 import dtrees
 from dtrees import KeepOnInterrupt, ProgressBar
 from dtrees.callbacks import Progress
-from dtrees.ensemble import callbacks
-from dtrees.ensemble.callbacks import Lines, NotebookBar, TerminalBar, live_display
+from dtrees.ensemble import callbacks, displays
+from dtrees.ensemble.displays import Lines, NotebookBar, TerminalBar, live_display
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.normal(size=(200, 3))
@@ -37,8 +37,8 @@ def test_a_terminal_shows_a_bar() -> None:
     file = io.StringIO()
     bar = TerminalBar("round", Console(file=file, force_terminal=True, width=150))
     bar.begin()
-    for told in ROUNDS:
-        bar.update(told)
+    for progress in ROUNDS:
+        bar.update(progress)
     bar.end()
     last = file.getvalue().splitlines()[-1]
     for shown in ("Preparing the columns", "rounds", "4/4", "train loss 0.25, new mae 2"):
@@ -87,7 +87,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_a_notebook_shows_a_bar(notebook: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callbacks, "_SECONDS_BETWEEN_UPDATES", 0.0)
+    monkeypatch.setattr(displays, "_SECONDS_BETWEEN_UPDATES", 0.0)
     bar = live_display("round")
     assert isinstance(bar, NotebookBar)
     bar.begin()
@@ -125,8 +125,8 @@ def test_what_shows_it_depends_on_where_it_is(monkeypatch: pytest.MonkeyPatch) -
 
 def test_lines_tell_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     lines = Lines("round")
-    for told in ROUNDS:
-        lines.update(told)
+    for progress in ROUNDS:
+        lines.update(progress)
         lines.compiling()
     first, compiling, second, _, last = capsys.readouterr().err.splitlines()
     assert compiling == "compiling kernels (first use)"
@@ -141,44 +141,44 @@ def test_a_bar_is_a_callback(capsys: pytest.CaptureFixture[str], caplog: pytest.
         forest().fit(X, Y, callbacks=[bar])
         assert [line.partition(" after")[0] for line in capsys.readouterr().err.splitlines()] == [f"tree {i} of 8" for i in range(1, 9)]
     with caplog.at_level(logging.INFO, logger="dtrees"):
-        forest(verbose=1).fit(X, Y, callbacks=[lambda told: told.done == 2])
+        forest(verbose=1).fit(X, Y, callbacks=[lambda progress: progress.done == 2])
     assert [message.partition(" after")[0] for message in caplog.messages] == ["tree 1 of 8", "tree 2 of 8"]
 
 
 class Recorded:
-    """A display that notes what it is told."""
+    """A display that notes how it is called."""
 
-    def __init__(self, told: list[str], unit: str) -> None:
-        self._told = told
+    def __init__(self, noted: list[str], unit: str) -> None:
+        self._noted = noted
         self._unit = unit
 
     def begin(self) -> None:
-        self._told.append(f"begin {self._unit}s")
+        self._noted.append(f"begin {self._unit}s")
 
     def compiling(self) -> None:
-        self._told.append("compiling")
+        self._noted.append("compiling")
 
     def update(self, progress: Progress) -> None:
-        self._told.append(str(progress.done))
+        self._noted.append(str(progress.done))
 
     def end(self) -> None:
-        self._told.append("end")
+        self._noted.append("end")
 
 
 def test_a_bar_ends_with_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(callbacks, "live_display", lambda unit: Recorded(told, unit))
+    noted: list[str] = []
+    monkeypatch.setattr(callbacks, "live_display", lambda unit: Recorded(noted, unit))
     with pytest.raises(ValueError, match="NaN"):
         boosting(verbose=1).fit(X, np.full(200, np.nan))
-    assert told == ["begin rounds", "end"]
-    told.clear()
+    assert noted == ["begin rounds", "end"]
+    noted.clear()
     dtrees.DecisionTreeRegressor().fit(X, Y, callbacks=[ProgressBar()])
-    assert told == ["begin trees", "1", "end"]
+    assert noted == ["begin trees", "1", "end"]
 
 
 def test_a_bar_tells_of_compiling_before_the_first_tree_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(callbacks, "live_display", lambda unit: Recorded(told, unit))
+    noted: list[str] = []
+    monkeypatch.setattr(callbacks, "live_display", lambda unit: Recorded(noted, unit))
     bar = ProgressBar()
     bar.compiling()  # of which it knows no fit yet
     for _ in range(2):
@@ -188,7 +188,7 @@ def test_a_bar_tells_of_compiling_before_the_first_tree_only(monkeypatch: pytest
         bar.compiling()
         bar.end()
         bar.compiling()
-    assert told == ["begin rounds", "compiling", "1", "end"] * 2
+    assert noted == ["begin rounds", "compiling", "1", "end"] * 2
 
 
 def interrupting_after(n: int) -> Callable[[Progress], None]:

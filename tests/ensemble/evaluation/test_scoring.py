@@ -90,8 +90,8 @@ def test_lines_of_progress_say_what_they_show(capsys):
 
 def test_what_cannot_score():
     for kind, y, scoring, message in (
-        (Regressor, SIGNAL, "roc_auc", "scoring is 'roc_auc'; wants 'loss', None, or a scorer of scikit-learn for regression"),
-        (Classifier, BINARY, "neg_root_mean_squared_error", "wants 'loss', None, or a scorer of scikit-learn for classification"),
+        (Regressor, SIGNAL, "roc_auc", "scoring is 'roc_auc'; wants 'loss', None, or a scorer for regression"),
+        (Classifier, BINARY, "neg_root_mean_squared_error", "wants 'loss', None, or a scorer for classification"),
         (Regressor, SIGNAL, "unheard of", "scoring is 'unheard of'"),
         (Regressor, SIGNAL, lambda y_true, y_pred: 0.0, r"made a scorer by sklearn.metrics.make_scorer"),
         (Regressor, SIGNAL, sklearn.metrics.r2_score, r"made a scorer by sklearn.metrics.make_scorer"),

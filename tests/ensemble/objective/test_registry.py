@@ -208,10 +208,10 @@ def test_arrays_are_whole_and_in_order():
         seen.append((y, raw, weight))
         return raw - y, np.ones(len(y))
 
-    told = []
+    seen_scores = []
     model = make(Regressor, loss=objective, n_jobs=4, n_iter_no_change=2, scoring="r2", n_estimators=3)
-    model.fit(X, SIGNAL, WEIGHT, callbacks=[lambda progress: told.append((progress.train_score, progress.validation_score))])
-    assert told == [(None, score) for score in model.validation_score_]
+    model.fit(X, SIGNAL, WEIGHT, callbacks=[lambda progress: seen_scores.append((progress.train_score, progress.validation_score))])
+    assert seen_scores == [(None, score) for score in model.validation_score_]
     assert len(seen) == 3
     for round_, (y, raw, weight) in enumerate(seen):
         assert_array_equal(y, SIGNAL)

@@ -88,7 +88,7 @@ def test_no_new_tree_is_grown_twice(kind, tmp_path, monkeypatch):
         make(kind).fit(*data, **sets, checkpoint=tmp_path / "c", checkpoint_interval=0, callbacks=[kill_after(5)])
     first, grown[:] = list(grown), []
     make(kind).fit(*data, **sets, checkpoint=tmp_path / "c", checkpoint_interval=0)
-    # A forest's tree is told of before its batch is saved, a round after.
+    # Callbacks hear of a forest's tree before its batch is saved, a round after.
     n_done = 4 if kind in FORESTS else 5
     per_round = 3 if kind is dtrees.GradientBoostingClassifier else 1
     assert sorted(first) == list(range(5 * per_round))

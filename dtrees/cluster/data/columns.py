@@ -1,0 +1,219 @@
+"""Tables by columns on a cluster: from row partitions to blocks of presorted columns.
+
+A block grows on the worker that is to have it, by a chain of tasks that pass on a :class:`~dtrees.split.table.columns.Assembly`. Each of
+them sorts some more columns into their places, and the last one makes a block of it. All tasks of a chain work on the same arrays::
+
+    encode    a partition: its columns as numbers, in chunks, one for each step of each chain; the partition is dropped
+    split     a chunk of a partition
+    presort   a step: the chunks of some columns, of all partitions, are fetched, joined and sorted, and then dropped
+    columns   a step of putting sorted blocks side by side, where a worker is to have them all
+    target    all partitions: class codes or values; weight alike
+
+Sparse partitions are put together on the worker that is to have them, and presorted there in one task. A step waits for the one before it,
+so that there is never more of the table in two places than the columns of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import getitem
+from typing import Any
+
+import numpy as np
+from distributed import Future, get_worker
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dtrees.cluster.compat import threads_of
+from dtrees.cluster.data.partitions import Partitions
+from dtrees.cluster.data.placement import Plan
+from dtrees.cluster.data.tables import ClusterTable, Encoding, join_targets, join_weights
+from dtrees.cluster.reliability.fit import current_fit
+from dtrees.cluster.reliability.waiting import Tasks, release
+from dtrees.cluster.transport.clients import threads_of_workers
+from dtrees.cluster.transport.events import publish
+from dtrees.engine.threads import Threads
+from dtrees.ensemble.backend import Table
+from dtrees.ensemble.checkpoint import array_digest, column_digests
+from dtrees.ensemble.input.schema import Schema
+from dtrees.split.table.columns import Assembly, Columns
+from dtrees.split.table.sparse_columns import SparseColumns, presort_sparse
+
+#: Steps of a chain: what is in two places at a time is this part of the columns of a worker.
+_STEPS = 8
+#: The most chunks that the partitions of a large cluster are cut into; the scheduler takes about a millisecond for each.
+_MOST_CHUNKS = 20_000
+
+
+@dataclass(frozen=True)
+class ClusterColumns(ClusterTable):
+    """The presorted columns of a table, on a cluster.
+
+    Each block is a :class:`~dtrees.split.table.columns.Columns`: where columns are sharded, one for each shard; else there is one block of
+    all of them, which is a :class:`~dtrees.split.table.sparse_columns.SparseColumns` if the table is sparse.
+
+    Attributes
+    ----------
+    ids : list of list of int
+        The columns of each block, ascending.
+    partitions : list of str
+        The keys of the tasks for X, in row order. Their results are not stored; Dask knows how to make them again.
+    cells : int or None
+        Stored cells, if the table is sparse.
+    """
+
+    ids: list[list[int]]
+    partitions: list[str]
+    cells: int | None = None
+
+    def _made_again(self, tasks: Tasks, i: int, worker: str) -> Future:
+        return presort_blocks(tasks, tasks.find(self.partitions), self.schema, self.n_rows, {worker: self.ids[i]})[0]
+
+    def fetch(self, table: Table, name: str) -> NDArray[Any]:
+        """Fetch the "target" or "weight" of all rows."""
+        with Tasks(self.client) as tasks:
+            return np.asarray(tasks.waiter.gather([getattr(table, name)])[0])
+
+    def digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
+        """Return the digest of each column, or one of all of a sparse table; and have those of target and weight made."""
+        by_block = tasks.waiter.gather(tasks.map("digest", column_digests, self.blocks))
+        by_column = dict(zip(chain(*self.ids), chain(*by_block), strict=False))
+        vectors = [tasks.submit("digest", array_digest, getattr(table, name)) for name in names]
+        return [by_column[j] for j in sorted(by_column)], vectors
+
+
+def load_columns(tasks: Tasks, parts: Partitions, plan: Plan, n_rows: int, encoding: Encoding) -> tuple[ClusterColumns, Future, Any]:
+    """Have whole columns presorted; return them, the target and the weights."""
+    workers, ids, schema = list(plan.columns), list(plan.columns.values()), encoding.schema
+    if parts.cells is not None:
+        blocks = [presort_stored(tasks, parts.X, schema, n_rows, workers[0])]
+    else:
+        blocks = presort_blocks(tasks, parts.X, schema, n_rows, plan.columns)
+        if plan.placement.kind == "replicated" and len(blocks) > 1:
+            blocks = [side_by_side(tasks, blocks, ids, n_rows, workers[0])]
+    if plan.placement.kind != "sharded":
+        ids, workers = [list(range(len(schema)))], workers[:1]
+    codes = tasks.map("encode", encoding.target, parts.y)
+    target = tasks.submit("target", join_targets, codes)
+    weight = None if parts.weight is None else tasks.submit("weight", join_weights, parts.weight)
+    release([*parts.futures, *codes])  # each goes when the tasks that need it are done
+    made = [future for future in (*blocks, target, weight) if future is not None]
+    tasks.waiter.wait(made)
+    tasks.keep(*made)
+    if plan.placement.kind != "sharded":  # shards tell for themselves
+        held = {worker: (len(schema), int(plan.needs[worker])) for worker in plan.placement.workers}
+        publish(current_fit().name, "holding", rows=n_rows, columns=len(schema), workers=held)
+    keys = [future.key for future in parts.X]
+    about = (tasks.client, plan.placement, blocks, workers, n_rows, schema, plan.sizes, plan.spare)
+    return ClusterColumns(*about, ids, keys, parts.cells), target, weight
+
+
+def presort_blocks(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: int, columns: dict[str, list[int]]) -> list[Future]:
+    """Return a block for each worker.
+
+    Parameters
+    ----------
+    tasks : Tasks
+    X : sequence of Future
+        Partitions in row order.
+    schema : Schema
+    n_rows : int
+    columns : dict from str to list of int
+        The columns that each worker is to have.
+    """
+    most = max(1, min(_STEPS, _MOST_CHUNKS // (len(X) * len(columns))))
+    threads = threads_of_workers(tasks.client)
+    steps = {worker: _cut(own, most, threads.get(worker, 1)) for worker, own in columns.items()}
+    encoded = tasks.map("encode", _encode_steps, X, schema=schema, steps=[step for own in steps.values() for step in own])
+    n_steps = 0
+    on_the_way, blocks = list(encoded), []
+    for worker, own in steps.items():
+        there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
+        assembly = tasks.submit("presort", Assembly, n_rows, len(columns[worker]), **there)
+        first = 0
+        for step in own:
+            chunks = tasks.map("split", getitem, encoded, [n_steps] * len(encoded))
+            on_the_way += [assembly, *chunks]
+            assembly = tasks.submit("presort", _sort, assembly, first, chunks, **there)
+            n_steps += 1
+            first += len(step)
+        on_the_way.append(assembly)
+        blocks.append(tasks.submit("presort", Assembly.finished, assembly, **there))
+    release(on_the_way)  # each goes when the tasks that need it are done
+    return blocks
+
+
+def side_by_side(tasks: Tasks, blocks: Sequence[Future], ids: Sequence[Sequence[int]], n_rows: int, worker: str) -> Future:
+    """Return blocks as one, on a worker, its columns in the order of the table; the blocks are released one after the other."""
+    there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
+    assembly = tasks.submit("columns", Assembly, n_rows, sum(map(len, ids)), **there)
+    on_the_way = list(blocks)
+    for block, places in zip(blocks, ids, strict=True):
+        on_the_way.append(assembly)
+        assembly = tasks.submit("columns", _take, assembly, places, block, **there)
+    on_the_way.append(assembly)
+    whole = tasks.submit("columns", Assembly.finished, assembly, **there)
+    release(on_the_way)
+    return whole
+
+
+def presort_stored(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: int, worker: str) -> Future:
+    """Return the block of all columns of a sparse table, on a worker; its partitions are put together there, and never made dense."""
+    cells = tasks.map("encode", _cells, X, schema=schema)
+    block = tasks.submit("presort", _presort_cells, cells, n_rows, workers=[worker], allow_other_workers=True)
+    release(cells)
+    return block
+
+
+def _cells(X: Any, schema: Schema) -> Any:
+    """Return a sparse partition with its cells in order, row by row, which is how partitions are put together in little time."""
+    return schema.cells(X).tocsr()
+
+
+def _presort_cells(chunks: list[Any], n_rows: int) -> SparseColumns:
+    table = sparse.vstack(chunks, format="csr").tocsc()
+    return presort_sparse(table.data, table.indices, table.indptr, n_rows)
+
+
+def _cut(columns: Sequence[int], most: int, threads: int = 1) -> list[Sequence[int]]:
+    """Cut columns into at most so many steps, each with a column for each thread where there are enough.
+
+    Examples
+    --------
+    >>> _cut([0, 3, 5, 7, 8], 3)
+    [[0, 3], [5, 7], [8]]
+    >>> _cut([0, 3, 5, 7, 8], 5, threads=4)
+    [[0, 3, 5, 7], [8]]
+    """
+    size = max(threads, -(-len(columns) // most))
+    return [columns[i : i + size] for i in range(0, len(columns), size)]
+
+
+def _encode_steps(X: Any, schema: Schema, steps: Sequence[Sequence[int]]) -> list[list[NDArray[Any]]]:
+    """Return the columns of a partition as numbers, a chunk for each step."""
+    columns = schema.encode(X)
+    return [[_own(columns[j]) for j in step] for step in steps]
+
+
+def _own(column: NDArray[Any]) -> NDArray[Any]:
+    """Return a column in memory of its own: a view would keep a whole partition in memory."""
+    return column if column.base is None and column.flags.c_contiguous else column.copy()
+
+
+def _sort(assembly: Assembly, first: int, chunks: list[list[NDArray[Any]]]) -> Assembly:
+    """Sort the columns of a step into their places, from ``first`` on."""
+
+    def sort(k: int) -> None:
+        assembly.sort(first + k, np.concatenate([chunk[k] for chunk in chunks]))
+
+    with Threads(threads_of(get_worker())) as threads:
+        threads.map(sort, range(len(chunks[0])))
+    assembly.rest()
+    return assembly
+
+
+def _take(assembly: Assembly, places: Sequence[int], block: Columns) -> Assembly:
+    assembly.take(places, block)
+    return assembly

@@ -1,0 +1,217 @@
+"""Tables by rows on a cluster: the rows of partitions, presorted where they are.
+
+Each worker keeps the rows of the partitions that it has, all columns of them, presorted by itself. No cell of the table goes to another
+worker, but for partitions that lie on few workers, or on none that takes part (:func:`~dtrees.cluster.data.placement.share_out`)::
+
+    rows      a worker's partitions: columns to numbers, each sorted; target; weights   ->  a :class:`RowBlock`
+
+Where the cells of blocks are to be on disk, a task before that encodes each partition, so that workers have some of these at a time only::
+
+    encode    a partition   ->  a :class:`EncodedPartition`, whose numbers are on disk
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from distributed import Future, get_worker
+from numpy.typing import NDArray
+
+from dtrees.cluster.compat import threads_of
+from dtrees.cluster.data.partitions import Partitions
+from dtrees.cluster.data.placement import Plan
+from dtrees.cluster.data.tables import ClusterTable, Encoding, join_targets, join_weights
+from dtrees.cluster.reliability.waiting import Tasks, release
+from dtrees.engine.rows.all_rows import in_order
+from dtrees.engine.threads import Threads
+from dtrees.ensemble.backend import Table
+from dtrees.ensemble.checkpoint import array_digest
+from dtrees.ensemble.input.schema import Schema
+from dtrees.split.table.columns import Columns
+from dtrees.split.table.keyed_columns import arrange_rows
+from dtrees.split.table.mmap_arrays import Room, forget, is_on_disk, mapped, on_disk
+
+RowRange = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """The rows of some partitions.
+
+    Attributes
+    ----------
+    columns : Columns
+        All columns of the table; codes are of these rows' values.
+    ranges : list of (int, int)
+        The number in the table of the first row of each partition, and the one after its last; ascending.
+    target : ndarray, shape (n_rows,) or (n_rows, k)
+    weight : ndarray of float64, shape (n_rows,), or None
+    """
+
+    columns: Columns
+    ranges: list[RowRange]
+    target: NDArray[Any]
+    weight: NDArray[np.float64] | None
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays that are in memory."""
+        arrays = [self.columns.codes, self.columns.words, self.target, self.weight]
+        return sum(array.nbytes for array in arrays if array is not None and not is_on_disk(array))
+
+
+class EncodedPartition:
+    """The columns of a partition as numbers, on the disk of the worker that has made them.
+
+    Where one is sent to another worker, it is in memory there: Dask reads what comes outside of tasks, where no worker's folder is known.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray, shape (n_rows,)
+    """
+
+    def __init__(self, columns: Sequence[NDArray[Any]]) -> None:
+        sizes = np.array([column.nbytes for column in columns], np.int64)
+        begins = np.concatenate([[0], np.cumsum(sizes + -sizes % 8)])  # of numbers of 8 bytes or less
+        whole = _room(is_on_disk=True)(int(begins[-1]), np.uint8)
+        self.columns = [
+            whole[begin : begin + column.nbytes].view(column.dtype) for begin, column in zip(begins[:-1].tolist(), columns, strict=True)
+        ]
+        for own, column in zip(self.columns, columns, strict=True):
+            own[:] = column
+        forget(whole)
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays that are in memory."""
+        return sum(column.nbytes for column in self.columns if not is_on_disk(column))
+
+
+@dataclass(frozen=True)
+class ClusterRows(ClusterTable):
+    """The rows of a table, on a cluster; each block is a :class:`RowBlock`, for a shard.
+
+    Attributes
+    ----------
+    ranges : list of list of (int, int)
+        Of each block.
+    parts : list of list of list of str, or None
+        Of each block, the keys of the tasks for partitions of X, of y, and of weights. Their results are not stored; Dask knows how to
+        make it again.
+    encoding : Encoding
+    """
+
+    ranges: list[list[RowRange]]
+    parts: list[list[list[str] | None]]
+    encoding: Encoding
+
+    def rows_of(self, i: int) -> int:
+        """Return the number of rows of a block."""
+        return sum(last - first for first, last in self.ranges[i])
+
+    def _moves_from(self, having: set[str], worker: str) -> bool:
+        """One whose cells are on disk is always made again: what moves takes memory."""
+        return worker in having if self.encoding.is_on_disk else bool(having)
+
+    def _made_again(self, tasks: Tasks, i: int, worker: str) -> Future:
+        given = [None if keys is None else tasks.find(keys) for keys in self.parts[i]]
+        return _make_block(tasks, given, self.ranges[i], self.encoding, worker)
+
+    def fetch(self, table: Table, name: str) -> NDArray[Any]:
+        """Fetch the "target" or "weight" of all rows, in their order; of several targets, each one's rows are side by side."""
+        with Tasks(self.client) as tasks:
+            chunks = tasks.waiter.gather(tasks.map(name, getattr, self.blocks, [name] * len(self.blocks)))
+        return np.asarray(in_order(chunks, self.ranges, self.n_rows), order="F")
+
+    def digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
+        """Return the digest of each column, that of the whole one; and have those of target and weight made."""
+        chunks = [tasks.map("digest", getattr, self.blocks, [name] * len(self.blocks)) for name in names]
+        return _column_digests(tasks, self), [tasks.submit("digest", _digest, each, self.ranges, self.n_rows) for each in chunks]
+
+
+def load_rows(
+    tasks: Tasks, parts: Partitions, plan: Plan, n_rows: int, encoding: Encoding, shares: Mapping[str, Sequence[int]]
+) -> ClusterRows:
+    """Have each worker take over the rows of the partitions that are its share."""
+    ends = np.cumsum(parts.lengths).tolist()
+    blocks, ranges, keys = [], [], []
+    for worker, own in shares.items():
+        ranges.append([(ends[i] - parts.lengths[i], ends[i]) for i in own])
+        given = [None if of is None else [of[i] for i in own] for of in (parts.X, parts.y, parts.weight)]
+        blocks.append(_make_block(tasks, given, ranges[-1], encoding, worker))
+        keys.append([None if of is None else [part.key for part in of] for of in given])
+    release(parts.futures)
+    tasks.waiter.wait(blocks)
+    tasks.keep(*blocks)
+    about = (tasks.client, plan.placement, blocks, list(shares), n_rows, encoding.schema, plan.sizes, plan.spare)
+    return ClusterRows(*about, ranges, keys, encoding)
+
+
+def _make_block(tasks: Tasks, given: Sequence[Any], ranges: list[RowRange], encoding: Encoding, worker: str) -> Future:
+    """Start making a block on a worker of partitions of X, y and weights."""
+    X, y, weight = given
+    there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
+    if encoding.is_on_disk:
+        X = tasks.map("encode", _encode, X, schema=encoding.schema, **there)
+    return tasks.submit("rows", _load, X, y, weight, ranges, encoding, **there)
+
+
+def _room(is_on_disk: bool) -> Room:
+    """Return what makes arrays on the worker that this runs on, in memory or in its local directory."""
+    return partial(on_disk, get_worker().local_directory) if is_on_disk else mapped
+
+
+def _encode(X: Any, schema: Schema) -> EncodedPartition:
+    return EncodedPartition(schema.encode(X))
+
+
+def _load(X: list[Any], y: list[Any], weight: list[Any] | None, ranges: list[RowRange], encoding: Encoding) -> RowBlock:
+    """Put the rows of some partitions in order; those that are on disk are encoded already."""
+    schema = encoding.schema
+    lengths = [last - first for first, last in ranges]
+    with Threads(threads_of(get_worker())) as threads:
+        columns = arrange_rows(
+            lambda i: X[i].columns if encoding.is_on_disk else schema.encode(X[i]),
+            lengths,
+            len(schema),
+            threads.map,
+            _room(encoding.is_on_disk),
+        )
+    target = join_targets([encoding.target(part) for part in y])
+    return RowBlock(columns, ranges, target, None if weight is None else join_weights(weight))
+
+
+def _column_digests(tasks: Tasks, rows: ClusterRows) -> list[str]:
+    """Return the digest of each column, that of whole columns. One at a time is put together by a task."""
+    columns = []
+    for j in range(rows.n_columns):
+        distinct = tasks.submit("digest", _merged, tasks.map("digest", _distinct, rows.blocks, column=j))
+        codes = tasks.map("digest", _codes, rows.blocks, [distinct] * len(rows.blocks), column=j)
+        columns.append(tasks.submit("digest", _digest, codes, rows.ranges, rows.n_rows, distinct))
+        tasks.waiter.wait([columns[-1]])
+    return tasks.waiter.gather(columns)
+
+
+def _distinct(block: RowBlock, column: int) -> NDArray[np.float64]:
+    codes = np.unique(block.columns.codes[column])
+    forget(block.columns.codes[column])
+    return block.columns.values_of(column, codes[codes < block.columns.missing(column)])
+
+
+def _merged(distinct: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return np.unique(np.concatenate(distinct))
+
+
+def _codes(block: RowBlock, distinct: NDArray[np.float64], column: int) -> NDArray[np.uint32]:
+    """Return the codes of a block's rows among the distinct values of all."""
+    codes, which = np.unique(block.columns.codes[column], return_inverse=True)
+    forget(block.columns.codes[column])
+    mine = block.columns.values_of(column, codes)
+    return np.where(np.isnan(mine), len(distinct), np.searchsorted(distinct, mine)).astype(np.uint32)[which]
+
+
+def _digest(chunks: list[NDArray[Any]], ranges: Sequence[Sequence[RowRange]], n_rows: int, *others: NDArray[Any]) -> str:
+    """Return the digest of values of all rows, given by block, in their order."""
+    return array_digest(in_order(chunks, ranges, n_rows), *others)

@@ -1,0 +1,323 @@
+"""How the progress of a fit is shown: a live bar in a terminal or a notebook, or plain lines.
+
+A display is begun when a fit begins, is shown a :class:`~dtrees.engine.plan.plans.Progress` after each tree or round, and is ended with the
+fit, however that ends.
+"""
+
+from __future__ import annotations
+
+import html
+import logging
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dtrees.engine.plan.plans import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+logger = logging.getLogger("dtrees")
+
+#: A bar is drawn anew so often a second. Each time takes a millisecond or two of the interpreter, which kernels do not need.
+_REFRESHES = 3
+_SECONDS_BETWEEN_UPDATES = 0.3
+
+
+#: What a fit is at that waits for kernels.
+COMPILING = "compiling kernels (first use)"
+
+
+class Display:
+    """Shows the progress of one fit: nothing, as far as a method is not overridden."""
+
+    def begin(self) -> None:
+        """Show that a fit has begun."""
+
+    def compiling(self) -> None:
+        """Show that kernels are being compiled, before the first tree or round; to be called once or often."""
+
+    def update(self, progress: Progress) -> None:
+        """Show that a tree or round is finished."""
+
+    def note(self, line: str) -> None:
+        """Show that something unusual has happened."""
+
+    def end(self) -> None:
+        """Show how far the fit has come; nothing changes any more."""
+
+
+def figures(progress: Progress) -> dict[str, float]:
+    """Return the losses and scores of a round by name.
+
+    Examples
+    --------
+    >>> figures(Progress(1, 2, 0.5, train_score=0.25, evaluation={"new": {"mae": 0.5}}))
+    {'train loss': 0.25, 'new mae': 0.5}
+    """
+    known = {"train loss": progress.train_score, f"validation {'score' if progress.by_scorer else 'loss'}": progress.validation_score}
+    known |= {f"{name} {metric}": value for name, metrics in progress.evaluation.items() for metric, value in metrics.items()}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def in_words(scores: dict[str, float]) -> str:
+    """Return losses and scores as text.
+
+    Examples
+    --------
+    >>> in_words({"train loss": 0.25, "new mae": 12.0})
+    'train loss 0.25, new mae 12'
+    """
+    return ", ".join(f"{name} {value:.6g}" for name, value in scores.items())
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as a clock shows it.
+
+    Examples
+    --------
+    >>> duration(5), duration(125.3), duration(36e3)
+    ('0:05', '2:05', '10:00:00')
+    """
+    whole = int(seconds + 0.5)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+class Pace:
+    """How long trees take, and from that how long those take that are left.
+
+    The first tree, or round, that it is called for says where the fit began: it may go on from earlier ones, and the first of all may have
+    waited for kernels to be compiled.
+
+    Examples
+    --------
+    >>> pace = Pace()
+    >>> pace.remaining(Progress(3, 10, 60.0)), pace.remaining(Progress(5, 10, 64.0))
+    (None, 10.0)
+    """
+
+    def __init__(self) -> None:
+        self._first: Progress | None = None
+
+    def remaining(self, progress: Progress) -> float | None:
+        """Return the seconds that are left; None while nobody can tell."""
+        if self._first is None:
+            self._first = progress
+        done = progress.done - self._first.done
+        return (progress.seconds - self._first.seconds) / done * (progress.total - progress.done) if done > 0 else None
+
+
+def somebody_listens() -> bool:
+    """Return whether records of the logger "dtrees" at level INFO are heard."""
+    return logger.hasHandlers() and logger.isEnabledFor(logging.INFO)
+
+
+class Lines(Display):
+    """Plain lines: log records where somebody listens to these, else on standard error.
+
+    Parameters
+    ----------
+    unit : str
+        "tree" or "round".
+    always : bool
+        A line for each, rather than about ten in all.
+    """
+
+    def __init__(self, unit: str, always: bool = False) -> None:
+        self._unit = unit
+        self._always = always
+        self._pace = Pace()
+        self._compiles = False
+
+    def compiling(self) -> None:
+        """Write a line, once."""
+        if not self._compiles:
+            self._compiles = True
+            _write(COMPILING)
+
+    def update(self, progress: Progress) -> None:
+        """Write a line, if it is time."""
+        left = self._pace.remaining(progress)
+        if self._always or progress.done % max(1, progress.total // 10) == 0 or progress.done == progress.total:
+            line = f"{self._unit} {progress.done} of {progress.total} after {progress.seconds:.1f} s"
+            if left is not None and progress.done < progress.total:
+                line += f", {left:.1f} s left"
+            scores = in_words(figures(progress))
+            _write(f"{line}, {scores}" if scores else line)
+
+    def note(self, line: str) -> None:
+        """Write the line."""
+        _write(line)
+
+
+def _write(line: str) -> None:
+    if somebody_listens():
+        logger.info("%s", line)
+    elif sys.stderr is not None:  # which notebooks and tests replace
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+class TerminalBar(Display):
+    """A live bar in a terminal.
+
+    Parameters
+    ----------
+    unit : str
+        "tree" or "round".
+    console : rich.console.Console, optional
+        By default one on standard error.
+    transient : bool, default=False
+        Whether the bar goes when it ends.
+    """
+
+    def __init__(self, unit: str, console: Console | None = None, transient: bool = False) -> None:
+        from rich import progress as rich
+        from rich.console import Console
+
+        columns = (
+            rich.SpinnerColumn(),
+            rich.TextColumn("{task.description}"),
+            rich.BarColumn(bar_width=30),
+            rich.MofNCompleteColumn(),
+            rich.TimeElapsedColumn(),
+            rich.TimeRemainingColumn(),
+            rich.TextColumn("{task.fields[scores]}"),
+        )
+        console = console or Console(stderr=True, highlight=False)
+        self._unit = unit
+        self._bar = rich.Progress(*columns, console=console, transient=transient, refresh_per_second=_REFRESHES)
+        self._task: rich.TaskID | None = None
+
+    def begin(self) -> None:
+        """Show the bar, which does not move yet."""
+        self._task = self._bar.add_task("Preparing the columns", total=None, scores="")
+        self._bar.start()
+
+    def compiling(self) -> None:
+        """Say so beside the bar, which does not move yet."""
+        if self._task is not None:
+            self._bar.update(self._task, description=COMPILING.capitalize())
+
+    def update(self, progress: Progress) -> None:
+        """Note how far it is; the bar is drawn anew now and then."""
+        if self._task is not None:
+            scores = in_words({name: float(f"{value:.4g}") for name, value in figures(progress).items()})
+            self._bar.update(self._task, description=f"{self._unit}s", total=progress.total, completed=progress.done, scores=scores)
+
+    def note(self, line: str) -> None:
+        """Write the line above the bar."""
+        self._bar.console.print(line, markup=False, highlight=False)
+
+    def end(self) -> None:
+        """Leave the bar as it is, or take it away."""
+        self._bar.stop()
+
+
+class NotebookBar(Display):
+    """A live bar in the output of a notebook's cell; it needs no widgets.
+
+    Parameters
+    ----------
+    unit : str
+        "tree" or "round".
+    """
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self._pace = Pace()
+        self._latest: Callable[[], None] | None = None
+        self._began, self._next = time.monotonic(), 0.0
+        self._handle: Any = None
+
+    def begin(self) -> None:
+        """Show the bar, which does not move yet."""
+        from IPython.display import display
+
+        self._handle = display(_waiting("Preparing the columns"), display_id=True)
+
+    def compiling(self) -> None:
+        """Say so beside the bar, which does not move yet."""
+        if self._handle is not None:
+            self._handle.update(_waiting(COMPILING.capitalize()))
+
+    def update(self, progress: Progress) -> None:
+        """Draw it anew, if it is time."""
+        self._latest = partial(self._draw, progress, self._pace.remaining(progress))
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _SECONDS_BETWEEN_UPDATES
+            self._latest()
+
+    def end(self) -> None:
+        """Leave the bar as it is at the end."""
+        if self._latest is not None:
+            self._latest()
+
+    def _draw(self, progress: Progress, left: float | None) -> None:
+        elapsed = duration(time.monotonic() - self._began)
+        text = f"{progress.done} of {progress.total} {self._unit}s, {elapsed}"
+        if left is not None and progress.done < progress.total:
+            text += f", {duration(left)} left"
+        scores = in_words(figures(progress))
+        if scores:
+            text += f"; {scores}"
+        bar = f'<progress max="{progress.total}" value="{progress.done}" style="width: 20em"></progress>'
+        if self._handle is not None:
+            self._handle.update(_Shown(text, f"{bar} {html.escape(text)}"))
+
+    def note(self, line: str) -> None:
+        """Write the line below the bar."""
+        from IPython.display import display
+
+        display(_Shown(line, html.escape(line)))
+
+
+class _Shown:
+    """What a notebook shows, and what it keeps where it cannot show that."""
+
+    def __init__(self, text: str, markup: str) -> None:
+        self._text = text
+        self._markup = markup
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        return self._markup
+
+
+def _waiting(what: str) -> _Shown:
+    return _Shown(what, f"<progress></progress> {what}")
+
+
+def live_display(unit: str) -> Display:
+    """Return a live display where there is a terminal or a notebook to show it in, and lines elsewhere."""
+    if _in_task():  # what workers write is a log
+        return Lines(unit)
+    if _in_notebook():
+        return NotebookBar(unit)
+    if sys.stderr is not None and sys.stderr.isatty():
+        return TerminalBar(unit)
+    return Lines(unit)
+
+
+def _in_task() -> bool:
+    """Return whether this thread runs a task of Dask's."""
+    worker = sys.modules.get("distributed.worker")
+    if worker is None:
+        return False
+    try:
+        worker.get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+def _in_notebook() -> bool:
+    """Return whether this is a session of a notebook: then IPython is there already."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and type(shell).__name__ in ("ZMQInteractiveShell", "Shell")
