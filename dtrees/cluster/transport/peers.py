@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import selectors
 import socket
 import threading
@@ -31,6 +32,9 @@ T = TypeVar("T")
 
 _OPERATION = "dtrees_link"
 _SLICE = 0.1
+#: For so long whoever waits looks again and again, where each actor of a machine has a core: most that is waited for comes in that time,
+#: and to be woken takes longer. Two workers of one thread boost 1M x 28 in 0.94 to 0.95 of the time for it.
+_SECONDS_AWAKE = 0.0005
 #: One that lives comes to take what it is sent, whatever it does before.
 _SECONDS_WITHOUT_PROGRESS = 120.0
 
@@ -60,6 +64,7 @@ class Peers:
     def __init__(self, worker: Worker, number: int, take: Callable[[Any], None]) -> None:
         self._worker, self._number, self._take = worker, number, take
         self._where: Sequence[tuple[str, str]] = ()
+        self._seconds_awake = 0.0
         self._links: dict[int, DirectChannel] = {}
         self._came: deque[DirectChannel] = deque()
         self._incoming: set[DirectChannel] = set()
@@ -75,7 +80,8 @@ class Peers:
     def meet(self, where: Sequence[tuple[str, str]]) -> None:
         """Take in the address and the key of each actor of the group, and end what was left of what was sent to those before."""
         self._hang_up()
-        self._where = where
+        self._where, hosts = where, [address.rpartition(":")[0] for address, _ in where]
+        self._seconds_awake = _SECONDS_AWAKE if hosts.count(hosts[self._number]) <= (os.cpu_count() or 1) else 0.0
         self._interrupted.clear()
 
     def interrupt(self) -> None:
@@ -178,7 +184,7 @@ class Peers:
     def _turn(self) -> list[int]:
         """Take in what has come, or wait a little for it; send what can be sent, and return to whom."""
         sent = []
-        for key, _ in self._selector.select(_SLICE):
+        for key, _ in self._ready():
             if key.fileobj is self._bell:
                 with contextlib.suppress(BlockingIOError):
                     self._bell.recv(4096)
@@ -193,6 +199,14 @@ class Peers:
                     self._links[key.data].send()
                 sent.append(key.data)
         return sent
+
+    def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return what can be read or written, at once or after a while."""
+        until = time.monotonic() + self._seconds_awake
+        while time.monotonic() < until:
+            if ready := self._selector.select(0.0):
+                return ready
+        return self._selector.select(_SLICE)
 
     def _receive(self, link: DirectChannel) -> None:
         try:

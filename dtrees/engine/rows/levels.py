@@ -21,13 +21,15 @@ from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searcher import Wanted
 from dtrees.engine.shard.grower import Grower
-from dtrees.split.node.records import CONSTANT, Candidates, best_by_node, empty_candidates
+from dtrees.split.node.records import CANDIDATE, CONSTANT, Candidates, best_by_node, empty_candidates
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import FOLD, MAX_ZONES, ROWS_PER_PART
 from dtrees.split.zones.sums import grain_for
+from dtrees.tree.category_sets import CategorySets
 
 #: Nodes are summed by parts of so many rows each, more than in one process, as sums are sent. Late trees of 1M x 28 on two shards send
-#: 16.9 MB instead of 21.4 for it, in 0.92 of the time of a processor; trees of noise 16.4 instead of 18.9, in as much time.
+#: 16.9 MB instead of 21.4 for it, in 0.92 of the time of a processor; trees of noise 16.4 instead of 18.9, in as much time. With twice as
+#: many, the first 100 trees send 0.8 of that, and take as long; first trees of noise take 1.03.
 _ROWS_PER_PART = 4 * ROWS_PER_PART
 _NOTHING = np.empty(0, np.int64)
 #: The best splits of nodes, the next value above each cut (NaN: not known), and the words of their sets of categories, by node.
@@ -179,11 +181,22 @@ class Levels:
                 rows.searcher.scan((yield shards.step("picked" + of_batch, serial, rows.pick(batch), shards.everyone)))
         return rows.best(), int(own.tasks[:, 3].sum())
 
-    def found(self, searched: list[s.Searched]) -> Found:
-        """Return the best of what searchers have found of the nodes, and note how many of their cells were flagged."""
+    def found(self, own: s.Scanned, flagged: int) -> Steps[Found]:
+        """Return the best of what all searchers have found of the nodes, and note how many of their cells were flagged."""
         n_cells = int(self._searched.n_rows.sum()) * self.shards.plan.rules.columns_per_tree
-        self.shards.grain.note(sum(one.flagged for one in searched), n_cells)
-        return self._best([one.scanned for one in searched])
+        found, of_all = yield from self._best_of_all("level", own, flagged)
+        self.shards.grain.note(of_all, n_cells)
+        return found
+
+    def _best_of_all(self, name: str, own: s.Scanned, flagged: int = 0) -> Steps[tuple[Found, int]]:
+        """Tell all shards what was found here, and how many rows were flagged; return the best of all, and how many were in all.
+
+        As arrays of numbers: to pickle and to read tuples of records takes six times as long.
+        """
+        arrays = own.candidates.records.view(np.uint8), own.candidates.left, own.above, *own.sets, np.array([flagged])
+        every = yield self.shards.to_all(name, next(self.shards.serials), arrays)
+        scanned = [s.Scanned(Candidates(one[0].view(CANDIDATE), one[1]), one[2], CategorySets(*one[3:6])) for one in every]
+        return self._best(scanned), sum(int(one[6][0]) for one in every)
 
     def search_rest(self, which: NDArray[np.int64]) -> Steps[Found]:
         """Search some of the nodes in their further columns, each up to the first that is not constant in it."""
@@ -193,7 +206,7 @@ class Levels:
             drawn = np.zeros((above.shape[0], columns.n_columns), np.bool_)
             drawn[left, columns.order[left, place]] = True
             own = yield from self._search_further(drawn)
-            found, next_above, more = self._best((yield from self.shards.gather("further columns", own)))
+            (found, next_above, more), _ = yield from self._best_of_all("further columns", own)
             best.records[left], best.left[left], above[left] = found.records[left], found.left[left], next_above[left]
             words |= {i: more[i] for i in left.tolist() if i in more}
             left = left[best.records["status"][left] == CONSTANT]

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.ending import checksum
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
-from dtrees.engine.protocol.exchange import Arrays, Mailbox, Program, Shards, Steps, side_by_side
-from dtrees.engine.protocol.messages import AddVotes, CountVotes, Grown, GrowTree, GrowTrees, Message, Replay, StaleMessage, Votes
+from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, side_by_side
+from dtrees.engine.protocol.messages import AddVotes, CountVotes, Grown, GrowTree, GrowTrees, Message, Replay, Votes
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.all_rows import AllRows, in_order, meetings, put_together, rows_of
 from dtrees.engine.rows.categories import count_categories
@@ -27,6 +27,7 @@ from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.tree import boosted_tree_steps
 from dtrees.engine.rows.whole import undrawn_weight
 from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns
+from dtrees.engine.shard.shard import FitShard
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.scales import (
@@ -39,14 +40,12 @@ from dtrees.engine.shard.targets.scales import (
     find_forest_rows,
     rows_trained_on,
 )
-from dtrees.engine.threads import Threads
-from dtrees.split.compile.kernels import plain
 from dtrees.split.policy import SHARED_CELLS
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
 
 
-class RowShard:
+class RowShard(FitShard):
     """Some stretches of a table's rows, which answer the messages of a fit.
 
     Parameters
@@ -62,12 +61,9 @@ class RowShard:
     weight : ndarray of float64, shape (n_rows,), or None
         Either all shards have some, or none has.
     n_threads : int
-
-    Attributes
-    ----------
-    mailbox : Mailbox
-        Where the executor puts parcels of other shards.
     """
+
+    begins = m.Introduce
 
     def __init__(
         self,
@@ -78,38 +74,22 @@ class RowShard:
         weight: NDArray[np.float64] | None,
         n_threads: int = 1,
     ) -> None:
+        super().__init__(target, weight, n_threads)
         self._columns, self._n_rows_total = columns, n_rows_total
         self._stretches = np.array(stretches, np.int64).reshape(-1, 2)
-        self._table = (plain(target.T).T, None if weight is None else plain(weight))
-        self._threads = Threads(n_threads)
-        self._fit: tuple[str, int] | None = None
-        self.mailbox = Mailbox()
         self._edges: Edges | None = None
         self._zone_map: ZoneMap | None = None
 
-    def close(self) -> None:
-        """End the shard's threads."""
-        self._threads.close()
-
-    def program(self, message: Message) -> Program:
-        """Carry out a message, step by step; return the reply.
-
-        Raises
-        ------
-        StaleMessage
-            If it is of another fit or epoch than the last ``Introduce``.
-        """
-        if isinstance(message, m.Introduce):
-            return self._introduce(message)
-        self._check_fresh(message)
+    def _carry_out(self, message: Message) -> Steps[Any]:
         match message:
+            case m.Introduce():
+                return self._introduce(message)
             case m.Open():
                 return (yield from self._open(message))
             case Replay():
                 return self._tree.replay(message.tree, message.output)
             case GrowTree():
-                (grown,) = yield from side_by_side({0: self._grow_tree(message)})
-                return grown
+                return (yield from self._grow_tree(message))
             case GrowTrees():
                 return (yield from self._grow_trees(message.first, message.last))
             case AddVotes():
@@ -120,10 +100,6 @@ class RowShard:
                 bag = self._slots[0].out_of_bag
                 return Votes(bag.sum, bag.count, bag.exponent)
         raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
-
-    def _check_fresh(self, message: Message) -> None:
-        if self._fit != (message.fit, message.epoch):
-            raise StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
 
     def _in_slot(self, slot: int) -> RowsInForest:
         """Return the rows in the tree that grows in a slot."""
@@ -162,7 +138,7 @@ class RowShard:
         ((loss,),) = yield shards.step("derivatives", serial, {shard: cast(Arrays, (one,)) for shard, one in enumerate(told)}, (0,))
         self._tree.boosting.take_loss(round_, loss)
 
-    def _grow_trees(self, first: int, last: int) -> Program:
+    def _grow_trees(self, first: int, last: int) -> Steps[Grown]:
         """Grow trees of a forest as all other shards do at the same time."""
         assert isinstance(self._plan, ForestPlan)
         programs = {}
@@ -174,18 +150,14 @@ class RowShard:
         return Grown([] if self._shard else trees, checksum(trees))
 
     def _introduce(self, message: m.Introduce) -> m.Introduced:
-        fit, epoch = message.fit, message.epoch
-        if self._fit is not None and self._fit[0] == fit and self._fit[1] > epoch:
-            raise StaleMessage(f"epoch {epoch} of fit {fit} is before epoch {self._fit[1]}")
-        self._fit, self._shard, self._plan = (fit, epoch), message.shard, message.plan
-        self._n_shards, self._sent_rows = message.n_shards, message.sent_rows
-        self.mailbox.open(fit, epoch)
+        self._begin_epoch(message.fit, message.epoch)
+        self._shard, self._plan, self._n_shards, self._sent_rows = message.shard, message.plan, message.n_shards, message.sent_rows
         if not message.sketches:
             return m.Introduced(self._stretches, None, None)
         n_categories = count_categories(self._columns, message.plan.rules.categorical)
         return m.Introduced(self._stretches, sketch_columns(self._columns, self._threads.map), n_categories)
 
-    def _open(self, message: m.Open) -> Program:
+    def _open(self, message: m.Open) -> Steps[Any]:
         """Have one shard find out what follows from the targets and weights of all rows, and be told what is of the rows here."""
         assert self._fit is not None
         n_columns, stretches, plan = self._columns.n_columns, message.stretches, self._plan

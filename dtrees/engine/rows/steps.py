@@ -82,13 +82,6 @@ class Cut(NamedTuple):
     above: NDArray[np.float64]
 
 
-class Searched(NamedTuple):
-    """What was found in the columns of a searcher, and how many rows were flagged there."""
-
-    scanned: Scanned
-    flagged: int
-
-
 class GrowSent(NamedTuple):
     """Nodes to be grown to their ends by one shard; ``origin`` and ``first`` are as of ``Grow``."""
 

@@ -29,7 +29,7 @@ from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
 from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
+from dtrees.engine.rows.levels import Columns, Found, Levels, RowsGrower
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.whole import exponent_of, exponents_of, find_cuts, leaf_quantiles, leaf_steps
 from dtrees.engine.shard.targets.scales import Derived
@@ -107,7 +107,7 @@ def grow_nodes(
     of_root = of_all if constraints is None else np.concatenate([of_all, root_words(constraints)])
     root = s.Rooted(n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift)
     growth = _Growth(levels, tree, root)
-    yield from growth.grow([one[2:] for one in sent])
+    yield from growth.grow(sent)
     return growth.nodes()
 
 
@@ -126,27 +126,26 @@ class _Growth:
         self._above: dict[int, float] = {}
         self._words: dict[int, NDArray[np.uint32]] = {}
 
-    def grow(self, sent: list[Arrays]) -> Steps[None]:
-        """Grow all nodes, given the sums of the root that shards have sent."""
+    def grow(self, every: list[Arrays]) -> Steps[None]:
+        """Grow all nodes, given what shards have sent of the root: two things, and sums."""
         shards, grower, levels = self._shards, self._grower, self._levels
         while (nodes := grower.to_search).shape[0]:
             levels.open(grower, self._root, Columns(shards, self._tree, [self._path[node] for node in nodes.tolist()]))
-            scanned, flagged, pure = yield from levels.search(sent)
-            searched = yield from shards.gather("level", s.Searched(scanned, flagged))
-            yield from self._accept(nodes, searched, pure)
+            scanned, flagged, pure = yield from levels.search([one[2:] for one in every])
+            every.clear()  # its memory is what the next sums are received in
+            yield from self._accept(nodes, (yield from levels.found(scanned, flagged)), pure)
             if (splits := grower.choose()) is None:
                 break
             cut, sums = self._divide(splits)
             told = {shard: (*cut, *sums.get(shard, ())) for shard in shards.everyone}
             every = yield shards.step("sums", next(shards.serials), told, shards.everyone)
             self._settle(splits, [s.Cut(*one[:2]) for one in every])
-            sent = [one[2:] for one in every]
         yield from self._apart.grow(self._sets)
         shards.grain.adapt()
 
-    def _accept(self, nodes: NDArray[np.int64], searched: list[s.Searched], pure: NDArray[np.intp]) -> Steps[None]:
+    def _accept(self, nodes: NDArray[np.int64], best: Found, pure: NDArray[np.intp]) -> Steps[None]:
         """Take the best splits of nodes, those of one target left out."""
-        found, above, words = self._levels.found(searched)
+        found, above, words = best
         found.records["status"][pure] = NO_SPLIT
         constant = self._grower.accept(nodes, found)
         if constant.shape[0]:

@@ -144,7 +144,9 @@ def _sketch_column(columns: Columns, j: int, rows: NDArray[np.int64] | None, qua
     below = np.cumsum(counts)
     heavy = np.flatnonzero(counts * _HEAVY_SHARE >= below[-1])
     ends = np.searchsorted(below, np.rint(quantiles * below[-1]))
-    ends = np.unique(np.concatenate([np.minimum(ends, below.shape[0] - 1), heavy, heavy[heavy > 0] - 1, [below.shape[0] - 1]]))
+    is_end = np.zeros(below.shape[0], np.bool_)
+    is_end[np.minimum(ends, below.shape[0] - 1)] = is_end[heavy] = is_end[heavy[heavy > 0] - 1] = is_end[-1] = True
+    ends = np.flatnonzero(is_end)
     alone = np.diff(ends, prepend=-1) == 1
     if rows is not None:
         alone &= np.isin(ends, heavy)  # as good as

@@ -17,6 +17,7 @@ closing
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -46,7 +47,57 @@ from dtrees.tree.tree import Tree
 _Votes = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
 
 
-class Shard:
+class FitShard(ABC):
+    """What shards have in common, whatever they have of a table: targets, weights, threads, and the fit under way.
+
+    Attributes
+    ----------
+    mailbox : Mailbox
+        Where the executor puts parcels of other shards.
+    """
+
+    #: The message that begins an epoch.
+    begins: type[m.Message]
+
+    def __init__(self, target: NDArray[Any], weight: NDArray[np.float64] | None, n_threads: int) -> None:
+        # What another process has sent may be unaligned, which kernels are not compiled for.
+        self._table = (plain(target.T).T, None if weight is None else plain(weight))
+        self._threads = Threads(n_threads)
+        self._fit: tuple[str, int] | None = None
+        self.mailbox = Mailbox()
+
+    def close(self) -> None:
+        """End the shard's threads."""
+        self._threads.close()
+
+    def program(self, message: m.Message) -> Program:
+        """Carry out a message, step by step; return the reply.
+
+        Raises
+        ------
+        StaleMessage
+            If it is of another fit or epoch than that which was begun last, or begins one before that.
+        """
+        if not isinstance(message, self.begins) and self._fit != (message.fit, message.epoch):
+            raise m.StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
+        (reply,) = yield from side_by_side({0: self._carry_out(message)})
+        return reply
+
+    @abstractmethod
+    def _carry_out(self, message: m.Message) -> Steps[Any]:
+        """Carry out a message that is not stale."""
+
+    def _begin_epoch(self, fit: str, epoch: int) -> bool:
+        """Begin an epoch; return whether the fit was under way before."""
+        mine, last = self._fit or ("", 0)
+        if mine == fit and last > epoch:
+            raise m.StaleMessage(f"epoch {epoch} of fit {fit} is before epoch {last}")
+        self._fit = fit, epoch
+        self.mailbox.open(fit, epoch)
+        return mine == fit
+
+
+class Shard(FitShard):
     """Some columns of a table and the state of all its rows.
 
     Parameters
@@ -70,11 +121,10 @@ class Shard:
         Those under way, by slot.
     shards : Shards
         What this one knows of all in the fit under way.
-    mailbox : Mailbox
-        Where the executor puts parcels of other shards.
     """
 
     shards: Shards
+    begins = m.Open
 
     def __init__(
         self,
@@ -85,13 +135,9 @@ class Shard:
         weight: NDArray[np.float64] | None,
         n_threads: int = 1,
     ) -> None:
-        # What another process has sent may be unaligned, which kernels are not compiled for.
-        self._table = (plain(target.T).T, None if weight is None else plain(weight))
-        self._threads = Threads(n_threads)
-        self._fit: tuple[str, int] | None = None
+        super().__init__(target, weight, n_threads)
         self._free: list[Workspace] = []
         self._columns = ShardColumns(columns, column_ids, n_columns_total)
-        self.mailbox = Mailbox()
         self._n_finished = 0
         self._closings: dict[int, tuple[TreeState, _Votes]] = {}  # of trees that were grown last
 
@@ -125,7 +171,7 @@ class Shard:
 
     @property
     def n_threads(self) -> int:
-        """Threads that work within a message is spread over."""
+        """Threads that work within a step is spread over."""
         return self._threads.n_threads
 
     def give_up(self) -> None:
@@ -136,20 +182,7 @@ class Shard:
     def close(self) -> None:
         """End the shard's threads."""
         self._end_threads()
-        self._threads.close()
-
-    def program(self, message: m.Message) -> Program:
-        """Carry out a message, step by step; return the reply.
-
-        Raises
-        ------
-        StaleMessage
-            If it is of another fit or epoch than the last ``Open``.
-        """
-        if not isinstance(message, m.Open) and self._fit != (message.fit, message.epoch):
-            raise m.StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
-        (reply,) = yield from side_by_side({0: self._carry_out(message)})
-        return reply
+        super().close()
 
     def _carry_out(self, message: m.Message) -> Steps[Any]:
         match message:
@@ -177,15 +210,11 @@ class Shard:
     def _open(self, message: m.Open) -> Steps[m.Opened]:
         """Open a fit, or go on with it in a new epoch: shards that know too few of its trees take over the state of one that knows enough.
 
-        XX
+        Where none does (all are lost, or all that are left had closed the tree already when the others went), each starts from the
+        beginning.
         """
         fit, epoch, own = message.fit, message.epoch, message.shard
-        mine, last = self._fit or (fit, epoch)
-        if mine == fit and last > epoch:
-            raise m.StaleMessage(f"epoch {epoch} of fit {fit} is before epoch {last}")
-        standing = self._n_finished if self._fit is not None and mine == fit else -1
-        self._fit = fit, epoch
-        self.mailbox.open(fit, epoch)
+        standing = self._n_finished if self._begin_epoch(fit, epoch) else -1
         n_rows, n_columns = self._table[0].shape[0], self._columns.n_columns_total
         owner = np.zeros(n_columns, np.int64)
         shards = Shards(message.plan, fit, epoch, own, message.n_shards, n_rows, n_columns, owner, n_slots=message.n_slots)
