@@ -12,7 +12,6 @@ from operator import ge
 from typing import Any
 
 import numpy as np
-from numba import int64, typeof
 from numpy.typing import NDArray
 
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
@@ -24,10 +23,10 @@ from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, weight_sums, without_words
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget
 from dtrees.split.grow.block import make_block
-from dtrees.split.grow.by_criterion import METHODS, likely_methods
-from dtrees.split.grow.parallel_subtree import do_piece, grow_together
+from dtrees.split.grow.by_criterion import METHODS
+from dtrees.split.grow.parallel_subtree import grow_together, likely_kernels
 from dtrees.split.grow.stack import make_stack
-from dtrees.split.grow.subtree import Task, hand_down_slot
+from dtrees.split.grow.subtree import Task
 from dtrees.split.grow.work_pool import Opening, Roots, WorkPool, begin, give_up, grown, make_work_pool, opening, wait_for_work_pool
 from dtrees.split.node.limits import AnyCriterion, RandomThreshold, limits_for_thread
 from dtrees.split.node.limits import most_nodes as most_nodes_of
@@ -90,7 +89,7 @@ class SubtreeRunner(Runner):
             self._methods = METHODS.of(task, "limits", columns=self._columns, work_pool=work_pool)
         methods = self._methods
         tasks = [_on(context, task, block_rows, sum_slots, methods) for task in self._tasks[:n_threads]]
-        run = self._kernel(methods, work_pool, tasks[0], share_rows)
+        run = self._kernel(methods, work_pool, tasks[0])
         self._budget = context.budget
         self._control = work_pool.control
         if assignment.is_interruptible:
@@ -145,18 +144,11 @@ class SubtreeRunner(Runner):
             self._tasks, self._task_size, self._methods = [], task_size, None
         self._made_for, self._kind, self._pool = wanted, kind, context.pool
 
-    def _kernel(self, methods: Methods, work_pool: WorkPool, task: Task, share_rows: int) -> Callable[[Columns, WorkPool, Task], None]:
+    def _kernel(self, methods: Methods, work_pool: WorkPool, task: Task) -> Callable[[Columns, WorkPool, Task], None]:
         """Return the kernel that grows nodes, compiled with what most of the nodes need, by two processes if there are."""
         if grow_together in methods.kernels:
             return methods.kernels[grow_together]
-        columns, pool, kind, number = typeof(self._columns), typeof(work_pool), typeof(task), int64
-        wanted: list[tuple[Any, tuple[Any, ...]]] = [(grow_together, (columns, pool, kind))]
-        if task.sum_slots is not None and task.sum_slots.slot_of.shape[0]:
-            wanted.append((hand_down_slot.kernel, (kind, number)))
-            if self._task_size[0] > share_rows:
-                wanted.append((do_piece.kernel, (columns, pool, kind, number, number, number)))
-        wanted += [(method.kernel, methods.arguments(method)) for method in likely_methods(task, self._task_size[0], share_rows)]
-        compile_together(wanted)
+        compile_together(likely_kernels(self._columns, work_pool, task, methods, self._task_size[0]))
         run = methods.kernels[grow_together] = bind(grow_together, self._columns, work_pool, task)
         return run
 

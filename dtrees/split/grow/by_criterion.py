@@ -5,8 +5,6 @@ All else that grows subtrees is compiled once for all criteria, with and without
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import types
 
@@ -18,7 +16,6 @@ from dtrees.split.criteria import constraints
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.column_by_column import InBlock, InTable, conclude, search_node, search_stored
 from dtrees.split.grow.work_pool import LOCK, bounds_of, partition_of, place_of
-from dtrees.split.node.limits import RandomThreshold
 from dtrees.split.node.records import SPLIT, NodeColumn, complete_but_threshold
 from dtrees.split.numbers.hashing import ColumnDrawing, draw
 from dtrees.split.search.categories import choose_sides_of_list, choose_sides_of_node
@@ -184,13 +181,3 @@ def choose_sides_shared(columns, work_pool, task, i):
     """Write which rows the split of categories of a node of the work pool sends left, by code, for threads that mark rows."""
     summed, split = _summed(work_pool, task, i), work_pool.found.records[i]
     _choose_summed(columns, summed, split, task.limits, task.scratch, task.sum_slots.sums.sides[summed.place[2]])
-
-
-def likely_methods(task: Any, n_rows: int, share_rows: int) -> list[Any]:
-    """Return the methods that the growth of a node of a dense table of so many rows calls first; nodes of more are shared out."""
-    if task.sum_slots.slot_of.shape[0] == 0:
-        found = [search_table]
-    else:
-        found = [search_zones] + [ready_shared, lead_piece, first_shared, search_shared] * (n_rows > share_rows)
-    in_block = [search_random] if isinstance(task.limits.seen.thresholds, RandomThreshold) else [search_lists, search_tiny]
-    return in_block * (task.block_rows > 0) + found * (n_rows > task.block_rows)

@@ -16,14 +16,29 @@ are made and looked at by several threads as well (:mod:`dtrees.split.grow.paral
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import types
+from numba import typeof, types
 
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
 from dtrees.split.compile.memory import prefetch_to_write
+from dtrees.split.compile.methods import Methods
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.grow.best_first import come_from, is_hopeless, number_split
-from dtrees.split.grow.by_criterion import choose_sides_shared, first_shared, hand_down, lead_piece, search_shared
+from dtrees.split.grow.by_criterion import (
+    choose_sides_shared,
+    first_shared,
+    hand_down,
+    lead_piece,
+    ready_shared,
+    search_lists,
+    search_random,
+    search_shared,
+    search_table,
+    search_tiny,
+    search_zones,
+)
 from dtrees.split.grow.parallel_sums import (
     finish_settling,
     is_settled,
@@ -35,7 +50,7 @@ from dtrees.split.grow.parallel_sums import (
     sum_piece,
 )
 from dtrees.split.grow.small_subtree import weight_of
-from dtrees.split.grow.subtree import grow_subtree, has_slots, is_large
+from dtrees.split.grow.subtree import Task, grow_subtree, hand_down_slot, has_slots, is_large
 from dtrees.split.grow.work_pool import (
     DONE,
     GROW,
@@ -51,6 +66,7 @@ from dtrees.split.grow.work_pool import (
     SPREAD,
     SUM,
     WAITING_NODES,
+    WorkPool,
     add_pieces,
     bounds_of,
     claim_work,
@@ -59,12 +75,14 @@ from dtrees.split.grow.work_pool import (
     partition_of,
     rows_of,
 )
-from dtrees.split.node.limits import is_categorical, may_be_split, most_nodes
+from dtrees.split.node.limits import RandomThreshold, is_categorical, may_be_split, most_nodes
 from dtrees.split.node.partition import Sides, is_pure, mark_places
 from dtrees.split.node.records import NO_SPLIT, SPLIT, Nodes, cut_of, make_leaf, note_split
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
-from dtrees.split.zones.sum_slots import give_back
+from dtrees.split.table.columns import Columns
+from dtrees.split.zones.by_category import SummedNode
+from dtrees.split.zones.sum_slots import give_back, search_columns
 from dtrees.split.zones.sums import are_few
 
 
@@ -389,3 +407,27 @@ def _hand_down(sum_slots, work_pool, task, i):
             return
     give_back(sum_slots, places[i].slot)
     _open_children(work_pool, i)
+
+
+def likely_kernels(columns: Columns, work_pool: WorkPool, task: Task, methods: Methods, n_rows: int) -> list[tuple[Any, tuple[Any, ...]]]:
+    """Return the kernels that the growth of a node of so many rows calls first, each with the types of its arguments.
+
+    They are in an order in which two processes that begin at either end take about as long.
+    """
+    shared, number = (typeof(columns), typeof(work_pool), typeof(task)), types.int64
+    found: list[tuple[Any, tuple[Any, ...]]] = [(grow_together, shared)]
+    wanted, large = list[Any](), n_rows > task.block_rows
+    if task.block_rows > 0:
+        wanted += [search_random] if isinstance(task.limits.seen.thresholds, RandomThreshold) else [search_lists, search_tiny]
+    if large and task.sum_slots is not None and task.sum_slots.slot_of.shape[0]:
+        slots, limits, sums = task.sum_slots, task.limits.hidden, work_pool.sums[0]
+        summed = SummedNode(slots.zone_map, slots.ids, slots.sums, task.partition, (0, 0, 0), sums)
+        searched = typeof(summed), number, number, number, *map(typeof, (columns, limits, slots.bar, task.scratch, task.best))
+        found += [(search_columns.kernel, searched), (hand_down_slot.kernel, (typeof(task), number))]
+        if n_rows > work_pool.share_rows:
+            found.append((do_piece.kernel, (*shared, number, number, number)))
+            wanted += [ready_shared, lead_piece, first_shared, search_shared]
+        wanted.append(search_zones)
+    elif large:
+        wanted.append(search_table)
+    return found + [(method.kernel, methods.arguments(method)) for method in wanted]

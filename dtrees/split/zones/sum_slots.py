@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
@@ -138,7 +139,7 @@ def summed_by(sum_slots, partition, place, node_sums):
     return SummedNode(sum_slots.zone_map, sum_slots.ids, sum_slots.sums, partition, place, node_sums)
 
 
-@separate_kernel
+@separate_kernel(returns=types.none)
 def search_columns(summed, first, last, lead, columns, limits, bar, scratch, best):
     """Find the best split of a node in the columns ``first`` to ``last`` of the zone map but ``lead``; see there.
 
