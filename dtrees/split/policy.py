@@ -235,6 +235,8 @@ ADDITION_ROWS, LOGARITHM_ROWS = 2**17, 2**15
 SEARCH_TASK_ROWS = 8192
 #: In tables of up to this many cells, threads spend more time waiting for each other's Python than growing the trees of a forest.
 SERIAL_FOREST_CELLS = 2048
+#: Trees of tables of up to this many cells are grown in one block while a helper compiles other kernels.
+PLAIN_CELLS = 2**21
 
 # Exchanges with shards -------------------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from dtrees.split.compile.cache import KERNEL_SUFFIX, PATCHES_NUMBA, cache_folde
 from dtrees.split.compile.helper import allow_helper, compile_elsewhere
 from dtrees.split.grow.parallel_subtree import grow_together
 from dtrees.split.grow.subtree import grow_sparse
-from dtrees.tree.predict import compile_prediction
 
 _logger = logging.getLogger("dtrees")
 _noted: set[bool] = set()
@@ -27,7 +26,7 @@ def note_compilation(sparse: bool = False) -> None:
     _noted.add(sparse)
     allow_helper()
     if not is_cached(f"{kernel.__module__}.{kernel.__name__}"):
-        compile_elsewhere(compile_prediction)  # so that the helper has started when there is more to do
+        compile_elsewhere(allow_helper)  # nothing: it will have started when there is something to do
         what = f"kernels for {'sparse' if sparse else 'dense'} tables"
         _logger.warning(f"dtrees compiles {what}, once on this machine: about {_SECONDS} s of processor time, before the first tree.")
 

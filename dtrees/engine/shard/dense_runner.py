@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import ge
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
-from dtrees.split.compile.helper import compile_together
+from dtrees.split.compile.helper import are_compiled_elsewhere, compile_all_elsewhere, compile_elsewhere, compile_together
 from dtrees.split.compile.kernels import bind
 from dtrees.split.compile.methods import UNKNOWN, Hidden, Methods, hide
 from dtrees.split.criteria.absolute_error import Deviations
@@ -24,7 +24,7 @@ from dtrees.split.criteria.parts import kinds_of, n_class_sums, weight_sums, wit
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget
 from dtrees.split.grow.block import make_block
 from dtrees.split.grow.by_criterion import METHODS
-from dtrees.split.grow.parallel_subtree import grow_together, likely_kernels
+from dtrees.split.grow.parallel_subtree import Wanted, grow_together, likely_kernels
 from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task
 from dtrees.split.grow.work_pool import Opening, Roots, WorkPool, begin, give_up, grown, make_work_pool, opening, wait_for_work_pool
@@ -32,12 +32,15 @@ from dtrees.split.node.limits import AnyCriterion, RandomThreshold, limits_for_t
 from dtrees.split.node.limits import most_nodes as most_nodes_of
 from dtrees.split.node.partition import NOWHERE, no_rows
 from dtrees.split.node.records import Nodes, empty_candidates
-from dtrees.split.policy import MOST_NODES_KEPT, TINY_RANKED_ROWS, TINY_ROWS
+from dtrees.split.policy import MOST_NODES_KEPT, PLAIN_CELLS, TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.table.columns import Columns
 from dtrees.split.zones.sum_slots import SumSlots, for_thread, no_sum_slots
 from dtrees.split.zones.sums import note_places
+from dtrees.tree.predict import compile_prediction
 
 _NO_SUM_SLOTS = no_sum_slots()
+_Kernel = Callable[[Columns, WorkPool, Task], None]
+_Ready = tuple[_Kernel, WorkPool, list[Task]]
 
 
 class SubtreeRunner(Runner):
@@ -51,6 +54,7 @@ class SubtreeRunner(Runner):
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
+        self._awaited: list[Wanted] = []  # kernels that a helper compiles
         super().__init__(columns)
 
     def forget(self) -> None:
@@ -72,8 +76,38 @@ class SubtreeRunner(Runner):
         self._tasks, self._made_for = [], ()
 
     def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
-        """Grow nodes to their ends; see :meth:`Runner.grow`."""
-        context, roots, block_rows, share_rows, sum_slots, keep = assignment
+        """Grow nodes to their ends; see :meth:`Runner.grow`.
+
+        While a helper compiles what large and tiny nodes are searched by, trees of small tables are grown in one block: the same trees.
+        """
+        run = None if are_compiled_elsewhere(self._awaited) else self._prepare(n_threads, assignment)
+        if run is None:
+            most_rows = max(in_stop - start for start, in_stop, _, _ in assignment.roots.places)
+            n_threads, assignment = 1, assignment._replace(block_rows=most_rows, share_rows=most_rows, sum_slots=None, is_plain=True)
+            run = self._prepare(n_threads, assignment)
+        kernel, work_pool, tasks = cast(_Ready, run)
+        self._budget = assignment.context.budget
+        self._control = work_pool.control
+        if assignment.is_interruptible:
+            threads.apart(n_threads, lambda thread: kernel(self._columns, work_pool, tasks[thread]), self.give_up)
+        elif n_threads == 1:
+            kernel(self._columns, work_pool, tasks[0])
+        else:
+            threads.together(
+                n_threads,
+                lambda thread: kernel(self._columns, work_pool, tasks[thread]),
+                lambda: wait_for_work_pool(work_pool.control),
+                give_up=lambda: give_up(work_pool.control),
+            )
+        self._end()
+        room_is_kept = work_pool.parts.records.shape[0] <= MOST_NODES_KEPT
+        if not room_is_kept:
+            self._work_pool, self._made_for = None, ()
+        return [grown(work_pool, i, copy=assignment.keep and room_is_kept) for i in range(len(assignment.roots.places))]
+
+    def _prepare(self, n_threads: int, assignment: Assignment) -> _Ready | None:
+        """Return what is called to grow nodes, and with what; None while its kernels are compiled by the helper."""
+        context, roots, block_rows, share_rows, sum_slots, _, is_plain = assignment
         self._make_room(context, roots, block_rows, share_rows, sum_slots is not None)
         for thread in range(len(self._tasks), n_threads):
             self._tasks.append(self._task(thread, context, sum_slots))
@@ -85,29 +119,12 @@ class SubtreeRunner(Runner):
             note_places(place_of, rows, 0, rows.shape[0])
         work_pool = begin(self._work_pool, self._opening, roots, share_rows, n_threads)
         if self._methods is None:
-            task = _on(context, self._tasks[0], block_rows, sum_slots, UNKNOWN)
+            task = _on(context, self._tasks[0], block_rows, sum_slots, UNKNOWN, is_plain)
             self._methods = METHODS.of(task, "limits", columns=self._columns, work_pool=work_pool)
         methods = self._methods
-        tasks = [_on(context, task, block_rows, sum_slots, methods) for task in self._tasks[:n_threads]]
-        run = self._kernel(methods, work_pool, tasks[0])
-        self._budget = context.budget
-        self._control = work_pool.control
-        if assignment.is_interruptible:
-            threads.apart(n_threads, lambda thread: run(self._columns, work_pool, tasks[thread]), self.give_up)
-        elif n_threads == 1:
-            run(self._columns, work_pool, tasks[0])
-        else:
-            threads.together(
-                n_threads,
-                lambda thread: run(self._columns, work_pool, tasks[thread]),
-                lambda: wait_for_work_pool(work_pool.control),
-                give_up=lambda: give_up(work_pool.control),
-            )
-        self._end()
-        room_is_kept = work_pool.parts.records.shape[0] <= MOST_NODES_KEPT
-        if not room_is_kept:
-            self._work_pool, self._made_for = None, ()
-        return [grown(work_pool, i, copy=keep and room_is_kept) for i in range(len(roots.places))]
+        tasks = [_on(context, task, block_rows, sum_slots, methods, is_plain) for task in self._tasks[:n_threads]]
+        kernel = self._kernel(methods, work_pool, tasks[0])
+        return None if kernel is None else (kernel, work_pool, tasks)
 
     def give_up(self) -> None:
         """Have the threads that grow nodes end soon; see :meth:`Runner.give_up`."""
@@ -144,13 +161,23 @@ class SubtreeRunner(Runner):
             self._tasks, self._task_size, self._methods = [], task_size, None
         self._made_for, self._kind, self._pool = wanted, kind, context.pool
 
-    def _kernel(self, methods: Methods, work_pool: WorkPool, task: Task) -> Callable[[Columns, WorkPool, Task], None]:
-        """Return the kernel that grows nodes, compiled with what most of the nodes need, by two processes if there are."""
-        if grow_together in methods.kernels:
-            return methods.kernels[grow_together]
-        compile_together(likely_kernels(self._columns, work_pool, task, methods, self._task_size[0]))
-        run = methods.kernels[grow_together] = bind(grow_together, self._columns, work_pool, task)
-        return run
+    def _kernel(self, methods: Methods, work_pool: WorkPool, task: Task) -> _Kernel | None:
+        """Return the kernel that grows nodes, when what most nodes need is compiled, too; None if a helper is to compile that first."""
+        if (task.is_plain, grow_together) in methods.kernels:
+            return methods.kernels[task.is_plain, grow_together]
+        plain, others = likely_kernels(self._columns, work_pool, task, methods, self._task_size[0])
+        if task.is_plain:
+            compile_together(plain)
+        elif self._task_size[0] * self._columns.n_columns > PLAIN_CELLS:
+            compile_together([*others, *plain])
+        else:
+            self._awaited = compile_all_elsewhere(plain[:-1], others)
+            compile_elsewhere(compile_prediction)
+            if self._awaited:
+                return None
+            compile_together([*plain, *others])
+        kernel = methods.kernels[task.is_plain, grow_together] = bind(grow_together, self._columns, work_pool, task)
+        return kernel
 
     def _task(self, thread: int, context: TreeContext, sum_slots: SumSlots | None) -> Task:
         """Make room for what a thread needs to grow nodes of ``_task_size``."""
@@ -190,13 +217,15 @@ class SubtreeRunner(Runner):
         )
 
 
-def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots | None, methods: Methods) -> Task:
+def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots | None, methods: Methods, is_plain: bool) -> Task:
     """Return a thread's task for another tree."""
     own = task.sum_slots
     if sum_slots is not None and own is not None:
         own = SumSlots(sum_slots.zone_map, sum_slots.sums, sum_slots.free, sum_slots.n_threads, own.slot_of, sum_slots.ids, own.bar)
     partition, spare, target, limits, stops, keys, (first, control, _), _ = context
-    _, _, _, (seen, address, memory, _), _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting), _, weight, words, room = task
+    _, _, _, (seen, address, memory, _), _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting), _, weight, words, _, room = (
+        task
+    )
     limits, budget = limits_for_thread(limits), LeafBudget(first, control, waiting)
     methods.write(limits, memory)
     hidden, table = Hidden(seen, address, memory, limits), methods.addresses
@@ -219,5 +248,6 @@ def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots |
         table,
         weight,
         words,
+        is_plain,
         room,
     )

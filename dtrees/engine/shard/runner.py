@@ -50,6 +50,8 @@ class Assignment(NamedTuple):
         Given, larger nodes are searched by zone sums.
     keep : bool, default=True
         Whether the subtrees are needed when others are grown; otherwise they may lie where those will.
+    is_plain : bool, default=False
+        Whether nodes of few rows are searched as those of more: by fewer kernels.
     """
 
     context: TreeContext
@@ -58,6 +60,7 @@ class Assignment(NamedTuple):
     share_rows: int
     sum_slots: SumSlots | None = None
     keep: bool = True
+    is_plain: bool = False
 
     @property
     def is_interruptible(self) -> bool:

@@ -53,7 +53,8 @@ def compile_elsewhere(function: Callable[..., Any], *arguments: Any, name: str =
     if not _allowed or not _is_possible() or (_helper is not None and _helper.poll() not in (None, 0)):
         return None
     order = cache_folder() / f"{name or function.__qualname__}{_SUFFIX}"
-    write_whole(order, with_digest(pickle.dumps((function.__module__, function.__qualname__, arguments))))
+    if not order.exists():
+        write_whole(order, with_digest(pickle.dumps((function.__module__, function.__qualname__, arguments))))
     if not helper_runs():
         with suppress(OSError):
             _helper = _start()
@@ -105,6 +106,25 @@ def compile_kernel(module: str, name: str, argument_types: Sequence[Any]) -> Non
     """Compile a kernel for arguments of these types."""
     found = getattr(import_module(module), name)
     getattr(found, "kernel", found).compile(tuple(argument_types))
+
+
+def compile_all_elsewhere(first: Sequence[tuple[Any, tuple[Any, ...]]], others: Sequence[tuple[Any, tuple[Any, ...]]]) -> list[Any]:
+    """Have the helper compile kernels, each for arguments of some types; return those of ``others`` that are not compiled yet.
+
+    None are returned where there is no helper.
+    """
+    missing = [(kernel, kinds) for kernel, kinds in others if not is_compiled(kernel, kinds)]
+    for kernel, kinds in [*first, *missing] if missing else []:
+        if compile_elsewhere(compile_kernel, kernel.__module__, kernel.__name__, kinds, name=kernel._cache.file_name(kinds)) is None:
+            return []
+    return missing
+
+
+def are_compiled_elsewhere(wanted: list[tuple[Any, tuple[Any, ...]]]) -> bool:
+    """Return whether the helper is still to compile some kernels; those that are compiled are taken off the list."""
+    while wanted and is_compiled(*wanted[0]):
+        wanted.pop(0)
+    return bool(wanted) and helper_runs()
 
 
 def compile_together(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:

@@ -49,7 +49,7 @@ from dtrees.split.grow.parallel_sums import (
     start_taking,
     sum_piece,
 )
-from dtrees.split.grow.small_subtree import weight_of
+from dtrees.split.grow.small_subtree import grow_block, weight_of
 from dtrees.split.grow.subtree import Task, grow_subtree, hand_down_slot, has_slots, is_large
 from dtrees.split.grow.work_pool import (
     DONE,
@@ -75,7 +75,7 @@ from dtrees.split.grow.work_pool import (
     partition_of,
     rows_of,
 )
-from dtrees.split.node.limits import RandomThreshold, is_categorical, may_be_split, most_nodes
+from dtrees.split.node.limits import BestThreshold, is_categorical, may_be_split, most_nodes
 from dtrees.split.node.partition import Sides, is_pure, mark_places
 from dtrees.split.node.records import NO_SPLIT, SPLIT, Nodes, cut_of, make_leaf, note_split
 from dtrees.split.numbers.hashing import LEFT, child_path
@@ -409,25 +409,34 @@ def _hand_down(sum_slots, work_pool, task, i):
     _open_children(work_pool, i)
 
 
-def likely_kernels(columns: Columns, work_pool: WorkPool, task: Task, methods: Methods, n_rows: int) -> list[tuple[Any, tuple[Any, ...]]]:
-    """Return the kernels that the growth of a node of so many rows calls first, each with the types of its arguments.
+#: A kernel, and the types of its arguments.
+Wanted = tuple[Any, tuple[Any, ...]]
 
-    They are in an order in which two processes that begin at either end take about as long.
+
+def likely_kernels(columns: Columns, work_pool: WorkPool, task: Task, methods: Methods, n_rows: int) -> tuple[list[Wanted], list[Wanted]]:
+    """Return the kernels that the growth of a node of so many rows calls first: all that it needs in a block, if it can, and others.
+
+    The last of the first ones takes longest to compile.
     """
     shared, number = (typeof(columns), typeof(work_pool), typeof(task)), types.int64
-    found: list[tuple[Any, tuple[Any, ...]]] = [(grow_together, shared)]
-    wanted, large = list[Any](), n_rows > task.block_rows
-    if task.block_rows > 0:
-        wanted += [search_random] if isinstance(task.limits.seen.thresholds, RandomThreshold) else [search_lists, search_tiny]
-    if large and task.sum_slots is not None and task.sum_slots.slot_of.shape[0]:
+    first, found, large = list[Any](), list[Wanted](), n_rows > task.block_rows
+    if task.sum_slots is not None and task.sum_slots.slot_of.shape[0]:
         slots, limits, sums = task.sum_slots, task.limits.hidden, work_pool.sums[0]
         summed = SummedNode(slots.zone_map, slots.ids, slots.sums, task.partition, (0, 0, 0), sums)
         searched = typeof(summed), number, number, number, *map(typeof, (columns, limits, slots.bar, task.scratch, task.best))
         found += [(search_columns.kernel, searched), (hand_down_slot.kernel, (typeof(task), number))]
+        wanted = [search_zones]
         if n_rows > work_pool.share_rows:
             found.append((do_piece.kernel, (*shared, number, number, number)))
             wanted += [ready_shared, lead_piece, first_shared, search_shared]
-        wanted.append(search_zones)
-    elif large:
-        wanted.append(search_table)
-    return found + [(method.kernel, methods.arguments(method)) for method in wanted]
+    else:
+        wanted = [search_table]
+    wanted *= large
+    if task.block_rows > 0 and isinstance(task.limits.seen.thresholds, BestThreshold):
+        first.append(search_lists)
+        wanted.append(search_tiny)
+    else:
+        first, wanted = wanted + [search_random] * (task.block_rows > 0), []
+    block = [(grow_block.kernel, (*shared[::2], number, typeof(work_pool.parts), number))] * (task.block_rows > 0)
+    now, later = ([(method.kernel, methods.arguments(method)) for method in some] for some in (first, wanted))
+    return [*block, *now, (grow_together, shared)], found * large + later

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
+from numba import types
+
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.grow.best_first import bring_up_best, is_to_be_split, put_in_order, waits_in_vain
@@ -83,7 +85,7 @@ def _(line_up, partition, block, start, first, last):
 @inlined_kernel
 def _fewest_sorted(task):
     """Return from how many rows on the lists of a node of a block must be sorted for it to be searched."""
-    return 2 if task.limits.categories.some else _most_unsorted(task.scratch.line_up) + 1
+    return 2 if task.limits.categories.some or task.is_plain else _most_unsorted(task.scratch.line_up) + 1
 
 
 @lean_kernel
@@ -106,7 +108,7 @@ def weight_of(task, sums):
     return weight
 
 
-@lean_kernel
+@separate_kernel(returns=types.int64)
 def grow_block(columns, task, bottom, nodes, n_nodes):
     """Grow the subtree of a small node, number ``bottom`` on the stack, in a block; its nodes are numbered from ``n_nodes``.
 

@@ -72,6 +72,8 @@ class Task(NamedTuple):
         The first of the sums of a node that its weight is the sum of, and where they end.
     has_words : bool
         Whether words of constraints follow the sums of a node.
+    is_plain : bool
+        Whether nodes of few rows are searched as those of more, with fewer kernels.
     room : CellRoom or None
         Where the table is sparse, to find stored cells.
     """
@@ -94,6 +96,7 @@ class Task(NamedTuple):
     methods: NDArray[np.int64]
     weight: tuple[int, int]
     has_words: bool
+    is_plain: bool = False
     room: CellRoom | None = None
 
 
