@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import dtrees
+from dtrees.engine.shard import dense_runner
+from dtrees.split.grow.by_criterion import METHODS
 from tests import fits_to_compare
 from tests.cases import CASES, HELD_OUT, RARE_IN_SPARSE, SLOW, check, fit, found
 from tests.cluster.samples import numbers
@@ -79,6 +81,21 @@ def test_going_on_from_a_checkpoint(name: str, tmp_path: Path) -> None:
     with pytest.raises(Cut):
         fit(CASES[name], callbacks=[*CASES[name].callbacks, cut], **options)
     check(fit(CASES[name], **options), name)
+
+
+@pytest.mark.parametrize("name", slow_for({*CASES} - {"boosting", "boosting of classes", "tree"}, CASES))
+def test_while_kernels_are_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The first trees are grown in one block, where there are kernels that are not needed for that."""
+    asked: list[bool] = []
+
+    def compile_all_elsewhere(first: list[Any], others: list[Any]) -> list[Any]:
+        asked.append(bool(others))
+        return others if len(asked) <= 2 else []
+
+    monkeypatch.setattr(METHODS, "_known", {})
+    monkeypatch.setattr(dense_runner, "compile_all_elsewhere", compile_all_elsewhere)
+    check(fit(CASES[name], n_jobs=2), name)
+    assert any(asked) or name != "boosting"
 
 
 # --- memory of any layout: NumPy adds up numbers that are not aligned by buffers of 8,192 ---
