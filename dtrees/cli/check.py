@@ -117,7 +117,7 @@ def _fit_a_little() -> None:
 
 def _compile_kinds(models: Sequence[str], display: Display) -> int:
     """Fit models of each kind that has kernels of its own, and tell of each that had some compiled; return how many."""
-    from dtrees.engine.run.compiling import n_compiled
+    from dtrees.split.compile.cache import n_compiled
 
     kinds = [(*of_model, table, n_rows) for name in models for of_model in _estimators(name) for table in _TABLES for n_rows in _ROWS]
     n_kinds = 0

@@ -40,7 +40,7 @@ def cluster(display: Display, scheduler: str | None, n_workers: int | None = Non
     if scheduler is not None and (n_workers or threads_per_worker):
         raise click.UsageError("--n-workers and --threads-per-worker are for the embedded cluster; leave them out with --scheduler")
     from dtrees.cluster.transport.clients import connect, local_client
-    from dtrees.engine.run.compiling import note_compilation
+    from dtrees.engine.run.local_executor import note_compilation
 
     with display.warnings(), contextlib.ExitStack() as stack:
         if scheduler is None:

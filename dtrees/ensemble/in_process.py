@@ -66,7 +66,7 @@ class Backend:
 
         Raises ValueError for all input that cannot be learnt from; messages name the argument, what came and what is wanted.
         """
-        from dtrees.engine.run.compiling import note_compilation
+        from dtrees.engine.run.local_executor import note_compilation
 
         y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
         X = checked_table(X)

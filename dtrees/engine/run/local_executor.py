@@ -5,6 +5,7 @@ Rounds of boosting are grown by all threads together; of the independent trees o
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -21,9 +22,34 @@ from dtrees.engine.protocol.messages import NO_SCORES, Scores
 from dtrees.engine.shard.shard import Shard
 from dtrees.engine.shard.tree import grow_alone
 from dtrees.engine.threads import Threads
+from dtrees.split.compile.cache import PATCHES_NUMBA, is_cached
+from dtrees.split.compile.helper import allow_helper, compile_elsewhere
+from dtrees.split.grow.parallel_subtree import grow_together
+from dtrees.split.grow.subtree import grow_sparse
 from dtrees.split.policy import SERIAL_FOREST_CELLS
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.tree import Tree
+
+_logger = logging.getLogger("dtrees")
+_noted: set[bool] = set()
+#: Seconds of processor time that compiling takes.
+_SECONDS = 25 if PATCHES_NUMBA else 100
+
+
+def note_compilation(sparse: bool = False) -> None:
+    """Allow a second process to help to compile; log what is about to be compiled, and how long that takes, unless it is on disk.
+
+    At most once a process for tables that are sparse, and once for others.
+    """
+    kernel = grow_sparse if sparse else grow_together
+    if sparse in _noted or kernel.signatures:
+        return
+    _noted.add(sparse)
+    allow_helper()
+    if not is_cached(f"{kernel.__module__}.{kernel.__name__}"):
+        compile_elsewhere(allow_helper)  # nothing: it will have started when there is something to do
+        what = f"kernels for {'sparse' if sparse else 'dense'} tables"
+        _logger.warning(f"dtrees compiles {what}, once on this machine: about {_SECONDS} s of processor time.")
 
 
 class LocalExecutor:

@@ -275,6 +275,11 @@ def _classes(arguments: Iterable[Any]) -> Iterator[str]:
             yield from _classes(one.types)
 
 
+def n_compiled() -> int:
+    """Return how many kernels are compiled on this machine, each counted for each combination of types."""
+    return sum(1 for _ in cache_folder().glob(f"*{KERNEL_SUFFIX}"))
+
+
 def with_digest(content: bytes) -> bytes:
     """Return the content of a file that :func:`checked` accepts."""
     return hashlib.sha256(content).digest() + content
