@@ -112,7 +112,7 @@ def boost(
                 scores.append(_scores_found(found, len(scores)))
             else:
                 scores.append(_grow_round(fit, plan, number, rounds, log, recalled))
-                _check_converges([one.train for one in (scores[0], scores[-1])], plan, initial, (len(previous) + 1, number + 1))
+                _check_converges((scores[0].train, scores[-1].train), plan, initial, (len(previous) + 1, number + 1))
             if decides and not plan.holds_out and plan.scoring is None:
                 scores[-1] = scores[-1]._replace(validation=scores[-1].train)
             if evaluation is not None:
@@ -146,20 +146,22 @@ def boost(
     return result()
 
 
-def _check_converges(losses: Sequence[float], plan: BoostingPlan, initial: NDArray[np.float64], rounds: tuple[int, int]) -> None:
+def _check_converges(losses: tuple[float, float], plan: BoostingPlan, initial: NDArray[np.float64], rounds: tuple[int, int]) -> None:
     """Raise a ValueError if the mean loss of the training rows, after the first and the last round, is infinite or has doubled."""
+    before, now = losses
+    is_finite = math.isfinite(now)
+    # Where rows are drawn for each round, losses are those of other rows each time.
+    if is_finite and (plan.subsample < 1.0 or now - before <= abs(before)):
+        return
     advice = f"wants a smaller learning_rate than {plan.learning_rate}"
-    if not math.isfinite(losses[-1]):
+    if not is_finite:
         raise ValueError(
-            f"boosting has diverged: after round {rounds[1]} the mean loss of the training rows is {losses[-1]}, and gradients are no "
+            f"boosting has diverged: after round {rounds[1]} the mean loss of the training rows is {now}, and gradients are no "
             f"finite numbers any more; {advice}, or y and sample_weight divided by a constant if they are huge"
         )
-    # Where rows are drawn for each round, losses are those of other rows each time.
-    if plan.subsample < 1.0 or losses[-1] - losses[0] <= abs(losses[0]):
-        return
-    if losses[-1] > plan.loss.negligible(initial if initial.ndim == 1 else initial.mean(axis=1)):
+    if now > plan.loss.negligible(initial if initial.ndim == 1 else initial.mean(axis=1)):
         raise ValueError(
-            f"boosting has diverged: the mean loss of the training rows was {losses[0]:g} after round {rounds[0]} and is {losses[-1]:g} "
+            f"boosting has diverged: the mean loss of the training rows was {before:g} after round {rounds[0]} and is {now:g} "
             f"after round {rounds[1]}; {advice}, or a larger reg_lambda"
         )
 

@@ -80,7 +80,8 @@ class SubtreeRunner(Runner):
 
         While a helper compiles what large and tiny nodes are searched by, trees of small tables are grown in one block: the same trees.
         """
-        run = None if are_compiled_elsewhere(self._awaited) else self._prepare(n_threads, assignment)
+        waits = self._awaited and are_compiled_elsewhere(self._awaited)
+        run = None if waits else self._prepare(n_threads, assignment)
         if run is None:
             most_rows = max(in_stop - start for start, in_stop, _, _ in assignment.roots.places)
             n_threads, assignment = 1, assignment._replace(block_rows=most_rows, share_rows=most_rows, sum_slots=None, is_plain=True)
