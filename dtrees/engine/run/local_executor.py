@@ -33,7 +33,7 @@ from dtrees.tree.tree import Tree
 _logger = logging.getLogger("dtrees")
 _noted: set[bool] = set()
 #: Seconds of processor time that compiling takes.
-_SECONDS = 25 if PATCHES_NUMBA else 100
+_SECONDS = 25 if PATCHES_NUMBA else 40
 
 
 def note_compilation(sparse: bool = False) -> None:
