@@ -94,6 +94,8 @@ def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, le
     nodes = _as_wanted(plan, rows, (yield from growth.grow()), root)
     sets = (yield from _find_sets(shards, rows, nodes, growth.sets)) if plan.rules.categorical else None
     measured = (yield from _measure(shards, rows, (number, output), nodes, growth)) if measures(plan) else None
+    for records, outside in growth.outside:
+        rows.take_outside(records, outside)
     return _ended(plan, root, nodes, sets, measured, learning_rate)
 
 
@@ -153,6 +155,8 @@ class _Growth:
     ----------
     sets : KnownSets
         Those of the splits of nodes that one shard has grown.
+    outside : list of (ndarray, ndarray)
+        Records of such nodes, and their rows out of sample: these are put in their places when nobody looks at those in sample any more.
     """
 
     def __init__(self, shards: Shards, rows: TreeState, number: int, root: Root, set_aside: int) -> None:
@@ -160,7 +164,7 @@ class _Growth:
         n_classes, targets = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
         self._shards, self._rows, self._number = shards, rows, number
         self._grower = Grower(plan.rules, n_classes, plan.rules.columns_per_tree, root, set_aside, targets, rows.nodes)
-        self.sets = KnownSets()
+        self.sets, self.outside = KnownSets(), list[tuple[Any, NDArray[np.uint32]]]()
         # Nodes that one shard has grown, ascending: their places, and the shard.
         self._start = self._stop = self._shard = _NOTHING
 
@@ -220,7 +224,7 @@ class _Growth:
             for subtree, outside, sets in zip(subtrees, grown.outside, grown.sets, strict=True):
                 self.sets.add(subtree.records, sets)
                 if outside.shape[0]:
-                    rows.take_outside(subtree.records, outside)
+                    self.outside.append((subtree.records, outside))
 
     def who_knows(self, start: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
         """Return the shard that grew the node that each leaf lies in, ``otherwise`` for leaves that all shards know."""
