@@ -267,7 +267,7 @@ def test_what_rows_cannot_do(client: Client) -> None:
 
 @pytest.mark.slow
 def test_auto_takes_rows_where_they_are_fastest_and_can_be(five_threads: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtrees.cluster.data.placement.seconds_by_rows", lambda rows, n_columns, threads: 1e-9)
+    monkeypatch.setattr("dtrees.cluster.data.memory.seconds_by_rows", lambda rows, n_columns, threads: 1e-9)
     model = fit(SETS)
     assert model.placement_.kind == "rows"
     assert model.placement_.predicted["rows"] == 1e-9 < model.placement_.predicted["one-worker"]
