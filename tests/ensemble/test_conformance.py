@@ -98,6 +98,15 @@ def test_while_kernels_are_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch, n
     assert any(asked) or name != "boosting"
 
 
+def test_nothing_is_ordered_where_all_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A helper process would start for it."""
+    orders: list[Any] = []
+    monkeypatch.setattr(METHODS, "_known", {})
+    monkeypatch.setattr(dense_runner, "compile_elsewhere", lambda *order: orders.append(order))
+    check(fit(CASES["boosting"]), "boosting")
+    assert not orders
+
+
 # --- memory of any layout: NumPy adds up numbers that are not aligned by buffers of 8,192 ---
 
 

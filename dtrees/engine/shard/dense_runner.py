@@ -173,8 +173,8 @@ class SubtreeRunner(Runner):
             compile_together([*others, *plain])
         else:
             self._awaited = compile_all_elsewhere(plain[:-1], others)
-            compile_elsewhere(compile_prediction)
             if self._awaited:
+                compile_elsewhere(compile_prediction)
                 return None
             compile_together([*plain, *others])
         kernel = methods.kernels[task.is_plain, grow_together] = bind(grow_together, self._columns, work_pool, task)
