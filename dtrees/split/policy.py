@@ -251,7 +251,5 @@ DELEGATED_COLUMNS = 32
 FOREST_BYTES_PER_ROW, FOREST_MIN_BYTES = 64, 128 * 2**20
 #: More trees make an exchange hardly cheaper for each.
 MOST_TREES_SIDE_BY_SIDE = 64
-#: Bytes of row state that travel in a message when a lost shard is replaced.
-STATE_PIECE_BYTES = 64_000_000
 #: Trees of the first batch of a forest that is checkpointed, and how much larger each may be than the one before.
 FIRST_BATCH_TREES, BATCH_GROWTH = 16, 4

@@ -291,8 +291,8 @@ def side_by_side(
                 go_on(number)
         ready = {number: step for number, step in steps.items() if isinstance(step, Step)}
         if len(ready) == 1:
-            ((number, alone),) = ready.items()
-            go_on(number, (yield alone))
+            ((number, only),) = ready.items()
+            go_on(number, (yield only))
         elif ready:
             joined = _joined(ready, turn)
             sent = yield joined

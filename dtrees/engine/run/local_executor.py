@@ -23,7 +23,7 @@ from dtrees.engine.shard.shard import Shard
 from dtrees.engine.shard.tree import grow_alone
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.cache import PATCHES_NUMBA, is_cached
-from dtrees.split.compile.helper import allow_helper, compile_elsewhere
+from dtrees.split.compile.helper import allow_helper, start_helper
 from dtrees.split.grow.parallel_subtree import grow_together
 from dtrees.split.grow.subtree import grow_sparse
 from dtrees.split.policy import SERIAL_FOREST_CELLS
@@ -47,7 +47,7 @@ def note_compilation(sparse: bool = False) -> None:
     _noted.add(sparse)
     allow_helper()
     if not is_cached(f"{kernel.__module__}.{kernel.__name__}"):
-        compile_elsewhere(allow_helper)  # nothing: it will have started when there is something to do
+        start_helper()  # it will have started when there is something to do
         what = f"kernels for {'sparse' if sparse else 'dense'} tables"
         _logger.warning(f"dtrees compiles {what}, once on this machine: about {_SECONDS} s of processor time.")
 

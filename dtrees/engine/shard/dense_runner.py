@@ -18,17 +18,17 @@ from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import are_compiled_elsewhere, compile_all_elsewhere, compile_elsewhere, compile_together
 from dtrees.split.compile.kernels import bind
-from dtrees.split.compile.methods import UNKNOWN, Hidden, Methods, hide
+from dtrees.split.compile.methods import UNKNOWN, Hidden, Methods
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.parts import kinds_of, n_class_sums, weight_sums, without_words
+from dtrees.split.criteria.parts import kinds_of, n_class_sums
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget
 from dtrees.split.grow.block import make_block
 from dtrees.split.grow.by_criterion import METHODS
 from dtrees.split.grow.parallel_subtree import Wanted, grow_together, likely_kernels
 from dtrees.split.grow.stack import make_stack
-from dtrees.split.grow.subtree import Task
+from dtrees.split.grow.subtree import Task, of_criterion
 from dtrees.split.grow.work_pool import Opening, Roots, WorkPool, begin, give_up, grown, make_work_pool, opening, wait_for_work_pool
-from dtrees.split.node.limits import AnyCriterion, RandomThreshold, limits_for_thread
+from dtrees.split.node.limits import RandomThreshold, limits_for_thread
 from dtrees.split.node.limits import most_nodes as most_nodes_of
 from dtrees.split.node.partition import NOWHERE, no_rows
 from dtrees.split.node.records import Nodes, empty_candidates
@@ -191,7 +191,6 @@ class SubtreeRunner(Runner):
             partition=no_rows(),
             spare=no_rows(),
             target=context.target[:0].copy(),
-            limits=hide(context.limits, context.limits._replace(criterion=AnyCriterion())),
             stops=context.stops,
             keys=context.keys,
             pool=context.pool.copy(),
@@ -212,9 +211,7 @@ class SubtreeRunner(Runner):
             stack=stack,
             sum_slots=_NO_SUM_SLOTS if sum_slots is None else for_thread(sum_slots, stack.path.shape[0]),
             budget=context.budget._replace(waiting=np.empty(stack.path.shape[0] if context.budget.first.shape[0] else 1, ORIGIN)),
-            methods=UNKNOWN.addresses,
-            weight=weight_sums(criterion, n_sums),
-            has_words=without_words(criterion, n_sums) < n_sums,
+            **of_criterion(context.limits, n_sums),
         )
 
 

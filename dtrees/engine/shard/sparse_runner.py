@@ -19,16 +19,14 @@ from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
-from dtrees.split.compile.methods import UNKNOWN, hide
 from dtrees.split.criteria.constraints import divide_sums
-from dtrees.split.criteria.parts import weight_sums, without_words
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget, origins
 from dtrees.split.grow.by_criterion import METHODS
 from dtrees.split.grow.column_by_column import search_some
 from dtrees.split.grow.stack import make_stack
-from dtrees.split.grow.subtree import Task, divide_shared, grow_sparse
+from dtrees.split.grow.subtree import Task, divide_shared, grow_sparse, of_criterion
 from dtrees.split.grow.work_pool import Roots
-from dtrees.split.node.limits import AnyCriterion, limits_for_thread, may_be_split, most_nodes, node_weight
+from dtrees.split.node.limits import limits_for_thread, may_be_split, most_nodes, node_weight
 from dtrees.split.node.partition import NOWHERE, is_pure
 from dtrees.split.node.records import SPLIT, Nodes, best_by_node, empty_candidates, empty_nodes
 from dtrees.split.numbers.hashing import LEFT, child_path
@@ -120,14 +118,12 @@ class SparseRunner(Runner):
         stack = make_stack(n_levels, most_rows, n_sums)
         first, control, _ = context.budget
         partition, spare, target, limits, stops, keys = context[:6]
-        hidden = hide(limits_for_thread(limits), limits._replace(criterion=AnyCriterion()))
         task = Task(
             partition,
             spare,
             target,
-            hidden,
-            stops,
-            keys,
+            stops=stops,
+            keys=keys,
             budget=LeafBudget(first, control, np.empty(stack.path.shape[0], ORIGIN)),
             pool=context.pool.copy(),
             scratch=self._scratch[thread],
@@ -137,13 +133,11 @@ class SparseRunner(Runner):
             block_rows=-1,
             stack=stack,
             sum_slots=None,
-            methods=UNKNOWN.addresses,
-            weight=weight_sums(limits.criterion, n_sums),
-            has_words=without_words(limits.criterion, n_sums) < n_sums,
+            **of_criterion(limits_for_thread(limits), n_sums),
             room=room,
         )
         methods = METHODS.of(task, "limits", columns=self._table)
-        methods.write(hidden.hidden, hidden.memory)
+        methods.write(task.limits.hidden, task.limits.memory)
         return task._replace(methods=methods.addresses)
 
 

@@ -49,17 +49,26 @@ def compile_elsewhere(function: Callable[..., Any], *arguments: Any, name: str =
     Returns the file of the order, which exists until the order is carried out. None is returned, and nothing done, where no helper is
     allowed, it would have no processor of its own, it has failed, or the environment variable DTREES_HELPER is 0.
     """
-    global _helper
-    if not _allowed or not _is_possible() or (_helper is not None and _helper.poll() not in (None, 0)):
+    if not _may_help():
         return None
     order = cache_folder() / f"{name or function.__qualname__}{_SUFFIX}"
     if not order.exists():
         write_whole(order, with_digest(pickle.dumps((function.__module__, function.__qualname__, arguments))))
-    if not helper_runs():
+    start_helper()
+    return order
+
+
+def start_helper() -> None:
+    """Start a helper, unless one runs or none is allowed: it has no order yet, and waits some seconds for one."""
+    global _helper
+    if _may_help() and not helper_runs():
         with suppress(OSError):
             _helper = _start()
             write_whole(cache_folder() / _OWNER, b"")  # others need not start one, too
-    return order
+
+
+def _may_help() -> bool:
+    return _allowed and _is_possible() and (_helper is None or _helper.poll() in (None, 0))
 
 
 def helper_runs() -> bool:
@@ -108,16 +117,19 @@ def compile_kernel(module: str, name: str, argument_types: Sequence[Any]) -> Non
     getattr(found, "kernel", found).compile(tuple(argument_types))
 
 
+def _order(kernel: Any, kinds: tuple[Any, ...]) -> Path | None:
+    return compile_elsewhere(compile_kernel, kernel.__module__, kernel.__name__, kinds, name=kernel._cache.file_name(kinds))
+
+
 def compile_all_elsewhere(first: Sequence[tuple[Any, tuple[Any, ...]]], others: Sequence[tuple[Any, tuple[Any, ...]]]) -> list[Any]:
     """Have the helper compile kernels, each for arguments of some types; return those of ``others`` that are not compiled yet.
 
     None are returned where there is no helper.
     """
-    missing = [(kernel, kinds) for kernel, kinds in others if not is_compiled(kernel, kinds)]
-    for kernel, kinds in [*first, *missing] if missing else []:
-        if compile_elsewhere(compile_kernel, kernel.__module__, kernel.__name__, kinds, name=kernel._cache.file_name(kinds)) is None:
-            return []
-    return missing
+    missing = [one for one in others if not is_compiled(*one)]
+    if missing and all(_order(*one) for one in (*first, *missing)):
+        return missing
+    return []
 
 
 def are_compiled_elsewhere(wanted: list[tuple[Any, tuple[Any, ...]]]) -> bool:
@@ -129,9 +141,9 @@ def are_compiled_elsewhere(wanted: list[tuple[Any, tuple[Any, ...]]]) -> bool:
 
 def compile_together(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:
     """Compile kernels, each for arguments of some types, if need be: the helper from the first on, this process from the last on."""
-    missing = [(kernel, kinds) for kernel, kinds in wanted if not is_compiled(kernel, kinds)]
-    for kernel, kinds in missing[:-1]:
-        compile_elsewhere(compile_kernel, kernel.__module__, kernel.__name__, kinds, name=kernel._cache.file_name(kinds))
+    missing = [one for one in wanted if not is_compiled(*one)]
+    for one in missing[:-1]:
+        _order(*one)
     for kernel, kinds in reversed(missing):
         kernel.compile(kinds)
 

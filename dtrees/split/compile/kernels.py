@@ -187,7 +187,7 @@ def bind(kernel: Any, *arguments: Any, any_layout: Sequence[NDArray[Any]] = ()) 
     ``any_layout`` may be contiguous or not, read only or not, and aligned or not, where the kernel is called: one code serves all.
     """
     anyhow = {id(array) for array in any_layout}
-    key = kernel, tuple((value.dtype, value.ndim) if id(value) in anyhow else kinds_of(value) for value in arguments)
+    key = kernel, tuple((value.dtype, value.ndim) if id(value) in anyhow else layout_of(value) for value in arguments)
     if key not in _bound:
         _bound[key] = kernel.compile(tuple(_any_layout(value) if id(value) in anyhow else typeof(value) for value in arguments))
     return _bound[key]
@@ -197,8 +197,8 @@ def _any_layout(array: Any) -> Any:
     return types.Array(typeof(array).dtype, array.ndim, "A", readonly=True, aligned=False)
 
 
-def kinds_of(value: Any) -> Any:
+def layout_of(value: Any) -> Any:
     """Return what decides the compiled type of an argument."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.ndim, value.flags.num & _LAYOUT
-    return (type(value), tuple(map(kinds_of, value))) if isinstance(value, tuple) else type(value)
+    return (type(value), tuple(map(layout_of, value))) if isinstance(value, tuple) else type(value)

@@ -26,7 +26,7 @@ from numba.extending import NativeValue, intrinsic, models, register_model, unbo
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import Reference, read_field
-from dtrees.split.compile.kernels import alone, bind, kinds_of, lean_entry
+from dtrees.split.compile.kernels import alone, bind, layout_of, lean_entry
 from dtrees.split.compile.separate import address_of, call_at
 
 _FINDER = "dtrees_find_method"
@@ -153,7 +153,7 @@ class MethodSet:
         """
         _, _, memory, value = getattr(task, hidden)
         revealed = {_TASK: task._replace(**{hidden: value}), **others}
-        key = tuple(map(kinds_of, revealed.values()))
+        key = tuple(map(layout_of, revealed.values()))
         if key not in self._known:
             kinds = {name: typeof(argument) for name, argument in revealed.items()}
             found = Methods(np.zeros(len(self.methods), np.int64), kinds, bind(_write, value, memory), {})

@@ -56,19 +56,24 @@ def without_words(criterion: Any, n_sums: int) -> int:
     return n_sums if constraints is None else n_sums - int(constraints.n_words)
 
 
+def _statistic_of(criterion: Any, n_sums: int) -> tuple[Any, int]:
+    """Return the version of :func:`node_statistic` that nodes have, without words of constraints, and how many sums it has."""
+    inner = criterion.criterion if hasattr(criterion, "constraints") else criterion
+    return node_statistic.versions[type(inner)], without_words(criterion, n_sums)
+
+
 def n_class_sums(criterion: Any, n_sums: int) -> int:
     """Return how many sums a criterion keeps side by side, of nodes with so many: classes, or those of targets; 0 if it sums moments."""
-    n_sums, inner = without_words(criterion, n_sums), criterion.criterion if hasattr(criterion, "constraints") else criterion
-    version = node_statistic.versions[type(inner)]
+    version, n_sums = _statistic_of(criterion, n_sums)
     return {classes_of: n_sums, amounts_of: n_sums - 1, classes_of_targets: n_sums - 1}.get(version, 0)
 
 
 def weight_sums(criterion: Any, n_sums: int) -> tuple[int, int]:
     """Return which of a node's numbers add up to its weight: the first, and where they end."""
-    n_sums, inner = without_words(criterion, n_sums), criterion.criterion if hasattr(criterion, "constraints") else criterion
+    version, n_sums = _statistic_of(criterion, n_sums)
     of_several = (n_sums - 1, n_sums)
     bounds = {classes_of: (0, n_sums), amounts_of: of_several, classes_of_targets: of_several}
-    return bounds.get(node_statistic.versions[type(inner)], (1, 2))
+    return bounds.get(version, (1, 2))
 
 
 def take_from_inside(kinds: Sequence[type], parts: Sequence[Any]) -> None:

@@ -28,6 +28,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lea
 from dtrees.split.compile.work_queue import acquire, load, release
 from dtrees.split.node.records import Nodes
 from dtrees.split.policy import MOST_RANKED
+from dtrees.split.zones.sum_slots import has_slots
 
 #: A split: its node and its gain, which child (0: left) of which node (-1: of none) that is, and its rank and that of its parent. Of two
 #: splits, that of the lower rank goes first; of equal ranks, either may.
@@ -344,7 +345,7 @@ def _swap(sum_slots, budget, stack, i, j):
     one.parent, other.parent = other.parent, one.parent
     one.side, other.side = other.side, one.side
     one.rank, other.rank = other.rank, one.rank
-    if sum_slots is not None and sum_slots.slot_of.shape[0] > 0:
+    if sum_slots is not None and has_slots(sum_slots):
         sum_slots.slot_of[i], sum_slots.slot_of[j] = sum_slots.slot_of[j], sum_slots.slot_of[i]
 
 

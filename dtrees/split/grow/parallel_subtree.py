@@ -50,7 +50,7 @@ from dtrees.split.grow.parallel_sums import (
     sum_piece,
 )
 from dtrees.split.grow.small_subtree import grow_block, weight_of
-from dtrees.split.grow.subtree import Task, grow_subtree, hand_down_slot, has_slots, is_large
+from dtrees.split.grow.subtree import Task, grow_subtree, hand_down_slot, is_large
 from dtrees.split.grow.work_pool import (
     DONE,
     GROW,
@@ -82,7 +82,7 @@ from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
 from dtrees.split.table.columns import Columns
 from dtrees.split.zones.by_category import SummedNode
-from dtrees.split.zones.sum_slots import give_back, search_columns
+from dtrees.split.zones.sum_slots import give_back, has_slots, search_columns
 from dtrees.split.zones.sums import are_few
 
 

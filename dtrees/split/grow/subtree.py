@@ -20,19 +20,20 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
-from dtrees.split.compile.methods import Hidden
+from dtrees.split.compile.methods import UNKNOWN, Hidden, hide
 from dtrees.split.compile.specialised import optional
+from dtrees.split.criteria.parts import weight_sums, without_words
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block
 from dtrees.split.grow.by_criterion import choose_sides, choose_sides_summed, hand_down, search_table, search_zones
 from dtrees.split.grow.small_subtree import grow_block, weight_of
 from dtrees.split.grow.stack import Stack, open_node, put, put_children
-from dtrees.split.node.limits import NodeLimits, is_categorical, may_be_split
+from dtrees.split.node.limits import AnyCriterion, NodeLimits, SplitLimits, is_categorical, may_be_split
 from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left, mark_left_sparse
 from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, cut_of, note_split
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.search.sparse import CellRoom
-from dtrees.split.zones.sum_slots import SumSlots, give_back_of, inherit
+from dtrees.split.zones.sum_slots import SumSlots, give_back_of, has_slots, inherit
 from dtrees.split.zones.sums import note_places
 
 
@@ -100,15 +101,14 @@ class Task(NamedTuple):
     room: CellRoom | None = None
 
 
-@optional
-def has_slots(sum_slots):
-    """Tell whether nodes are searched by zone sums."""
-    return False
-
-
-@has_slots.of(SumSlots)
-def _(sum_slots):
-    return sum_slots.slot_of.shape[0] > 0
+def of_criterion(limits: SplitLimits, n_sums: int) -> dict[str, Any]:
+    """Return what a task is given of its criterion, whose methods are still to be found, by name; nodes have so many sums, and words."""
+    return {
+        "limits": hide(limits, limits._replace(criterion=AnyCriterion())),
+        "methods": UNKNOWN.addresses,
+        "weight": weight_sums(limits.criterion, n_sums),
+        "has_words": without_words(limits.criterion, n_sums) < n_sums,
+    }
 
 
 @lean_kernel

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, separate_kernel
+from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import acquire, load, release
 from dtrees.split.node.records import NO_SPLIT
 from dtrees.split.table.mmap_arrays import mapped
@@ -82,7 +83,18 @@ def no_sum_slots() -> SumSlots:
     numbers, none = np.empty((0, 0), np.int64), np.empty(0, np.int64)
     scales, shifts, places = np.empty(0, SCALE), np.empty((0, 0), np.uint64), np.empty(0, np.uint32)
     sums = Sums(numbers, none, scales, scales, numbers, shifts, 0, 0, 0, none, places, np.empty((0, 0), np.uint8))
-    return make_sum_slots(no_zones(), sums, 0, 0)._replace(bar=np.empty(0))
+    return make_sum_slots(no_zones(), sums, 0, 0)
+
+
+@optional
+def has_slots(sum_slots):
+    """Return whether nodes are searched by zone sums."""
+    return False
+
+
+@has_slots.of(SumSlots)
+def _(sum_slots):
+    return sum_slots.slot_of.shape[0] > 0
 
 
 def for_thread(sum_slots: SumSlots, capacity: int) -> SumSlots:
