@@ -40,7 +40,7 @@ from dtrees.split.zones.over_shards.records import (
     ValueSums,
 )
 from dtrees.split.zones.over_shards.scanning import RowsSent, scan_rows
-from dtrees.split.zones.sums import SCALE, Sums
+from dtrees.split.zones.sums import NOTHING_KNOWN, SCALE, Sums
 
 _NO_PLACES, _NO_SIDES = np.empty(0, np.uint32), np.empty((0, 0), np.uint8)
 
@@ -54,7 +54,7 @@ def make_sums(slots: NDArray[np.int64], starts: NDArray[np.int64], shifts: NDArr
     scales = np.zeros(slots.shape[0] + 1, SCALE)
     scales["shift"], scales["slope"] = shift, np.inf
     grains, flagged = np.zeros(slots.shape[0], np.int64), np.zeros(2, np.int64)
-    return Sums(slots, grains, scales[1:], scales[:1], starts, shifts, width, 0, 2**62, flagged, _NO_PLACES, _NO_SIDES)
+    return Sums(slots, grains, scales[1:], scales[:1], starts, shifts, width, 0, 2**62, flagged, _NO_PLACES, _NO_SIDES, *NOTHING_KNOWN)
 
 
 class NumbersKept:

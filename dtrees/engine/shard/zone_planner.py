@@ -17,6 +17,7 @@ from dtrees.split.policy import (
     FLAGGED_SHARE,
     FOLD,
     JOINED_SLOTS,
+    KEPT_SHARE,
     LEVEL_PIECE_ROWS,
     LEVEL_THREAD_CELLS,
     MUCH_FLAGGED_SHARE,
@@ -86,6 +87,9 @@ class ZoneSums:
         self._sides = np.empty((0, 0), np.uint8)
         self._first_scale = np.zeros(1, SCALE)
         self._flagged = np.zeros(2, np.int64)
+        n_rows, (k, room) = 0 if self._place_of.shape[0] else zone_map.part.shape[0], zone_map.firsts.shape
+        self._known = np.full((2, k if n_rows else 0, room + 1), -1)
+        self._kept = np.empty((k, n_rows // KEPT_SHARE), np.uint64)
         self._most_grain = FOLD - 1
         self._slot_of: dict[int, int] = {}
         self._free: list[int] = []
@@ -95,6 +99,7 @@ class ZoneSums:
         width = 3 if weighted else 2
         if places is not self._places or width != self._width:
             self._places, self._width = places, width
+            self._known[1, :, -1] = -1
             self.zone_map = self._all if places.shape[0] == self._all.which.shape[0] else self._all.take(places)
             self._starts, self._shifts = lay_out_slots(self.zone_map, width)
             if self._room(self._slot_size(0)) < JOINED_SLOTS:
@@ -109,6 +114,7 @@ class ZoneSums:
                 FOLD if flagged * MUCH_FLAGGED_SHARE > n_rows else FOLD - COARSER_FOLD if flagged * FLAGGED_SHARE > n_rows else 0
             )
         self._flagged[:] = 0
+        self._known[0, :, -1] = -1
         # Slots get room for the smallest parts when these are first wanted: a single tree, or one of much signal, is summed without.
         finest = self._most_grain if listed else max(FOLD - 1, self._most_grain, self._grain)
         grain = grain_for(finest, self._fine_rows >> (FOLD - finest), n_in)
@@ -141,7 +147,7 @@ class ZoneSums:
         fine_rows = self._fine_rows >> (FOLD - (most_grain or grain))
         return Sums(
             self._slots, self._grains, self._scales, self._first_scale, self._starts, self._shifts, self._width, most_grain, fine_rows,
-            self._flagged, _NO_PLACES, self._sides,
+            self._flagged, _NO_PLACES, self._sides, self._known, self._kept,
         )  # fmt: skip
 
     def _fold_all(self) -> None:

@@ -13,8 +13,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from dtrees.split.compile.kernels import ZERO, lean_kernel
+from dtrees.split.compile.kernels import ZERO, inner_kernel, lean_kernel
 from dtrees.split.compile.memory import lowest_bit, prefetch
+from dtrees.split.criteria.statistics import SIZE
 from dtrees.split.policy import AHEAD, COMPARED_ROWS, COVERED_SHARE, FAR_AHEAD, ROWS_TO_FIND
 
 #: Intervals that cover flagged zones: a column's ends, what is around its best split, and one more.
@@ -57,11 +58,11 @@ def _count_below(typing_context: Any, numbers: Any, at: Any, bound: Any) -> Any:
 
 
 @lean_kernel
-def pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch):
+def pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_kept, kept, scratch):
     """Write ``code << 32 | place`` of the rows of a node in flagged zones of a column, places from 0.
 
-    Among rows of equal code, places ascend. The zones are those of ``scratch.zones``, their parts the ``numbers << shift``. Returns how
-    many rows there are.
+    The zones are those of ``scratch.zones``, their parts the ``numbers << shift``; ``is_kept`` is of :func:`known_of`. Returns how many
+    rows there are.
     """
     if _are_listed(zone_map.ends[j], shift, numbers, rows.shape[0]):
         flags = scratch.flags[: (zone_map.n_zones[j] << zone_map.fold) >> shift]
@@ -72,9 +73,15 @@ def pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch):
     cell_shift = zone_map.shift[j]
     used = scratch.marks[: (n_distinct >> cell_shift) // 64 + 1]  # the code of missing values is looked up as well
     _mark(zone_map.first_codes[j], shift, numbers, cell_shift, used)
+    if _are_all_kept(is_kept, numbers):
+        return _pick_kept(kept[: is_kept[-2]], cell_shift, used, rows, keys)
     if _cover(zone_map.first_codes[j], shift, numbers, scratch) * COVERED_SHARE > rows.shape[0]:
-        return _pick_marked(codes, n_distinct, cell_shift, used, rows, keys)
-    return _pick_covered(codes, cell_shift, used, rows, keys, scratch)
+        n = _pick_marked(codes, n_distinct, cell_shift, used, rows, keys)
+    else:
+        n = _pick_covered(codes, cell_shift, used, rows, keys, scratch)
+    if is_kept.shape[0] > 0 and rows.shape[0] == codes.shape[0]:  # so that a place is a row
+        _keep(zone_map, j, shift, numbers, keys[:n], used, is_kept, kept, scratch)
+    return n
 
 
 @lean_kernel
@@ -223,6 +230,99 @@ def _find_places(keys, first, last, rows, place, origin, density):
         keys[at] = keys[k] & ~_ROW | np.uint64(place)
         at += np.uint64(rows[place] == row)
     return at, place
+
+
+@inner_kernel
+def known_of(zone_map, sums, slot, n_rows, j):
+    """Return what is known of a column's parts in a node of so many rows, if these are more than half of a table's; otherwise nothing.
+
+    Of such nodes each comes from all that were searched before. The first array has the sizes of parts (:func:`note_sizes`), the second
+    which parts have their rows kept (:func:`_keep`) and then how many rows that is. Last comes what they are of.
+    """
+    scale, grain = sums.scales[slot], sums.grains[slot]
+    if sums.kept.shape[1] == 0 or 2 * n_rows <= zone_map.part.shape[0] or scale.centre != 0:
+        return sums.known[:0].reshape(-1), sums.known[:0].reshape(-1)
+    sizes, is_kept = sums.known[0, j], sums.known[1, j]
+    for known, what in ((sizes, 32 * scale.shift + grain), (is_kept, grain)):
+        if known[-1] != what:
+            known[:] = 0
+            known[-1] = what
+    return sizes, is_kept
+
+
+@lean_kernel
+def note_sizes(sizes, element, size_shift, zones, numbers):
+    """Note the sizes of flagged parts as finer sums have shown them.
+
+    A part's *size* is an upper bound of how far its running sum goes above, and below, both of its ends, taken together: the sum of its
+    rows' sizes is one. Rows that a part loses change that by no more than their sizes add up to. So the sum of sizes is added to what is
+    noted: taken from this, that of a node later on leaves an upper bound.
+    """
+    if sizes.shape[0] > 0:
+        for k in range(numbers.shape[0]):
+            z = numbers[k]
+            size = (element[z, 1] >> 32) + ((zones[k].abs_g - 1) >> size_shift) + 1
+            sizes[z] = min(sizes[z], size) if sizes[z] > 0 else size
+
+
+@lean_kernel
+def lower_sizes(sizes, element, size_shift, numbers, n, sums):
+    """Lower the sizes of parts to what is known of them."""
+    if sizes.shape[0] > 0:
+        for k in range(n):
+            z = numbers[k]
+            if sizes[z] > 0:
+                size = element[z, 1] >> 32
+                sums[SIZE, k] = min(size, sizes[z] - size) << size_shift
+
+
+@lean_kernel
+def _keep(zone_map, j, shift, numbers, keys, marks, is_kept, kept, scratch):
+    """Keep the rows of flagged parts of the whole table; without room for them, all others are forgotten.
+
+    The parts flagged in late trees, which are much alike, are mostly the same.
+    """
+    zones, added, n, n_wanted = scratch.zones, scratch.cuts[0], ZERO(), ZERO()
+    for k in range(numbers.shape[0]):
+        n_wanted += 0 if is_kept[numbers[k]] else zones[k].n
+    if is_kept[-2] + n_wanted > kept.shape[0]:
+        is_kept[:-1] = 0
+    at, n_kept = np.uint64(is_kept[-2]), is_kept[-2]
+    for k in range(numbers.shape[0]):
+        z = numbers[k]
+        if not is_kept[z] and n_kept + zones[k].n <= kept.shape[0]:
+            is_kept[z], added[n] = 1, z
+            n, n_kept = n + 1, n_kept + zones[k].n
+    _mark(zone_map.first_codes[j], shift, added[:n], zone_map.shift[j], marks)
+    for key in keys:
+        cell = key >> np.uint64(32 + zone_map.shift[j])
+        if (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & np.uint64(1):
+            kept[at] = key
+            at += np.uint64(1)
+    is_kept[-2] = n_kept
+
+
+@lean_kernel
+def _are_all_kept(is_kept, numbers):
+    if is_kept.shape[0] == 0:
+        return False
+    for z in numbers:  # noqa: SIM110
+        if not is_kept[z]:
+            return False
+    return True
+
+
+@lean_kernel
+def _pick_kept(kept, shift, marks, rows, keys):
+    """Pick rows of a node from those that are kept."""
+    at, n = np.uint64(0), rows.shape[0]
+    for key in kept:
+        keys[at] = key
+        cell = key >> np.uint64(32 + shift)
+        at += (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & np.uint64(1)
+    density = (n - 1) / (np.int64(rows[n - 1]) - np.int64(rows[0]) + 1)
+    at, _ = _find_places(keys, np.uint64(0), at, rows, ZERO(), -density * np.int64(rows[0]), density)
+    return np.int64(at)
 
 
 @lean_kernel

@@ -23,7 +23,7 @@ from dtrees.split.search.sweep import SortedRows, cut_after, first_above, sweep_
 from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.bounds import best_edge, flag_zones, lay_out, part_arrays, sums_in, zone_arrays
 from dtrees.split.zones.by_category import moments_of, search_categories_of_slot
-from dtrees.split.zones.gather_rows import pick
+from dtrees.split.zones.gather_rows import known_of, lower_sizes, note_sizes, pick
 from dtrees.split.zones.sums import count_flagged, element_of, slope_of
 
 _PLACE = np.uint64(0xFFFFFFFF)
@@ -101,6 +101,7 @@ def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
     if n > 0 and grain > 0:
         parts = scratch.cuts[0]
         n = part_arrays(element, grain, scale.shift, scratch.zones, numbers, n, outlined, parts)
+        lower_sizes(known_of(zone_map, sums, slot, node.n, j)[0], element, scale.shift, parts, n, outlined)
         inside = below(top) if top > bar else bar
         edge = best_edge(limits, outlined, n, missing, node, inside, scratch.scores)
         if edge > inside:
@@ -185,11 +186,14 @@ def _scan_zones(columns, summed, j, flagged, node, limits, bar, shared_bar, scra
     if _is_short(zone_map.firsts[j], zone_shift, numbers, sums.place_of, in_stop - start, m):
         _pick_sorted(zone_map.lists[j], zone_map.firsts[j], zone_shift, numbers, sums.place_of, start, in_stop, keys)
         return _sweep_zones(limits, keys, zones, flagged, summed, node, bar, scratch.found)
-    pick(codes, n_distinct, zone_map, j, zone_shift, numbers, partition.rows[start:in_stop], keys, scratch)
+    sizes, is_kept = known_of(zone_map, sums, slot, in_stop - start, j)
+    rows = partition.rows[start:in_stop]
+    pick(codes, n_distinct, zone_map, j, zone_shift, numbers, rows, keys, is_kept, sums.kept[j], scratch)
     keys = keys[:m]
     if min(MAX_PARTS, m // ROWS_PER_CUT_PART) >= 2 * n_zones:
         zones = scratch.parts
         n_zones, last_zone = _refine(zone_map, j, zone_shift, n_zones, flagged.last, partition, start, keys, scratch)
+        note_sizes(sizes, element_of(sums, slot, j), sums.scales[slot].shift, scratch.zones, numbers)
         flagged = _Flagged(n_zones, m, last_zone, flagged.missing)
         lay_out(zones, n_zones, scratch.sums)
         edge = best_edge(limits, scratch.sums, n_zones, flagged.missing, node, bar, scratch.scores)
@@ -297,7 +301,7 @@ def _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys,
     Parts are looked up by shifted codes, in a table: the zones of the rows would be cache misses.
 
     ``scratch.spare`` tells the part of each key. Returns the number of parts, and the number of that with the column's highest values in
-    the node, -1 if there is none.
+    the node, -1 if there is none. The sizes of the zones become what the sums of their parts show.
     """
     first_codes, zones = zone_map.first_codes[j], scratch.zones
     wanted = max(1, min(MAX_PARTS, keys.shape[0] // ROWS_PER_CUT_PART) // n_zones)
@@ -338,13 +342,18 @@ def _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys,
     for k in range(n_zones):
         z = numbers[k]
         g, h, n = zones[k].g_before, zones[k].h_before, zones[k].n_before
+        high = low = twice = ZERO()
         width = first_codes[(z + 1) << zone_shift] - first_codes[z << zone_shift]
         for part in range(first_part[z], first_part[z] + ((width - 1) >> shifts[z]) + 1):
             element = parts[part]
             element.g_before, element.h_before, element.n_before = g, h, n
             g, h, n = g + element.g, h + element.h, n + element.n
+            high = max(high, twice + element.abs_g + element.g)
+            low = max(low, element.abs_g - element.g - twice)
+            twice += 2 * element.g
             if k == last_zone and element.n > 0:
                 last_part = part
+        zones[k].abs_g = max(high - (twice >> 1), low + (twice >> 1))
     return n_parts, last_part
 
 

@@ -22,6 +22,7 @@ from dtrees.split.table.zone_map import ZoneMap, no_zones
 from dtrees.split.zones.by_category import SummedNode
 from dtrees.split.zones.scan import scan, takes_long
 from dtrees.split.zones.sums import (
+    NOTHING_KNOWN,
     SCALE,
     Sums,
     are_few,
@@ -82,7 +83,7 @@ def no_sum_slots() -> SumSlots:
     """Return what threads have that search no node by zone sums."""
     numbers, none = np.empty((0, 0), np.int64), np.empty(0, np.int64)
     scales, shifts, places = np.empty(0, SCALE), np.empty((0, 0), np.uint64), np.empty(0, np.uint32)
-    sums = Sums(numbers, none, scales, scales, numbers, shifts, 0, 0, 0, none, places, np.empty((0, 0), np.uint8))
+    sums = Sums(numbers, none, scales, scales, numbers, shifts, 0, 0, 0, none, places, np.empty((0, 0), np.uint8), *NOTHING_KNOWN)
     return make_sum_slots(no_zones(), sums, 0, 0)
 
 

@@ -200,6 +200,8 @@ _SIZE_BITS = 30
 #: How sizes are measured in a slot.
 SCALE = np.dtype([("shift", np.int64), ("centre", np.int64), ("slope", np.float64)])
 _CACHE_LINE = 64
+#: What is ``known`` and ``kept`` of parts where nothing is.
+NOTHING_KNOWN = np.empty((2, 0, 0), np.int64), np.empty((0, 0), np.uint64)
 
 
 @by_reference
@@ -233,6 +235,10 @@ class Sums(NamedTuple):
         (:class:`~dtrees.split.table.zone_map.ZoneMap`).
     sides : ndarray of uint8, shape (n_slots, most codes)
         Which categories go left in the split of the node that has a slot, by code.
+    known : ndarray of int64, shape (2, k, most parts + 2) or (2, 0, 0)
+        What finer sums have shown of the parts of large nodes, and whose rows are kept (:func:`~dtrees.split.zones.gather_rows.known_of`).
+    kept : ndarray of uint64, shape (k, room)
+        ``code << 32 | row`` of these rows.
     """
 
     slots: NDArray[np.int64]
@@ -247,6 +253,8 @@ class Sums(NamedTuple):
     flagged: NDArray[np.int64]
     place_of: NDArray[np.uint32]
     sides: NDArray[np.uint8]
+    known: NDArray[np.int64]
+    kept: NDArray[np.uint64]
 
 
 def _room(n: int, width: int) -> int:

@@ -28,8 +28,8 @@ WHOLE_WORDS = 64 * 100
 
 
 @kernel
-def pick_from_python(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch):  # type: ignore[no-untyped-def]
-    pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch)
+def pick_from_python(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_kept, kept, scratch):  # type: ignore[no-untyped-def]
+    pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_kept, kept, scratch)
 
 
 #: What fails where the mark of a missing value is read beyond the last.
@@ -66,8 +66,10 @@ def node(share: float, contiguous: bool, rng: np.random.Generator) -> NDArray[np
     return (np.arange(first, first + n) if contiguous else np.sort(rng.choice(N, n, replace=False))).astype(np.uint32)
 
 
-def picked(kind: str, rows: NDArray[np.uint32], shift: int, some: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-    """What is picked of flagged zones, and what should be."""
+def picked(
+    kind: str, rows: NDArray[np.uint32], shift: int, some: NDArray[np.int64], others: NDArray[np.int64] | None = None
+) -> tuple[list[int], list[int]]:
+    """What is picked of flagged zones, and what should be; in most of a table, of which these and others may have been picked before."""
     columns, zone_map = COLUMNS[kind]
     codes, n_distinct = columns.codes[0], columns.values.shape[0]
     n_zones = int(zone_map.n_zones[0]) << FOLD >> shift
@@ -79,9 +81,22 @@ def picked(kind: str, rows: NDArray[np.uint32], shift: int, some: NDArray[np.int
     if not numbers.size:
         return [], []
     scratch = make_scratch(N, n_distinct, 0)
-    before = np.concatenate([[0], np.cumsum(counts)])
-    scratch.zones["n_before"][: numbers.size], scratch.zones["n"][: numbers.size] = before[numbers], counts[numbers]
-    pick_from_python(codes, n_distinct, zone_map, 0, shift, numbers, rows, scratch.keys, scratch)
+    others = others if 2 * rows.size > N else None
+    is_kept, kept = np.zeros(0 if others is None else n_zones + 2, np.int64), np.empty(N // 2, np.uint64)
+
+    def pick_of(rows: NDArray[np.uint32], numbers: NDArray[np.int64]) -> None:
+        counts = np.bincount(zone[rows], minlength=n_zones)
+        before = np.concatenate([[0], np.cumsum(counts)])
+        scratch.zones["n_before"][: numbers.size], scratch.zones["n"][: numbers.size] = before[numbers], counts[numbers]
+        pick_from_python(codes, n_distinct, zone_map, 0, shift, numbers, rows, scratch.keys, is_kept, kept, scratch)
+
+    if others is not None:
+        present = np.unique(zone[codes < n_distinct])
+        for together in (present[np.isin(present, others % n_zones)], numbers):
+            pick_of(np.arange(N, dtype=np.uint32), together) if together.size else None
+            rows_kept = (kept[: is_kept[-2]] & np.uint64(2**32 - 1)).astype(np.int64)
+            assert np.array_equal(np.sort(rows_kept), np.flatnonzero(np.isin(zone, np.flatnonzero(is_kept[:-2]))))
+    pick_of(rows, numbers)
     wanted = [int(codes[row]) << 32 | place for place, row in enumerate(rows) if zone[row] in set(numbers.tolist())]
     return np.sort(scratch.keys[: len(wanted)]).tolist(), sorted(wanted)
 
@@ -94,10 +109,12 @@ def picked(kind: str, rows: NDArray[np.uint32], shift: int, some: NDArray[np.int
     st.sampled_from([0, FOLD]),
     st.lists(st.one_of(st.integers(0, 10), st.integers(0, 600), st.just(-1)), min_size=1, max_size=40),
     st.integers(0, 2**32),
+    st.one_of(st.none(), st.lists(st.integers(0, 600), max_size=100)),
 )
 @examples(300)
-def test_picked_rows(kind: str, share: float, contiguous: bool, shift: int, some: list[int], seed: int) -> None:
-    found, wanted = picked(kind, node(share, contiguous, np.random.default_rng(seed)), shift, np.array(some))
+def test_picked_rows(kind: str, share: float, contiguous: bool, shift: int, some: list[int], seed: int, others: list[int] | None) -> None:
+    before = None if others is None else np.array(others, np.int64)
+    found, wanted = picked(kind, node(share, contiguous, np.random.default_rng(seed)), shift, np.array(some), before)
     assert found == wanted
 
 

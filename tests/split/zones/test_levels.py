@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -231,17 +232,21 @@ NONE, LISTED, PICKED = range(3)
 _SENTINEL = 7
 
 
-def search_by_zones(task: Task, together: int, fine: bool, lists: bool = False) -> tuple[Any, set[tuple[int, bool]]]:
+def search_by_zones(
+    task: Task, together: int, fine: int, lists: bool = False, known: Sequence[Any] = ()
+) -> tuple[Any, set[tuple[int, bool]]]:
     """Search the node, so many columns in one scan; return the best split and, of scans of one column, what was done.
 
     With ``lists``, LISTED are rows that were picked from the lists of whole columns, which are not used otherwise.
+    ``known`` is what was shown of nodes with more rows, and kept, and the shift of sizes.
     """
     columns = presort(task.table)
-    zone_map, k = map_zones(columns, fold=FOLD if fine else 0), columns.n_columns
+    zone_map, k = map_zones(columns, fold=FOLD if fine is True else int(fine)), columns.n_columns
     rows = np.flatnonzero(task.inside).astype(np.uint32)
     n = rows.shape[0]
     a, b = task.g[rows], task.h[rows] if task.h.shape[0] else task.h
-    scales = np.array([(size_shift(int(np.abs(a).sum())), 0, np.inf)], SCALE)
+    shown, kept, shift = known or (np.empty((2, 0, 0), np.int64), np.empty((k, 0), np.uint64), size_shift(int(np.abs(a).sum())))
+    scales = np.array([(shift, 0, np.inf)], SCALE)
     width, grain = 3 if b.shape[0] else 2, zone_map.fold
     starts, shifts = lay_out_slots(zone_map, width)
     flagged = np.zeros(2, np.int64)
@@ -258,6 +263,8 @@ def search_by_zones(task: Task, together: int, fine: bool, lists: bool = False) 
         flagged,
         np.full(task.g.shape[0] if lists else 0, 2**32 - 1, np.uint32),
         np.empty((1, 0), np.uint8),
+        shown,
+        kept,
     )
     if lists:
         sums.place_of[rows] = np.arange(n)
@@ -367,6 +374,59 @@ def test_turns(criterion: str, weighted: bool, fine: bool) -> None:
         for together in (2, 5):
             assert same(search_by_zones(task, together, fine)[0], expected)
             assert same(search_by_zones(task, together, fine, lists=True)[0], expected)
+
+
+@given(
+    st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=3),
+    st.sampled_from(sorted(TARGETS)),
+    st.sampled_from(quick_criteria([SQUARED_ERROR, GINI, ENTROPY, NEWTON])),
+    st.booleans(),
+    st.integers(700, 2047),
+    st.integers(0, 2**20),
+    st.sampled_from([0, 3]),
+    st.sampled_from([0, 40, 350]),
+    st.lists(st.tuples(st.sampled_from([0.0, 0.001, 0.01, 0.1, 0.3]), st.sampled_from(["any", "low", "high", "large"])), max_size=4),
+)
+@examples(120)
+def test_what_larger_nodes_have_shown(
+    kinds: list[str],
+    target: str,
+    criterion: str,
+    weighted: bool,
+    n: int,
+    seed: int,
+    shift: int,
+    room: int,
+    losses: list[tuple[float, str]],
+) -> None:
+    """Nodes with fewer and fewer of the same rows rule out no better split by what those before have shown."""
+    table, a, b = make_case(["continuous", *kinds], target, criterion, weighted, n, seed)
+    k, rng = len(table), np.random.default_rng(seed)
+    shown = np.full((2, k, map_zones(presort(table), fold=2).firsts.shape[1] + 1), -1)
+    known = shown, np.empty((k, room), np.uint64), size_shift(int(np.abs(a).sum())) + shift
+    inside = np.ones(n, np.bool_)
+    for share, which in [(0.0, "any"), *losses]:
+        by = {"any": rng.random(n), "low": table[0], "high": -table[0], "large": -np.abs(a)}[which]
+        inside[np.argsort(by)[: int(share * n)]] = False
+        task = Task(table, a, b, inside, naive.SplitLimits(criterion, penalty=3.0 if criterion == NEWTON else 0.0))
+        expected = best_of(search_of(task))
+        assert same(search_by_zones(task, 1, 2, known=known)[0], expected if expected[1] else (naive.NO_SPLIT, None))
+
+
+@pytest.mark.parametrize("criterion", one_quick([NEWTON, GINI]))
+def test_most_parts_are_not_looked_at_again(criterion: str) -> None:
+    """A bound that always passes would be safe, and of no use."""
+    task = noise(200_000, 0, criterion, False)
+    task = task._replace(inside=np.ones(200_000, np.bool_))
+    n_parts = map_zones(presort(task.table)).firsts.shape[1]
+    known = np.full((2, 5, n_parts + 1), -1), np.empty((5, 20_000), np.uint64), size_shift(int(np.abs(task.g).sum()))
+    expected, n_flagged = best_of(search_of(task)), list[int]()
+    for _ in range(2):
+        known[0][1] = -1  # no rows are kept
+        assert same(search_by_zones(task, 5, True, known=known)[0], expected)
+        n_flagged.append(int((known[0][1, :, :-2] > 0).sum()))
+    assert n_flagged[0] > 20
+    assert n_flagged[1] < n_flagged[0] / 2
 
 
 def test_sums_are_folded_where_slots_run_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_fold(width: int, grain: int) -> None:
     slots = random.integers(-(2**40), 2**40, (2, starts[FOLD, -1]))
     sums = Sums(
         slots, np.full(2, FOLD), np.zeros(2, SCALE), np.zeros(1, SCALE), starts, shifts, width, FOLD, 0, np.zeros(2, np.int64),
-        np.empty(0, np.uint32), np.empty((2, 301), np.uint8),
+        np.empty(0, np.uint32), np.empty((2, 301), np.uint8), np.empty((2, 0, 0), np.int64), np.empty((3, 0), np.uint64),
     )  # fmt: skip
     other = slots[0].copy()
     fine = [elements_of(sums, np.int64(1), np.int64(j)).copy() for j in range(3)]
