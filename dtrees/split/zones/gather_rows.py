@@ -58,11 +58,11 @@ def _count_below(typing_context: Any, numbers: Any, at: Any, bound: Any) -> Any:
 
 
 @lean_kernel
-def pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_kept, kept, scratch):
+def pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch):
     """Write ``code << 32 | place`` of the rows of a node in flagged zones of a column, places from 0.
 
-    The zones are those of ``scratch.zones``, their parts the ``numbers << shift``; ``is_kept`` is of :func:`known_of`. Returns how many
-    rows there are.
+    Among rows of equal code, places ascend. The zones are those of ``scratch.zones``, their parts the ``numbers << shift``. Returns how
+    many rows there are.
     """
     if _are_listed(zone_map.ends[j], shift, numbers, rows.shape[0]):
         flags = scratch.flags[: (zone_map.n_zones[j] << zone_map.fold) >> shift]
@@ -73,15 +73,9 @@ def pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_kept, ke
     cell_shift = zone_map.shift[j]
     used = scratch.marks[: (n_distinct >> cell_shift) // 64 + 1]  # the code of missing values is looked up as well
     _mark(zone_map.first_codes[j], shift, numbers, cell_shift, used)
-    if _are_all_kept(is_kept, numbers):
-        return _pick_kept(kept[: is_kept[-2]], cell_shift, used, rows, keys)
     if _cover(zone_map.first_codes[j], shift, numbers, scratch) * COVERED_SHARE > rows.shape[0]:
-        n = _pick_marked(codes, n_distinct, cell_shift, used, rows, keys)
-    else:
-        n = _pick_covered(codes, cell_shift, used, rows, keys, scratch)
-    if is_kept.shape[0] > 0 and rows.shape[0] == codes.shape[0]:  # so that a place is a row
-        _keep(zone_map, j, shift, numbers, keys[:n], used, is_kept, kept, scratch)
-    return n
+        return _pick_marked(codes, n_distinct, cell_shift, used, rows, keys)
+    return _pick_covered(codes, cell_shift, used, rows, keys, scratch)
 
 
 @lean_kernel
@@ -277,6 +271,19 @@ def lower_sizes(sizes, element, size_shift, numbers, n, sums):
 
 
 @lean_kernel
+def pick_known(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_kept, kept, scratch):
+    """Do as :func:`pick`, in any order, by the rows that are kept if all flagged zones have theirs there."""
+    marks = scratch.marks[: (n_distinct >> zone_map.shift[j]) // 64 + 1]
+    if _are_all_kept(is_kept, numbers):
+        _mark(zone_map.first_codes[j], shift, numbers, zone_map.shift[j], marks)
+        _pick_kept(kept[: is_kept[-2]], zone_map.shift[j], marks, rows, keys)
+        return
+    n = pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch)
+    if is_kept.shape[0] > 0 and rows.shape[0] == codes.shape[0]:  # so that a place is a row
+        _keep(zone_map, j, shift, numbers, keys[:n], marks, is_kept, kept, scratch)
+
+
+@lean_kernel
 def _keep(zone_map, j, shift, numbers, keys, marks, is_kept, kept, scratch):
     """Keep the rows of flagged parts of the whole table; without room for them, all others are forgotten.
 
@@ -321,8 +328,7 @@ def _pick_kept(kept, shift, marks, rows, keys):
         cell = key >> np.uint64(32 + shift)
         at += (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & np.uint64(1)
     density = (n - 1) / (np.int64(rows[n - 1]) - np.int64(rows[0]) + 1)
-    at, _ = _find_places(keys, np.uint64(0), at, rows, ZERO(), -density * np.int64(rows[0]), density)
-    return np.int64(at)
+    _find_places(keys, np.uint64(0), at, rows, ZERO(), -density * np.int64(rows[0]), density)
 
 
 @lean_kernel

@@ -23,7 +23,7 @@ from dtrees.split.search.sweep import SortedRows, cut_after, first_above, sweep_
 from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.bounds import best_edge, flag_zones, lay_out, part_arrays, sums_in, zone_arrays
 from dtrees.split.zones.by_category import moments_of, search_categories_of_slot
-from dtrees.split.zones.gather_rows import known_of, lower_sizes, note_sizes, pick
+from dtrees.split.zones.gather_rows import known_of, lower_sizes, note_sizes, pick_known
 from dtrees.split.zones.sums import count_flagged, element_of, slope_of
 
 _PLACE = np.uint64(0xFFFFFFFF)
@@ -188,7 +188,7 @@ def _scan_zones(columns, summed, j, flagged, node, limits, bar, shared_bar, scra
         return _sweep_zones(limits, keys, zones, flagged, summed, node, bar, scratch.found)
     sizes, is_kept = known_of(zone_map, sums, slot, in_stop - start, j)
     rows = partition.rows[start:in_stop]
-    pick(codes, n_distinct, zone_map, j, zone_shift, numbers, rows, keys, is_kept, sums.kept[j], scratch)
+    pick_known(codes, n_distinct, zone_map, j, zone_shift, numbers, rows, keys, is_kept, sums.kept[j], scratch)
     keys = keys[:m]
     if min(MAX_PARTS, m // ROWS_PER_CUT_PART) >= 2 * n_zones:
         zones = scratch.parts

@@ -19,7 +19,7 @@ from dtrees.split.policy import FOLD
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import map_zones
-from dtrees.split.zones.gather_rows import pick
+from dtrees.split.zones.gather_rows import pick_known
 from tests.examples import examples
 
 N = 20_000
@@ -29,7 +29,7 @@ WHOLE_WORDS = 64 * 100
 
 @kernel
 def pick_from_python(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_kept, kept, scratch):  # type: ignore[no-untyped-def]
-    pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_kept, kept, scratch)
+    pick_known(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_kept, kept, scratch)
 
 
 #: What fails where the mark of a missing value is read beyond the last.
