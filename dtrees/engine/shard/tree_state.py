@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -315,7 +316,7 @@ class TreeState:
         most_splits = limited_splits(self._plan.rules, int(self.nodes.in_stop[0]))
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, known))
-        sum_slots = self._search.sum_slots(n_threads)
+        sum_slots = partial(self._search.sum_slots, n_threads) if self._search.by_sums else None
         # A tree is finished before the next one is grown where this would lie, unless trees take turns.
         assignment = Assignment(context, roots, block_rows, share_rows, sum_slots, keep=workspace.by_turns)
         return workspace.runner.grow(workspace.threads, n_threads, assignment)

@@ -26,6 +26,7 @@ from dtrees.split.compile.memory import prefetch_to_write
 from dtrees.split.compile.methods import Methods
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.grow.best_first import come_from, is_hopeless, number_split
+from dtrees.split.grow.block import fill_block
 from dtrees.split.grow.by_criterion import (
     choose_sides_shared,
     first_shared,
@@ -50,6 +51,7 @@ from dtrees.split.grow.parallel_sums import (
     sum_piece,
 )
 from dtrees.split.grow.small_subtree import grow_block, weight_of
+from dtrees.split.grow.stack import put_root
 from dtrees.split.grow.subtree import Task, grow_subtree, hand_down_slot, is_large
 from dtrees.split.grow.work_pool import (
     DONE,
@@ -114,6 +116,17 @@ def grow_together(columns, work_pool, task):
         acquire(work_pool.control, LOCK)
         work_pool.control[NODES_LEFT if kind == GROW else PIECES_LEFT] -= 1
         release(work_pool.control, LOCK)
+
+
+@lean_entry
+def grow_plain(columns, work_pool, task):
+    """Grow the subtrees of a work pool in blocks, one after the other: few kernels do that."""
+    for i in range(work_pool.control[N_NODES]):
+        place = work_pool.places[i]
+        task.budget.waiting[0] = work_pool.origins[i]
+        put_root(task.stack, place.start, place.in_stop, place.stop, place.depth, work_pool.paths[i], work_pool.sums[i])
+        nodes = Nodes(work_pool.parts.records[place.room :], work_pool.parts.sums[place.room :])
+        work_pool.places[i].n_nodes = grow_block(columns, task, ZERO(), nodes, ZERO())
 
 
 @lean_kernel
@@ -413,15 +426,18 @@ def _hand_down(sum_slots, work_pool, task, i):
 Wanted = tuple[Any, tuple[Any, ...]]
 
 
-def likely_kernels(columns: Columns, work_pool: WorkPool, task: Task, methods: Methods, n_rows: int) -> tuple[list[Wanted], list[Wanted]]:
+def likely_kernels(
+    columns: Columns, work_pool: WorkPool, task: Task, methods: Methods, n_rows: int, by_sums: bool
+) -> tuple[list[Wanted], list[Wanted]]:
     """Return the kernels that the growth of a node of so many rows calls first: all that it needs in a block, if it can, and others.
 
-    The last of the first ones takes longest to compile.
+    The last of either calls the others.
     """
     shared, number = (typeof(columns), typeof(work_pool), typeof(task)), types.int64
     first, found, large = list[Any](), list[Wanted](), n_rows > task.block_rows
-    if task.sum_slots is not None and task.sum_slots.slot_of.shape[0]:
+    if by_sums:
         slots, limits, sums = task.sum_slots, task.limits.hidden, work_pool.sums[0]
+        assert slots is not None
         summed = SummedNode(slots.zone_map, slots.ids, slots.sums, task.partition, (0, 0, 0), sums)
         searched = typeof(summed), number, number, number, *map(typeof, (columns, limits, slots.bar, task.scratch, task.best))
         found += [(search_columns.kernel, searched), (hand_down_slot.kernel, (typeof(task), number))]
@@ -437,6 +453,7 @@ def likely_kernels(columns: Columns, work_pool: WorkPool, task: Task, methods: M
         wanted.append(search_tiny)
     else:
         first, wanted = wanted + [search_random] * (task.block_rows > 0), []
-    block = [(grow_block.kernel, (*shared[::2], number, typeof(work_pool.parts), number))] * (task.block_rows > 0)
+    block = [(grow_block.kernel, (*shared[::2], number, typeof(work_pool.parts), number)), (fill_block.kernel, (*shared[::2], *[number] * 3))]
+    block *= task.block_rows > 0
     now, later = ([(method.kernel, methods.arguments(method)) for method in some] for some in (first, wanted))
-    return [*block, *now, (grow_together, shared)], found * large + later
+    return [*block, *now, (grow_plain, shared)], [*found * large, *later, (grow_together, shared)]
