@@ -271,7 +271,7 @@ def test_a_thread_that_fails(monkeypatch: pytest.MonkeyPatch, in_helper: bool) -
     both, came = threading.Barrier(2), []
 
     def kernel_that_fails(*arguments: Any) -> Any:
-        run = kernel(*arguments)
+        run, *rest = prepare(*arguments)
 
         def fail_or_run(columns: Any, work_pool: Any, task: Any) -> None:
             came.append(threading.current_thread() is threading.main_thread())
@@ -283,10 +283,10 @@ def test_a_thread_that_fails(monkeypatch: pytest.MonkeyPatch, in_helper: bool) -
                 both.wait(60)
                 raise ZeroDivisionError("mine")
 
-        return fail_or_run
+        return fail_or_run, *rest
 
-    kernel = runner.SubtreeRunner._kernel
-    monkeypatch.setattr(runner.SubtreeRunner, "_kernel", kernel_that_fails)
+    prepare: Any = runner.SubtreeRunner._prepare
+    monkeypatch.setattr(runner.SubtreeRunner, "_prepare", kernel_that_fails)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30_000, 8))
     with pytest.raises(ZeroDivisionError, match="mine"):
@@ -321,11 +321,11 @@ def test_ctrl_c_gives_up_the_trees_under_way(monkeypatch: pytest.MonkeyPatch, n_
             kernel_of(columns, work_pool, task)
             ended.append(work_pool.parts.records["column"][0])
 
-        kernel_of = kernel(*arguments)
-        return run
+        kernel_of, *rest = prepare(*arguments)
+        return run, *rest
 
-    kernel = runner.SubtreeRunner._kernel
-    monkeypatch.setattr(runner.SubtreeRunner, "_kernel", kernel_that_waits)
+    prepare: Any = runner.SubtreeRunner._prepare
+    monkeypatch.setattr(runner.SubtreeRunner, "_prepare", kernel_that_waits)
     model = RandomForestRegressor(n_estimators=4, random_state=0, n_jobs=n_jobs)
     X = np.random.default_rng(0).normal(size=(500, 3))
     with pytest.raises(KeyboardInterrupt):

@@ -434,6 +434,7 @@ def likely_kernels(
     The last of either calls the others.
     """
     shared, number = (typeof(columns), typeof(work_pool), typeof(task)), types.int64
+    one = shared[0], shared[2]
     first, found, large = list[Any](), list[Wanted](), n_rows > task.block_rows
     if by_sums:
         slots, limits, sums = task.sum_slots, task.limits.hidden, work_pool.sums[0]
@@ -453,7 +454,8 @@ def likely_kernels(
         wanted.append(search_tiny)
     else:
         first, wanted = wanted + [search_random] * (task.block_rows > 0), []
-    block = [(grow_block.kernel, (*shared[::2], number, typeof(work_pool.parts), number)), (fill_block.kernel, (*shared[::2], *[number] * 3))]
-    block *= task.block_rows > 0
+    block: list[Wanted] = []
+    if task.block_rows > 0:
+        block = [(grow_block.kernel, (*one, number, typeof(work_pool.parts), number)), (fill_block.kernel, (*one, number, number, number))]
     now, later = ([(method.kernel, methods.arguments(method)) for method in some] for some in (first, wanted))
     return [*block, *now, (grow_plain, shared)], [*found * large, *later, (grow_together, shared)]
