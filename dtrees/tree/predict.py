@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import bind, inner_kernel, kernel
 from dtrees.split.compile.memory import prefetch
+from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.packing import Packed, pack
 from dtrees.tree.predict_sets import PackedWithSets, add_values_with_sets, leaf_numbers_with_sets, pack_with_sets
 from dtrees.tree.tree import Tree
@@ -389,6 +390,8 @@ def stump() -> Tree:
     )
 
 
-def compile_prediction() -> None:
-    """Compile what predicts."""
-    sum_values(pack([stump()]), np.zeros((1, 1)))
+def compile_prediction(with_sets: bool) -> None:
+    """Compile what predicts, by trees with sets of categories or without."""
+    some = CategorySets.of(np.zeros(1, np.int32), [np.zeros(1, np.int64)])
+    tree = stump().with_categories(some) if with_sets else stump()
+    sum_values(packed_for([tree], np.float64), np.zeros((1, 1)))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import are_compiled_elsewhere, compile_all_elsewhere, compile_elsewhere, compile_together
-from dtrees.split.compile.kernels import bind
+from dtrees.split.compile.kernels import bind, is_compiled
 from dtrees.split.compile.methods import UNKNOWN, Hidden, Methods
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import kinds_of, n_class_sums
@@ -173,18 +173,23 @@ class SubtreeRunner(Runner):
     def _kernel(self, methods: Methods, work_pool: WorkPool, task: Task, by_sums: bool) -> _Kernel | None:
         """Return the kernel that grows nodes, when what most nodes need is compiled, too; None if a helper is to compile that first."""
         block, others = likely_kernels(self._columns, work_pool, task, methods, self._task_size[0], by_sums)
+        missing = [one for one in others if not is_compiled(*one)]
+        is_small = task.block_rows > 0 and self._task_size[0] * self._columns.n_columns <= PLAIN_CELLS
         if task.is_plain:
             compile_together(block)
-        elif task.block_rows == 0 or self._task_size[0] * self._columns.n_columns > PLAIN_CELLS:
-            compile_together([*others[:-1], *block[:-1], others[-1]])
+        elif missing and is_small and self._order(block[:-1], missing, task.limits.seen.categories.some):
+            return None
         else:
-            self._awaited = compile_all_elsewhere(block[:-1], others)
-            if self._awaited:
-                compile_elsewhere(compile_prediction)
-                return None
             compile_together([*block[:-1], *others])
         kernel = methods.kernels[_driver(task.is_plain)] = bind(_driver(task.is_plain), self._columns, work_pool, task)
         return kernel
+
+    def _order(self, first: list[Wanted], others: list[Wanted], with_sets: bool) -> bool:
+        """Have a helper compile kernels, and what predicts between the ``first`` ones and the others; return whether there is one."""
+        if not (compile_all_elsewhere(first) and compile_elsewhere(compile_prediction, with_sets) and compile_all_elsewhere(others)):
+            return False
+        self._awaited = others
+        return True
 
     def _task(self, thread: int, context: TreeContext) -> Task:
         """Make room for what a thread needs to grow nodes of ``_task_size``."""

@@ -82,6 +82,7 @@ from dtrees.split.node.partition import Sides, is_pure, mark_places
 from dtrees.split.node.records import NO_SPLIT, SPLIT, Nodes, cut_of, make_leaf, note_split
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
+from dtrees.split.search.categories import search_categories_of_list
 from dtrees.split.table.columns import Columns
 from dtrees.split.zones.by_category import SummedNode
 from dtrees.split.zones.sum_slots import give_back, has_slots, search_columns
@@ -434,7 +435,6 @@ def likely_kernels(
     The last of either calls the others.
     """
     shared, number = (typeof(columns), typeof(work_pool), typeof(task)), types.int64
-    one = shared[0], shared[2]
     first, found, large = list[Any](), list[Wanted](), n_rows > task.block_rows
     if by_sums:
         slots, limits, sums = task.sum_slots, task.limits.hidden, work_pool.sums[0]
@@ -454,8 +454,19 @@ def likely_kernels(
         wanted.append(search_tiny)
     else:
         first, wanted = wanted + [search_random] * (task.block_rows > 0), []
-    block: list[Wanted] = []
-    if task.block_rows > 0:
-        block = [(grow_block.kernel, (*one, number, typeof(work_pool.parts), number)), (fill_block.kernel, (*one, number, number, number))]
     now, later = ([(method.kernel, methods.arguments(method)) for method in some] for some in (first, wanted))
-    return [*block, *now, (grow_plain, shared)], [*found * large, *later, (grow_together, shared)]
+    return [*_kernels_of_block(columns, work_pool, task), *now, (grow_plain, shared)], [*found * large, *later, (grow_together, shared)]
+
+
+def _kernels_of_block(columns: Columns, work_pool: WorkPool, task: Task) -> list[Wanted]:
+    """Return the kernels that grow nodes in blocks, if any are grown so, but for methods."""
+    block, number, own = task.block, types.int64, (typeof(columns), typeof(task))
+    if block is None or task.block_rows == 0:
+        return []
+    wanted = [(grow_block.kernel, (*own, number, typeof(work_pool.parts), number)), (fill_block.kernel, (*own, number, number, number))]
+    if task.limits.seen.categories.some and isinstance(task.limits.seen.thresholds, BestThreshold):
+        place = types.UniTuple(number, 2)
+        of_node = map(typeof, (work_pool.sums[0], task.limits.hidden, 0.0, task.scratch))
+        of_column = types.int32, *map(typeof, (columns.words, block.keys[0], block))
+        wanted.append((search_categories_of_list.kernel, (*of_column, place, *of_node)))
+    return wanted
