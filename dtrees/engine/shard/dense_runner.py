@@ -34,6 +34,7 @@ from dtrees.split.node.partition import NOWHERE, no_rows
 from dtrees.split.node.records import Nodes, empty_candidates
 from dtrees.split.policy import MOST_NODES_KEPT, PLAIN_CELLS, TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.table.columns import Columns
+from dtrees.split.table.zone_map import compile_zones
 from dtrees.split.zones.sum_slots import SumSlots, for_thread, no_sum_slots
 from dtrees.split.zones.sums import note_places
 from dtrees.tree.predict import compile_prediction
@@ -173,11 +174,11 @@ class SubtreeRunner(Runner):
     def _kernel(self, methods: Methods, work_pool: WorkPool, task: Task, by_sums: bool) -> _Kernel | None:
         """Return the kernel that grows nodes, when what most nodes need is compiled, too; None if a helper is to compile that first."""
         block, others = likely_kernels(self._columns, work_pool, task, methods, self._task_size[0], by_sums)
-        missing = [one for one in others if not is_compiled(*one)]
+        first, missing = ([one for one in some if not is_compiled(*one)] for some in (block, others))
         is_small = task.block_rows > 0 and self._task_size[0] * self._columns.n_columns <= PLAIN_CELLS
         if task.is_plain:
             compile_together(block)
-        elif missing and is_small and self._order(block[:-1], missing, task.limits.seen.categories.some):
+        elif missing and is_small and self._order(first[:-1], missing, task.limits.seen.categories.some):
             return None
         else:
             compile_together([*block[:-1], *others])
@@ -186,8 +187,10 @@ class SubtreeRunner(Runner):
 
     def _order(self, first: list[Wanted], others: list[Wanted], with_sets: bool) -> bool:
         """Have a helper compile kernels, and what predicts between the ``first`` ones and the others; return whether there is one."""
-        if not (compile_all_elsewhere(first) and compile_elsewhere(compile_prediction, with_sets) and compile_all_elsewhere(others)):
+        if not (compile_all_elsewhere(first) and compile_elsewhere(compile_prediction, with_sets)):
             return False
+        compile_elsewhere(compile_zones)
+        compile_all_elsewhere(others)
         self._awaited = others
         return True
 
