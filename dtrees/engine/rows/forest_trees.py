@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
-from dtrees.engine.outcome.values import pruned
+from dtrees.engine.outcome.ending import finish_tree, measures
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
@@ -26,7 +25,7 @@ from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.leaf_rows import measure_means, share_leaves
 from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
 from dtrees.engine.rows.rows_in_forest import RowsInForest, joined_ends, pure_in_all
-from dtrees.engine.rows.tree import grow_nodes, leaves_known
+from dtrees.engine.rows.tree import grow_nodes
 from dtrees.engine.rows.whole import exponent_of
 from dtrees.engine.shard.targets.forest_target import factors_of_targets
 from dtrees.engine.shard.targets.scales import Derived, ForestScales
@@ -164,12 +163,8 @@ def forest_tree_steps(growing: TreeOfForest, number: int) -> Steps[Tree]:
     derived, exponents = yield from _drawn(growing, number)
     rounded = 0 if drawing is None else drawing.n_draws * drawing.points.shape[0]
     levels = (RandomLevels if plan.rules.random_splits else ForestLevels)(growing.shards, growing.rows)
-    nodes, known, sets = yield from grow_nodes(levels, number, derived, exponents, rounded)
-    nodes, _ = pruned(nodes, exponents, plan.rules)
-    tree = draft_tree(plan, nodes, exponents)
-    if plan.rules.categorical:
-        tree = tree.with_categories(sets.of_tree(nodes.records, plan.rules))
-    measured = (yield from growing.measure_means(tree, leaves_known(nodes.records, known))) if measures(plan) else None
+    nodes, tree, known = yield from grow_nodes(levels, number, derived, exponents, rounded)
+    measured = (yield from growing.measure_means(tree, known)) if measures(plan) else None
     return finish_tree(plan, nodes, exponents, tree, measured)[0]
 
 
