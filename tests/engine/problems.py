@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan, ForestResult, Rules
 from dtrees.engine.rows import flagged_rows, levels, passes, rows_in_tree, searcher
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.run.lasting import grow_forest_on_shards
 from dtrees.engine.run.local_executor import grow_forest

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.protocol.exchange import Step
 from dtrees.engine.protocol.messages import Message, ShardsLost
-from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.run.lasting import LastingBoosting, grow_forest_on_shards
 from dtrees.engine.run.local_executor import LocalExecutor, LocalFit, grow_forest
 from dtrees.engine.shard.shard import Shard

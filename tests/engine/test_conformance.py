@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan import node_limits
 from dtrees.engine.rows import quantiles, zone_edges
-from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.shard import row_division
 from dtrees.engine.shard import tree as tree_program
 from dtrees.engine.shard import tree_state as one_tree

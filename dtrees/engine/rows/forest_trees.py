@@ -18,7 +18,7 @@ from dtrees.engine.outcome.ending import finish_tree, measures
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
-from dtrees.engine.protocol.messages import Measured
+from dtrees.engine.protocol.messages import Measured, Root
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
@@ -133,7 +133,7 @@ class RandomLevels(ForestLevels):
         """Plan to search all nodes that are to be searched."""
         self.summed = s.Levelled(grower.to_search, np.zeros(grower.to_search.shape[0], np.int64))
 
-    def open(self, grower: RowsGrower, root: s.Rooted, columns: Columns) -> None:
+    def open(self, grower: RowsGrower, root: Root, columns: Columns) -> None:
         """Begin the search of the nodes that are to be searched."""
         every, (n_rows, sums, _) = np.arange(grower.to_search.shape[0]), grower.about(grower.to_search)
         tasks, (node, grain), n = np.stack([every, 0 * every - 1, 0 * every - 1, every], axis=1), self.summed, every.shape[0]

@@ -99,7 +99,7 @@ def grow_nodes(
     sent = yield shards.step("sums", next(shards.serials), told, shards.everyone)
     constraints, of_all = constraints_of(shards.plan.rules), np.sum([one[0] for one in sent], axis=0)
     of_root = of_all if constraints is None else np.concatenate([of_all, root_words(constraints)])
-    root = s.Rooted(n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift)
+    root = Root(n_in, n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift)
     growth = _Growth(levels, tree, root)
     yield from growth.grow(sent)
     return growth.draft(learning_rate)
@@ -108,11 +108,10 @@ def grow_nodes(
 class _Growth:
     """The nodes of a tree under way."""
 
-    def __init__(self, levels: Levels, tree: int, root: s.Rooted) -> None:
+    def __init__(self, levels: Levels, tree: int, root: Root) -> None:
         shards, rules, kept = levels.shards, levels.shards.plan.rules, SumsKept.of(levels.shards.plan)
         self._levels, self._shards, self._tree, self._root = levels, shards, tree, root
-        of_root = Root(root.n_in, root.n_in, root.sums, root.exponents)
-        self._grower = RowsGrower(rules, kept.n_classes, rules.columns_per_tree, of_root, shards.sent_rows, kept.targets)
+        self._grower = RowsGrower(rules, kept.n_classes, rules.columns_per_tree, root, shards.sent_rows, kept.targets)
         self._path: dict[int, Any] = {0: hashing.ROOT}
         self._cells_of_row = kept.cells_sent(rules)
         self._apart: list[tuple[int, int]] = []  # places of nodes that were grown to their ends by one shard each

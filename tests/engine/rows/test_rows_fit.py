@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.local_rows import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.outcome.scoring import BLOCK_ROWS
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol import exchange
@@ -19,7 +20,6 @@ from dtrees.engine.protocol.exchange import Step
 from dtrees.engine.protocol.messages import StaleMessage
 from dtrees.engine.rows import flagged_rows, levels, rows_in_tree
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.engine.rows.zone_edges import merge_sketches, sketch_columns
