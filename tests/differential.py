@@ -36,7 +36,7 @@ from distributed import Client, LocalCluster
 from scipy.sparse import csr_array
 
 import dtrees
-from dtrees.engine.rows.local import LocalRowsExecutor
+from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.run.lasting import grow_forest_on_shards
 from dtrees.ensemble.in_process import Backend

@@ -25,7 +25,7 @@ HELD_OUT: dict[str, Any] = {
 DRAWN: dict[str, Any] = {"n_draws": 120, "max_features": 2, "max_depth": 3}
 BOOSTING: dict[str, Case] = {
     "one output": boosting(weighted=True, **HELD_OUT),
-    "three outputs": boosting("softmax", weighted=True, **HELD_OUT),
+    "three outputs": boosting("log loss of three", weighted=True, **HELD_OUT),
     "two targets": boosting("targets", weighted=True, **HELD_OUT),
 }
 CASES = BOOSTING | {

@@ -21,10 +21,11 @@ from dtrees.engine.shard import tree as tree_program
 from dtrees.engine.shard.fit import trees_side_by_side
 from dtrees.engine.shard.shard import Shard
 from dtrees.engine.shard.tree_state import GrownApart, TreeState
+from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.split.table.columns import presort
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 from tests.engine.problems import Problem, assert_same, forest
-from tests.engine.shards import ShardedExecutor, Squared, all_equal, called, grow_here, grow_sharded, rules, wild_table, wild_target
+from tests.engine.shards import ShardedExecutor, all_equal, called, grow_here, grow_sharded, rules, wild_table, wild_target
 
 # --- what shards of columns are sent, and that large nodes are the same on them ---
 
@@ -175,7 +176,7 @@ def test_replicas_that_disagree_about_rows_stop_the_fit() -> None:
 def test_replicas_whose_predictions_have_drifted_stop_the_fit(drift: float) -> None:
     """Another machine's ``exp``, say: an error at once, never a wrong model."""
     executor = ShardedExecutor(TABLE, TARGET, None, SPREADS["two"])
-    plan = BoostingPlan(rules("newton", P, max_depth=2), 0, Squared(), n_rounds=4)
+    plan = BoostingPlan(rules("newton", P, max_depth=2), 0, SquaredError(), n_rounds=4)
 
     def disturb(progress: Any) -> None:
         if progress.done == 2:

@@ -178,9 +178,9 @@ class SumsKept(NamedTuple):
         ids: NDArray[np.int32] | None = None,
         rows: NDArray[np.int64] | None = None,
     ) -> tuple[SplitLimits, NodeLimits]:
-        """Return what :func:`make_limits` does; ``rows`` are those of several targets, of who looks at rows."""
+        """Return the limits of one tree (:class:`LimitsOfFit`); ``rows`` are those of several targets, of who looks at rows."""
         targets = Targets.unseen(self.targets) if rows is None else Targets(self.targets, rows)
-        return make_limits(rules, self.n_classes, sums, exponents, 0.0 if self.targets else slope, ids=ids, targets=targets)
+        return LimitsOfFit(rules, self.n_classes, ids).of_tree(sums, exponents, 0.0 if self.targets else slope, targets)
 
 
 class LimitsOfFit:
@@ -256,19 +256,6 @@ class LimitsOfFit:
         if self._stops.min_weight != of_both:
             self._stops = self._stops._replace(min_weight=of_both)
         return limits, self._stops
-
-
-def make_limits(
-    rules: Rules,
-    n_classes: int,
-    sums: NDArray[np.int64],
-    exponents: tuple[int, int],
-    slope: float = 0.0,
-    ids: NDArray[np.int32] | None = None,
-    targets: Targets | None = None,
-) -> tuple[SplitLimits, NodeLimits]:
-    """Return the limits of one tree; see :class:`LimitsOfFit`."""
-    return LimitsOfFit(rules, n_classes, ids).of_tree(sums, exponents, slope, targets=targets)
 
 
 def inherits_sums(plan: ForestPlan | BoostingPlan) -> bool:

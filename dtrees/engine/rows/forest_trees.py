@@ -14,19 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
-from dtrees.engine.outcome.values import pruned
+from dtrees.engine.outcome.ending import finish_tree, measures
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
-from dtrees.engine.protocol.messages import Measured
+from dtrees.engine.protocol.messages import Measured, Root
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.leaf_rows import measure_means, share_leaves
 from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
 from dtrees.engine.rows.rows_in_forest import RowsInForest, joined_ends, pure_in_all
-from dtrees.engine.rows.tree import grow_nodes, leaves_known
+from dtrees.engine.rows.tree import grow_nodes
 from dtrees.engine.rows.whole import exponent_of
 from dtrees.engine.shard.targets.forest_target import factors_of_targets
 from dtrees.engine.shard.targets.scales import Derived, ForestScales
@@ -134,7 +133,7 @@ class RandomLevels(ForestLevels):
         """Plan to search all nodes that are to be searched."""
         self.summed = s.Levelled(grower.to_search, np.zeros(grower.to_search.shape[0], np.int64))
 
-    def open(self, grower: RowsGrower, root: s.Rooted, columns: Columns) -> None:
+    def open(self, grower: RowsGrower, root: Root, columns: Columns) -> None:
         """Begin the search of the nodes that are to be searched."""
         every, (n_rows, sums, _) = np.arange(grower.to_search.shape[0]), grower.about(grower.to_search)
         tasks, (node, grain), n = np.stack([every, 0 * every - 1, 0 * every - 1, every], axis=1), self.summed, every.shape[0]
@@ -164,12 +163,8 @@ def forest_tree_steps(growing: TreeOfForest, number: int) -> Steps[Tree]:
     derived, exponents = yield from _drawn(growing, number)
     rounded = 0 if drawing is None else drawing.n_draws * drawing.points.shape[0]
     levels = (RandomLevels if plan.rules.random_splits else ForestLevels)(growing.shards, growing.rows)
-    nodes, known, sets = yield from grow_nodes(levels, number, derived, exponents, rounded)
-    nodes, _ = pruned(nodes, exponents, plan.rules)
-    tree = draft_tree(plan, nodes, exponents)
-    if plan.rules.categorical:
-        tree = tree.with_categories(sets.of_tree(nodes.records, plan.rules))
-    measured = (yield from growing.measure_means(tree, leaves_known(nodes.records, known))) if measures(plan) else None
+    nodes, tree, known = yield from grow_nodes(levels, number, derived, exponents, rounded)
+    measured = (yield from growing.measure_means(tree, known)) if measures(plan) else None
     return finish_tree(plan, nodes, exponents, tree, measured)[0]
 
 

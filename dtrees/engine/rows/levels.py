@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.beyond_sums import words_of
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps
+from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.rows_in_tree import RowsInTree
@@ -147,7 +148,7 @@ class Levels:
         self.summed = s.Levelled(pairs[:, 0].copy(), pairs[:, 1].copy())
         self._tasks, self._n_slots = np.array(tasks, np.int64).reshape(-1, 4), n_slots
 
-    def open(self, grower: RowsGrower, root: s.Rooted, columns: Columns) -> None:
+    def open(self, grower: RowsGrower, root: Root, columns: Columns) -> None:
         """Begin the search of the nodes that are to be searched, whose sums have been planned."""
         nodes, self._columns = grower.to_search, columns
         grain = np.array([self._grain[node] for node in nodes.tolist()], np.int64)

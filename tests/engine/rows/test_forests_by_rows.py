@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan.plans import ForestPlan, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
 from dtrees.engine.protocol.exchange import Parcel, Step, Turn, side_by_side
 from dtrees.engine.rows import whole, zone_edges
 from dtrees.engine.rows.forest_trees import trees_at_once
-from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.split.numbers import hashing

@@ -15,7 +15,7 @@ from tests.slow import one_of_each
 DRAWN: dict[str, Any] = {"n_draws": 400, "out_of_bag": True}
 BALANCED: dict[str, Any] = {"n_draws": 512, "balanced_subsample": True, "out_of_bag": True}
 CASES: dict[str, Case] = {
-    "boosting": boosting("logistic"),
+    "boosting": boosting("log loss"),
     "leaves by order": boosting("targets"),
     "forest": forest(weighted=True, max_features=4, **DRAWN),
     "balanced": forest("gini", 2, max_features=4, **BALANCED),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import dtrees
 from dtrees.ensemble import checkpoint as checkpoints
 from dtrees.split.table.columns import presort
-from tests.ensemble.samples import BOOSTING, FORESTS, SIGNAL, WEIGHT, X, every_ensemble, is_classifier, make, target
+from tests.ensemble.samples import BOOSTING, FORESTS, SIGNAL, WEIGHT, X, assert_same_trees, every_ensemble, is_classifier, make, target
 from tests.examples import examples
 
 
@@ -267,11 +267,7 @@ def test_going_on_in_a_warm_start(kind, tmp_path):
     with pytest.raises(ValueError, match="earlier trees was .*, is none"):
         make(kind).fit(X, y, checkpoint=path)
     model = pickle.loads(kept).fit(X, y, checkpoint=path)
-    assert all(a.equals(b) for a, b in zip(trees_of(model), trees_of(whole), strict=True))
-
-
-def trees_of(model):
-    return [tree for group in model._trees.groups for tree in group]
+    assert_same_trees(model, whole)
 
 
 @pytest.mark.parametrize("random_state", ["none", "generator"])
