@@ -18,7 +18,7 @@ from dtrees.split.criteria.criterion import Criterion, criterion_named
 from dtrees.split.criteria.several import value_for_targets
 from dtrees.split.node.limits import NO_CATEGORIES, BestThreshold, Categories, NodeLimits, RandomThreshold, SplitLimits
 from dtrees.split.numbers.hashing import LEFT, RIGHT
-from dtrees.split.policy import BLOCK_ROWS, BOUNDED_ROWS, MAX_ZONES, SLOTS_BYTES_PER_ROW, SLOTS_MIN_BYTES, WHOLE_BLOCK_CELLS
+from dtrees.split.policy import BLOCK_ROWS, BOUNDED_ROWS, MAX_ZONES, SLOTS_BYTES_PER_ROW, SLOTS_MIN_BYTES, SUMMED_SHARE, WHOLE_BLOCK_CELLS
 
 _NO_LIMIT = 2**31
 _MOST_WEIGHT = 2**62
@@ -259,10 +259,11 @@ class LimitsOfFit:
 
 
 def inherits_sums(plan: ForestPlan | BoostingPlan) -> bool:
-    """Tell whether every node is searched exactly in all columns of the tree, by two sums."""
+    """Tell whether nodes are searched exactly, by two sums, in all columns of the tree, or in that many that zone sums pay."""
     rules = plan.rules
     two = isinstance(plan, BoostingPlan) or (plan.n_classes <= 2 and not plan.targets)
-    return two and criterion_named(rules.criterion).by_sums and not rules.random_splits and rules.max_features >= rules.columns_per_tree
+    many = rules.max_features >= SUMMED_SHARE * rules.columns_per_tree
+    return two and criterion_named(rules.criterion).by_sums and not rules.random_splits and many
 
 
 def subtree_rows(plan: ForestPlan | BoostingPlan, n_rows: int, n_columns: int, n_threads: int) -> int:

@@ -238,7 +238,8 @@ def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots |
     """Return a thread's task for another tree."""
     own = task.sum_slots
     if sum_slots is not None and own is not None:
-        own = SumSlots(sum_slots.zone_map, sum_slots.sums, sum_slots.free, sum_slots.n_threads, own.slot_of, sum_slots.ids, own.bar)
+        zone_map, sums, free, n_threads, _, ids, place_in_map, _ = sum_slots
+        own = SumSlots(zone_map, sums, free, n_threads, own.slot_of, ids, place_in_map, own.bar)
     partition, spare, target, limits, stops, keys, (first, control, _), _ = context
     _, _, _, (seen, address, memory, _), _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting), _, weight, words, _, room = (
         task

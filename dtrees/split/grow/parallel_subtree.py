@@ -29,9 +29,11 @@ from dtrees.split.grow.best_first import come_from, is_hopeless, number_split
 from dtrees.split.grow.block import fill_block
 from dtrees.split.grow.by_criterion import (
     choose_sides_shared,
+    draws_columns,
     first_shared,
     hand_down,
     lead_piece,
+    n_searched,
     ready_shared,
     search_lists,
     search_random,
@@ -259,28 +261,18 @@ def _wants_slot(work_pool, task, i):
 
 
 @lean_kernel
-def _n_scans(sum_slots):
-    """Return into how many pieces the search of all columns but the first is cut."""
-    return min(PIECES - 1, sum_slots.zone_map.which.shape[0])
-
-
-@lean_kernel
 def _start_scans(sum_slots, work_pool, task, i):
     """Make the pieces of the search: the column that looks best goes first, while other threads begin with the others."""
     work_pool.places[i].first_column = first_shared(work_pool, task, i)
     work_pool.found.records[i].status = NO_SPLIT
-    add_pieces(work_pool, SCAN, i, _n_scans(sum_slots) + 1)
+    add_pieces(work_pool, SCAN, i, min(PIECES - 1, n_searched(task)) + 1)
 
 
 @lean_kernel
 def _scan(sum_slots, columns, work_pool, task, i, piece):
     """Search some columns: the last piece, which is claimed first, the one that looks best, the others the rest."""
-    first, last, but = work_pool.places[i].first_column, work_pool.places[i].first_column + 1, NONE()
-    if piece < _n_scans(sum_slots):
-        first, last = bounds_of(ZERO(), sum_slots.zone_map.which.shape[0], piece, _n_scans(sum_slots))
-        but = work_pool.places[i].first_column
     task.best.records[0].status = NO_SPLIT
-    search_shared(columns, work_pool, task, i, first, last, but)
+    search_shared(columns, work_pool, task, i, piece, work_pool.places[i].n_pieces)
     _offer(work_pool, task, i)
 
 
@@ -312,6 +304,8 @@ def _decide(sum_slots, columns, work_pool, task, i):
         if is_categorical(task.limits.categories, split.column):
             choose_sides_shared(columns, work_pool, task, i)
         add_pieces(work_pool, MARK, i, n_pieces(work_pool, places.stop - places.start))
+    elif split.status != SPLIT and draws_columns(task):  # further columns may be drawn
+        _leave_to_one(work_pool, task, i)
     else:
         give_back(sum_slots, places.slot)
         _bring_back(work_pool, task, i)

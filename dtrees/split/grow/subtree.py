@@ -25,7 +25,7 @@ from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.parts import weight_sums, without_words
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block
-from dtrees.split.grow.by_criterion import choose_sides, choose_sides_summed, hand_down, search_table, search_zones
+from dtrees.split.grow.by_criterion import choose_sides, choose_sides_summed, draws_columns, hand_down, search_table, search_zones
 from dtrees.split.grow.small_subtree import grow_block, weight_of
 from dtrees.split.grow.stack import Stack, open_node, put_children, put_root
 from dtrees.split.node.limits import AnyCriterion, NodeLimits, SplitLimits, is_categorical, may_be_split
@@ -231,7 +231,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
         if not is_pure(task.target, partition.rows, start, in_stop):
             if has_slots(task.sum_slots):
                 search_zones(columns, task, n_todo, start, in_stop, node_sums)
-            else:
+            if not has_slots(task.sum_slots) or (best.records[0].status != SPLIT and draws_columns(task)):
                 search_table(columns, task, start, in_stop, node_sums, path)
         split = best.records[0]
         if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
