@@ -259,11 +259,11 @@ class LimitsOfFit:
 
 
 def inherits_sums(plan: ForestPlan | BoostingPlan) -> bool:
-    """Tell whether nodes are searched exactly, by two sums, in all columns of the tree, or in that many that zone sums pay."""
+    """Tell whether nodes are searched exactly, by two sums, in all columns of the tree, or in enough of them for zone sums to pay."""
     rules = plan.rules
-    two = isinstance(plan, BoostingPlan) or (plan.n_classes <= 2 and not plan.targets)
-    many = rules.max_features >= SUMMED_SHARE * rules.columns_per_tree
-    return two and criterion_named(rules.criterion).by_sums and not rules.random_splits and many
+    two, share = (True, SUMMED_SHARE) if isinstance(plan, BoostingPlan) else (plan.n_classes <= 2 and not plan.targets, 1.0)
+    enough = rules.max_features >= share * rules.columns_per_tree
+    return two and criterion_named(rules.criterion).by_sums and not rules.random_splits and enough
 
 
 def subtree_rows(plan: ForestPlan | BoostingPlan, n_rows: int, n_columns: int, n_threads: int) -> int:
