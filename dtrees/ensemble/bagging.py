@@ -27,14 +27,7 @@ from dtrees.ensemble.estimators.base import Model, all_or_nothing
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
-from dtrees.ensemble.estimators.parameters import (
-    FLOAT_SHARE,
-    N_JOBS,
-    POSITIVE_INTEGER,
-    RANDOM_STATE,
-    parameter,
-    with_parameters,
-)
+from dtrees.ensemble.estimators.parameters import FLOAT_SHARE, N_JOBS, POSITIVE_INTEGER, RANDOM_STATE, parameter, with_parameters
 from dtrees.ensemble.in_process import LOCAL, Backend
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.plain_data import from_plain, plain, take
