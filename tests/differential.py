@@ -6,8 +6,6 @@ predictions must be the same. A case that differs is printed as Python, once as 
 take; ``--case "Case(...)"`` runs it again.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import faulthandler

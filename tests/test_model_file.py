@@ -1,7 +1,5 @@
 """Model files: what is loaded predicts the same, and nothing but a sound model file is loaded, however it was changed."""
 
-from __future__ import annotations
-
 import copy
 import json
 import mmap

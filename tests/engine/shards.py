@@ -1,7 +1,5 @@
 """Several shards in one process, and tables to try them on."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Shards of columns: what they are sent and refuse, small nodes that are delegated, trees that grow side by side."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from typing import Any

@@ -1,7 +1,5 @@
 """The ten estimators and a table to fit them on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import sklearn.ensemble

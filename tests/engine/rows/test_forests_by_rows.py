@@ -1,7 +1,5 @@
 """Forests over shards of rows: what is sent, what is left out, who draws what, and trees that grow side by side."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

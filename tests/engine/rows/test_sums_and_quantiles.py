@@ -1,7 +1,5 @@
 """What shards of rows find together: sums, packed as they send them, and quantiles."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Evaluation sets: scored as the model's own predictions are, and early stopping by them; monitors."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

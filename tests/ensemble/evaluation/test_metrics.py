@@ -1,7 +1,5 @@
 """Metrics: scikit-learn is the oracle, and the cutting into blocks leaves no trace."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Checkpoints: a fit that is cut short anywhere goes on to the very model of an unbroken one; nothing else is taken for it."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

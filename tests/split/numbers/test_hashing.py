@@ -1,7 +1,5 @@
 """Draws as functions of identity: fair, independent of order, the same for ever."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
