@@ -3,8 +3,6 @@
 One process does them from the first on, the other from the last; ``FOLDER``, an empty one, has a file for each that was begun.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -16,7 +16,7 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan, F
 from dtrees.engine.rows import flagged_rows, levels, passes, rows_in_tree, searcher
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.run.lasting import grow_forest_on_shards
+from dtrees.engine.run.lasting import LastingForest
 from dtrees.engine.run.local_executor import grow_forest
 from dtrees.ensemble.objective.classification import Exponential, log_loss_for
 from dtrees.ensemble.objective.loss import SeveralTargets
@@ -99,7 +99,7 @@ class Problem:
         try:
             if isinstance(self.plan, BoostingPlan):
                 return boost(executor, self.plan, **more)
-            return grow_forest_on_shards(executor, self.plan, 0, n_trees, side_by_side, **more)
+            return LastingForest(executor, self.plan, 0, n_trees, side_by_side).run(**more)
         finally:
             executor.close()
 

@@ -1,7 +1,5 @@
 """Several shards in one process, and tables to try them on."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,7 +11,7 @@ from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.protocol.exchange import Step
 from dtrees.engine.protocol.messages import Message, ShardsLost
-from dtrees.engine.run.lasting import LastingBoosting, grow_forest_on_shards
+from dtrees.engine.run.lasting import LastingBoosting, LastingForest
 from dtrees.engine.run.local_executor import LocalExecutor, LocalFit, grow_forest
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.table.columns import presort
@@ -134,7 +132,7 @@ def grow_sharded(
 ) -> tuple[list[Tree], ShardedExecutor]:
     """Grow trees level by level on several shards, two side by side."""
     executor = ShardedExecutor(table, target, weight, spread, n_threads)
-    trees = grow_forest_on_shards(executor, plan, 0, n_trees, 2).trees
+    trees = LastingForest(executor, plan, 0, n_trees, 2).run().trees
     executor.close()
     return trees, executor
 

@@ -1,7 +1,5 @@
 """Rounds of trees: scores, early stopping, callbacks, and going on from finished rounds."""
 
-from __future__ import annotations
-
 import math
 import traceback
 from typing import Any
@@ -20,15 +18,7 @@ from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import apply, sum_values
 from tests.engine.problems import assert_same
-from tests.engine.shards import (
-    ShardedExecutor,
-    local,
-    opened,
-    rules,
-    wild_table,
-    wild_target,
-    wild_weight,
-)
+from tests.engine.shards import ShardedExecutor, local, opened, rules, wild_table, wild_target, wild_weight
 
 # --- rounds of trees: the same on any shards and threads, scores, early stopping, callbacks ---
 

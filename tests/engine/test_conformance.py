@@ -1,7 +1,5 @@
 """One result: whatever is grown, threads, shards of columns and shards of rows find what one thread finds, to the last byte."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What constraints make of gains, and levels of trees in which most splits are against them."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shards of columns that are lost at any message or step: the model is that of one process, byte for byte."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Whole trees against growing them by the book, split by split, and trees of several targets against those of one."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whole trees against those of scikit-learn and of XGBoost's exact method."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

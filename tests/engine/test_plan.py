@@ -1,7 +1,5 @@
 """Plans: limits of nodes in the units of one tree's sums, and when boosting stops early."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Shards of columns: what they are sent and refuse, small nodes that are delegated, trees that grow side by side."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from typing import Any
@@ -15,7 +13,7 @@ from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.exchange import Step, alone
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.run.lasting import grow_forest_on_shards
+from dtrees.engine.run.lasting import LastingForest
 from dtrees.engine.shard import node_search
 from dtrees.engine.shard import tree as tree_program
 from dtrees.engine.shard.fit import trees_side_by_side
@@ -169,7 +167,7 @@ def test_replicas_that_disagree_about_rows_stop_the_fit() -> None:
 
     executor = ShardedExecutor(TABLE, TARGET, None, SPREADS["two"], meddle=meddle)
     with pytest.raises(m.ShardsDisagree, match="tree 0"):
-        grow_forest_on_shards(executor, PLAN, 0, 6, 1)
+        LastingForest(executor, PLAN, 0, 6, 1).run()
 
 
 @pytest.mark.parametrize("drift", [1e-3, 2.0**-45])
@@ -315,7 +313,7 @@ def test_trees_under_way_share_nothing_that_a_draw_of_columns_changes(monkeypatc
 def test_threads_are_ended() -> None:
     before = set(threading.enumerate())
     executor = PROBLEM.columns([(0, 2, 4), (1, 3, 5, 6)], 4)
-    grow_forest_on_shards(executor, PROBLEM.plan, 0, 6, 2)
+    LastingForest(executor, PROBLEM.plan, 0, 6, 2).run()
     assert set(threading.enumerate()) > before
     executor.close()
     assert set(threading.enumerate()) == before

@@ -1,7 +1,5 @@
 """What trees are grown on: integers, rows in sample, held out, out of bag."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

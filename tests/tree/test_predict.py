@@ -1,7 +1,5 @@
 """Prediction kernels against walking each row through each tree."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

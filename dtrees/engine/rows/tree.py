@@ -96,7 +96,7 @@ def grow_nodes(
         levels.plan_root(n_in)
     totals, slope, sums = levels.rows.fix(exponents, levels.summed, shift)
     told = {shard: (totals, np.array(slope), *sums.get(shard, ())) for shard in shards.everyone}
-    sent = yield shards.step("sums", next(shards.serials), told, shards.everyone)
+    sent = yield shards.step("sums", told, shards.everyone)
     constraints, of_all = constraints_of(shards.plan.rules), np.sum([one[0] for one in sent], axis=0)
     of_root = of_all if constraints is None else np.concatenate([of_all, root_words(constraints)])
     root = Root(n_in, n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift)
@@ -132,7 +132,7 @@ class _Growth:
                 break
             cut, sums = self._divide(splits)
             told = {shard: (*cut, *sums.get(shard, ())) for shard in shards.everyone}
-            every = yield shards.step("sums", next(shards.serials), told, shards.everyone)
+            every = yield shards.step("sums", told, shards.everyone)
             self._settle(splits, [s.Cut(*one[:2]) for one in every])
         yield from self._grow_small()
         shards.grain.adapt()
@@ -213,7 +213,7 @@ class _Growth:
         yield Turn(sum(int(self._grower.about(group)[0].sum()) for group in groups) * self._cells_of_row)
         shards, nodes = self._shards, groups[self._shards.shard]
         senders = shards.everyone if nodes.shape[0] else ()
-        sent = yield shards.step("apart", next(shards.serials), self._levels.rows.send_rows(groups), senders)
+        sent = yield shards.step("apart", self._levels.rows.send_rows(groups), senders)
         if not nodes.shape[0]:
             return None
         _, sums, depth = self._grower.about(nodes)

@@ -28,12 +28,7 @@ from dtrees.ensemble.callbacks import Monitor, called_together, grown_or_kept, w
 from dtrees.ensemble.compat import Options, StrOptions
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
-from dtrees.ensemble.estimators.inspection import (
-    Members,
-    decision_path_matrix,
-    importance_by_column,
-    normalised,
-)
+from dtrees.ensemble.estimators.inspection import Members, decision_path_matrix, importance_by_column, normalised
 from dtrees.ensemble.estimators.parameters import ClassificationCriterion, ForestParameters, parameter, with_parameters
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
 from dtrees.ensemble.in_process import LOCAL, Backend

@@ -1,7 +1,5 @@
 """Boosting over shards of rows: sums and losses in their order, objectives of all rows, rows sent in batches, hard tables."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Checkpoints: a fit that is cut short anywhere goes on to the very model of an unbroken one; nothing else is taken for it."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os
@@ -17,6 +15,7 @@ from hypothesis import strategies as st
 import dtrees
 from dtrees.ensemble import checkpoint as checkpoints
 from dtrees.split.table.columns import presort
+from tests.changed_model_files import rewrite
 from tests.ensemble.samples import BOOSTING, FORESTS, SIGNAL, WEIGHT, X, assert_same_trees, every_ensemble, is_classifier, make, target
 from tests.examples import examples
 
@@ -317,12 +316,6 @@ def test_wrong_arguments(tmp_path):
             model.fit(X, SIGNAL, checkpoint=path)
 
 
-def rewrite(path, change):
-    document, arrays = checkpoints.unpack("dtrees_checkpoint", path.read_bytes())
-    change(document, arrays)
-    path.write_bytes(checkpoints.pack("dtrees_checkpoint", document, arrays))
-
-
 def changed(name, function):
     return lambda document, arrays: arrays.update({name: np.ascontiguousarray(function(arrays[name]))})
 
@@ -365,7 +358,7 @@ def test_what_cannot_be_that_of_a_fit_is_refused(fit, change, random_state, tmp_
     path, options = tmp_path / "checkpoint", {**options, "random_state": random_state}
     with pytest.raises(Killed):
         make(kind, **options).fit(X, target(kind), checkpoint=path, checkpoint_interval=0, callbacks=[kill_after(3)])
-    rewrite(path, change)
+    rewrite(path, change, "dtrees_checkpoint")
     with pytest.raises(ValueError, match=r"checkpoint: .* Delete it to start anew"):
         make(kind, **options).fit(X, target(kind), checkpoint=path)
 
