@@ -5,8 +5,6 @@ A case is small, and has as much as possible in it of what could go another way 
 worker, random draws, ties, missing values, categories, weights of zero, columns that do not vary in a node.
 """
 
-from __future__ import annotations
-
 import functools
 import tempfile
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The wall-clock cap of every test is set in pyproject.toml (``timeout``, by pytes
 out unless they are asked for (``-m slow``, ``-m thorough``).
 """
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

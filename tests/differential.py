@@ -6,8 +6,6 @@ predictions must be the same. A case that differs is printed as Python, once as 
 take; ``--case "Case(...)"`` runs it again.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import faulthandler
@@ -36,9 +34,9 @@ from distributed import Client, LocalCluster
 from scipy.sparse import csr_array
 
 import dtrees
-from dtrees.engine.rows.local import LocalRowsExecutor
+from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.run.lasting import grow_forest_on_shards
+from dtrees.engine.run.lasting import LastingForest
 from dtrees.ensemble.in_process import Backend
 from tests.cluster.samples import in_partitions
 from tests.engine.shards import ShardedExecutor
@@ -100,7 +98,7 @@ def _over_shards(rows: bool, case: Case) -> Iterator[None]:
 
     def grow_forest(self: Backend, table: Any, plan: Any, first: int, last: int, callback: Any) -> Any:
         with contextlib.closing(executor(table)) as shards:
-            return grow_forest_on_shards(shards, plan, first, last, 2, callback)
+            return LastingForest(shards, plan, first, last, 2).run(callback)
 
     def boosted(self: Backend, table: Any, plan: Any, previous: Any, initial: Any, callback: Any) -> Any:
         with contextlib.closing(executor(table)) as shards:

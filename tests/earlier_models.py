@@ -4,8 +4,6 @@ The files in ``tests/models`` are of dtrees 0.1.0, one of each kind of model. ``
 predictions, ``predictions.npz``. They stay as they are; those of a later version would be another folder.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How many examples hypothesis makes up for a property: few in every run, many where they are asked for."""
 
-from __future__ import annotations
-
 import os
 
 from hypothesis import settings

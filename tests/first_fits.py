@@ -3,8 +3,6 @@
 One process does them from the first on, the other from the last; ``FOLDER``, an empty one, has a file for each that was begun.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys
@@ -19,7 +17,8 @@ from scipy.sparse import csr_array
 import dtrees
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.run.boosting_rounds import boost
-from tests.engine.shards import ShardedExecutor, Squared, grow_sharded, rules
+from dtrees.ensemble.objective.regression import SquaredError
+from tests.engine.shards import ShardedExecutor, grow_sharded, rules
 from tests.plain import classifier, regressor
 
 RNG = np.random.default_rng(0)
@@ -50,7 +49,7 @@ def categories() -> None:
     regressor(n_estimators=2).fit(WITH_TEXT, Y_OF_FEW).predict(WITH_TEXT)
     table = [np.arange(300.0) % 7, *FEW.T]
     some = rules("newton", 5, max_depth=4, categorical=(0,), cat_smooth=1.0, min_samples_category=(1,), max_cat_threshold=(9,))
-    boost(ShardedExecutor(table, Y_OF_FEW, None, [[0, 1], [2, 3, 4]]), BoostingPlan(some, 0, Squared(), n_rounds=2))
+    boost(ShardedExecutor(table, Y_OF_FEW, None, [[0, 1], [2, 3, 4]]), BoostingPlan(some, 0, SquaredError(), n_rounds=2))
     grow_sets("squared_error", Y_OF_FEW, 0)
 
 
@@ -69,7 +68,7 @@ def categories_of_classes() -> None:
 def boosting_in_order() -> None:
     regressor(n_estimators=2, monotonic_cst=[1, 0, 0, -1]).fit(FEW, Y_OF_FEW)
     some = rules("newton", 4, max_depth=4, monotonic=(1, 0, 0, -1))
-    boost(ShardedExecutor(list(FEW.T), Y_OF_FEW, None, SPREAD), BoostingPlan(some, 0, Squared(), n_rounds=2))
+    boost(ShardedExecutor(list(FEW.T), Y_OF_FEW, None, SPREAD), BoostingPlan(some, 0, SquaredError(), n_rounds=2))
 
 
 def classes() -> None:

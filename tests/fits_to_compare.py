@@ -3,8 +3,6 @@
 ``python -m tests.fits_to_compare``: whatever processor it runs on, it prints the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

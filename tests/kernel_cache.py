@@ -1,7 +1,5 @@
 """Kernels compiled before tests are spread over processes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """The oracle for several targets: what :mod:`tests.naive` asks of them, by the formulas of one target added up."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Boosting by long steps, all columns and leaves of any size, for tests of how trees grow on tiny tables; defaults are for real ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import dtrees

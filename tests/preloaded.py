@@ -3,8 +3,6 @@
 Workers are started by the hundred, and would take a second each to import all this and to load kernels from disk.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import pickle

@@ -1,7 +1,5 @@
 """Estimators, parameters and small tables that are drawn at random, for :mod:`tests.differential`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

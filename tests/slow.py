@@ -1,7 +1,5 @@
 """Parameters of tests of which some are tried in every run, others where slow tests are asked for, and the rest where thorough ones are."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Sequence
 from itertools import product
 from typing import Any

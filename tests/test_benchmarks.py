@@ -1,7 +1,5 @@
 """Every benchmark runs on tiny tables, whichever peers are installed."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math

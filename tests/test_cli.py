@@ -1,7 +1,5 @@
 """The command line from end to end: what a user types, and what comes back."""
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import json

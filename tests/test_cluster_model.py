@@ -1,7 +1,5 @@
 """The model of larger clusters says what its costs say, and more of anything never costs less."""
 
-from __future__ import annotations
-
 import doctest
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Two hundred cases of the differential fuzzer; ``python -m tests.differential`` tries thousands, of all kinds of models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

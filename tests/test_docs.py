@@ -1,7 +1,5 @@
 """The README, the pages of docs/ and the scripts of docs/examples: examples run, commands exist, links lead somewhere."""
 
-from __future__ import annotations
-
 import os
 import re
 import runpy

@@ -1,7 +1,5 @@
 """Trees as text and for Graphviz, against scikit-learn's text and against the rows that go each way."""
 
-from __future__ import annotations
-
 import html
 import io
 import json

@@ -1,7 +1,5 @@
 """Model files: what is loaded predicts the same, and nothing but a sound model file is loaded, however it was changed."""
 
-from __future__ import annotations
-
 import copy
 import json
 import mmap
@@ -19,16 +17,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.numpy
-from safetensors import safe_open
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 import dtrees
-from dtrees.files import atomic_file, digest
+from dtrees.files import atomic_file
 from dtrees.tree import stacking
 from tests import earlier_models
-from tests.changed_model_files import try_files
+from tests.changed_model_files import nested, rewrite, try_files
 from tests.slow import slow_for
 
 # --- model files: what is loaded predicts the same, and nothing but a sound model file is loaded ---
@@ -71,16 +68,6 @@ def saved(small: Any, tmp_path: Path) -> Path:
     path = tmp_path / "model.dtrees"
     dtrees.save(small, path)
     return path
-
-
-def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> None:
-    """Change the document and arrays of a model file, with a checksum that fits: what an attacker could do."""
-    with safe_open(path, framework="numpy") as file:
-        document = json.loads(file.metadata()["dtrees"])
-        arrays = {key: file.get_tensor(key).copy() for key in file.keys()}  # noqa: SIM118
-    change(document, arrays)
-    document["sha256"] = digest(document, arrays)
-    path.write_bytes(safetensors.numpy.save(arrays, {"dtrees": json.dumps(document)}))
 
 
 def test_weights_of_classes_by_name(tmp_path: Path) -> None:
@@ -354,13 +341,6 @@ def exchange_columns(schema: list[dict[str, Any]]) -> None:
     """Let each of two columns be what the other is, but for its name."""
     first, second = schema
     schema[:] = [second | {"name": first["name"]}, first | {"name": second["name"]}]
-
-
-def nested(depth: int) -> Any:
-    value: Any = 1
-    for _ in range(depth):
-        value = [value]
-    return value
 
 
 def forest() -> Any:

@@ -1,7 +1,5 @@
 """The same models and predictions on processors of any kind, as far as one can pretend to be another."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

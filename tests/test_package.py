@@ -1,7 +1,5 @@
 """The package: what it promises is there, documented and light to import, and its requirements are what they say."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

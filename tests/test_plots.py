@@ -1,7 +1,5 @@
 """Pictures: what they show is what the model says."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

@@ -1,7 +1,5 @@
 """A criterion added in one file works with every search, executor and estimator, and criteria that lack a part are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 Splits are ordered by the squared difference of the means of both sides, whatever their weights.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from dtrees.split.criteria.criterion import Criterion

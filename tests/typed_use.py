@@ -1,7 +1,5 @@
 """How users call dtrees, for the type checker (``mypy``): it is to know what ``fit`` returns and which parameters there are."""
 
-from __future__ import annotations
-
 from typing import Any, assert_type
 
 from distributed import Future

@@ -20,6 +20,7 @@ from distributed import Client, get_worker
 from scipy.optimize import nnls
 
 from benchmarks.data import synthetic
+from benchmarks.local_rows import LocalRowsExecutor
 from benchmarks.model import Shape
 from benchmarks.results import Measure, Row
 from benchmarks.rows_model import RowCosts
@@ -31,7 +32,6 @@ from dtrees.cluster.transport.peers import Peers
 from dtrees.engine.plan.plans import BoostingPlan, Progress, Rules
 from dtrees.engine.protocol.exchange import Program, Step
 from dtrees.engine.protocol.messages import Message
-from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.ensemble.objective.regression import SquaredError

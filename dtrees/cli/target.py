@@ -244,9 +244,11 @@ def held_out(first: int, n_rows: int, fraction: float, seed: int) -> NDArray[np.
     >>> bool((whole[600:] == held_out(600, 400, 0.2, seed=7)).all())
     True
     """
-    rows = np.arange(first, first + n_rows, dtype=np.uint64)
-    start = _mix(np.array([seed], dtype=np.uint64))
-    return (_mix(start ^ _mix(rows)) >> np.uint64(11)) * 2.0**-53 < fraction
+    from dtrees.split.numbers import hashing  # brings in the compiler
+
+    mix: Any = hashing.mix.py_func  # which takes arrays, too
+    chance: NDArray[np.uint64] = mix(mix(np.array([seed], np.uint64)) ^ mix(np.arange(first, first + n_rows, dtype=np.uint64)))
+    return (chance >> np.uint64(11)) * 2.0**-53 < fraction
 
 
 def split(frame: Any, fraction: float, seed: int) -> tuple[Any, Any]:
@@ -270,14 +272,6 @@ def split(frame: Any, fraction: float, seed: int) -> tuple[Any, Any]:
 
 def _select(part: Any, start: int, fraction: float, seed: int, test: bool) -> Any:
     return part[held_out(start, len(part), fraction, seed) == test]
-
-
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): every bit of the result depends on every bit of ``x``."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.engine.plan.plans import Callback
+from dtrees.engine.plan.plans import Callback, ForestPlan, Rules
 from dtrees.ensemble.backend import Output, Placement, Table
 from dtrees.ensemble.callbacks import called_together, grown_or_kept
 from dtrees.ensemble.compat import HasMethods, check_parameters
@@ -27,14 +27,7 @@ from dtrees.ensemble.estimators.base import Model, all_or_nothing
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
-from dtrees.ensemble.estimators.parameters import (
-    FLOAT_SHARE,
-    N_JOBS,
-    POSITIVE_INTEGER,
-    RANDOM_STATE,
-    parameter,
-    with_parameters,
-)
+from dtrees.ensemble.estimators.parameters import FLOAT_SHARE, N_JOBS, POSITIVE_INTEGER, RANDOM_STATE, parameter, with_parameters
 from dtrees.ensemble.in_process import LOCAL, Backend
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.plain_data import from_plain, plain, take
@@ -68,19 +61,16 @@ class Draws:
 
     def counts(self, number: int, n_rows: int, weight: NDArray[np.float64] | None) -> NDArray[np.int64]:
         """Return how often a booster draws each row, shape (n_rows,)."""
-        from dtrees.split.numbers import hashing  # brings in the compiler
-        from dtrees.split.numbers.fixed_point import to_fixed
+        from dtrees.engine.plan.row_draws import RowDraws  # brings in the compiler
+        from dtrees.split.numbers import hashing
 
-        seed, counts = hashing.as_seed(self.seed), np.zeros(n_rows, np.int64)
         if self.bootstrap:
-            cumulative = np.empty(0, np.int64) if weight is None else np.cumsum(to_fixed(weight)[0])
-            hashing.bootstrap_counts(seed, number, self.n_draws, cumulative, counts)
-            return counts
+            plan = ForestPlan(Rules("squared_error", 1, 1), self.seed, n_draws=self.n_draws)
+            return RowDraws.of_table(plan, np.empty(n_rows), weight).counts(number)
         eligible = np.ones(n_rows, np.bool_) if weight is None else weight > 0
-        chosen = np.empty(n_rows, np.bool_)
-        hashing.subsample(seed, hashing.STREAM_SUBSAMPLE, number, min(self.n_draws, int(eligible.sum())), eligible, chosen)
-        counts[chosen] = 1
-        return counts
+        chosen, n_wanted = np.empty(n_rows, np.bool_), min(self.n_draws, int(eligible.sum()))
+        hashing.subsample(hashing.as_seed(self.seed), hashing.STREAM_SUBSAMPLE, number, n_wanted, eligible, chosen)
+        return chosen.astype(np.int64)
 
     def weights(self, counts: NDArray[np.int64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the weights that a booster gives to rows: how often it drew them or, without replacement, their own if it did."""

@@ -233,7 +233,7 @@ class Explain:
 
         Of pairs, shape (n, n_features, n_features, n_outputs).
         """
-        from dtrees.tree.shapley import add_interaction_values, add_interventional_values, add_values
+        from dtrees.tree.shapley import add_interventional_values, add_values
 
         rows, n_threads, n_columns = self.schema.matrix(X), effective_n_jobs(self.n_jobs), len(self.schema)
         packs = self.trees.paths()
@@ -242,9 +242,7 @@ class Explain:
         first = 0
         for paths in packs:
             mine = out[..., first : first + paths.value.shape[1]]
-            if self.interactions:
-                add_interaction_values(paths, rows, n_threads, mine)
-            elif self.background is None:
+            if self.interactions or self.background is None:
                 add_values(paths, rows, n_threads, mine)
             else:
                 add_interventional_values(paths, rows, self.background, n_threads, mine)

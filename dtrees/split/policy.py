@@ -156,6 +156,8 @@ COVERED_SHARE = 6
 
 #: Slots may take so many bytes, or so many for each row, whichever is more: sums are to take about what the rows themselves do.
 SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW = 64 * 2**20, 32
+#: Zone sums are of all columns: in boosting, they pay where nodes are searched in at least this share of these; in deep trees, in all.
+SUMMED_SHARE = 0.06
 #: Zones are cut into parts if more than one in so many rows of the last tree's large nodes were in flagged zones: to pick and scan these
 #: takes longer then than to sum by parts. They are cut into the smallest parts if more than one in so many were, else into parts
 #: ``2**COARSER_FOLD`` times as large: sums by 1,020 parts stay in the second cache, where those by 2,040 do not.

@@ -19,21 +19,15 @@ True
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import kernel, plain
+from dtrees.split.compile.kernels import kernel
 
 Arrays = dict[str, NDArray[Any]]
-
-#: The arrays that follow from others, where those do not say all.
-_FOLLOWING = (
-    "children_left", "children_right", "feature", "threshold", "missing_go_to_left", "gain", "n_node_samples", "weighted_n_node_samples",
-)  # fmt: skip
 
 
 class CompactTree(NamedTuple):
@@ -63,10 +57,11 @@ class CompactTree(NamedTuple):
 def compact(arrays: Mapping[str, NDArray[Any]]) -> CompactTree | None:
     """Return what the arrays of a tree follow from; None where they do not, to the last bit: not everything was grown by us."""
     feature, impurity = arrays["feature"], arrays["impurity"]
-    if not _follow(*(plain(arrays[name]) for name in _FOLLOWING)):
+    complete = np.cumsum(np.where(feature < 0, 1, -1)[::-1])  # whole subtrees at and behind a node
+    if complete.min() < 1 or complete[-1] != 1:
         return None
     inner, leaf = np.flatnonzero(feature >= 0), np.flatnonzero(feature < 0)
-    return CompactTree(
+    small = CompactTree(
         feature.astype(np.promote_types(np.int8, np.min_scalar_type(-1 - int(feature.max())))),
         arrays["threshold"][inner],
         arrays["gain"][inner],
@@ -76,15 +71,15 @@ def compact(arrays: Mapping[str, NDArray[Any]]) -> CompactTree | None:
         _smallest(arrays["weighted_n_node_samples"][leaf]),
         arrays["value"],
     )
+    return small if all(array.tobytes() == arrays[name].tobytes() for name, array in expanded(small).items()) else None
 
 
 def expanded(small: CompactTree) -> Arrays:
     """Return all arrays of a tree."""
     feature = small.feature.astype(np.int32)
     inner = feature >= 0
-    left, right, n_samples, weight = _add_up(
-        feature, small.n_node_samples.astype(np.int64), small.weighted_n_node_samples.astype(np.float64)
-    )
+    left, right, n_samples = add_up(feature, small.n_node_samples.astype(np.int64)[:, None])
+    weight = add_up(feature, small.weighted_n_node_samples.astype(np.float64)[:, None])[2]
     return {
         "children_left": left,
         "children_right": right,
@@ -93,8 +88,8 @@ def expanded(small: CompactTree) -> Arrays:
         "missing_go_to_left": _spread(small.missing_go_to_left, inner, False),
         "impurity": _spread(small.impurity, inner, 0.0) if small.impurity.shape[0] < feature.shape[0] else small.impurity,
         "gain": _spread(small.gain, inner, 0.0),
-        "n_node_samples": n_samples,
-        "weighted_n_node_samples": weight,
+        "n_node_samples": n_samples[:, 0],
+        "weighted_n_node_samples": weight[:, 0],
         "value": small.value,
     }
 
@@ -115,49 +110,27 @@ def _spread(values: NDArray[Any], where: NDArray[np.bool_], other: Any) -> NDArr
 
 
 @kernel
-def _add_up(feature, samples_of_leaf, weight_of_leaf):  # type: ignore[no-untyped-def]
-    """Return the children of nodes in preorder, their numbers of rows and weights; from the last node to the first."""
-    n = feature.shape[0]
+def add_up(feature, of_leaves):  # type: ignore[no-untyped-def]
+    """Return the children of nodes in preorder, and for each node the sum of its leaves' numbers, of shape (n_leaves, n_numbers).
+
+    From the last node to the first: a node's sum is that of its children.
+    """
+    n, n_numbers = feature.shape[0], of_leaves.shape[1]
     left, right = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
-    n_samples, weight = np.empty(n, np.int64), np.empty(n)
+    totals = np.empty((n, n_numbers), of_leaves.dtype)
     leaf = n // 2 + 1
     roots = np.empty(leaf, np.int64)  # of the subtrees whose parents are still to come, the first one last
     n_roots = 0
     for i in range(n - 1, -1, -1):
         if feature[i] < 0:
             leaf -= 1
-            n_samples[i], weight[i] = samples_of_leaf[leaf], weight_of_leaf[leaf]
+            for k in range(n_numbers):
+                totals[i, k] = of_leaves[leaf, k]
         else:
             n_roots -= 2
             left[i], right[i] = roots[n_roots + 1], roots[n_roots]
-            n_samples[i] = n_samples[left[i]] + n_samples[right[i]]
-            weight[i] = weight[left[i]] + weight[right[i]]
+            for k in range(n_numbers):
+                totals[i, k] = totals[left[i], k] + totals[right[i], k]
         roots[n_roots] = i
         n_roots += 1
-    return left, right, n_samples, weight
-
-
-@kernel
-def _follow(left, right, feature, threshold, missing_left, gain, n_samples, weight):  # type: ignore[no-untyped-def]
-    """Tell whether :func:`_add_up` would make the arrays of a tree, and its leaves hold nothing else; -0.0 is not 0.0."""
-    n = feature.shape[0]
-    roots = np.empty(n + 1, np.int64)
-    n_roots = 0
-    for i in range(n - 1, -1, -1):
-        if weight[i] == 0.0 and math.copysign(1.0, weight[i]) < 0.0:
-            return False
-        if feature[i] < 0:
-            if feature[i] != -2 or left[i] != -1 or right[i] != -1 or threshold[i] != -2.0 or missing_left[i]:
-                return False
-            if gain[i] != 0.0 or math.copysign(1.0, gain[i]) < 0.0 or math.isnan(weight[i]):
-                return False
-        else:
-            if n_roots < 2:
-                return False
-            n_roots -= 2
-            j, k = roots[n_roots + 1], roots[n_roots]
-            if left[i] != j or right[i] != k or n_samples[i] != n_samples[j] + n_samples[k] or weight[i] != weight[j] + weight[k]:
-                return False
-        roots[n_roots] = i
-        n_roots += 1
-    return n_roots == 1
+    return left, right, totals

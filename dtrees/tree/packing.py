@@ -122,15 +122,19 @@ def pack(trees: Sequence[Tree], dtype: Any = np.float64) -> Packed:
     return packed
 
 
+def node_record(**more: Any) -> np.dtype[Any]:
+    """Return the dtype of a node as a record of the fields that :func:`pack_nodes` writes, and of more, which are left as they are.
+
+    ``feature`` is -1 at leaves; ``first_word`` and ``n_words`` are the words of the node's set, from -1 and none where it has a threshold.
+    """
+    fields = {"threshold": np.float64, "first_word": np.int64, **more, "n_words": np.int32, "feature": np.int32}
+    return np.dtype([*(fields | {"left": np.int32, "right": np.int32, "missing_left": np.bool_}).items()], align=True)
+
+
 def pack_nodes(trees: Sequence[Tree], record: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.uint32]]:
     """Return where each tree's nodes begin, the nodes of all trees as records, in their order, and the words of their sets of categories.
 
-    Parameters
-    ----------
-    trees : sequence of Tree
-    record : dtype
-        Of the fields ``threshold``, ``missing_left``, ``feature`` (-1 at leaves), ``left``, ``right``, ``first_word`` and ``n_words``:
-        the words of a node's set, from -1 and none where it has a threshold. Other fields are left as they are.
+    ``record`` is the dtype of a node (:func:`node_record`).
     """
     roots = np.concatenate([[0], np.cumsum([tree.node_count for tree in trees])]).astype(np.int64)
     nodes = np.empty(roots[-1], record)

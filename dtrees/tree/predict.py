@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import bind, inner_kernel, kernel
 from dtrees.split.compile.memory import prefetch
+from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.packing import Packed, pack
-from dtrees.tree.predict_sets import PackedWithSets, add_values_with_sets, leaf_numbers_with_sets, pack_with_sets
+from dtrees.tree.predict_sets import PackedWithSets, pack_with_sets, visit_with_sets
 from dtrees.tree.tree import Tree
 
 #: Bytes of a block of sparse rows, and the fewest rows.
@@ -102,6 +103,8 @@ _STRETCH, _STRETCH_BYTES = 2**15, 2**24
 _FEW_ROWS = 16
 #: Rows times trees that are worth starting threads for.
 SERIAL_WORK = 50_000
+#: Where the numbers of leaves are not wanted.
+_NO_NUMBERS = np.empty((0, 0), np.int32)
 
 
 @inner_kernel
@@ -229,10 +232,14 @@ def _find_leaves_of_row(packed, slots, shift, i, start, stop, leaf, space):
 
 
 @inner_kernel
-def _add(packed, tree, leaf, out):
-    """Add the values of the leaves that rows reached in a tree."""
-    value = packed.value[packed.leaves[tree] : packed.leaves[tree + 1]]
-    if value.shape[1] == 1:
+def _take_leaves(packed, tree, leaf, out, numbers):
+    """Add the values of the leaves that rows reached in a tree or, where ``numbers`` has rows, write the numbers of these leaves."""
+    first, last = packed.leaves[tree], packed.leaves[tree + 1]
+    value = packed.value[first:last]
+    if numbers.shape[0] > 0:
+        for i in range(leaf.shape[0]):
+            numbers[i, tree] = packed.number[first + np.int64(leaf[i])]
+    elif value.shape[1] == 1:
         for i in range(leaf.shape[0]):
             out[i, 0] += value[np.uint64(leaf[i]), 0]
     else:
@@ -248,9 +255,10 @@ def _make_space(n):
 
 
 @kernel
-def _add_values(packed, X, first, last, start, stop, out):
+def _visit(packed, X, first, last, start, stop, out, numbers):
+    """Add the values of the trees ``start:stop`` for the rows ``first:last`` or, where ``numbers`` has rows, write the leaves' numbers."""
     n_values = out.shape[1]
-    if last - first < _FEW_ROWS:
+    if last - first < _FEW_ROWS and numbers.shape[0] == 0:
         slots = np.empty((2 * packed.feature.shape[0], last - first), X.dtype)
         leaf, space = _make_space(stop - start)
         shift = _fill_slots(packed, X, first, last - first, slots)
@@ -274,30 +282,7 @@ def _add_values(packed, X, first, last, start, stop, out):
             for block, row in enumerate(range(begin, end, n_rows)):
                 n = min(n_rows, end - row)
                 _find_leaves(packed, slots[block], shift[block], n, tree, leaf, space)
-                _add(packed, tree, leaf[:n], out[row : row + n])
-
-
-@kernel
-def _leaf_numbers(packed, X, first, last, start, stop, out):
-    n_rows, n_blocks = _sizes(packed, X)
-    slots = np.empty((n_blocks, 2 * packed.feature.shape[0], n_rows), X.dtype)
-    shift = np.empty(n_blocks, np.uint64)
-    leaf, space = _make_space(n_rows)
-    stretch = n_rows * n_blocks
-    for begin in range(first, last, stretch):
-        end = min(begin + stretch, last)
-        for block, row in enumerate(range(begin, end, n_rows)):
-            shift[block] = _fill_slots(packed, X, row, min(n_rows, end - row), slots[block])
-        for tree in range(start, stop):
-            for block, row in enumerate(range(begin, end, n_rows)):
-                n = min(n_rows, end - row)
-                _find_leaves(packed, slots[block], shift[block], n, tree, leaf, space)
-                for i in range(n):
-                    out[row + i, tree] = packed.number[packed.leaves[tree] + np.int64(leaf[i])]
-
-
-#: For trees without sets of categories, and with some.
-_ADD_VALUES = _add_values, add_values_with_sets
+                _take_leaves(packed, tree, leaf[:n], out[row : row + n], numbers[row : row + n])
 
 
 def packed_for(trees: Sequence[Tree], dtype: Any) -> Packed | PackedWithSets:
@@ -306,22 +291,30 @@ def packed_for(trees: Sequence[Tree], dtype: Any) -> Packed | PackedWithSets:
 
 
 def _run(
-    kernels: tuple[Any, Any], packed: Packed | PackedWithSets, X: Table, out: NDArray[Any], start: int, stop: int, n_threads: int
+    packed: Packed | PackedWithSets,
+    X: Table,
+    out: NDArray[np.float64],
+    start: int,
+    stop: int,
+    n_threads: int,
+    numbers: NDArray[np.int32] = _NO_NUMBERS,
 ) -> None:
-    """Run the kernel for trees without or with sets of categories, the trees ``start:stop`` and all rows, in threads where it pays."""
+    """Have all rows visit the trees ``start:stop``, without or with sets of categories, in threads where it pays; see :func:`_visit`."""
     if isinstance(packed, Packed) and packed.top_threshold.dtype == np.float32 and X.dtype != np.float32:
         raise ValueError(f"X has dtype {X.dtype}, but the trees are packed for float32; pack them for {X.dtype}")
     n_rows, rows = X.shape[0], np.empty((0, 0), X.dtype) if isinstance(X, SparseRows) else X
-    kernel = bind(kernels[isinstance(packed, PackedWithSets)], packed, rows, 0, 0, 0, 0, out, any_layout=(rows,))
+    visit = visit_with_sets if isinstance(packed, PackedWithSets) else _visit
+    kernel = bind(visit, packed, rows, 0, 0, 0, 0, out, numbers, any_layout=(rows,))
 
     def run(first: int, last: int) -> None:
         if isinstance(X, SparseRows):
             assert isinstance(packed, Packed), "sparse tables have no categories"
             own = packed._replace(feature=np.arange(-1, packed.feature.shape[0] - 1))  # of the blocks
             for begin, block in X.blocks(first, last, packed.feature[1:]):
-                kernel(own, block, 0, block.shape[0], start, stop, out[begin : begin + block.shape[0]])
+                of_block = slice(begin, begin + block.shape[0])
+                kernel(own, block, 0, block.shape[0], start, stop, out[of_block], numbers[of_block])
         else:
-            kernel(packed, X, first, last, start, stop, out)
+            kernel(packed, X, first, last, start, stop, out, numbers)
 
     n_threads = min(n_threads, max(1, n_rows // _BLOCK)) if n_rows * (stop - start) > SERIAL_WORK else 1
     if n_threads == 1:
@@ -357,20 +350,20 @@ def sum_values(
         If X is of another dtype than the trees are packed for.
     """
     out = np.zeros((X.shape[0], packed.value.shape[1]))
-    _run(_ADD_VALUES, packed, X, out, start, packed.n_trees if stop is None else stop, n_threads)
+    _run(packed, X, out, start, packed.n_trees if stop is None else stop, n_threads)
     return out
 
 
 def add_tree(packed: Packed | PackedWithSets, X: Table, tree: int, out: NDArray[np.float64], n_threads: int = 1) -> None:
     """Add the values of one tree to ``out``, shape (n_rows, n_values); X as for :func:`sum_values`."""
-    _run(_ADD_VALUES, packed, X, out, tree, tree + 1, n_threads)
+    _run(packed, X, out, tree, tree + 1, n_threads)
 
 
 def apply(packed: Packed | PackedWithSets, X: Table, n_threads: int = 1) -> NDArray[np.int32]:
     """Return the number of the leaf that each row falls in, within each tree, shape (n_rows, n_trees); X as for :func:`sum_values`."""
-    out = np.empty((X.shape[0], packed.n_trees), np.int32)
-    _run((_leaf_numbers, leaf_numbers_with_sets), packed, X, out, 0, packed.n_trees, n_threads)
-    return out
+    numbers = np.empty((X.shape[0], packed.n_trees), np.int32)
+    _run(packed, X, np.empty((0, packed.value.shape[1])), 0, packed.n_trees, n_threads, numbers)
+    return numbers
 
 
 def stump() -> Tree:
@@ -389,6 +382,8 @@ def stump() -> Tree:
     )
 
 
-def compile_prediction() -> None:
-    """Compile what predicts."""
-    sum_values(pack([stump()]), np.zeros((1, 1)))
+def compile_prediction(with_sets: bool) -> None:
+    """Compile what predicts, by trees with sets of categories or without."""
+    some = CategorySets.of(np.zeros(1, np.int32), [np.zeros(1, np.int64)])
+    tree = stump().with_categories(some) if with_sets else stump()
+    sum_values(packed_for([tree], np.float64), np.zeros((1, 1)))

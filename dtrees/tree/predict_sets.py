@@ -21,7 +21,7 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.compile.memory import lowest_bit, prefetch
 from dtrees.split.table.zone_map import join
-from dtrees.tree.packing import goes_left, pack_nodes
+from dtrees.tree.packing import goes_left, node_record, pack_nodes
 from dtrees.tree.tree import Tree
 
 #: Rows of a stretch, which share the tables of a tree, and those of a block, which go through its tests together.
@@ -33,18 +33,7 @@ _TABLE_ROWS, _TABLE_NUMBERS = 64, 64
 #: Most entries of the table of several columns: a few tables are to stay in the first cache.
 _JOINED_ENTRIES = 512
 
-_NODE = np.dtype(
-    [
-        ("threshold", np.float64),
-        ("first_word", np.int64),  # of the node's set; -1 where it has a threshold
-        ("n_words", np.int32),
-        ("feature", np.int32),  # -1 at leaves
-        ("left", np.int32),
-        ("right", np.int32),
-        ("missing_left", np.bool_),
-    ],
-    align=True,
-)
+_NODE = node_record()
 _TEST = np.dtype(
     [
         ("threshold", np.float64),
@@ -388,8 +377,8 @@ def _walk_on(packed, X, begin, n, root, leaf, walking):  # type: ignore[no-untyp
 
 
 @kernel
-def add_values_with_sets(packed, X, first, last, start, stop, out):  # type: ignore[no-untyped-def]
-    """Add the values of the trees ``start:stop`` to ``out``, for the rows ``first:last``."""
+def visit_with_sets(packed, X, first, last, start, stop, out, numbers):  # type: ignore[no-untyped-def]
+    """Add the values of the trees ``start:stop`` for the rows ``first:last`` or, where ``numbers`` has rows, write the leaves' numbers."""
     room = _make_room(packed, X, min(_STRETCH, last - first))
     leaf = room[5]
     for begin in range(first, last, _STRETCH):
@@ -398,24 +387,13 @@ def add_values_with_sets(packed, X, first, last, start, stop, out):  # type: ign
         for tree in range(start, stop):
             _find_leaves(packed, X, begin, n, tree, room)
             value, mine = packed.value[packed.roots[tree] : packed.roots[tree + 1]], out[begin : begin + n]
-            if value.shape[1] == 1:
+            if numbers.shape[0] > 0:
+                for i in range(n):
+                    numbers[begin + i, tree] = leaf[i]
+            elif value.shape[1] == 1:
                 for i in range(n):
                     mine[i, 0] += value[np.uint64(leaf[i]), 0]
             else:
                 for i in range(n):
                     for k in range(value.shape[1]):
                         mine[i, k] += value[np.uint64(leaf[i]), k]
-
-
-@kernel
-def leaf_numbers_with_sets(packed, X, first, last, start, stop, out):  # type: ignore[no-untyped-def]
-    """Write the leaf of each of the trees ``start:stop`` that the rows ``first:last`` fall in."""
-    room = _make_room(packed, X, min(_STRETCH, last - first))
-    leaf = room[5]
-    for begin in range(first, last, _STRETCH):
-        n = min(_STRETCH, last - begin)
-        _fill(packed, X, begin, n, room[0], room[1])
-        for tree in range(start, stop):
-            _find_leaves(packed, X, begin, n, tree, room)
-            for i in range(n):
-                out[begin + i, tree] = leaf[i]

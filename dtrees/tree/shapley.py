@@ -27,23 +27,12 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import kernel
-from dtrees.tree.packing import pack_nodes
-from dtrees.tree.predict import SparseRows
+from dtrees.tree.packing import node_record, pack_nodes
+from dtrees.tree.predict import SparseRows, Table
 from dtrees.tree.tree import Tree
 
-_NODE = np.dtype(
-    [
-        ("threshold", np.float64),
-        ("share", np.float64),
-        ("first_word", np.int64),  # of the node's set; -1 where it has a threshold
-        ("n_words", np.int32),
-        ("feature", np.int32),  # by its place among the columns that trees ask for; -1 at leaves
-        ("left", np.int32),
-        ("right", np.int32),
-        ("missing_left", np.bool_),
-    ],
-    align=True,
-)
+#: A node, whose column is numbered among those that trees ask for.
+_NODE = node_record(share=np.float64)
 
 
 @by_reference
@@ -174,9 +163,6 @@ def _measure(nodes, value, roots, depth, n_distinct, mean):
             weight[mine[node].right] = weight[node] * (1.0 - mine[node].share)
 
 
-#: Rows to be explained.
-Table = NDArray[Any] | SparseRows
-
 #: Rows of a block, at most, and the bytes of its intermediate results: with 64 rows, boosting by trees of depth 6 takes twice as long, and
 #: a forest of depth 46 a third longer.
 _BLOCK, _BLOCK_BYTES = 256, 2**24
@@ -189,7 +175,7 @@ _LEAVES_OF_A_PAIR = 300
 
 
 def add_values(paths: Paths, X: Table, n_threads: int, out: NDArray[np.float64]) -> None:
-    """Add path-dependent Shapley values.
+    """Add path-dependent Shapley values, or interaction values.
 
     Parameters
     ----------
@@ -197,34 +183,20 @@ def add_values(paths: Paths, X: Table, n_threads: int, out: NDArray[np.float64])
     X : ndarray of float32 or float64, shape (n_rows, n_features), or SparseRows
         NaN is missing.
     n_threads : int
-    out : ndarray of float64, shape (n_rows, n_features, n_values)
+    out : ndarray of float64, shape (n_rows, n_features, n_values), of interactions (n_rows, n_features, n_features, n_values)
+        Each of the two places of a pair gets half of its interaction; on the diagonal is what is left of each column's value.
     """
     from dtrees.tree.shapley_by_path import add_path_dependent
 
-    none = np.empty((0, 0, 0, 0))
-
-    def explain(first: int, block: NDArray[np.float64]) -> None:
-        found = _zeros(paths, block)
-        add_path_dependent(paths, block, found, none)
-        _write(out, first, paths, found)
-
-    _over_blocks(explain, paths, X, n_threads, _bytes_of_row(paths))
-
-
-def add_interaction_values(paths: Paths, X: Table, n_threads: int, out: NDArray[np.float64]) -> None:
-    """Add path-dependent interaction values; the rest as in :func:`add_values`.
-
-    ``out`` has shape (n_rows, n_features, n_features, n_values). Each of the two places of a pair gets half of its interaction; on the
-    diagonal is what is left of each column's value.
-    """
-    from dtrees.tree.shapley_by_path import add_path_dependent
-
-    n_columns, n_values = len(paths.columns), paths.value.shape[1]
+    n_columns, n_values = len(paths.columns) if out.ndim == 4 else 0, paths.value.shape[1]
     diagonal = np.arange(n_columns)
 
     def explain(first: int, block: NDArray[np.float64]) -> None:
         found, pairs = _zeros(paths, block), np.zeros((n_columns, n_columns, n_values, block.shape[1]))
         add_path_dependent(paths, block, found, pairs)
+        if out.ndim == 3:
+            _write(out, first, paths, found)
+            return
         pairs = (pairs + pairs.swapaxes(0, 1)) / 2
         pairs[diagonal, diagonal] = found - pairs.sum(axis=1)
         out[first : first + block.shape[1], paths.columns[:, np.newaxis], paths.columns] += pairs.transpose(3, 0, 1, 2)

@@ -1,7 +1,5 @@
 """Commands run in this process."""
 
-from __future__ import annotations
-
 from click.testing import CliRunner, Result
 
 from dtrees.cli.main import main

@@ -1,7 +1,5 @@
 """What is printed, on a terminal and in a log."""
 
-from __future__ import annotations
-
 import io
 import warnings
 

@@ -1,7 +1,5 @@
 """Commands about a saved model: what they print is what the model says."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Reading tables: which files, which columns, which dtypes."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The target and the rows held out for the test; scores of these; where a command writes."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Clusters of a test's own, and processes of Dask's commands."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

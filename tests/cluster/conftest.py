@@ -1,7 +1,5 @@
 """Clusters that the tests of this folder share: starting one takes longer than most fits."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Signals are for workers that are processes. Workers that are threads of the test
 break at once, that is a death to everybody else.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Data and models for the tests of this folder."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import time

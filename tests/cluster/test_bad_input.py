@@ -1,7 +1,5 @@
 """Input that cannot be learnt from: the error says what is wrong, and the cluster is as it was."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

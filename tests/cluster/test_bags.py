@@ -1,7 +1,5 @@
 """Bags on a cluster: each booster a task of its own, the bag that of one process, byte for byte, also where a worker is lost."""
 
-from __future__ import annotations
-
 import functools
 import os
 import signal

@@ -5,8 +5,6 @@ placement. Workers of the larger cluster are threads of this process that talk o
 processes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What is known of fits from their events, bounded and right whatever happens to them, and the page in Dask's dashboard that shows it."""
 
-from __future__ import annotations
-
 import pickle
 import re
 import urllib.request

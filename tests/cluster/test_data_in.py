@@ -3,8 +3,6 @@
 A tree on all columns of a table tells whether each came in as it should: targets are made of all columns, and all must be split on.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """More workers lost than can be replaced, and schedulers: an error that says so, never a hang; recovery without nannies; chaos."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

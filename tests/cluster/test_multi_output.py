@@ -1,7 +1,5 @@
 """Boosting of several targets on a cluster; that models are the same in every byte is for test_conformance.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import dask.array as da

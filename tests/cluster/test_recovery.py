@@ -3,8 +3,6 @@
 Here workers are processes, which get signals. What happens when one is lost at this message or that is in test_conformance.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

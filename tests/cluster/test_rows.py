@@ -1,7 +1,5 @@
 """Rows that stay where they are: every byte is that of a fit here, whatever the workers and the losses, in memory or on workers' disks."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import os

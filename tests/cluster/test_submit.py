@@ -1,7 +1,5 @@
 """Fits as tasks of a cluster: submitted, found again, cancelled, several at a time."""
 
-from __future__ import annotations
-
 import datetime
 import functools
 import logging

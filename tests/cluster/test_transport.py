@@ -1,7 +1,5 @@
 """Dask clients, questions to the scheduler, and what travels past Dask's event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

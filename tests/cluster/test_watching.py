@@ -1,7 +1,5 @@
 """Fits on a cluster, as their users watch and interrupt them."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import logging.handlers

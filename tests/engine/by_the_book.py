@@ -1,7 +1,5 @@
 """Trees compared with those grown by the book (:mod:`tests.naive`), and the tables, targets and rules that they are grown of."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from fractions import Fraction

@@ -11,25 +11,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan, ForestResult, Rules
 from dtrees.engine.rows import flagged_rows, levels, passes, rows_in_tree, searcher
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.run.lasting import grow_forest_on_shards
+from dtrees.engine.run.lasting import LastingForest
 from dtrees.engine.run.local_executor import grow_forest
 from dtrees.ensemble.objective.classification import Exponential, log_loss_for
 from dtrees.ensemble.objective.loss import SeveralTargets
 from dtrees.ensemble.objective.registry import CustomObjective
-from dtrees.ensemble.objective.regression import AbsoluteError, Gamma, Huber, Poisson, Quantile, Tweedie
+from dtrees.ensemble.objective.regression import AbsoluteError, Gamma, Huber, Poisson, Quantile, SquaredError, Tweedie
 from dtrees.split.table import keyed_columns, zone_map
 from dtrees.split.table.columns import presort
 from tests.engine.shards import (
-    Logistic,
     Pickling,
     ShardedExecutor,
-    Softmax,
-    Squared,
     Table,
     all_equal,
     local,
@@ -56,15 +53,13 @@ def pulled_together(y: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[n
 
 #: Of the name of a loss: the loss, the classes of each target (1: a number), and what else its plan has.
 LOSSES: dict[str, tuple[Any, tuple[int, ...], dict[str, Any]]] = {
-    "squared": (Squared(), (1,), {}),
-    "logistic": (Logistic(), (2,), {}),
-    "softmax": (Softmax(3), (3,), {}),
+    "squared": (SquaredError(), (1,), {}),
     "median": (AbsoluteError(), (1,), {}),
     "quantile": (Quantile(0.8), (1,), {}),
     "Huber": (Huber(0.7), (1,), {}),
     "targets": (SeveralTargets((Huber(0.7), Huber(0.7))), (1, 1), {}),
     "steps": (Poisson(), (1,), {"first_order": True, "reg_lambda": 0.0}),
-    "steps of two classes": (Logistic(), (2,), {"first_order": True, "reg_lambda": 0.0}),
+    "steps of two classes": (log_loss_for(2), (2,), {"first_order": True, "reg_lambda": 0.0}),
     "log loss": (log_loss_for(2), (2,), {}),
     "log loss of three": (log_loss_for(3), (3,), {}),
     "exponential": (Exponential(), (2,), {}),
@@ -104,7 +99,7 @@ class Problem:
         try:
             if isinstance(self.plan, BoostingPlan):
                 return boost(executor, self.plan, **more)
-            return grow_forest_on_shards(executor, self.plan, 0, n_trees, side_by_side, **more)
+            return LastingForest(executor, self.plan, 0, n_trees, side_by_side).run(**more)
         finally:
             executor.close()
 

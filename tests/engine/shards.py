@@ -1,24 +1,19 @@
-"""Several shards in one process, and losses and tables to try them on."""
-
-from __future__ import annotations
+"""Several shards in one process, and tables to try them on."""
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
+from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.protocol.exchange import Step
 from dtrees.engine.protocol.messages import Message, ShardsLost
-from dtrees.engine.rows.local import LocalRowsExecutor
-from dtrees.engine.run.lasting import LastingBoosting, grow_forest_on_shards
+from dtrees.engine.run.lasting import LastingBoosting, LastingForest
 from dtrees.engine.run.local_executor import LocalExecutor, LocalFit, grow_forest
 from dtrees.engine.shard.shard import Shard
-from dtrees.ensemble.objective.loss import BaseLoss
 from dtrees.split.table.columns import presort
 from dtrees.tree.tree import Tree
 
@@ -137,7 +132,7 @@ def grow_sharded(
 ) -> tuple[list[Tree], ShardedExecutor]:
     """Grow trees level by level on several shards, two side by side."""
     executor = ShardedExecutor(table, target, weight, spread, n_threads)
-    trees = grow_forest_on_shards(executor, plan, 0, n_trees, 2).trees
+    trees = LastingForest(executor, plan, 0, n_trees, 2).run().trees
     executor.close()
     return trees, executor
 
@@ -191,73 +186,3 @@ def wild_weight(n: int, seed: int) -> NDArray[np.float64]:
     """Weights over six orders of magnitude, a tenth of them zero."""
     rng = np.random.default_rng(seed + 2)
     return np.where(rng.random(n) < 0.1, 0.0, 10.0 ** rng.uniform(-3, 3, n))
-
-
-class OpensRaw(BaseLoss):
-    """Gradients follow from raw predictions as they are."""
-
-    def open_round(self, raw: Any, opened: Any) -> None:
-        opened[:] = raw
-
-
-@dataclass(frozen=True)
-class Squared(OpensRaw):
-    """Half the squared error."""
-
-    n_outputs: int = 1
-    constant_hessian: bool = True
-
-    def initial(self, target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        return np.array([np.average(target, weights=weight)])
-
-    def gradients(self, target: Any, raw: Any, output: int, g: Any, h: Any) -> None:
-        g[:] = raw[output] - target
-        h[:] = 1.0
-
-    def pointwise(self, target: Any, raw: Any, out: Any) -> None:
-        out[:] = (target - raw[0]) ** 2
-
-
-@dataclass(frozen=True)
-class Logistic(OpensRaw):
-    """Log loss of two classes."""
-
-    n_outputs: int = 1
-    constant_hessian: bool = False
-
-    def initial(self, target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        p = np.average(target == 1, weights=weight)
-        return np.array([np.log(p / (1 - p))])
-
-    def gradients(self, target: Any, raw: Any, output: int, g: Any, h: Any) -> None:
-        p = expit(raw[output])
-        g[:] = p - (target == 1)
-        h[:] = p * expit(-raw[output])
-
-    def pointwise(self, target: Any, raw: Any, out: Any) -> None:
-        out[:] = np.logaddexp(0.0, np.where(target == 1, -raw[0], raw[0]))
-
-
-@dataclass(frozen=True)
-class Softmax(OpensRaw):
-    """Log loss of K classes; its gradients need all raw predictions of a row at once."""
-
-    n_outputs: int = 3
-    constant_hessian: bool = False
-
-    def initial(self, target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        return np.log(np.bincount(target, weights=weight, minlength=self.n_outputs) / target.shape[0])
-
-    def _probability(self, raw: Any, output: int) -> Any:
-        others = np.array([raw[k] - raw[output] for k in range(self.n_outputs) if k != output])
-        ratios = expit(others) / expit(-others)  # exp, one row like another
-        return 1.0 / (1.0 + sum(ratios))
-
-    def gradients(self, target: Any, raw: Any, output: int, g: Any, h: Any) -> None:
-        p = self._probability(raw, output)
-        g[:] = p - (target == output)
-        h[:] = p * (1 - p)
-
-    def pointwise(self, target: Any, raw: Any, out: Any) -> None:
-        p = np.array([self._probability(raw, k) for k in range(self.n_outputs)])
-        out[:] = -np.log(p[target, np.arange(target.shape[0])])

@@ -1,7 +1,5 @@
 """Targets and weights of trees by absolute error, in fixed point."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import example, given

@@ -1,7 +1,5 @@
 """Rounds of trees: scores, early stopping, callbacks, and going on from finished rounds."""
 
-from __future__ import annotations
-
 import math
 import traceback
 from typing import Any
@@ -15,21 +13,12 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult
 from dtrees.engine.run.boosting_rounds import boost, has_stalled
 from dtrees.engine.shard import dense_runner
 from dtrees.engine.shard import zone_planner as sums
+from dtrees.ensemble.objective.classification import log_loss_for
+from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import apply, sum_values
-from tests.engine.shards import (
-    Logistic,
-    ShardedExecutor,
-    Softmax,
-    Squared,
-    all_equal,
-    local,
-    opened,
-    rules,
-    wild_table,
-    wild_target,
-    wild_weight,
-)
+from tests.engine.problems import assert_same
+from tests.engine.shards import ShardedExecutor, local, opened, rules, wild_table, wild_target, wild_weight
 
 # --- rounds of trees: the same on any shards and threads, scores, early stopping, callbacks ---
 
@@ -39,22 +28,12 @@ TABLE = wild_table(N, 4)
 P = len(TABLE)
 X = np.stack([column.astype(np.float64) for column in TABLE], axis=1)
 SPREADS = [[(0, 2, 4), (1, 3, 5, 6)], [(6,), (1, 4), (0, 2, 3, 5)]]
-LOSSES = {"squared": (Squared(), 0), "logistic": (Logistic(), 2), "softmax": (Softmax(3), 3)}
+LOSSES = {"squared": (SquaredError(), 0), "logistic": (log_loss_for(2), 2), "softmax": (log_loss_for(3), 3)}
 
 
 def make_plan(loss: Any, n_classes: int, n_rounds: int = 4, rule_changes: Any = None, **changes: Any) -> BoostingPlan:
     some = rules("newton", P, **({"max_depth": 4, "reg_lambda": 1.0} | (rule_changes or {})))
     return BoostingPlan(some, 9, loss, n_rounds, n_classes=n_classes, **changes)
-
-
-def same(one: BoostingResult, other: BoostingResult) -> bool:
-    return (
-        len(one.rounds) == len(other.rounds)
-        and all(all_equal(a, b) for a, b in zip(one.rounds, other.rounds, strict=True))
-        and one.initial.tobytes() == other.initial.tobytes()
-        and one.train_score.tobytes() == other.train_score.tobytes()
-        and one.validation_score.tobytes() == other.validation_score.tobytes()
-    )
 
 
 def fit_here(plan: BoostingPlan, y: NDArray[Any], weight: Any = None, n_threads: int = 1, **more: Any) -> BoostingResult:
@@ -70,7 +49,7 @@ def test_best_first_growth_takes_no_exchange_for_each_node() -> None:
         plan = make_plan(*LOSSES["squared"], n_rounds=2, rule_changes={"max_depth": None, "max_leaf_nodes": n_leaves})
         executor = ShardedExecutor(TABLE, y, None, SPREADS[0])
         found[n_leaves] = boost(executor, plan), len(executor.log)
-    assert same(found[5000][0], found[None][0])
+    assert_same(found[5000][0], found[None][0])
     assert min(tree.node_count for trees in found[5000][0].rounds for tree in trees) > 300
     assert [tree.node_count for trees in found[100][0].rounds for tree in trees] == [199, 199]
     assert max(n_messages for _, n_messages in found.values()) < 2 * found[None][1] < 400
@@ -81,7 +60,7 @@ def test_one_slot_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     table: list[Any] = [np.exp(4 * rng.normal(size=9000)) for _ in range(4)]
     y = np.log(table).T @ np.array([1, -0.5, 0.3, 0.2]) + np.exp(2 * rng.normal(size=9000))
-    plan = BoostingPlan(rules("newton", 4, max_depth=6, reg_lambda=1.0), 9, Squared(), 4)
+    plan = BoostingPlan(rules("newton", 4, max_depth=6, reg_lambda=1.0), 9, SquaredError(), 4)
     results = []
     for _ in range(2):
         with local(table, y) as executor:
@@ -93,7 +72,7 @@ def test_one_slot_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
             (sums, "FINE_SLOTS_PER_THREAD", 1),
         ):
             monkeypatch.setattr(module, name, value)
-    assert same(*results)
+    assert_same(*results)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -125,7 +104,7 @@ def test_few_frames_lie_between_the_loop_over_rounds_and_the_kernel(monkeypatch:
         return grow(*arguments)
 
     monkeypatch.setattr(dense_runner.SubtreeRunner, "grow", noted)
-    fit_here(make_plan(Squared(), 0, n_rounds=1), wild_target(TABLE, 0, 4))
+    fit_here(make_plan(SquaredError(), 0, n_rounds=1), wild_target(TABLE, 0, 4))
     assert frames[frames.index("boost") + 1 :] == ["_grow_round", "grow_tree", "grow_alone", "grow_roots", "noted"]
 
 
@@ -153,7 +132,7 @@ def test_targets_of_any_size(scale: float) -> None:
     """Trees do not depend on the unit of the target (a power of two, so that nothing is rounded)."""
     factor = 2.0 ** round(math.log2(scale))
     y = wild_target(TABLE, 0, 4)
-    plan = make_plan(Squared(), 0, n_rounds=2)
+    plan = make_plan(SquaredError(), 0, n_rounds=2)
     plain, scaled = fit_here(plan, y), fit_here(plan, y * factor)
     for (one,), (other,) in zip(plain.rounds, scaled.rounds, strict=True):
         assert one.feature.tolist() == other.feature.tolist()
@@ -176,8 +155,8 @@ def test_every_row_gets_the_value_that_prediction_gives_it() -> None:
     """Rows drawn or not, values present or missing; also trees of other data, with thresholds between any values."""
     y = wild_target(TABLE, 0, 6)
     with local(wild_table(N, 7), wild_target(wild_table(N, 7), 0, 7)) as executor:
-        foreign = boost(executor, plan(Squared(), 0, 3)).rounds
-    some = plan(Squared(), 0, 3)
+        foreign = boost(executor, plan(SquaredError(), 0, 3)).rounds
+    some = plan(SquaredError(), 0, 3)
     for executor in (local(TABLE, y), ShardedExecutor(TABLE, y, None, SPREADS[0])):
         fit = opened(executor, some, np.zeros(1))
         for (tree,) in foreign:
@@ -192,14 +171,14 @@ def test_nodes_without_rows() -> None:
     """Rows of another table may be few, and leave nodes of a tree empty, of whole levels too."""
     y = wild_target(TABLE, 0, 6)
     with local(TABLE, y) as executor:
-        trees = boost(executor, plan(Squared(), 0, 4)).rounds
+        trees = boost(executor, plan(SquaredError(), 0, 4)).rounds
     leaves = apply(pack([tree for (tree,) in trees]), X)
     depths = np.array([tree.node_depth[own] for (tree,), own in zip(trees, leaves.T, strict=True)])
     shallow = int((depths - [[tree.max_depth] for (tree,) in trees]).min(axis=0).argmin())
     for few in ([shallow], [1, 7], [3, 4, 5, 6, 7]):
         table = [column[few] for column in TABLE]
         for other in (local(table, y[few]), ShardedExecutor(table, y[few], None, SPREADS[0])):
-            fit = opened(other, plan(Squared(), 0, 4), np.zeros(1))
+            fit = opened(other, plan(SquaredError(), 0, 4), np.zeros(1))
             for (tree,) in trees:
                 fit.replay_tree(tree, 0)
             shard = other.shards[0] if isinstance(other, ShardedExecutor) else other.shard
@@ -210,8 +189,8 @@ def test_a_single_leaf_needs_no_splits() -> None:
     y = wild_target(TABLE, 0, 6)
     executor = ShardedExecutor(TABLE, y, None, SPREADS[0])
     with local(TABLE, np.ones(N)) as other:
-        leaf = boost(other, plan(Squared(), 0, 1)).rounds[0][0]
+        leaf = boost(other, plan(SquaredError(), 0, 1)).rounds[0][0]
     leaf.value[0, 0] = 1.25
-    opened(executor, plan(Squared(), 0, 1), np.zeros(1)).replay_tree(leaf, 0)
+    opened(executor, plan(SquaredError(), 0, 1), np.zeros(1)).replay_tree(leaf, 0)
     assert executor.shards[1].target.raw.tolist() == [[1.25] * N]
     assert {name for _, name, _ in executor.log} == {"Open", "standing", "Replay"}

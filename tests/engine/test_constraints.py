@@ -1,7 +1,5 @@
 """What constraints make of gains, and levels of trees in which most splits are against them."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 
@@ -13,11 +11,12 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.run.boosting_rounds import boost
+from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.constraints import Clipped, InOrder, begin_column, criterion_for_thread, make_constraints, root_words
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments
-from tests.engine.shards import ShardedExecutor, Squared, Table, all_equal, local, rules
+from tests.engine.shards import ShardedExecutor, Table, all_equal, local, rules
 from tests.naive_constraints import Constraints
 
 _BOUNDS = st.sampled_from([-2.0, -0.5, -0.1, 0.0, 0.3, 1.0, 4.0])
@@ -73,7 +72,7 @@ def test_levels_where_columns_fall_that_should_rise(seed: int) -> None:
     """Most splits are against the constraints: what zones say of a split must be said of one that is tried."""
     table, y = falling(seed)
     some = rules("newton", 4, max_depth=4, reg_lambda=5.0, min_child_weight=1.0, monotonic=(-1, 1, 0, 0))
-    boosting = BoostingPlan(some, seed, Squared(), n_rounds=3)
+    boosting = BoostingPlan(some, seed, SquaredError(), n_rounds=3)
     with local(table, y) as executor:
         trees = [tree for (tree,) in boost(executor, boosting).rounds]
     assert all_equal([tree for (tree,) in boost(ShardedExecutor(table, y, None, [(0, 2), (1, 3)]), boosting).rounds], trees)

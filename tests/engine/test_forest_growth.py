@@ -1,7 +1,5 @@
 """Independent trees: a tree depends on its number, the plan and the table, on nothing else; and what is compiled before it is needed."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Shards of columns that are lost at any message or step: the model is that of one process, byte for byte."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -25,7 +23,7 @@ HELD_OUT: dict[str, Any] = {
 DRAWN: dict[str, Any] = {"n_draws": 120, "max_features": 2, "max_depth": 3}
 BOOSTING: dict[str, Case] = {
     "one output": boosting(weighted=True, **HELD_OUT),
-    "three outputs": boosting("softmax", weighted=True, **HELD_OUT),
+    "three outputs": boosting("log loss of three", weighted=True, **HELD_OUT),
     "two targets": boosting("targets", weighted=True, **HELD_OUT),
 }
 CASES = BOOSTING | {

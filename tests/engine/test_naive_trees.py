@@ -1,7 +1,5 @@
 """Whole trees against growing them by the book, split by split, and trees of several targets against those of one."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.shard.targets.forest_target import ForestTarget
+from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.tree.predict import packed_for, sum_values
 from dtrees.tree.tree import Tree
 from tests import naive
@@ -32,7 +31,6 @@ from tests.engine.by_the_book import (
 )
 from tests.engine.shards import (
     ShardedExecutor,
-    Squared,
     Table,
     all_equal,
     grow_here,
@@ -188,7 +186,7 @@ def test_newton_trees(
         min_child_weight=data.draw(st.sampled_from([0.0, 1.0, 2.5])),
         **(data.draw(constraints(len(table))) if constrained else {}),
     )
-    plan = BoostingPlan(some, forest.seed, Squared(), n_rounds=1, subsample=data.draw(st.sampled_from([1.0, 0.6])), learning_rate=0.5)
+    plan = BoostingPlan(some, forest.seed, SquaredError(), n_rounds=1, subsample=data.draw(st.sampled_from([1.0, 0.6])), learning_rate=0.5)
     with local(table, target, weight) as executor:
         tree = boost(executor, plan).rounds[0][0]
         executor.shard.target.raw[:] = executor.shard.target.initial[:, None]
@@ -265,7 +263,7 @@ def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], 
     some = rules(**{"criterion": "newton", "n_columns": len(table), "max_depth": 5, "reg_lambda": 1.0, "min_child_weight": 3.0} | changes)
     if some.categorical:
         table = with_large_categories(table, y, seed)
-    plan = BoostingPlan(some, seed, Squared(), n_rounds=3, subsample=0.8 if seed else 1.0)
+    plan = BoostingPlan(some, seed, SquaredError(), n_rounds=3, subsample=0.8 if seed else 1.0)
     trees = {}
     for n_threads in (1, 4):
         with local(table, y, weight, n_threads) as executor:

@@ -1,7 +1,5 @@
 """Whole trees against those of scikit-learn and of XGBoost's exact method."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -13,10 +11,12 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.ensemble.compat import SKLEARN_VERSION
+from dtrees.ensemble.objective.classification import log_loss_for
+from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
 from dtrees.tree.tree import Tree
-from tests.engine.shards import Logistic, Squared, grow_here, local, rules
+from tests.engine.shards import grow_here, local, rules
 from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, slow_for
 
 # --- whole trees against scikit-learn's: the same splits where nothing ties, no worse a fit where something does ---
@@ -231,7 +231,7 @@ def check_boosted(objective: str, reg_lambda: float, missing: float, seed: int, 
         num_boost_round=4,
     )  # fmt: skip
     some = rules("newton_l1" if alpha else "newton", P_BOOSTED, max_depth=4, reg_lambda=reg_lambda, reg_alpha=alpha, min_child_weight=least)
-    plan = BoostingPlan(some, 0, Logistic() if binary else Squared(), n_rounds=4, n_classes=2 if binary else 0, learning_rate=0.3)
+    plan = BoostingPlan(some, 0, log_loss_for(2) if binary else SquaredError(), n_rounds=4, n_classes=2 if binary else 0, learning_rate=0.3)
     with local(list(X.T), y) as executor:
         ours = boost(executor, plan, initial=np.array([0.0 if binary else 0.5]))
     for (tree,), dump in zip(ours.rounds, booster.get_dump(dump_format="json"), strict=True):

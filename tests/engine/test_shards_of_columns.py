@@ -1,7 +1,5 @@
 """Shards of columns: what they are sent and refuse, small nodes that are delegated, trees that grow side by side."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from typing import Any
@@ -15,16 +13,17 @@ from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.exchange import Step, alone
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.run.lasting import grow_forest_on_shards
+from dtrees.engine.run.lasting import LastingForest
 from dtrees.engine.shard import node_search
 from dtrees.engine.shard import tree as tree_program
 from dtrees.engine.shard.fit import trees_side_by_side
 from dtrees.engine.shard.shard import Shard
 from dtrees.engine.shard.tree_state import GrownApart, TreeState
+from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.split.table.columns import presort
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 from tests.engine.problems import Problem, assert_same, forest
-from tests.engine.shards import ShardedExecutor, Squared, all_equal, called, grow_here, grow_sharded, rules, wild_table, wild_target
+from tests.engine.shards import ShardedExecutor, all_equal, called, grow_here, grow_sharded, rules, wild_table, wild_target
 
 # --- what shards of columns are sent, and that large nodes are the same on them ---
 
@@ -168,14 +167,14 @@ def test_replicas_that_disagree_about_rows_stop_the_fit() -> None:
 
     executor = ShardedExecutor(TABLE, TARGET, None, SPREADS["two"], meddle=meddle)
     with pytest.raises(m.ShardsDisagree, match="tree 0"):
-        grow_forest_on_shards(executor, PLAN, 0, 6, 1)
+        LastingForest(executor, PLAN, 0, 6, 1).run()
 
 
 @pytest.mark.parametrize("drift", [1e-3, 2.0**-45])
 def test_replicas_whose_predictions_have_drifted_stop_the_fit(drift: float) -> None:
     """Another machine's ``exp``, say: an error at once, never a wrong model."""
     executor = ShardedExecutor(TABLE, TARGET, None, SPREADS["two"])
-    plan = BoostingPlan(rules("newton", P, max_depth=2), 0, Squared(), n_rounds=4)
+    plan = BoostingPlan(rules("newton", P, max_depth=2), 0, SquaredError(), n_rounds=4)
 
     def disturb(progress: Any) -> None:
         if progress.done == 2:
@@ -314,7 +313,7 @@ def test_trees_under_way_share_nothing_that_a_draw_of_columns_changes(monkeypatc
 def test_threads_are_ended() -> None:
     before = set(threading.enumerate())
     executor = PROBLEM.columns([(0, 2, 4), (1, 3, 5, 6)], 4)
-    grow_forest_on_shards(executor, PROBLEM.plan, 0, 6, 2)
+    LastingForest(executor, PROBLEM.plan, 0, 6, 2).run()
     assert set(threading.enumerate()) > before
     executor.close()
     assert set(threading.enumerate()) == before

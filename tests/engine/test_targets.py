@@ -1,7 +1,5 @@
 """What trees are grown on: integers, rows in sample, held out, out of bag."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,9 @@ from dtrees.engine.shard.targets import boosting_target as boosting
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag
 from dtrees.engine.threads import Threads
-from tests.engine.shards import Logistic, Softmax, Squared, rules, wild_weight
+from dtrees.ensemble.objective.classification import log_loss_for
+from dtrees.ensemble.objective.regression import SquaredError
+from tests.engine.shards import rules, wild_weight
 
 RNG = np.random.default_rng(0)
 N = 200
@@ -116,7 +116,7 @@ def test_out_of_bag_sums_do_not_depend_on_the_order() -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("loss", "n_classes"), [(Squared(), 0), (Logistic(), 2), (Softmax(3), 3)])
+@pytest.mark.parametrize(("loss", "n_classes"), [(SquaredError(), 0), (log_loss_for(2), 2), (log_loss_for(3), 3)])
 def test_gradients_in_fixed_point(loss: Any, n_classes: int, weighted: bool) -> None:
     y = CLASSES % n_classes if n_classes else Y
     weight = WEIGHT if weighted else None
@@ -128,8 +128,9 @@ def test_gradients_in_fixed_point(loss: Any, n_classes: int, weighted: bool) -> 
     raw = target.raw.copy()
     for output in range(loss.n_outputs):
         prepared = target.start(output, output)
-        g, h = np.empty(N), np.empty(N)
-        loss.gradients(y, raw, output, g, h)
+        g, h, opened_round = np.empty(N), np.empty(N), np.empty(raw.shape)
+        loss.open_round(raw, opened_round)
+        loss.gradients(y, opened_round, output, g, h)
         a, b = unscaled(prepared)
         w = WEIGHT if weighted else 1.0
         assert a == pytest.approx(w * g, rel=1e-9, abs=1e-12 * np.abs(w * g).sum())
@@ -140,7 +141,7 @@ def test_gradients_in_fixed_point(loss: Any, n_classes: int, weighted: bool) -> 
 
 def test_subsample_and_held_out_rows() -> None:
     target = boosting_target(
-        Softmax(3), CLASSES, WEIGHT, n_classes=3, subsample=0.5, n_iter_no_change=2, validation_fraction=0.2, initial=np.zeros(3)
+        log_loss_for(3), CLASSES, WEIGHT, n_classes=3, subsample=0.5, n_iter_no_change=2, validation_fraction=0.2, initial=np.zeros(3)
     )
     held_out = target.held_out
     for members in (np.flatnonzero(k == CLASSES) for k in range(3)):
@@ -158,12 +159,12 @@ def test_subsample_and_held_out_rows() -> None:
 
 
 def test_scores_are_weighted_means_over_both_parts() -> None:
-    target = boosting_target(Squared(), Y, WEIGHT, n_iter_no_change=2, validation_fraction=0.3)
+    target = boosting_target(SquaredError(), Y, WEIGHT, n_iter_no_change=2, validation_fraction=0.3)
     target.raw += RNG.normal(size=N)
     losses, out = (Y - target.raw[0]) ** 2, target.held_out
     scores = scores_of([target.losses(0, N)])
     assert scores[:2] == pytest.approx([np.average(losses[part], weights=WEIGHT[part]) for part in (~out, out)])
-    train, validation, *_ = scores_of([boosting_target(Squared(), Y).losses(0, N)])
+    train, validation, *_ = scores_of([boosting_target(SquaredError(), Y).losses(0, N)])
     assert train == pytest.approx(Y.var())
     assert np.isnan(validation)
 
@@ -175,7 +176,7 @@ def test_shares_of_losses_are_all_losses(n_rows: int, n_shares: int, n_threads: 
         patch.setattr(scoring, "BLOCK_ROWS", 16)
         patch.setattr(boosting, "ADDITION_ROWS", 32)
         weight = np.abs(Y) + 1
-        target = boosting_target(Squared(), np.resize(Y, n_rows), np.resize(weight, n_rows), n_threads=n_threads)
+        target = boosting_target(SquaredError(), np.resize(Y, n_rows), np.resize(weight, n_rows), n_threads=n_threads)
         shares = shares_of(n_rows, n_shares)
         assert np.concatenate([np.arange(*share) for share in shares]).tolist() == list(range(n_rows))
         one = scores_of([target.losses(0, n_rows)])
@@ -185,7 +186,7 @@ def test_shares_of_losses_are_all_losses(n_rows: int, n_shares: int, n_threads: 
 
 def test_threads_change_nothing() -> None:
     y = np.random.default_rng(3).normal(size=50_000)
-    one, four = (boosting_target(Squared(), y, np.abs(y) + 1, n_threads=k) for k in (1, 4))
+    one, four = (boosting_target(SquaredError(), y, np.abs(y) + 1, n_threads=k) for k in (1, 4))
     for x, z in zip(one.start(0, 0), four.start(0, 0), strict=True):
         assert np.array_equal(x, z) if x is not None else z is None
 

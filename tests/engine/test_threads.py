@@ -16,8 +16,10 @@ from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from dtrees import DecisionTreeRegressor, GradientBoostingRegressor, RandomForestRegressor
+from dtrees.engine.plan import node_limits
 from dtrees.engine.shard import dense_runner as runner
 from dtrees.engine.shard import runner as runner_module
+from dtrees.engine.shard.node_search import NodeSearch
 from dtrees.engine.threads import Threads, available_cores, effective_n_jobs, in_main_thread
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.work_queue import claim, finish, wait_for_all
@@ -271,7 +273,7 @@ def test_a_thread_that_fails(monkeypatch: pytest.MonkeyPatch, in_helper: bool) -
     both, came = threading.Barrier(2), []
 
     def kernel_that_fails(*arguments: Any) -> Any:
-        run = kernel(*arguments)
+        run, *rest = prepare(*arguments)
 
         def fail_or_run(columns: Any, work_pool: Any, task: Any) -> None:
             came.append(threading.current_thread() is threading.main_thread())
@@ -283,10 +285,10 @@ def test_a_thread_that_fails(monkeypatch: pytest.MonkeyPatch, in_helper: bool) -
                 both.wait(60)
                 raise ZeroDivisionError("mine")
 
-        return fail_or_run
+        return fail_or_run, *rest
 
-    kernel = runner.SubtreeRunner._kernel
-    monkeypatch.setattr(runner.SubtreeRunner, "_kernel", kernel_that_fails)
+    prepare: Any = runner.SubtreeRunner._prepare
+    monkeypatch.setattr(runner.SubtreeRunner, "_prepare", kernel_that_fails)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30_000, 8))
     with pytest.raises(ZeroDivisionError, match="mine"):
@@ -308,6 +310,32 @@ def test_trees_that_other_threads_grow_are_the_same(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("rare", [0.5, 0.003])
+def test_columns_drawn_for_nodes_are_searched_by_zone_sums(monkeypatch: pytest.MonkeyPatch, n_jobs: int, rare: float) -> None:
+    """The same trees grow without. Where all columns drawn for a node are constant, drawing goes on."""
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((40_000, 9)) < rare, rng.normal(size=(40_000, 9)), 0.0)
+    X[::50, 3], X[:, 8] = np.nan, rng.integers(0, 9, 40_000)
+    y = np.nan_to_num(X) @ np.arange(9.0) + rng.normal(size=40_000)
+    summed, sum_slots, grown = list[int](), NodeSearch.sum_slots, list[Any]()
+
+    def note(search: NodeSearch, n_threads: int) -> Any:
+        summed.append(n_threads)
+        return sum_slots(search, n_threads)
+
+    monkeypatch.setattr(NodeSearch, "sum_slots", note)
+    for share in (0.0, 2.0):
+        monkeypatch.setattr(node_limits, "SUMMED_SHARE", share)
+        model = GradientBoostingRegressor(
+            n_estimators=4, max_depth=7, max_features=2, categorical_features=[8], random_state=0, n_jobs=n_jobs
+        )
+        grown.append(model.fit(X, y).predict(X))
+        assert bool(summed) == (share == 0.0)
+        summed.clear()
+    assert np.array_equal(*grown)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
 def test_ctrl_c_gives_up_the_trees_under_way(monkeypatch: pytest.MonkeyPatch, n_jobs: int) -> None:
     """Kernels begin when it has been pressed, and would not end before somebody told them to."""
     monkeypatch.setattr(runner_module, "INTERRUPTIBLE_CELLS", 0)
@@ -321,11 +349,11 @@ def test_ctrl_c_gives_up_the_trees_under_way(monkeypatch: pytest.MonkeyPatch, n_
             kernel_of(columns, work_pool, task)
             ended.append(work_pool.parts.records["column"][0])
 
-        kernel_of = kernel(*arguments)
-        return run
+        kernel_of, *rest = prepare(*arguments)
+        return run, *rest
 
-    kernel = runner.SubtreeRunner._kernel
-    monkeypatch.setattr(runner.SubtreeRunner, "_kernel", kernel_that_waits)
+    prepare: Any = runner.SubtreeRunner._prepare
+    monkeypatch.setattr(runner.SubtreeRunner, "_prepare", kernel_that_waits)
     model = RandomForestRegressor(n_estimators=4, random_state=0, n_jobs=n_jobs)
     X = np.random.default_rng(0).normal(size=(500, 3))
     with pytest.raises(KeyboardInterrupt):

@@ -1,10 +1,9 @@
 """The ten estimators and a table to fit them on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import sklearn.ensemble
+import sklearn.metrics
 import sklearn.tree
 
 import dtrees
@@ -67,3 +66,19 @@ def trees(model):
 def assert_same_trees(one, other):
     assert len(trees(one)) == len(trees(other))
     assert all(tree.equals(twin) for tree, twin in zip(trees(one), trees(other), strict=True))
+
+
+def by_sklearn(name, y, predicted, weight):
+    """A metric of values or of probabilities."""
+    metrics = sklearn.metrics
+    if predicted.ndim == 1:
+        others = {"rmse": metrics.root_mean_squared_error, "mae": metrics.mean_absolute_error, "r2": metrics.r2_score}
+        return others.get(name, metrics.mean_squared_error)(y, predicted, sample_weight=weight)
+    labels = np.unique(y)
+    if name in ("logloss", "loss"):
+        return metrics.log_loss(y, predicted, sample_weight=weight, labels=labels)
+    if name == "auc":
+        scores = predicted[:, 1] if predicted.shape[1] == 2 else predicted
+        return metrics.roc_auc_score(y, scores, sample_weight=weight, multi_class="ovr", average="weighted")
+    accuracy = metrics.accuracy_score(y, labels[predicted.argmax(axis=1)], sample_weight=weight)
+    return accuracy if name == "accuracy" else 1 - accuracy

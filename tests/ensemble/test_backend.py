@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pickle
 
 import numpy as np
@@ -9,17 +7,7 @@ from numpy.testing import assert_array_equal
 from dtrees.ensemble import in_process
 from dtrees.ensemble.evaluation_sets import EvalSet
 from dtrees.ensemble.in_process import backend_for
-from tests.ensemble.samples import (
-    BOOSTING,
-    FORESTS,
-    KINDS,
-    N,
-    X,
-    assert_same_trees,
-    every_kind,
-    make,
-    target,
-)
+from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, N, X, assert_same_trees, every_kind, make, target
 
 SINGLE = KINDS[:4]
 

@@ -1,7 +1,5 @@
 """Whatever cannot be learnt from, or is contradictory, is refused with a message that says what to do."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 

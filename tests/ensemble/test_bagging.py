@@ -1,7 +1,5 @@
 """Bags of boosters, beside the obvious: a fit of each booster to the whole table, weighted by how often it drew each row."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Columns of categories, as users pass them: which columns they are, what is learnt, and what becomes of levels not seen."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

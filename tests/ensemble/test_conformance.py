@@ -88,22 +88,25 @@ def test_while_kernels_are_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch, n
     """The first trees are grown in one block, where there are kernels that are not needed for that."""
     asked: list[bool] = []
 
-    def compile_all_elsewhere(first: list[Any], others: list[Any]) -> list[Any]:
-        asked.append(bool(others))
-        return others if len(asked) <= 2 else []
+    def order(self: Any, first: list[Any], others: list[Any], with_sets: bool) -> bool:
+        asked.append(True)
+        return len(asked) <= 2
 
     monkeypatch.setattr(METHODS, "_known", {})
-    monkeypatch.setattr(dense_runner, "compile_all_elsewhere", compile_all_elsewhere)
+    monkeypatch.setattr(dense_runner, "is_compiled", lambda *wanted: False)
+    monkeypatch.setattr(dense_runner.SubtreeRunner, "_order", order)
     check(fit(CASES[name], n_jobs=2), name)
     assert any(asked) or name != "boosting"
 
 
-def test_nothing_is_ordered_where_all_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["boosting", "boosting with categories"])
+def test_nothing_is_ordered_where_all_is_compiled(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A helper process would start for it."""
+    check(fit(CASES[name]), name)
     orders: list[Any] = []
     monkeypatch.setattr(METHODS, "_known", {})
     monkeypatch.setattr(dense_runner, "compile_elsewhere", lambda *order: orders.append(order))
-    check(fit(CASES["boosting"]), "boosting")
+    check(fit(CASES[name]), name)
     assert not orders
 
 

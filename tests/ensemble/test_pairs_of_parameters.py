@@ -4,8 +4,6 @@ What is grown is described whole by a plan, and by what boosting starts from, so
 same model. A parameter is ignored beside another one where a plan with both is that with the other one alone.
 """
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from typing import Any

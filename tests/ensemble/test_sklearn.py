@@ -1,7 +1,5 @@
 """scikit-learn's own checks, the tools around estimators, and its private parts."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 import re

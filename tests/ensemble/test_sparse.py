@@ -1,7 +1,5 @@
 """Sparse tables: the same models and predictions as from the dense table, byte for byte, without making it dense."""
 
-from __future__ import annotations
-
 import tracemalloc
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models of every estimator, criterion and loss, which tests carry to other tools and compare."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

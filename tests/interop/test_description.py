@@ -1,7 +1,5 @@
 """What all exporters share."""
 
-from __future__ import annotations
-
 import functools
 import sys
 

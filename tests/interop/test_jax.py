@@ -1,7 +1,5 @@
 """Models as functions of JAX."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fits in MLflow's log, in a local folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

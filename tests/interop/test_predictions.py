@@ -1,7 +1,5 @@
 """The models that other tools take predict what ours do: of ONNX Runtime, Treelite, XGBoost and JAX."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

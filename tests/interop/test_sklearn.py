@@ -1,7 +1,5 @@
 """To scikit-learn and back, with equal predictions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import sklearn.ensemble

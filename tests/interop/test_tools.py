@@ -1,7 +1,5 @@
 """Tools that read scikit-learn's trees take dtrees' models by way of to_sklearn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

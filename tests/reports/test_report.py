@@ -1,7 +1,5 @@
 """Reports: what the page says is so, it needs nothing from elsewhere, and names are text."""
 
-from __future__ import annotations
-
 import base64
 import pickle
 import re

@@ -1,7 +1,5 @@
 """A node searched by the package and by the oracles, put side by side."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hypothesis strategies for tables that trees find hard."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any, NamedTuple
 

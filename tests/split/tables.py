@@ -1,7 +1,5 @@
 """Sparse tables for tests of the split core."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Shapley values by their definition: over all sets of columns."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Trees without what follows from the rest: they come back to the last bit, whatever they are."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import threading

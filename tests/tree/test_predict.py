@@ -1,7 +1,5 @@
 """Prediction kernels against walking each row through each tree."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 
@@ -145,14 +143,14 @@ def test_no_memory_layout_is_compiled_for() -> None:
     X = np.random.default_rng(0).normal(size=(40, 6))
     packed = pack(forest(np.random.default_rng(1), 2, 3, 1), X.dtype)
     expected = sum_values(packed, np.ascontiguousarray(X[:, :3])), apply(packed, np.ascontiguousarray(X[:, :3]))
-    before = len(predict._add_values.overloads), len(predict._leaf_numbers.overloads)
+    before = len(predict._visit.overloads)
     frozen = X[:, :3].copy()
     frozen.flags.writeable = False
     unaligned = np.frombuffer(b"." + frozen.tobytes(), offset=1).reshape(frozen.shape)
     for view in (np.asfortranarray(X[:, :3]), X[:, :3], X[::-1, :3][::-1], frozen, unaligned):
         np.testing.assert_array_equal(sum_values(packed, view), expected[0])
         np.testing.assert_array_equal(apply(packed, view), expected[1])
-    assert (len(predict._add_values.overloads), len(predict._leaf_numbers.overloads)) == before
+    assert len(predict._visit.overloads) == before
 
 
 def test_thresholds_are_not_cut_to_float32() -> None:

@@ -1,7 +1,5 @@
 """Pruning, beside scikit-learn's of the very same trees: its own pruning is given their arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -44,7 +42,7 @@ def test_values_are_those_by_definition(n_values: int) -> None:
     trees, X = some_trees(rng, n_values), some_rows(rng, 12)
     paths = pack_paths(trees)
     found, pairs = explained(paths, X), np.zeros((12, N_COLUMNS, N_COLUMNS, n_values))
-    shapley.add_interaction_values(paths, X, 1, pairs)
+    shapley.add_values(paths, X, 1, pairs)
     for row, mine, my_pairs in zip(X, found, pairs, strict=True):
         game = game_of(trees, row, N_COLUMNS)
         np.testing.assert_allclose(mine, shapley_values(game, N_COLUMNS), rtol=0, atol=1e-13)
@@ -73,7 +71,7 @@ def test_rows_do_not_depend_on_blocks_and_threads(monkeypatch: pytest.MonkeyPatc
 
     def all_kinds(n_threads: int) -> list[np.ndarray]:
         pairs, means = np.zeros((333, N_COLUMNS, N_COLUMNS, 2)), np.zeros((333, N_COLUMNS, 2))
-        shapley.add_interaction_values(paths, X, n_threads, pairs)
+        shapley.add_values(paths, X, n_threads, pairs)
         shapley.add_interventional_values(paths, X, background, n_threads, means)
         return [explained(paths, X, n_threads), pairs, means]
 

@@ -1,7 +1,5 @@
 """Trees of a model as a few arrays: they come back to the last bit, and nothing but trees does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

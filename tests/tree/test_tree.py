@@ -1,7 +1,5 @@
 """The finished tree: what it says about itself, and the damage it refuses."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Random trees, and the obvious way through one."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

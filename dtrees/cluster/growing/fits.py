@@ -42,7 +42,7 @@ from dtrees.cluster.transport.events import publish
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.rows.forest_trees import trees_at_once
 from dtrees.engine.run import boosting_rounds as boosting
-from dtrees.engine.run.lasting import grow_forest_on_shards
+from dtrees.engine.run.lasting import LastingForest
 from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.engine.run.local_executor import grow_forest as grow_here
 from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
@@ -125,7 +125,7 @@ def grow_forest(table: Table, plan: ForestPlan, first: int, last: int, callback:
 
             def grow(first: int, last: int, callback: Callback | None) -> ForestResult:
                 report = Reporting(fit, "tree", callback, shards.timings)
-                return grow_forest_on_shards(shards, bare, first, last, n, report, log)
+                return LastingForest(shards, bare, first, last, n).run(report, log)
 
         return grow_in_batches(grow, plan, first, last, callback)
 

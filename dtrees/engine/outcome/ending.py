@@ -21,7 +21,7 @@ from dtrees.engine.outcome.values import boosted_tree, class_values, take_apart
 from dtrees.engine.plan.node_limits import n_sums_of, scaled
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Measured
-from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.node.records import Nodes
 from dtrees.tree.pruning import cost, kept_nodes, nodes_above, pruned
@@ -116,7 +116,7 @@ def _from_leaves(left, right, weight_of, h_exponent, gain, mean, spread, gain_is
     value, weight, impurity = np.empty((n, n_targets)), np.empty(n), np.empty(n)
     leaf = mean.shape[0]
     for node in range(n - 1, -1, -1):
-        weight[node] = _scaled(weight_of[node], h_exponent)
+        weight[node] = math.ldexp(weight_of[node], -h_exponent)
         i, j = left[node], right[node]
         if i >= 0:
             between = gain[node] if gain_is_decrease else 0.0
@@ -128,18 +128,12 @@ def _from_leaves(left, right, weight_of, h_exponent, gain, mean, spread, gain_is
             impurity[node] = impurity[i] + impurity[j] + between
         else:
             leaf -= 1
-            impurity[node] = _scaled(spread[leaf], h_exponent)
+            impurity[node] = math.ldexp(spread[leaf], -h_exponent)
             for t in range(n_targets):
                 value[node, t] = mean[leaf, t]
     for node in range(n):
         impurity[node] = impurity[node] / weight[node] if weight[node] > 0.0 else 0.0
     return value, weight, impurity
-
-
-@inner_kernel
-def _scaled(x, exponent):  # type: ignore[no-untyped-def]
-    """Return ``x / 2**exponent``."""
-    return math.ldexp(x, -exponent) if exponent != 0 else x
 
 
 def put_in_order(tree: Tree, monotonic: tuple[int, ...], measured: bool) -> None:

@@ -136,34 +136,6 @@ def _take_apart(records, apart):  # type: ignore[no-untyped-def]
             feature[i], threshold[i], missing_left[i] = -2, -2.0, False
 
 
-def newton_values(
-    records: NDArray[Any],
-    sums: NDArray[np.int64],
-    g_exponent: int,
-    h_exponent: int,
-    gain_exponent: int,
-    rules: Rules,
-    learning_rate: float,
-) -> tuple[NDArray[np.float64], ...]:
-    """Return the values, weights, impurities and gains of the nodes of a boosted tree."""
-    values = _room_for_values(records.shape[0])
-    _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, rules.reg_lambda, rules.reg_alpha, learning_rate, values)
-    return values
-
-
-@kernel
-def _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, learning_rate, values):  # type: ignore[no-untyped-def]
-    value, weight, impurity, gain = values
-    for i in range(records.shape[0]):
-        g = soft_threshold(math.ldexp(float(sums[i, 0]), -g_exponent), l1)
-        h = math.ldexp(float(sums[i, 1]), -h_exponent)
-        step = newton_step(g, h, penalty)
-        value[i, 0] = learning_rate * step
-        weight[i] = h
-        impurity[i] = newton_impurity(g, h, step)
-        gain[i] = math.ldexp(records[i].gain, -gain_exponent)
-
-
 def pruned(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> tuple[Nodes, list[MergedLeaves]]:
     """Return a tree in preorder without the nodes that best-first growth leaves out, and, in boosting, without its weakest links.
 
@@ -175,11 +147,11 @@ def pruned(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> tuple[Node
         nodes, leaves = prune(nodes, rules.max_leaf_nodes)
         merged.append(leaves)
     if rules.ccp_alpha > 0 and criterion_named(rules.criterion).task == "boosting":
-        gain_exponent = _NEWTON.gain_exponent(exponents)
-        _, weight, impurity, _ = newton_values(nodes.records, nodes.sums, *exponents, gain_exponent, rules, 1.0)
-        left, right = (np.ascontiguousarray(nodes.records[side], _I4) for side in ("left", "right"))
+        tree = boosted_tree(nodes, exponents, rules, 1.0)
+        weight = tree.weighted_n_node_samples
         # The impurity of a node is what its value takes from the loss.
-        nodes, leaves = cut(nodes, kept_nodes(left, right, -(weight * impurity / weight[0]), rules.ccp_alpha))
+        costs = -(weight * tree.impurity / weight[0])
+        nodes, leaves = cut(nodes, kept_nodes(tree.children_left, tree.children_right, costs, rules.ccp_alpha))
         merged.append(leaves)
     return nodes, [leaves for leaves in merged if leaves.start.shape[0]]
 
@@ -202,7 +174,15 @@ def _finish() -> Callable[..., Any]:
 def _to_tree(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, learning_rate, apart, values):  # type: ignore[no-untyped-def]
     """Write the arrays of a boosted tree."""
     _take_apart(records, apart)
-    _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, learning_rate, values)
+    value, weight, impurity, gain = values
+    for i in range(records.shape[0]):
+        g = soft_threshold(math.ldexp(float(sums[i, 0]), -g_exponent), l1)
+        h = math.ldexp(float(sums[i, 1]), -h_exponent)
+        step = newton_step(g, h, penalty)
+        value[i, 0] = learning_rate * step
+        weight[i] = h
+        impurity[i] = newton_impurity(g, h, step)
+        gain[i] = math.ldexp(records[i].gain, -gain_exponent)
 
 
 def class_values(

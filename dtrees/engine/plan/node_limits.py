@@ -18,7 +18,7 @@ from dtrees.split.criteria.criterion import Criterion, criterion_named
 from dtrees.split.criteria.several import value_for_targets
 from dtrees.split.node.limits import NO_CATEGORIES, BestThreshold, Categories, NodeLimits, RandomThreshold, SplitLimits
 from dtrees.split.numbers.hashing import LEFT, RIGHT
-from dtrees.split.policy import BLOCK_ROWS, BOUNDED_ROWS, MAX_ZONES, SLOTS_BYTES_PER_ROW, SLOTS_MIN_BYTES, WHOLE_BLOCK_CELLS
+from dtrees.split.policy import BLOCK_ROWS, BOUNDED_ROWS, MAX_ZONES, SLOTS_BYTES_PER_ROW, SLOTS_MIN_BYTES, SUMMED_SHARE, WHOLE_BLOCK_CELLS
 
 _NO_LIMIT = 2**31
 _MOST_WEIGHT = 2**62
@@ -178,9 +178,9 @@ class SumsKept(NamedTuple):
         ids: NDArray[np.int32] | None = None,
         rows: NDArray[np.int64] | None = None,
     ) -> tuple[SplitLimits, NodeLimits]:
-        """Return what :func:`make_limits` does; ``rows`` are those of several targets, of who looks at rows."""
+        """Return the limits of one tree (:class:`LimitsOfFit`); ``rows`` are those of several targets, of who looks at rows."""
         targets = Targets.unseen(self.targets) if rows is None else Targets(self.targets, rows)
-        return make_limits(rules, self.n_classes, sums, exponents, 0.0 if self.targets else slope, ids=ids, targets=targets)
+        return LimitsOfFit(rules, self.n_classes, ids).of_tree(sums, exponents, 0.0 if self.targets else slope, targets)
 
 
 class LimitsOfFit:
@@ -258,24 +258,12 @@ class LimitsOfFit:
         return limits, self._stops
 
 
-def make_limits(
-    rules: Rules,
-    n_classes: int,
-    sums: NDArray[np.int64],
-    exponents: tuple[int, int],
-    slope: float = 0.0,
-    ids: NDArray[np.int32] | None = None,
-    targets: Targets | None = None,
-) -> tuple[SplitLimits, NodeLimits]:
-    """Return the limits of one tree; see :class:`LimitsOfFit`."""
-    return LimitsOfFit(rules, n_classes, ids).of_tree(sums, exponents, slope, targets=targets)
-
-
 def inherits_sums(plan: ForestPlan | BoostingPlan) -> bool:
-    """Tell whether every node is searched exactly in all columns of the tree, by two sums."""
+    """Tell whether nodes are searched exactly, by two sums, in all columns of the tree, or in enough of them for zone sums to pay."""
     rules = plan.rules
-    two = isinstance(plan, BoostingPlan) or (plan.n_classes <= 2 and not plan.targets)
-    return two and criterion_named(rules.criterion).by_sums and not rules.random_splits and rules.max_features >= rules.columns_per_tree
+    two, share = (True, SUMMED_SHARE) if isinstance(plan, BoostingPlan) else (plan.n_classes <= 2 and not plan.targets, 1.0)
+    enough = rules.max_features >= share * rules.columns_per_tree
+    return two and criterion_named(rules.criterion).by_sums and not rules.random_splits and enough
 
 
 def subtree_rows(plan: ForestPlan | BoostingPlan, n_rows: int, n_columns: int, n_threads: int) -> int:

@@ -18,7 +18,7 @@ loss
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -460,6 +460,15 @@ class ForestResult:
     oob_sum: NDArray[np.int64] | None = None
     oob_count: NDArray[np.int64] | None = None
     oob_exponent: int = 0
+
+    def followed_by(self, other: ForestResult) -> ForestResult:
+        """Return both together, sums in the coarser of their fixed points; none where the other has none."""
+        trees = self.trees + other.trees
+        if self.oob_sum is None or other.oob_sum is None or self.oob_count is None or other.oob_count is None:
+            return replace(other, trees=trees)
+        exponent = min(self.oob_exponent, other.oob_exponent)
+        total = (self.oob_sum >> (self.oob_exponent - exponent)) + (other.oob_sum >> (other.oob_exponent - exponent))
+        return ForestResult(trees, total, self.oob_count + other.oob_count, exponent)
 
 
 @dataclass(frozen=True)

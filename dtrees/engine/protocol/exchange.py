@@ -177,7 +177,7 @@ class Shards:
         Up to how many rows a node is grown by one shard, where shards have rows.
     grain : Grain
     serials : iterator of int
-        Numbers for exchanges.
+        Numbers for steps.
     """
 
     plan: BoostingPlan | ForestPlan
@@ -201,6 +201,12 @@ class Shards:
         return self.plan
 
     @property
+    def forest(self) -> ForestPlan:
+        """The plan, of a forest."""
+        assert isinstance(self.plan, ForestPlan)
+        return self.plan
+
+    @property
     def everyone(self) -> range:
         """The numbers of all shards."""
         return range(self.n_shards)
@@ -216,25 +222,25 @@ class Shards:
         every = sorted((int(some[i, 0]), shard, i) for shard, some in enumerate(self.stretches) for i in range(some.shape[0]))
         return [(shard, i) for _, shard, i in every]
 
-    def step(self, name: str, serial: int, arrays: Mapping[int, Arrays], senders: Sequence[int]) -> Step:
+    def step(self, name: str, arrays: Mapping[int, Arrays], senders: Sequence[int]) -> Step:
         """Return a step with arrays for shards by their numbers, which waits for those of senders."""
         once: dict[int, Parcel] = {}
-        parcels = {}
+        parcels, serial = {}, next(self.serials)
         for shard, some in arrays.items():
             if id(some) not in once:
                 once[id(some)] = Parcel(self.fit, self.epoch, serial, name, self.shard, some)
             parcels[shard] = once[id(some)]
         return Step(self.fit, self.epoch, serial, name, parcels, senders)
 
-    def to_all(self, name: str, serial: int, arrays: Arrays) -> Step:
+    def to_all(self, name: str, arrays: Arrays) -> Step:
         """Return a step with the same arrays for all shards, which waits for those of all."""
-        return self.step(name, serial, dict.fromkeys(self.everyone, arrays), self.everyone)
+        return self.step(name, dict.fromkeys(self.everyone, arrays), self.everyone)
 
     def gather(self, name: str, own: T) -> Steps[list[T]]:
         """Tell all shards something; return what each has told. The only shard takes no step for it."""
         if self.n_shards == 1:
             return [own]
-        sent = yield self.to_all(name, next(self.serials), cast(Arrays, (own,)))
+        sent = yield self.to_all(name, cast(Arrays, (own,)))
         return [one for (one,) in sent]
 
     def of_one(self, name: str, shard: int, find: Callable[[], T]) -> Steps[T]:
@@ -242,7 +248,7 @@ class Shards:
         if self.n_shards == 1:
             return find()
         told = cast(Arrays, (find(),)) if shard == self.shard else ()
-        ((found,),) = yield self.step(name, next(self.serials), dict.fromkeys(self.everyone, told) if told else {}, (shard,))
+        ((found,),) = yield self.step(name, dict.fromkeys(self.everyone, told) if told else {}, (shard,))
         return cast(T, found)
 
 

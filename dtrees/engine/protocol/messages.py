@@ -144,12 +144,17 @@ class Grown(NamedTuple):
 
 
 class Root(NamedTuple):
-    """A tree's root: its rows in sample and in all, its sums, and the powers of two that the two sums were multiplied by."""
+    """A tree's root: its rows in sample and in all, its sums, and the powers of two that the two sums were multiplied by.
+
+    Over shards of rows also the largest slope of a row, and the shift of sizes in sums by zones.
+    """
 
     n_in: int
     n_rows: int
     sums: NDArray[np.int64]
     exponents: tuple[int, int]
+    slope: float = 0.0
+    shift: int = 0
 
 
 class Measured(NamedTuple):

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import kernel
+from dtrees.split.compile.kernels import plain
 from dtrees.split.grow.best_first import in_preorder
-from dtrees.split.node.records import Nodes, empty_nodes
+from dtrees.split.node.records import NODE, Nodes
+from dtrees.tree.compact import add_up
 
 
 class Splits(NamedTuple):
@@ -111,45 +112,14 @@ class PackedNodes(NamedTuple):
 
     def unpacked(self) -> Nodes:
         """Return the nodes."""
-        nodes = empty_nodes(self.column.shape[0], self.sums.shape[1])
-        nodes.records[:] = np.zeros(1, nodes.records.dtype)
-        unpack(*self, nodes)
-        return nodes
-
-
-@kernel
-def unpack(column, missing_left, threshold, gain, n_inside, n_outside, sums, start, nodes: Any):  # type: ignore[no-untyped-def]
-    """Write the nodes of a subtree, from the last to the first."""
-    records = nodes.records
-    inner, leaf = threshold.shape[0], n_inside.shape[0]
-    roots = np.empty(leaf, np.int64)  # of the subtrees whose parents are still to come, the first one last
-    n_roots = 0
-    stop = start
-    for k in range(leaf):
-        stop += np.int64(n_inside[k])
-        if n_outside.shape[0] > 0:
-            stop += np.int64(n_outside[k])
-    for i in range(column.shape[0] - 1, -1, -1):
-        record = records[i]
-        record.column = column[i]
-        if column[i] < 0:
-            leaf -= 1
-            record.left = record.right = -1
-            record.stop = stop
-            record.in_stop = stop - (np.int64(n_outside[leaf]) if n_outside.shape[0] > 0 else 0)
-            record.start = stop = np.int64(record.in_stop) - np.int64(n_inside[leaf])
-            for k in range(sums.shape[1]):
-                nodes.sums[i, k] = sums[leaf, k]
-        else:
-            inner -= 1
-            left, right = roots[n_roots - 1], roots[n_roots - 2]
-            n_roots -= 2
-            record.left, record.right = left, right
-            record.missing_left, record.threshold, record.gain = missing_left[inner], threshold[inner], gain[inner]
-            record.start, record.stop = records[left].start, records[right].stop
-            n_left = np.int64(records[left].in_stop) - np.int64(records[left].start)
-            record.in_stop = np.int64(record.start) + n_left + np.int64(records[right].in_stop) - np.int64(records[right].start)
-            for k in range(sums.shape[1]):
-                nodes.sums[i, k] = nodes.sums[left, k] + nodes.sums[right, k]
-        roots[n_roots] = i
-        n_roots += 1
+        inner = self.column >= 0
+        n_outside = self.n_outside if self.n_outside.shape[0] else np.zeros_like(self.n_inside)
+        left, right, totals = add_up(plain(self.column), np.column_stack([self.n_inside, n_outside, self.sums]))
+        n_rows = totals[:, 0] + totals[:, 1]
+        of_leaves = np.where(inner, 0, n_rows)
+        records = np.zeros(inner.shape[0], NODE)
+        records["column"], records["left"], records["right"] = self.column, left, right
+        records["missing_left"][inner], records["threshold"][inner], records["gain"][inner] = self.missing_left, self.threshold, self.gain
+        records["start"] = self.start + np.cumsum(of_leaves) - of_leaves
+        records["in_stop"], records["stop"] = records["start"] + totals[:, 0], records["start"] + n_rows
+        return Nodes(records, np.ascontiguousarray(totals[:, 2:]))

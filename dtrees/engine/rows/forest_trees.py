@@ -9,24 +9,21 @@ thresholds in place of those from "bars" to "picked"; and "leaves", rows of leav
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
-from dtrees.engine.outcome.values import pruned
+from dtrees.engine.outcome.ending import finish_tree, measures
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
-from dtrees.engine.protocol.messages import Measured
+from dtrees.engine.protocol.messages import Measured, Root
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.leaf_rows import measure_means, share_leaves
 from dtrees.engine.rows.levels import Columns, Levels, RowsGrower
 from dtrees.engine.rows.rows_in_forest import RowsInForest, joined_ends, pure_in_all
-from dtrees.engine.rows.tree import grow_nodes, leaves_known
+from dtrees.engine.rows.tree import grow_nodes
 from dtrees.engine.rows.whole import exponent_of
 from dtrees.engine.shard.targets.forest_target import factors_of_targets
 from dtrees.engine.shard.targets.scales import Derived, ForestScales
@@ -76,36 +73,17 @@ def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, room: float) ->
     return int(min(MOST_TREES_SIDE_BY_SIDE, 1 + max(0, min(room, FOREST_MIN_BYTES)) // of_tree))
 
 
-@dataclass(frozen=True)
-class TreeOfForest:
-    """A tree of a forest under way, on one of the shards that grow it together.
+def leaf_means(shards: Shards, rows: RowsInForest, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Steps[Measured]:
+    """Return the means of the targets of the leaves of a tree, and their spreads: each shard measures some.
 
-    Attributes
-    ----------
-    shards : Shards
-    rows : RowsInForest
-        Those of this shard.
-    plan : ForestPlan
-    scales : ForestScales
+    ``known`` are nodes as shards know them, and the leaves of the tree that they are.
     """
-
-    shards: Shards
-    rows: RowsInForest
-    plan: ForestPlan
-    scales: ForestScales
-
-    def measure_means(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Steps[Measured]:
-        """Return the means of the targets of the leaves of a tree, and their spreads: each shard measures some.
-
-        ``known`` are nodes as shards know them, and the leaves of the tree that they are.
-        """
-        shards = self.shards
-        begins = share_leaves(tree.n_node_samples[tree.children_left < 0], shards.n_shards)
-        yield Turn(int(tree.n_node_samples[0]) * (_CELLS_MEASURED + self.plan.n_values))
-        own = self.rows.rows_of_leaves(tree, known, begins)
-        sent = yield shards.step("leaves", next(shards.serials), own, shards.everyone)
-        found = yield from shards.gather("means", measure_means(self.plan.rules, sent, self.rows.threads))
-        return Measured(*(np.concatenate(some) for some in zip(*found, strict=True)))
+    plan = shards.forest
+    begins = share_leaves(tree.n_node_samples[tree.children_left < 0], shards.n_shards)
+    yield Turn(int(tree.n_node_samples[0]) * (_CELLS_MEASURED + plan.n_values))
+    sent = yield shards.step("leaves", rows.rows_of_leaves(tree, known, begins), shards.everyone)
+    found = yield from shards.gather("means", measure_means(plan.rules, sent, rows.threads))
+    return Measured(*(np.concatenate(some) for some in zip(*found, strict=True)))
 
 
 class ForestLevels(Levels):
@@ -117,7 +95,7 @@ class ForestLevels(Levels):
         """Find the best splits of nodes; those of one target are looked at no further."""
         search = self._searched
         own = self.rows.find_bars(search, sent), *self.rows.find_pure(search.node)
-        every = yield self.shards.to_all("bars", next(self.shards.serials), own)
+        every = yield self.shards.to_all("bars", own)
         bars, pure = np.max([one[0] for one in every], axis=0), pure_in_all([one[1] for one in every], [one[2] for one in every])
         bars[pure] = np.inf
         return (*(yield from self._scan(bars, search.drawn)), np.flatnonzero(pure))
@@ -134,7 +112,7 @@ class RandomLevels(ForestLevels):
         """Plan to search all nodes that are to be searched."""
         self.summed = s.Levelled(grower.to_search, np.zeros(grower.to_search.shape[0], np.int64))
 
-    def open(self, grower: RowsGrower, root: s.Rooted, columns: Columns) -> None:
+    def open(self, grower: RowsGrower, root: Root, columns: Columns) -> None:
         """Begin the search of the nodes that are to be searched."""
         every, (n_rows, sums, _) = np.arange(grower.to_search.shape[0]), grower.about(grower.to_search)
         tasks, (node, grain), n = np.stack([every, 0 * every - 1, 0 * every - 1, every], axis=1), self.summed, every.shape[0]
@@ -152,36 +130,32 @@ class RandomLevels(ForestLevels):
 
     def _try_thresholds(self, drawn: NDArray[np.bool_], nodes: NDArray[np.int64] = _NONE) -> Steps[tuple[s.Scanned, NDArray[np.bool_]]]:
         """Find the best of random thresholds of the nodes of an open search; return them, and which of ``nodes`` have one target."""
-        shards, rows, serial = self.shards, self.rows, next(self.shards.serials)
-        ends = joined_ends((yield shards.to_all("ends", serial, rows.find_ends(drawn, nodes))))
-        sent = yield shards.step("sides", serial, rows.sum_sides(ends), shards.everyone)
+        shards, rows = self.shards, self.rows
+        ends = joined_ends((yield shards.to_all("ends", rows.find_ends(drawn, nodes))))
+        sent = yield shards.step("sides", rows.sum_sides(ends), shards.everyone)
         return rows.try_thresholds(sent), ends.pure
 
 
-def forest_tree_steps(growing: TreeOfForest, number: int) -> Steps[Tree]:
+def forest_tree_steps(shards: Shards, rows: RowsInForest, scales: ForestScales, number: int) -> Steps[Tree]:
     """Grow the tree of a number."""
-    plan, drawing = growing.plan, growing.scales.drawing
-    derived, exponents = yield from _drawn(growing, number)
+    plan, drawing = shards.forest, scales.drawing
+    derived, exponents = yield from _drawn(shards, rows, scales, number)
     rounded = 0 if drawing is None else drawing.n_draws * drawing.points.shape[0]
-    levels = (RandomLevels if plan.rules.random_splits else ForestLevels)(growing.shards, growing.rows)
-    nodes, known, sets = yield from grow_nodes(levels, number, derived, exponents, rounded)
-    nodes, _ = pruned(nodes, exponents, plan.rules)
-    tree = draft_tree(plan, nodes, exponents)
-    if plan.rules.categorical:
-        tree = tree.with_categories(sets.of_tree(nodes.records, plan.rules))
-    measured = (yield from growing.measure_means(tree, leaves_known(nodes.records, known))) if measures(plan) else None
+    levels = (RandomLevels if plan.rules.random_splits else ForestLevels)(shards, rows)
+    nodes, tree, known = yield from grow_nodes(levels, number, derived, exponents, rounded)
+    measured = (yield from leaf_means(shards, rows, tree, known)) if measures(plan) else None
     return finish_tree(plan, nodes, exponents, tree, measured)[0]
 
 
-def _drawn(growing: TreeOfForest, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
+def _drawn(shards: Shards, rows: RowsInForest, scales: ForestScales, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
     """Draw the rows of a tree; return what is of each shard's, and the powers of two that targets and weights are multiplied by."""
-    plan, shards, rows, factors = growing.plan, growing.shards, growing.rows, None
+    plan, factors = shards.forest, None
     if plan.balanced_subsample:
         counts = np.sum((yield from shards.gather("draws", rows.count_classes(number))), axis=0)
         factors = factors_of_targets(counts, plan.targets or (plan.n_classes,))
     derived = yield from shards.gather("drawn", rows.draw_rows(number, factors))
     if factors is None:
-        return derived, growing.scales.exponents
+        return derived, scales.exponents
     exponent = yield from exponent_of(shards, rows, derived, 1)
     if all(one.integral for one in derived):
         exponent = min(exponent, 0)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.beyond_sums import words_of
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps
+from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.rows_in_tree import RowsInTree
@@ -147,7 +148,7 @@ class Levels:
         self.summed = s.Levelled(pairs[:, 0].copy(), pairs[:, 1].copy())
         self._tasks, self._n_slots = np.array(tasks, np.int64).reshape(-1, 4), n_slots
 
-    def open(self, grower: RowsGrower, root: s.Rooted, columns: Columns) -> None:
+    def open(self, grower: RowsGrower, root: Root, columns: Columns) -> None:
         """Begin the search of the nodes that are to be searched, whose sums have been planned."""
         nodes, self._columns = grower.to_search, columns
         grain = np.array([self._grain[node] for node in nodes.tolist()], np.int64)
@@ -160,25 +161,25 @@ class Levels:
 
         With them come how many rows that has taken, and which nodes are leaves, as their rows have one target.
         """
-        every = yield self.shards.to_all("bars", next(self.shards.serials), (self.rows.find_bars(self._searched, sent),))
+        every = yield self.shards.to_all("bars", (self.rows.find_bars(self._searched, sent),))
         bars = np.max([one[0] for one in every], axis=0)
         return (*(yield from self._scan(bars, self._searched.drawn)), _NOTHING)
 
     def _scan(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Steps[tuple[s.Scanned, int]]:
         """Find the best splits, knowing bars, of nodes whose sums are ready; return them, and how many rows that has taken."""
-        shards, rows, serial = self.shards, self.rows, next(self.shards.serials)
+        shards, rows = self.shards, self.rows
         own = rows.flag(bars, drawn)
-        every = [Wanted(*one) for one in (yield shards.to_all("flags", serial, own))]
+        every = [Wanted(*one) for one in (yield shards.to_all("flags", own))]
         for number in range(max(one.n_batches for one in every)):
             batch, of_batch = [one.batch(number) for one in every], f" of batch {number}" if number else ""
             rows.searcher.open_batch(number)
             if any(one.is_cut for one in batch):
-                sums = yield shards.step("finer sums" + of_batch, serial, rows.sum_finer(batch), shards.everyone)
+                sums = yield shards.step("finer sums" + of_batch, rows.sum_finer(batch), shards.everyone)
                 finer = rows.searcher.refine([one[0] for one in sums])
                 del sums
-                batch = [Wanted(*one) for one in (yield shards.to_all("finer flags" + of_batch, serial, finer))]
+                batch = [Wanted(*one) for one in (yield shards.to_all("finer flags" + of_batch, finer))]
             if any(one.tasks.shape[0] for one in batch):
-                rows.searcher.scan((yield shards.step("picked" + of_batch, serial, rows.pick(batch), shards.everyone)))
+                rows.searcher.scan((yield shards.step("picked" + of_batch, rows.pick(batch), shards.everyone)))
         return rows.best(), int(own.tasks[:, 3].sum())
 
     def found(self, own: s.Scanned, flagged: int) -> Steps[Found]:
@@ -194,7 +195,7 @@ class Levels:
         As arrays of numbers: to pickle and to read tuples of records takes six times as long.
         """
         arrays = own.candidates.records.view(np.uint8), own.candidates.left, own.above, *own.sets, np.array([flagged])
-        every = yield self.shards.to_all(name, next(self.shards.serials), arrays)
+        every = yield self.shards.to_all(name, arrays)
         scanned = [s.Scanned(Candidates(one[0].view(CANDIDATE), one[1]), one[2], CategorySets(*one[3:6])) for one in every]
         return self._best(scanned), sum(int(one[6][0]) for one in every)
 

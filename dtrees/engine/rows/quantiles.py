@@ -10,13 +10,13 @@ values weigh q of all or, where they weigh just that, halfway to the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.exchange import Arrays, Step
+from dtrees.engine.protocol.exchange import Arrays, Shards, Steps
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
@@ -27,8 +27,6 @@ SENT_VALUES = 1 << 16
 _BITS = 16
 _SIGN, _NONE = np.uint64(2**63), np.uint64(2**64 - 1)
 _NO_WEIGHTS, _ONE_TARGET = np.empty(0, np.int64), np.empty((0, 0), np.int64)
-
-MakeStep = Callable[[str, Mapping[int, Arrays], Sequence[int]], Step]
 
 
 class Grouped(NamedTuple):
@@ -65,21 +63,17 @@ def values_of(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
     return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float64)
 
 
-def quantiles(
-    grouped: Grouped, q: float, n_values: int, shard: int, n_shards: int, threads: Threads, step: MakeStep
-) -> Generator[Step, Any, NDArray[np.float64]]:
+def quantiles(grouped: Grouped, q: float, n_values: int, shards: Shards, threads: Threads) -> Steps[NDArray[np.float64]]:
     """Find the q-quantiles of groups, none of which is empty, together with the other shards; return those of the groups owned, none -0.0.
 
     Group i is owned by shard ``i % n_shards``. ``n_values`` are how many all shards have, of all groups.
     """
-    selection = _Selection(grouped, q, shard, n_shards, threads)
-    everyone, round_ = range(n_shards), 0
+    selection = _Selection(grouped, q, shards.shard, shards.n_shards, threads)
     while n_values > SENT_VALUES:
-        sent = yield step(f"counts {round_}", selection.counts(), everyone)
-        chosen = selection.choose(sent)
-        sent = yield step(f"bins {round_}", dict.fromkeys(everyone, chosen), everyone)
-        n_values, round_ = selection.narrow(sent), round_ + 1
-    sent = yield step("rest", selection.rest(), everyone)
+        sent = yield shards.step("counts", selection.counts(), shards.everyone)
+        sent = yield shards.to_all("bins", selection.choose(sent))
+        n_values = selection.narrow(sent)
+    sent = yield shards.step("rest", selection.rest(), shards.everyone)
     return selection.finish(sent)
 
 

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.ending import checksum
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, side_by_side
 from dtrees.engine.protocol.messages import AddVotes, CountVotes, Grown, GrowTree, GrowTrees, Message, Replay, Votes
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.all_rows import AllRows, in_order, meetings, put_together, rows_of
 from dtrees.engine.rows.categories import count_categories
-from dtrees.engine.rows.forest_trees import TreeOfForest, forest_tree_steps
+from dtrees.engine.rows.forest_trees import forest_tree_steps
 from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.tree import boosted_tree_steps
@@ -118,11 +118,11 @@ class RowShard(FitShard):
         scored, losses, undrawn, score = rows.finish(tree, known, output, message.score), None, 0.0, None
         if message.score and shards.boosting.scoring is not None:
             mine = {0: (rows.boosting.raw[:, rows.boosting.scored],)}
-            sent = yield shards.step("scores", next(shards.serials), mine, shards.to_first)
+            sent = yield shards.step("scores", mine, shards.to_first)
             score = None if self._shard else self._scored_rows.score(shards.boosting.scoring, sent)
         if scored is not None:
             elsewhere, helpers = meetings(shards.stretches)[self._shard]
-            sent = yield shards.step("losses", next(shards.serials), scored[1].sent(elsewhere), helpers)
+            sent = yield shards.step("losses", scored[1].sent(elsewhere), helpers)
             losses = put_together(*scored, sent)
             undrawn = yield from undrawn_weight(shards, rows)
         return Grown([] if self._shard else [tree], checksum([tree]), losses, undrawn, score)
@@ -132,20 +132,18 @@ class RowShard(FitShard):
         raw = self._tree.boosting.opened_for(round_)
         if raw is None:
             return
-        serial = next(shards.serials)
-        sent = yield shards.step("raw predictions", serial, {0: (raw,)}, shards.to_first)
+        sent = yield shards.step("raw predictions", {0: (raw,)}, shards.to_first)
         told = [] if self._shard else self._all_rows.losses_of_round(shards.boosting.loss, sent)
-        ((loss,),) = yield shards.step("derivatives", serial, {shard: cast(Arrays, (one,)) for shard, one in enumerate(told)}, (0,))
+        ((loss,),) = yield shards.step("derivatives", {shard: cast(Arrays, (one,)) for shard, one in enumerate(told)}, (0,))
         self._tree.boosting.take_loss(round_, loss)
 
     def _grow_trees(self, first: int, last: int) -> Steps[Grown]:
         """Grow trees of a forest as all other shards do at the same time."""
-        assert isinstance(self._plan, ForestPlan)
         programs = {}
         for slot, number in enumerate(range(first, last)):
             rows = self._in_slot(slot)
             rows.n_side_by_side = last - first
-            programs[slot] = forest_tree_steps(TreeOfForest(self._shards, rows, self._plan, self._scales), number)
+            programs[slot] = forest_tree_steps(self._shards, rows, self._scales, number)
         trees = yield from side_by_side(programs, SHARED_CELLS * self._shards.n_shards)
         return Grown([] if self._shard else trees, checksum(trees))
 
@@ -165,11 +163,11 @@ class RowShard(FitShard):
             plan, *self._fit, self._shard, self._n_shards, self._n_rows_total, n_columns, stretches=stretches, sent_rows=self._sent_rows
         )  # fmt: skip
         target, weight = self._table
-        mine, serial = (target,) if weight is None else (target, weight), next(shards.serials)
-        sent = yield shards.step("targets", serial, {0: mine}, shards.to_first)
+        mine = (target,) if weight is None else (target, weight)
+        sent = yield shards.step("targets", {0: mine}, shards.to_first)
         reply, told = (None, {}) if self._shard else self._look_at_all(message, sent)
         del sent, mine
-        (own,) = yield shards.step("held out", serial, told, (0,))
+        (own,) = yield shards.step("held out", told, (0,))
         about = self._about_rows(message.edges)
         if isinstance(plan, BoostingPlan):
             self._tree = RowsInTree(plan, self._targets(plan, *own), *about)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import PackedNodes
 from dtrees.split.node.records import Candidates
 from dtrees.tree.category_sets import NO_SETS, CategorySets
@@ -21,22 +22,12 @@ class Levelled(NamedTuple):
     grain: NDArray[np.int64]
 
 
-class Rooted(NamedTuple):
-    """A tree's root: its rows and sums, the exponents of these, the largest slope of a row, and the shift of sizes in sums."""
-
-    n_in: int
-    sums: NDArray[np.int64]
-    exponents: tuple[int, int]
-    slope: float
-    shift: int
-
-
 class FindBars(NamedTuple):
     """Nodes whose best splits are to be found.
 
     Attributes
     ----------
-    root : Rooted
+    root : Root
     tasks : ndarray of int64, shape (n_summed, 4)
         See :func:`~dtrees.split.zones.over_shards.flagging.settle_sums`; parents are numbers among the nodes searched last.
     summed : Levelled
@@ -52,7 +43,7 @@ class FindBars(NamedTuple):
         The identities of the nodes, where thresholds are drawn at random and rows are summed by category alone; else empty.
     """
 
-    root: Rooted
+    root: Root
     tasks: NDArray[np.int64]
     summed: Levelled
     n_slots: int
@@ -86,7 +77,7 @@ class GrowSent(NamedTuple):
     """Nodes to be grown to their ends by one shard; ``origin`` and ``first`` are as of ``Grow``."""
 
     tree: int
-    root: Rooted
+    root: Root
     depth: NDArray[np.int64]
     path: NDArray[np.uint64]
     sums: NDArray[np.int64]

@@ -54,12 +54,8 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
     cuts = yield from find_cuts(shards, rows)
     derived = yield from shards.gather("derived", rows.derive(tree, output, cuts))
     plan, exponents = shards.boosting, (yield from exponents_of(shards, rows, derived))
-    nodes, known, sets = yield from grow_nodes(Levels(shards, rows), tree, derived, exponents)
-    nodes, _ = pruned(nodes, exponents, plan.rules)
-    leaves = leaves_known(nodes.records, known)
-    grown, steps = draft_tree(plan, nodes, exponents, learning_rate), None
-    if plan.rules.categorical:
-        grown = grown.with_categories(sets.of_tree(nodes.records, plan.rules))
+    nodes, grown, leaves = yield from grow_nodes(Levels(shards, rows), tree, derived, exponents, learning_rate=learning_rate)
+    steps = None
     if plan.loss.measures_leaves:
         steps = yield from leaf_quantiles(shards, rows, grown, output, leaves, cuts)
     elif plan.steps_apart:
@@ -68,7 +64,7 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
     return finish_tree(plan, nodes, exponents, grown, steps, learning_rate)[0], leaves
 
 
-def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _Known:
+def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _Known:
     """Return the numbers by which shards know leaves of a tree, and the numbers of these in the tree."""
     leaf = np.flatnonzero(records["column"] < 0)
     places = zip(records["start"][leaf].tolist(), records["in_stop"][leaf].tolist(), strict=True)
@@ -78,11 +74,9 @@ def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _K
 
 
 def grow_nodes(
-    levels: Levels, tree: int, derived: list[Derived], exponents: tuple[int, int], rounded: int = 0
-) -> Steps[tuple[Nodes, dict[tuple[int, int], int], KnownSets]]:
-    """Return the nodes of a tree, in preorder, and the numbers by which shards know nodes, by their places.
-
-    The sets of categories of its splits come last.
+    levels: Levels, tree: int, derived: list[Derived], exponents: tuple[int, int], rounded: int = 0, learning_rate: float = 1.0
+) -> Steps[tuple[Nodes, Tree, _Known]]:
+    """Return the nodes of a tree, in preorder, the draft of the tree, and what shards know of its leaves.
 
     Parameters
     ----------
@@ -102,25 +96,25 @@ def grow_nodes(
         levels.plan_root(n_in)
     totals, slope, sums = levels.rows.fix(exponents, levels.summed, shift)
     told = {shard: (totals, np.array(slope), *sums.get(shard, ())) for shard in shards.everyone}
-    sent = yield shards.step("sums", next(shards.serials), told, shards.everyone)
+    sent = yield shards.step("sums", told, shards.everyone)
     constraints, of_all = constraints_of(shards.plan.rules), np.sum([one[0] for one in sent], axis=0)
     of_root = of_all if constraints is None else np.concatenate([of_all, root_words(constraints)])
-    root = s.Rooted(n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift)
+    root = Root(n_in, n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift)
     growth = _Growth(levels, tree, root)
     yield from growth.grow(sent)
-    return growth.nodes()
+    return growth.draft(learning_rate)
 
 
 class _Growth:
     """The nodes of a tree under way."""
 
-    def __init__(self, levels: Levels, tree: int, root: s.Rooted) -> None:
+    def __init__(self, levels: Levels, tree: int, root: Root) -> None:
         shards, rules, kept = levels.shards, levels.shards.plan.rules, SumsKept.of(levels.shards.plan)
         self._levels, self._shards, self._tree, self._root = levels, shards, tree, root
-        of_root = Root(root.n_in, root.n_in, root.sums, root.exponents)
-        self._grower = RowsGrower(rules, kept.n_classes, rules.columns_per_tree, of_root, shards.sent_rows, kept.targets)
+        self._grower = RowsGrower(rules, kept.n_classes, rules.columns_per_tree, root, shards.sent_rows, kept.targets)
         self._path: dict[int, Any] = {0: hashing.ROOT}
-        self._apart = _Apart(levels, self._grower, tree, root, self._path)
+        self._cells_of_row = kept.cells_sent(rules)
+        self._apart: list[tuple[int, int]] = []  # places of nodes that were grown to their ends by one shard each
         self._sets = KnownSets()
         # Of the nodes found to be split: the next value above each cut, and the words of sets of categories.
         self._above: dict[int, float] = {}
@@ -138,9 +132,9 @@ class _Growth:
                 break
             cut, sums = self._divide(splits)
             told = {shard: (*cut, *sums.get(shard, ())) for shard in shards.everyone}
-            every = yield shards.step("sums", next(shards.serials), told, shards.everyone)
+            every = yield shards.step("sums", told, shards.everyone)
             self._settle(splits, [s.Cut(*one[:2]) for one in every])
-        yield from self._apart.grow(self._sets)
+        yield from self._grow_small()
         shards.grain.adapt()
 
     def _accept(self, nodes: NDArray[np.int64], best: Found, pure: NDArray[np.intp]) -> Steps[None]:
@@ -188,32 +182,18 @@ class _Growth:
         thresholds[self._by_set] = splits.threshold[self._by_set]  # which are no thresholds, but numbers of splits
         self._grower.settle(splits.node, thresholds)
 
-    def nodes(self) -> tuple[Nodes, dict[tuple[int, int], int], KnownSets]:
+    def draft(self, learning_rate: float) -> tuple[Nodes, Tree, _Known]:
         """Return what :func:`grow_nodes` does."""
+        plan, exponents = self._shards.plan, self._root.exponents
         start, stop, _ = self._grower.places(np.arange(self._grower.n_nodes))
         known = {place: node for node, place in enumerate(zip(start.tolist(), stop.tolist(), strict=True))}
-        for place in self._apart.places:
+        for place in self._apart:
             del known[place]
-        return self._grower.arrange(), known, self._sets
-
-
-class _Apart:
-    """Small nodes of a tree, which are grown to their ends by one shard each: so many at once as they have rows for.
-
-    Attributes
-    ----------
-    places : list of (int, int)
-        Where the rows of those grown lie, in the end.
-    """
-
-    def __init__(self, levels: Levels, grower: RowsGrower, tree: int, root: s.Rooted, path: dict[int, Any]) -> None:
-        self._shards, self._rows, self._grower = levels.shards, levels.rows, grower
-        self._tree, self._root, self._path = tree, root, path
-        self.places: list[tuple[int, int]] = []
-
-    @property
-    def _cells_of_row(self) -> int:
-        return SumsKept.of(self._shards.plan).cells_sent(self._shards.plan.rules)
+        nodes, _ = pruned(self._grower.arrange(), exponents, plan.rules)
+        tree = draft_tree(plan, nodes, exponents, learning_rate)
+        if plan.rules.categorical:
+            tree = tree.with_categories(self._sets.of_tree(nodes.records, plan.rules))
+        return nodes, tree, _leaves_known(nodes.records, known)
 
     def _deal(self) -> list[list[NDArray[np.int64]]]:
         """Return the nodes of each batch, for each shard."""
@@ -233,16 +213,16 @@ class _Apart:
         yield Turn(sum(int(self._grower.about(group)[0].sum()) for group in groups) * self._cells_of_row)
         shards, nodes = self._shards, groups[self._shards.shard]
         senders = shards.everyone if nodes.shape[0] else ()
-        sent = yield shards.step("apart", next(shards.serials), self._rows.send_rows(groups), senders)
+        sent = yield shards.step("apart", self._levels.rows.send_rows(groups), senders)
         if not nodes.shape[0]:
             return None
         _, sums, depth = self._grower.about(nodes)
         paths = np.array([self._path[node] for node in nodes.tolist()], np.uint64)
         about = s.GrowSent(self._tree, self._root, depth, paths, sums, self._grower.origin_of(nodes), self._grower.first_splits())
-        return self._rows.grow_sent(about, sent)
+        return self._levels.rows.grow_sent(about, sent)
 
-    def grow(self, known_sets: KnownSets) -> Steps[None]:
-        """Have the nodes grown, batch by batch, and hand over all to the grower."""
+    def _grow_small(self) -> Steps[None]:
+        """Have small nodes grown to their ends by one shard each, so many at once as they have rows for; hand all over to the grower."""
         all_grown = []
         for groups in self._deal():
             own = yield from self._grow_sent(groups)
@@ -255,6 +235,6 @@ class _Apart:
                 by = start - int(subtree.records["start"][0])
                 for name in ("start", "in_stop", "stop"):
                     subtree.records[name] = subtree.records[name].astype(np.int64) + by
-                known_sets.add(subtree.records, sets)
+                self._sets.add(subtree.records, sets)
             self._grower.attach(nodes.tolist(), subtrees)
-            self.places += zip(first, last, strict=True)
+            self._apart += zip(first, last, strict=True)

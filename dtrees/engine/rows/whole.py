@@ -6,7 +6,7 @@ Sums are of gradients, for the powers of two they are multiplied by, and of loss
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of
 from dtrees.engine.outcome.values import newton_steps
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.protocol.exchange import Arrays, Shards, Step, Steps
+from dtrees.engine.protocol.exchange import Shards, Steps
 from dtrees.engine.protocol.messages import Losses, Scores
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.quantiles import Grouped, quantiles
@@ -128,12 +128,7 @@ def leaf_quantiles(
 
 def _quantiles(shards: Shards, rows: RowsInTree, own: Grouped, quantile: float, n_values: int) -> Steps[NDArray[np.float64]]:
     """Return a quantile of all groups; each shard finds those that it owns."""
-    serial = next(shards.serials)
-
-    def step(name: str, arrays: Mapping[int, Arrays], senders: Sequence[int]) -> Step:
-        return shards.step(name, serial, arrays, senders)
-
-    owned = yield from quantiles(own, quantile, n_values, shards.shard, shards.n_shards, rows.threads, step)
+    owned = yield from quantiles(own, quantile, n_values, shards, rows.threads)
     found = yield from shards.gather("quantiles", owned)
     of_all = np.empty(sum(some.shape[0] for some in found))
     for shard, some in enumerate(found):

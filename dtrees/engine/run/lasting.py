@@ -107,16 +107,8 @@ class LastingBoosting(_Lasting):
         return grown, scores
 
 
-def grow_forest_on_shards(
-    executor: Executor,
-    plan: ForestPlan,
-    first: int,
-    last: int,
-    n_side_by_side: int,
-    callback: Callback | None = None,
-    log: TreeLog | None = None,
-) -> ForestResult:
-    """Grow the trees of a forest that are numbered ``first`` to ``last - 1`` over shards, some at a time.
+class LastingForest(_Lasting):
+    """Grows the trees of a forest that are numbered ``first`` to ``last - 1`` over shards, some at a time.
 
     What trees have to say to the same shard at the same time travels together.
 
@@ -129,30 +121,25 @@ def grow_forest_on_shards(
     n_side_by_side : int
         Trees to grow at once at most (:func:`~dtrees.engine.shard.fit.trees_side_by_side`,
         :func:`~dtrees.engine.rows.forest_trees.trees_at_once`).
-    callback : callable, optional
-        Called after each tree, in their order; returning True leaves out the trees after it.
-    log : TreeLog, optional
-        Keeps trees, should the forest have to be grown again; not where sums of rows out of bag are wanted.
-
-    Returns
-    -------
-    ForestResult
-        That of :func:`dtrees.engine.run.local_executor.grow_forest`.
     """
-    return _Forest(executor, plan, first, last, max(1, min(n_side_by_side, last - first))).run(callback, log)
-
-
-class _Forest(_Lasting):
-    """The trees of a forest over shards."""
 
     def __init__(self, executor: Executor, plan: ForestPlan, first: int, last: int, n_side_by_side: int) -> None:
-        super().__init__(executor, plan, n_side_by_side)
-        self._plan, self._first, self._last, self._n_side_by_side = plan, first, last, n_side_by_side
+        self._n_side_by_side = max(1, min(n_side_by_side, last - first))
+        super().__init__(executor, plan, self._n_side_by_side)
+        self._plan, self._first, self._last = plan, first, last
         self._trees: list[Tree] = []
         self._n_added = 0  # trees of which shards have added up what they say of rows out of bag
 
-    def run(self, callback: Callback | None, log: TreeLog | None) -> ForestResult:
-        """Grow all trees."""
+    def run(self, callback: Callback | None = None, log: TreeLog | None = None) -> ForestResult:
+        """Grow all trees; return what :func:`dtrees.engine.run.local_executor.grow_forest` does.
+
+        Parameters
+        ----------
+        callback : callable, optional
+            Called after each tree, in their order; returning True leaves out the trees after it.
+        log : TreeLog, optional
+            Keeps trees, should the forest have to be grown again; not where sums of rows out of bag are wanted.
+        """
         began, n_trees = time.perf_counter(), self._last - self._first
 
         def take(tree: Tree) -> None:

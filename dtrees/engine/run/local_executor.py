@@ -86,7 +86,7 @@ class LocalExecutor:
 class LocalFit:
     """Boosts on a table in this process: the shard grows each tree, and adds it to the predictions, in one call.
 
-    Very wide tables are grown by levels, by several calls, and so are all while the kernels that grow whole trees are being compiled.
+    Trees of very wide tables are grown by levels, by several calls.
 
     Parameters
     ----------

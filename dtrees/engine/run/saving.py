@@ -95,18 +95,11 @@ def grow_in_batches(
         begin = first + len(result.trees)
         began = time.perf_counter()
         try:
-            result = _together(result, grow(begin, min(begin + size, last), partial(progress, before=len(result.trees))))
+            result = result.followed_by(grow(begin, min(begin + size, last), partial(progress, before=len(result.trees))))
         except FitInterrupted as interrupted:
-            raise FitInterrupted(_together(result, interrupted.result)) from interrupted
+            raise FitInterrupted(result.followed_by(interrupted.result)) from interrupted
         saver.offer(lambda grown=result: grown)  # type: ignore[misc]
         seconds = max(time.perf_counter() - began, 1e-3)
         size = max(1, min(int(size * plan.checkpoint.interval / seconds), BATCH_GROWTH * size))
     saver.offer(lambda: result, last=True)
     return result
-
-
-def _together(one: ForestResult, other: ForestResult) -> ForestResult:
-    if one.oob_sum is None or other.oob_sum is None or one.oob_count is None or other.oob_count is None:
-        return replace(other, trees=one.trees + other.trees)
-    total, count = one.oob_sum + other.oob_sum, one.oob_count + other.oob_count
-    return ForestResult(one.trees + other.trees, total, count, other.oob_exponent)

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import are_compiled_elsewhere, compile_all_elsewhere, compile_elsewhere, compile_together
-from dtrees.split.compile.kernels import bind
+from dtrees.split.compile.kernels import bind, is_compiled
 from dtrees.split.compile.methods import UNKNOWN, Hidden, Methods
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import kinds_of, n_class_sums
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget
 from dtrees.split.grow.block import make_block
 from dtrees.split.grow.by_criterion import METHODS
-from dtrees.split.grow.parallel_subtree import Wanted, grow_together, likely_kernels
+from dtrees.split.grow.parallel_subtree import Wanted, grow_plain, grow_together, likely_kernels
 from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task, of_criterion
 from dtrees.split.grow.work_pool import Opening, Roots, WorkPool, begin, give_up, grown, make_work_pool, opening, wait_for_work_pool
@@ -34,6 +34,7 @@ from dtrees.split.node.partition import NOWHERE, no_rows
 from dtrees.split.node.records import Nodes, empty_candidates
 from dtrees.split.policy import MOST_NODES_KEPT, PLAIN_CELLS, TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.table.columns import Columns
+from dtrees.split.table.zone_map import compile_zones
 from dtrees.split.zones.sum_slots import SumSlots, for_thread, no_sum_slots
 from dtrees.split.zones.sums import note_places
 from dtrees.tree.predict import compile_prediction
@@ -108,24 +109,32 @@ class SubtreeRunner(Runner):
 
     def _prepare(self, n_threads: int, assignment: Assignment) -> _Ready | None:
         """Return what is called to grow nodes, and with what; None while its kernels are compiled by the helper."""
-        context, roots, block_rows, share_rows, sum_slots, _, is_plain = assignment
-        self._make_room(context, roots, block_rows, share_rows, sum_slots is not None)
+        context, roots, block_rows, share_rows, find_sums, _, is_plain = assignment
+        self._make_room(context, roots, block_rows, share_rows, find_sums is not None)
         for thread in range(len(self._tasks), n_threads):
-            self._tasks.append(self._task(thread, context, sum_slots))
+            self._tasks.append(self._task(thread, context))
         assert self._work_pool is not None
+        if self._methods is None:
+            task = _on(context, self._tasks[0], block_rows, None, UNKNOWN, is_plain)
+            self._methods = METHODS.of(task, "limits", columns=self._columns, work_pool=self._work_pool)
+        methods = self._methods
+        kernel = methods.kernels.get(_driver(is_plain))
+        if kernel is None:
+            task = _on(context, self._tasks[0], block_rows, None, methods, is_plain)
+            kernel = self._kernel(methods, self._work_pool._replace(share_rows=share_rows), task, find_sums is not None)
+            if kernel is None:
+                return None
+        sum_slots = None if find_sums is None else find_sums()
         if sum_slots is not None and self._task_size[0] > min(block_rows, share_rows):  # nodes are searched by zone sums
             rows, place_of = context.partition.rows, sum_slots.sums.place_of
             if rows.shape[0] < place_of.shape[0]:  # the others are nowhere
                 place_of.fill(NOWHERE)
             note_places(place_of, rows, 0, rows.shape[0])
+        if sum_slots is not None and self._tasks[n_threads - 1].sum_slots is _NO_SUM_SLOTS:
+            self._tasks = [task._replace(sum_slots=for_thread(sum_slots, task.stack.path.shape[0])) for task in self._tasks]
         work_pool = begin(self._work_pool, self._opening, roots, share_rows, n_threads)
-        if self._methods is None:
-            task = _on(context, self._tasks[0], block_rows, sum_slots, UNKNOWN, is_plain)
-            self._methods = METHODS.of(task, "limits", columns=self._columns, work_pool=work_pool)
-        methods = self._methods
         tasks = [_on(context, task, block_rows, sum_slots, methods, is_plain) for task in self._tasks[:n_threads]]
-        kernel = self._kernel(methods, work_pool, tasks[0])
-        return None if kernel is None else (kernel, work_pool, tasks)
+        return kernel, work_pool, tasks
 
     def give_up(self) -> None:
         """Have the threads that grow nodes end soon; see :meth:`Runner.give_up`."""
@@ -162,25 +171,30 @@ class SubtreeRunner(Runner):
             self._tasks, self._task_size, self._methods = [], task_size, None
         self._made_for, self._kind, self._pool = wanted, kind, context.pool
 
-    def _kernel(self, methods: Methods, work_pool: WorkPool, task: Task) -> _Kernel | None:
+    def _kernel(self, methods: Methods, work_pool: WorkPool, task: Task, by_sums: bool) -> _Kernel | None:
         """Return the kernel that grows nodes, when what most nodes need is compiled, too; None if a helper is to compile that first."""
-        if (task.is_plain, grow_together) in methods.kernels:
-            return methods.kernels[task.is_plain, grow_together]
-        plain, others = likely_kernels(self._columns, work_pool, task, methods, self._task_size[0])
+        block, others = likely_kernels(self._columns, work_pool, task, methods, self._task_size[0], by_sums)
+        first, missing = ([one for one in some if not is_compiled(*one)] for some in (block, others))
+        is_small = task.block_rows > 0 and self._task_size[0] * self._columns.n_columns <= PLAIN_CELLS
         if task.is_plain:
-            compile_together(plain)
-        elif self._task_size[0] * self._columns.n_columns > PLAIN_CELLS:
-            compile_together([*others, *plain])
+            compile_together(block)
+        elif missing and is_small and self._order(first[:-1], missing, task.limits.seen.categories.some):
+            return None
         else:
-            self._awaited = compile_all_elsewhere(plain[:-1], others)
-            if self._awaited:
-                compile_elsewhere(compile_prediction)
-                return None
-            compile_together([*plain, *others])
-        kernel = methods.kernels[task.is_plain, grow_together] = bind(grow_together, self._columns, work_pool, task)
+            compile_together([*block[:-1], *others])
+        kernel = methods.kernels[_driver(task.is_plain)] = bind(_driver(task.is_plain), self._columns, work_pool, task)
         return kernel
 
-    def _task(self, thread: int, context: TreeContext, sum_slots: SumSlots | None) -> Task:
+    def _order(self, first: list[Wanted], others: list[Wanted], with_sets: bool) -> bool:
+        """Have a helper compile kernels, and what predicts between the ``first`` ones and the others; return whether there is one."""
+        if not (compile_all_elsewhere(first) and compile_elsewhere(compile_prediction, with_sets)):
+            return False
+        compile_elsewhere(compile_zones)
+        compile_all_elsewhere(others)
+        self._awaited = others
+        return True
+
+    def _task(self, thread: int, context: TreeContext) -> Task:
         """Make room for what a thread needs to grow nodes of ``_task_size``."""
         n_sums, weighted, thresholds, _, _, _ = self._kind
         criterion = context.limits.criterion
@@ -209,17 +223,23 @@ class SubtreeRunner(Runner):
             ),
             block_rows=block_rows,
             stack=stack,
-            sum_slots=_NO_SUM_SLOTS if sum_slots is None else for_thread(sum_slots, stack.path.shape[0]),
+            sum_slots=_NO_SUM_SLOTS,
             budget=context.budget._replace(waiting=np.empty(stack.path.shape[0] if context.budget.first.shape[0] else 1, ORIGIN)),
             **of_criterion(context.limits, n_sums),
         )
+
+
+def _driver(is_plain: bool) -> Any:
+    """Return the kernel that is called to grow nodes."""
+    return grow_plain if is_plain else grow_together
 
 
 def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots | None, methods: Methods, is_plain: bool) -> Task:
     """Return a thread's task for another tree."""
     own = task.sum_slots
     if sum_slots is not None and own is not None:
-        own = SumSlots(sum_slots.zone_map, sum_slots.sums, sum_slots.free, sum_slots.n_threads, own.slot_of, sum_slots.ids, own.bar)
+        zone_map, sums, free, n_threads, _, ids, place_in_map, _ = sum_slots
+        own = SumSlots(zone_map, sums, free, n_threads, own.slot_of, ids, place_in_map, own.bar)
     partition, spare, target, limits, stops, keys, (first, control, _), _ = context
     _, _, _, (seen, address, memory, _), _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting), _, weight, words, _, room = (
         task

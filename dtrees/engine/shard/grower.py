@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import Targets, limited_splits, make_limits
+from dtrees.engine.plan.node_limits import LimitsOfFit, Targets, limited_splits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import Splits, join_subtrees
@@ -60,7 +60,7 @@ class Grower:
         targets: tuple[int, ...] = (),
         table: NodeTable | None = None,
     ) -> None:
-        self._limits, self._stops = make_limits(rules, n_classes, root.sums, root.exponents, targets=Targets.unseen(targets))
+        self._limits, self._stops = LimitsOfFit(rules, n_classes).of_tree(root.sums, root.exponents, targets=Targets.unseen(targets))
         self._most_splits = limited_splits(rules, root.n_in)
         self._first, self._n_first = np.zeros(self._most_splits, RANKED), 0  # of the splits known
         self._subtree_rows = subtree_rows

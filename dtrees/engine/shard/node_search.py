@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from dtrees.split.table.columns import Columns
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.split.table.zone_map import ZoneMap, map_zones
 from dtrees.split.zones.sum_slots import SumSlots
+from dtrees.split.zones.sums import MAX_PACKED_ROWS
 
 
 class NodeTable:
@@ -100,13 +102,19 @@ class NodeSearch:
     ----------
     shard_columns : ShardColumns
     sums_zones : bool
-        Whether there is room for zone sums.
+        Whether there is memory for zone sums.
+
+    Attributes
+    ----------
+    by_sums : bool
+        Whether splits of the tree are found by zone sums.
     """
 
     def __init__(self, shard_columns: ShardColumns, sums_zones: bool) -> None:
         self._shard_columns = shard_columns
         self._may_sum = sums_zones
         self._zone_sums: ZoneSums | None = None
+        self.by_sums = False
         self._categorical: tuple[int, ...] = ()
 
     def open(
@@ -142,28 +150,28 @@ class NodeSearch:
         shard_columns = self._shard_columns
         self._nodes, self._levels = nodes, levels
         self._places = shard_columns.places if pool is shard_columns.everything else shard_columns.places_among(pool)
-        self._by_sums = self._may_sum and inherit
-        if self._by_sums:
+        self.by_sums = self._may_sum and inherit and int(nodes.in_stop[0]) < MAX_PACKED_ROWS
+        self._begin: tuple[Any, ...] | None = workspace, categorical, (self._places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
+
+    def _sums(self) -> ZoneSums:
+        """Return the zone sums of the tree, which are begun when they are first wanted."""
+        if self._begin is not None:
+            (workspace, categorical, tree), self._begin = self._begin, None
             if self._zone_sums is None or categorical != self._categorical:
                 self._categorical = categorical
-                self._zone_sums = ZoneSums(shard_columns.zone_map(workspace.threads, categorical), workspace.threads)
-            self._zone_sums.start(self._places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
-
-    @property
-    def by_sums(self) -> bool:
-        """Whether threads that grow subtrees of the tree find splits by zone sums."""
-        return self._by_sums and self._zone_sums is not None and self._zone_sums.is_usable
+                self._zone_sums = ZoneSums(self._shard_columns.zone_map(workspace.threads, categorical), workspace.threads)
+            self._zone_sums.start(*tree)
+        assert self._zone_sums is not None
+        return self._zone_sums
 
     @property
     def places(self) -> NDArray[np.int64]:
         """Which of the shard's columns the tree may use."""
         return self._places
 
-    def sum_slots(self, n_threads: int) -> SumSlots | None:
-        """Return zone sums for threads that grow subtrees; None if they are to do without (:attr:`by_sums`)."""
-        if self._zone_sums is None or not self.by_sums:
-            return None
-        return self._zone_sums.sum_slots(n_threads, self._shard_columns.n_columns_total)
+    def sum_slots(self, n_threads: int) -> SumSlots:
+        """Return zone sums for threads that grow subtrees (:attr:`by_sums`)."""
+        return self._sums().sum_slots(n_threads, self._shard_columns.n_columns_total)
 
     def scratch_for(self, thread: int, workspace: Workspace, limits: SplitLimits) -> Scratch:
         """Return the scratch space of a thread for any node of the tree."""
@@ -183,8 +191,8 @@ class NodeSearch:
         best = empty_candidates(nodes.shape[0], table.sums.shape[1])
         impure = np.flatnonzero(~self._mark_pure(nodes, best, context))
         level = None
-        if self._by_sums and self._zone_sums is not None:
-            level = self._zone_sums.plan(parents, left, nodes[impure], table.start, table.in_stop)
+        if self.by_sums:
+            level = self._sums().plan(parents, left, nodes[impure], table.start, table.in_stop)
         if impure.shape[0]:
             if level is not None:
                 which, found = self._search_level(nodes[impure], level, workspace, context)

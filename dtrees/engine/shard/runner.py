@@ -46,8 +46,8 @@ class Assignment(NamedTuple):
         Nodes of up to this many in-sample rows are finished in a block.
     share_rows : int
         Nodes of more rows are shared out.
-    sum_slots : SumSlots or None
-        Given, larger nodes are searched by zone sums.
+    sum_slots : callable or None
+        Given, larger nodes are searched by the zone sums that it returns.
     keep : bool, default=True
         Whether the subtrees are needed when others are grown; otherwise they may lie where those will.
     is_plain : bool, default=False
@@ -58,7 +58,7 @@ class Assignment(NamedTuple):
     roots: Roots
     block_rows: int
     share_rows: int
-    sum_slots: SumSlots | None = None
+    sum_slots: Callable[[], SumSlots] | None = None
     keep: bool = True
     is_plain: bool = False
 

@@ -231,7 +231,7 @@ class Shard(FitShard):
         if reached and behind:
             source = known.index(reached)
             state = dict.fromkeys(behind, tuple(self.target.state())) if own == source else {}
-            for sent in (yield shards.step("state", next(shards.serials), state, (source,) if own in behind else ())):
+            for sent in (yield shards.step("state", state, (source,) if own in behind else ())):
                 for array, theirs in zip(self.target.state(), sent, strict=True):
                     array[:] = theirs
             self._n_finished = reached

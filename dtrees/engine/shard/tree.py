@@ -216,7 +216,7 @@ class _Growth:
         shards, rows, mine = self._shards, self._rows, groups[self._shards.shard]
         others = [i for i in shards.everyone if i != shards.shard]
         shared = {i: cast(Arrays, (rows.share_rows(groups[i]),)) for i in others if groups[i].shape[0]}
-        sent = yield shards.step("shared", next(shards.serials), shared, others if mine.shape[0] else ())
+        sent = yield shards.step("shared", shared, others if mine.shape[0] else ())
         own = rows.grow_apart(mine, [one for (one,) in sent]) if mine.shape[0] else GrownApart([], [], [])
         for group, grown in zip(groups, (yield from shards.gather("subtrees", own)), strict=True):
             subtrees = [packed.unpacked() for packed in grown.subtrees]
@@ -244,7 +244,7 @@ def mark_steps(shards: Shards, rows: TreeState, splits: Splits, sets: CategorySe
         marks = rows.mark(splits.take(mine), None if sets is None else sets.take(np.flatnonzero(mine)))
         own = dict.fromkeys(shards.everyone, cast(Arrays, (marks.bits,)))
     owners = sorted(set(owner.tolist()))
-    sent = yield shards.step("marks", next(shards.serials), own, owners)
+    sent = yield shards.step("marks", own, owners)
     if len(owners) == 1:
         return RouteBits(sent[0][0], bounds_of(sizes))
     offsets = bounds_of(sizes)

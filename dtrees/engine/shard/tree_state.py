@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -186,7 +187,8 @@ class TreeState:
         if self._words.shape[0]:
             sums = np.concatenate([sums, self._words])
         self.nodes.open(n_in, n, hashing.ROOT, sums)
-        inherit = self._inherits and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
+        all_searched = rules.max_features >= rules.columns_per_tree
+        inherit = self._inherits and (all_searched if by_levels else rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
         sizes = Sizes(size)
         if inherit and total_b > 0 and criterion_of(rules).row_statistic == "amount":  # none is below zero: their mean is a better centre
             centre = total_a // total_b
@@ -315,7 +317,7 @@ class TreeState:
         most_splits = limited_splits(self._plan.rules, int(self.nodes.in_stop[0]))
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, known))
-        sum_slots = self._search.sum_slots(n_threads)
+        sum_slots = partial(self._search.sum_slots, n_threads) if self._search.by_sums else None
         # A tree is finished before the next one is grown where this would lie, unless trees take turns.
         assignment = Assignment(context, roots, block_rows, share_rows, sum_slots, keep=workspace.by_turns)
         return workspace.runner.grow(workspace.threads, n_threads, assignment)

@@ -29,7 +29,6 @@ from dtrees.split.policy import (
 from dtrees.split.table.zone_map import ZoneMap, not_joined
 from dtrees.split.zones.sum_slots import SumSlots, make_sum_slots
 from dtrees.split.zones.sums import (
-    MAX_PACKED_ROWS,
     SCALE,
     Sums,
     begin_slot,
@@ -64,11 +63,6 @@ class ZoneSums:
     threads : Threads
     fine_rows : int, optional
         Nodes of at least so many rows are summed by the smallest parts of zones, those of half as many by parts twice as large, and so on.
-
-    Attributes
-    ----------
-    is_usable : bool
-        Whether the sums of the tree begun last can be packed.
     """
 
     def __init__(self, zone_map: ZoneMap, threads: Threads, fine_rows: int | None = None) -> None:
@@ -122,7 +116,6 @@ class ZoneSums:
             grain -= 1
         self._shape_slots(grain)
         self._first_scale[0] = int(size_shift(sizes.total)), sizes.centre, sizes.slope
-        self.is_usable = n_in < MAX_PACKED_ROWS
 
     def _slot_size(self, grain: int) -> int:
         return int(self._starts[grain, -1]) + self._width * self.zone_map.joined.n_elements
@@ -234,7 +227,7 @@ class ZoneSums:
             slot = self._slot_of.pop(parent, None)
             if slot is not None:
                 inherited[child] = slot
-        if not self.is_usable or len(self._slot_of) + 2 * search.shape[0] + 2 * n_threads > self._max_slots:
+        if len(self._slot_of) + 2 * search.shape[0] + 2 * n_threads > self._max_slots:
             self._free.extend(inherited.values())
             return None
         wanted = {node: i for i, node in enumerate(search.tolist())}

@@ -42,13 +42,7 @@ from dtrees.ensemble.input.schema import Schema, column_names
 from dtrees.ensemble.input.target import check_target, check_weights
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.loss import ROUNDING
-from dtrees.ensemble.prediction import (
-    AdditiveTrees,
-    FindLeaves,
-    Predict,
-    Step,
-    by_target,
-)
+from dtrees.ensemble.prediction import AdditiveTrees, FindLeaves, Predict, Step, by_target
 from dtrees.ensemble.state import EstimatorState, take_classes
 from dtrees.tree.tree import Tree
 

@@ -17,16 +17,7 @@ from dtrees.ensemble.estimators.parameters import RegressionCriterion
 from dtrees.ensemble.in_process import Backend
 from dtrees.ensemble.input.target import common_dtype
 from dtrees.ensemble.metrics import accuracy_score, r2_score, subset_accuracy
-from dtrees.ensemble.prediction import (
-    Labels,
-    Mean,
-    Step,
-    by_target,
-    columns_of_targets,
-    first_column,
-    logarithm,
-    split_targets,
-)
+from dtrees.ensemble.prediction import Labels, Mean, Step, by_target, columns_of_targets, first_column, logarithm, split_targets
 from dtrees.ensemble.state import take_classes
 
 

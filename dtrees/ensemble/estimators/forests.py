@@ -28,12 +28,7 @@ from dtrees.ensemble.callbacks import Monitor, called_together, grown_or_kept, w
 from dtrees.ensemble.compat import Options, StrOptions
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
-from dtrees.ensemble.estimators.inspection import (
-    Members,
-    decision_path_matrix,
-    importance_by_column,
-    normalised,
-)
+from dtrees.ensemble.estimators.inspection import Members, decision_path_matrix, importance_by_column, normalised
 from dtrees.ensemble.estimators.parameters import ClassificationCriterion, ForestParameters, parameter, with_parameters
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
 from dtrees.ensemble.in_process import LOCAL, Backend
@@ -341,7 +336,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
             known.insert(0, self._oob_sums)
         else:  # trees of earlier fits are grown again
             known[:0] = [backend.grow_forest(table, replace(plan, out_of_bag=True), first, last, None) for plan, first, last in earlier]
-        sums = reduce(_add_oob_sums, known)
+        sums = reduce(ForestResult.followed_by, known)
         self._oob_sums = ForestResult([], sums.oob_sum, sums.oob_count, sums.oob_exponent) if self.warm_start else None
         mean = np.ldexp(sums.oob_sum.astype(np.float64), -sums.oob_exponent) / np.maximum(sums.oob_count, 1)[:, np.newaxis]
         self._take_out_of_bag(backend, table, mean, sums.oob_count)
@@ -479,13 +474,6 @@ class Forest(Members, ForestParameters, TreeEstimator):
         trees = self._trees.groups[0]
         paths = [decision_path_matrix(tree, leaves[:, i]) for i, tree in enumerate(trees)]
         return hstack(paths).tocsr(), np.cumsum([0] + [tree.node_count for tree in trees])
-
-
-def _add_oob_sums(one: Any, other: Any) -> ForestResult:
-    """Return the out-of-bag sums of two batches together, in the coarser of their fixed points."""
-    exponent = min(one.oob_exponent, other.oob_exponent)
-    total = (one.oob_sum >> (one.oob_exponent - exponent)) + (other.oob_sum >> (other.oob_exponent - exponent))
-    return ForestResult([], total, one.oob_count + other.oob_count, exponent)
 
 
 @with_parameters

@@ -121,15 +121,9 @@ def _order(kernel: Any, kinds: tuple[Any, ...]) -> Path | None:
     return compile_elsewhere(compile_kernel, kernel.__module__, kernel.__name__, kinds, name=kernel._cache.file_name(kinds))
 
 
-def compile_all_elsewhere(first: Sequence[tuple[Any, tuple[Any, ...]]], others: Sequence[tuple[Any, tuple[Any, ...]]]) -> list[Any]:
-    """Have the helper compile kernels, each for arguments of some types; return those of ``others`` that are not compiled yet.
-
-    None are returned where there is no helper.
-    """
-    missing = [one for one in others if not is_compiled(*one)]
-    if missing and all(_order(*one) for one in (*first, *missing)):
-        return missing
-    return []
+def compile_all_elsewhere(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> bool:
+    """Have the helper compile kernels, each for arguments of some types, if need be; return whether there is a helper."""
+    return all(_order(*one) for one in wanted if not is_compiled(*one)) and _may_help()
 
 
 def are_compiled_elsewhere(wanted: list[tuple[Any, tuple[Any, ...]]]) -> bool:

@@ -21,10 +21,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.memory import prefetch
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.node.limits import BestThreshold, RandomThreshold
@@ -158,10 +159,10 @@ def make_block(
     )
 
 
-@lean_kernel
-def fill_block(columns, pool, partition, target, start, in_stop, stop, block, thresholds, scratch):
+@separate_kernel(returns=types.none)
+def fill_block(columns, task, start, in_stop, stop):
     """Copy a node's rows into the block and, but for random thresholds, sort them by every column of the tree."""
-    m = in_stop - start
+    m, block, partition, target = in_stop - start, task.block, task.partition, task.target
     rows, a, b = partition.rows, partition.g, partition.h
     for i in range(m):
         block.rows[i] = rows[start + i]
@@ -183,7 +184,7 @@ def fill_block(columns, pool, partition, target, start, in_stop, stop, block, th
         return
     block.whole[0] = whole
     block.has_missing[0] = 0
-    _fill_cells(thresholds, columns, pool, rows[start:in_stop], block, scratch)
+    _fill_cells(task.limits.thresholds, columns, task.pool, rows[start:in_stop], block, task.scratch)
     if whole:
         for j in range(block.sorted.shape[0]):
             for i in range(block.sorted.shape[1]):

@@ -16,14 +16,14 @@ from dtrees.split.criteria import constraints
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.column_by_column import InBlock, InTable, conclude, search_node, search_stored
 from dtrees.split.grow.work_pool import LOCK, bounds_of, partition_of, place_of
-from dtrees.split.node.records import SPLIT, NodeColumn, complete_but_threshold
-from dtrees.split.numbers.hashing import ColumnDrawing, draw
+from dtrees.split.node.records import NO_SPLIT, SPLIT, NodeColumn, complete_but_threshold
+from dtrees.split.numbers.hashing import ColumnDrawing, draw, draw_columns, undraw_columns
 from dtrees.split.search.categories import choose_sides_of_list, choose_sides_of_node
 from dtrees.split.search.random_threshold import search_random_block
 from dtrees.split.search.sparse import CellRoom
 from dtrees.split.search.tiny_node import search_tiny_node
 from dtrees.split.zones.by_category import choose_sides_of_slot
-from dtrees.split.zones.sum_slots import begin_search, first_to_search, search_columns, slot_for, summed_by
+from dtrees.split.zones.sum_slots import first_to_search, search_columns, slot_for, summed_by
 from dtrees.split.zones.sums import best_edges, get_ready
 
 METHODS = MethodSet()
@@ -50,13 +50,58 @@ def _(room, columns, task, first, last, sums, path):
 @METHODS.method(_INT, _INT, _INT, _INTS)
 def search_zones(columns, task, n, first, last, sums):
     """Find the best split of the n-th node of the stack by zone sums; it goes to ``task.best``."""
-    sum_slots, limits, partition, scratch, best = task.sum_slots, task.limits, task.partition, task.scratch, task.best
-    summed, bar = summed_by(sum_slots, partition, (first, last, slot_for(sum_slots, n, partition, first, last)), sums), sum_slots.bar
-    lead = begin_search(summed, limits, bar, scratch, best)
-    n_columns = sum_slots.zone_map.which.shape[0]
-    for turn in range(2):
-        start, stop, but = (lead, lead + 1, NONE()) if turn == 0 else (ZERO(), n_columns, lead)
-        search_columns(summed, start, stop, but, columns, limits, bar, scratch, best)
+    slots, limits, partition, path, bar = task.sum_slots, task.limits, task.partition, task.stack.path[n], task.sum_slots.bar
+    place, share = (first, last, slot_for(slots, n, partition, first, last)), (ZERO(), n_searched(task))
+    summed = summed_by(slots, partition, place, sums)
+    task.best.records[0].status = NO_SPLIT
+    get_ready(slots.zone_map, partition, slots.sums, place, sums, limits)
+    bar[0], lead = _best_edges(task, place, sums, path, share, -1.0)
+    lead = first_to_search(summed, lead, limits, bar[0], task.scratch)
+    search_columns(summed, lead, lead + 1, NONE(), columns, limits, bar, task.scratch, task.best)
+    _search_share(columns, task, summed, path, share, lead, bar)
+
+
+@lean_kernel
+def draws_columns(task):
+    """Tell whether nodes are searched in some of the tree's columns only."""
+    return task.stops.max_features < task.pool.shape[0]
+
+
+@lean_kernel
+def n_searched(task):
+    """Return in how many columns a node is searched by zone sums."""
+    return np.int64(min(task.stops.max_features, task.sum_slots.zone_map.which.shape[0]))
+
+
+@lean_kernel
+def _best_edges(task, place, sums, path, share, bar):
+    """Return as :func:`~dtrees.split.zones.sums.best_edges` does, of a share of the columns drawn for a node, as the first to third."""
+    slots, key, pool, lead = task.sum_slots, task.keys[0], task.pool, NONE()
+    if not draws_columns(task):
+        return best_edges(slots.ids, slots.zone_map, slots.sums, place, sums, task.limits, share, bar, task.scratch)
+    draw_columns(key, path, pool, ZERO(), share[1])
+    for k in range(share[0], share[1]):
+        j = slots.place_in_map[pool[k]]
+        edge, _ = best_edges(slots.ids, slots.zone_map, slots.sums, place, sums, task.limits, (j, j + 1), bar, task.scratch)
+        if edge > bar:
+            bar, lead = edge, j
+    undraw_columns(key, path, pool, share[1])
+    return bar, lead
+
+
+@lean_kernel
+def _search_share(columns, task, summed, path, share, but, bar):
+    """Search a node in a share of the columns drawn for it, all but one, by its place in the zone map; the split goes to ``task.best``."""
+    if not draws_columns(task):
+        search_columns(summed, share[0], share[1], but, columns, task.limits, bar, task.scratch, task.best)
+        return
+    key, pool = task.keys[0], task.pool
+    draw_columns(key, path, pool, ZERO(), share[1])
+    for k in range(share[0], share[1]):
+        j = task.sum_slots.place_in_map[pool[k]]
+        if j != but:
+            search_columns(summed, j, j + 1, NONE(), columns, task.limits, bar, task.scratch, task.best)
+    undraw_columns(key, path, pool, share[1])
 
 
 @METHODS.method(_INT, _INT, _INTS, _HASH)
@@ -151,10 +196,8 @@ def ready_shared(work_pool, task, i):
 @METHODS.method(_INT, _INT)
 def lead_piece(work_pool, task, i, piece):
     """Find the best edge of a node of the work pool in some columns."""
-    slots, places = task.sum_slots, work_pool.places
-    share = bounds_of(ZERO(), slots.zone_map.which.shape[0], piece, places[i].n_pieces)
-    place, sums, bar = place_of(work_pool, i), work_pool.sums[i], work_pool.bars[i]
-    edge, lead = best_edges(slots.ids, slots.zone_map, slots.sums, place, sums, task.limits, share, bar, task.scratch)
+    share = bounds_of(ZERO(), n_searched(task), piece, work_pool.places[i].n_pieces)
+    edge, lead = _best_edges(task, place_of(work_pool, i), work_pool.sums[i], work_pool.paths[i], share, work_pool.bars[i])
     acquire(work_pool.control, LOCK)
     if edge > work_pool.bars[i]:
         work_pool.bars[i] = edge
@@ -169,11 +212,15 @@ def first_shared(work_pool, task, i):
     return np.int64(first_to_search(_summed(work_pool, task, i), lead, task.limits, work_pool.bars[i], task.scratch))
 
 
-@METHODS.method(_INT, _INT, _INT, _INT)
-def search_shared(columns, work_pool, task, i, first, last, but):
-    """Search a node of the work pool in the columns ``first`` to ``last`` of the zone map but one; the split goes to ``task.best``."""
-    bar = work_pool.bars[i : i + 1]
-    search_columns(_summed(work_pool, task, i), first, last, but, columns, task.limits, bar, task.scratch, task.best)
+@METHODS.method(_INT, _INT, _INT)
+def search_shared(columns, work_pool, task, i, piece, n):
+    """Search a node of the work pool: the last of ``n`` pieces is the column that looks best, the others share the rest."""
+    bar, lead, summed = work_pool.bars[i : i + 1], work_pool.places[i].first_column, _summed(work_pool, task, i)
+    if piece == n - 1:
+        search_columns(summed, lead, lead + 1, NONE(), columns, task.limits, bar, task.scratch, task.best)
+    else:
+        share = bounds_of(ZERO(), n_searched(task), piece, n - 1)
+        _search_share(columns, task, summed, work_pool.paths[i], share, lead, bar)
 
 
 @METHODS.method(_INT)

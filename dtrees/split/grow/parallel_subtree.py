@@ -26,11 +26,14 @@ from dtrees.split.compile.memory import prefetch_to_write
 from dtrees.split.compile.methods import Methods
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.grow.best_first import come_from, is_hopeless, number_split
+from dtrees.split.grow.block import fill_block
 from dtrees.split.grow.by_criterion import (
     choose_sides_shared,
+    draws_columns,
     first_shared,
     hand_down,
     lead_piece,
+    n_searched,
     ready_shared,
     search_lists,
     search_random,
@@ -50,6 +53,7 @@ from dtrees.split.grow.parallel_sums import (
     sum_piece,
 )
 from dtrees.split.grow.small_subtree import grow_block, weight_of
+from dtrees.split.grow.stack import put_root
 from dtrees.split.grow.subtree import Task, grow_subtree, hand_down_slot, is_large
 from dtrees.split.grow.work_pool import (
     DONE,
@@ -80,6 +84,7 @@ from dtrees.split.node.partition import Sides, is_pure, mark_places
 from dtrees.split.node.records import NO_SPLIT, SPLIT, Nodes, cut_of, make_leaf, note_split
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
+from dtrees.split.search.categories import search_categories_of_list
 from dtrees.split.table.columns import Columns
 from dtrees.split.zones.by_category import SummedNode
 from dtrees.split.zones.sum_slots import give_back, has_slots, search_columns
@@ -114,6 +119,17 @@ def grow_together(columns, work_pool, task):
         acquire(work_pool.control, LOCK)
         work_pool.control[NODES_LEFT if kind == GROW else PIECES_LEFT] -= 1
         release(work_pool.control, LOCK)
+
+
+@lean_entry
+def grow_plain(columns, work_pool, task):
+    """Grow the subtrees of a work pool in blocks, one after the other: few kernels do that."""
+    for i in range(work_pool.control[N_NODES]):
+        place = work_pool.places[i]
+        task.budget.waiting[0] = work_pool.origins[i]
+        put_root(task.stack, place.start, place.in_stop, place.stop, place.depth, work_pool.paths[i], work_pool.sums[i])
+        nodes = Nodes(work_pool.parts.records[place.room :], work_pool.parts.sums[place.room :])
+        work_pool.places[i].n_nodes = grow_block(columns, task, ZERO(), nodes, ZERO())
 
 
 @lean_kernel
@@ -245,28 +261,18 @@ def _wants_slot(work_pool, task, i):
 
 
 @lean_kernel
-def _n_scans(sum_slots):
-    """Return into how many pieces the search of all columns but the first is cut."""
-    return min(PIECES - 1, sum_slots.zone_map.which.shape[0])
-
-
-@lean_kernel
 def _start_scans(sum_slots, work_pool, task, i):
     """Make the pieces of the search: the column that looks best goes first, while other threads begin with the others."""
     work_pool.places[i].first_column = first_shared(work_pool, task, i)
     work_pool.found.records[i].status = NO_SPLIT
-    add_pieces(work_pool, SCAN, i, _n_scans(sum_slots) + 1)
+    add_pieces(work_pool, SCAN, i, min(PIECES - 1, n_searched(task)) + 1)
 
 
 @lean_kernel
 def _scan(sum_slots, columns, work_pool, task, i, piece):
     """Search some columns: the last piece, which is claimed first, the one that looks best, the others the rest."""
-    first, last, but = work_pool.places[i].first_column, work_pool.places[i].first_column + 1, NONE()
-    if piece < _n_scans(sum_slots):
-        first, last = bounds_of(ZERO(), sum_slots.zone_map.which.shape[0], piece, _n_scans(sum_slots))
-        but = work_pool.places[i].first_column
     task.best.records[0].status = NO_SPLIT
-    search_shared(columns, work_pool, task, i, first, last, but)
+    search_shared(columns, work_pool, task, i, piece, work_pool.places[i].n_pieces)
     _offer(work_pool, task, i)
 
 
@@ -298,6 +304,8 @@ def _decide(sum_slots, columns, work_pool, task, i):
         if is_categorical(task.limits.categories, split.column):
             choose_sides_shared(columns, work_pool, task, i)
         add_pieces(work_pool, MARK, i, n_pieces(work_pool, places.stop - places.start))
+    elif split.status != SPLIT and draws_columns(task):  # further columns may be drawn
+        _leave_to_one(work_pool, task, i)
     else:
         give_back(sum_slots, places.slot)
         _bring_back(work_pool, task, i)
@@ -413,15 +421,18 @@ def _hand_down(sum_slots, work_pool, task, i):
 Wanted = tuple[Any, tuple[Any, ...]]
 
 
-def likely_kernels(columns: Columns, work_pool: WorkPool, task: Task, methods: Methods, n_rows: int) -> tuple[list[Wanted], list[Wanted]]:
+def likely_kernels(
+    columns: Columns, work_pool: WorkPool, task: Task, methods: Methods, n_rows: int, by_sums: bool
+) -> tuple[list[Wanted], list[Wanted]]:
     """Return the kernels that the growth of a node of so many rows calls first: all that it needs in a block, if it can, and others.
 
-    The last of the first ones takes longest to compile.
+    The last of either calls the others.
     """
     shared, number = (typeof(columns), typeof(work_pool), typeof(task)), types.int64
     first, found, large = list[Any](), list[Wanted](), n_rows > task.block_rows
-    if task.sum_slots is not None and task.sum_slots.slot_of.shape[0]:
+    if by_sums:
         slots, limits, sums = task.sum_slots, task.limits.hidden, work_pool.sums[0]
+        assert slots is not None
         summed = SummedNode(slots.zone_map, slots.ids, slots.sums, task.partition, (0, 0, 0), sums)
         searched = typeof(summed), number, number, number, *map(typeof, (columns, limits, slots.bar, task.scratch, task.best))
         found += [(search_columns.kernel, searched), (hand_down_slot.kernel, (typeof(task), number))]
@@ -437,6 +448,19 @@ def likely_kernels(columns: Columns, work_pool: WorkPool, task: Task, methods: M
         wanted.append(search_tiny)
     else:
         first, wanted = wanted + [search_random] * (task.block_rows > 0), []
-    block = [(grow_block.kernel, (*shared[::2], number, typeof(work_pool.parts), number))] * (task.block_rows > 0)
     now, later = ([(method.kernel, methods.arguments(method)) for method in some] for some in (first, wanted))
-    return [*block, *now, (grow_together, shared)], found * large + later
+    return [*_kernels_of_block(columns, work_pool, task), *now, (grow_plain, shared)], [*found * large, *later, (grow_together, shared)]
+
+
+def _kernels_of_block(columns: Columns, work_pool: WorkPool, task: Task) -> list[Wanted]:
+    """Return the kernels that grow nodes in blocks, if any are grown so, but for methods."""
+    block, number, own = task.block, types.int64, (typeof(columns), typeof(task))
+    if block is None or task.block_rows == 0:
+        return []
+    wanted = [(grow_block.kernel, (*own, number, typeof(work_pool.parts), number)), (fill_block.kernel, (*own, number, number, number))]
+    if task.limits.seen.categories.some and isinstance(task.limits.seen.thresholds, BestThreshold):
+        place = types.UniTuple(number, 2)
+        of_node = map(typeof, (work_pool.sums[0], task.limits.hidden, 0.0, task.scratch))
+        of_column = types.int32, *map(typeof, (columns.words, block.keys[0], block))
+        wanted.append((search_categories_of_list.kernel, (*of_column, place, *of_node)))
+    return wanted

@@ -121,7 +121,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
     if may_not or is_pure(task.target, task.partition.rows, base, in_stop):
         open_node(stack, bottom, nodes, n_nodes)
         return n_nodes + 1
-    fill_block(columns, task.pool, task.partition, task.target, base, in_stop, stop, block, limits.thresholds, task.scratch)
+    fill_block(columns, task, base, in_stop, stop)
     _forget_block(task.scratch.line_up)
     stack.todo[bottom, 6] = 0
     n_todo = bottom + 1

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import ZERO, inlined_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel
 from dtrees.split.node.records import link, make_leaf
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.table.mmap_arrays import mapped
@@ -46,6 +46,14 @@ def put(stack, n, start, in_stop, stop, depth, parent, side, path):
     todo = stack.todo[n]
     todo[0], todo[1], todo[2], todo[3], todo[4], todo[5] = start, in_stop, stop, depth, parent, side
     stack.path[n] = path
+
+
+@inlined_kernel
+def put_root(stack, start, in_stop, stop, depth, path, sums):
+    """Write the only node: the root of a subtree."""
+    put(stack, ZERO(), start, in_stop, stop, depth, NONE(), ZERO(), path)
+    for k in range(sums.shape[0]):
+        stack.sums[0, k] = sums[k]
 
 
 @inlined_kernel

@@ -19,15 +19,15 @@ from numba import types
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import ZERO, lean_entry, lean_kernel, separate_kernel
 from dtrees.split.compile.methods import UNKNOWN, Hidden, hide
 from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.parts import weight_sums, without_words
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block
-from dtrees.split.grow.by_criterion import choose_sides, choose_sides_summed, hand_down, search_table, search_zones
+from dtrees.split.grow.by_criterion import choose_sides, choose_sides_summed, draws_columns, hand_down, search_table, search_zones
 from dtrees.split.grow.small_subtree import grow_block, weight_of
-from dtrees.split.grow.stack import Stack, open_node, put, put_children
+from dtrees.split.grow.stack import Stack, open_node, put_children, put_root
 from dtrees.split.node.limits import AnyCriterion, NodeLimits, SplitLimits, is_categorical, may_be_split
 from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left, mark_left_sparse
 from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, cut_of, note_split
@@ -209,9 +209,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
         The number of nodes.
     """
     partition, stops, best, stack = task.partition, task.stops, task.best, task.stack
-    put(stack, ZERO(), start, in_stop, stop, depth, NONE(), ZERO(), path)
-    for k in range(sums.shape[0]):
-        stack.sums[0, k] = sums[k]
+    put_root(stack, start, in_stop, stop, depth, path, sums)
     n_todo = 1
     n_nodes = ZERO()
     while n_todo > 0 and not is_given_up(task.budget):
@@ -233,7 +231,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
         if not is_pure(task.target, partition.rows, start, in_stop):
             if has_slots(task.sum_slots):
                 search_zones(columns, task, n_todo, start, in_stop, node_sums)
-            else:
+            if not has_slots(task.sum_slots) or (best.records[0].status != SPLIT and draws_columns(task)):
                 search_table(columns, task, start, in_stop, node_sums, path)
         split = best.records[0]
         if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):

@@ -164,30 +164,6 @@ def tree_columns(seed: np.uint64, tree: int, n_columns: int, n_wanted: int) -> N
 
 
 @kernel
-def bootstrap_counts(seed, tree, n_draws, cumulative, counts):
-    """Count how often each row is drawn for a tree, with replacement.
-
-    Parameters
-    ----------
-    cumulative : ndarray of int64, shape (n_rows,)
-        Running sums of the rows' weights in fixed point: a row is drawn with probability proportional to its weight.
-        Empty: all rows are equally probable.
-    counts : ndarray of int64, shape (n_rows,)
-        Zeros; written.
-    """
-    key = stream_key(seed, STREAM_BOOTSTRAP, tree)
-    n = counts.shape[0]
-    if cumulative.shape[0] == 0:
-        for i in range(n_draws):
-            counts[below(draw(key, i), n)] += 1
-    else:
-        total = np.float64(cumulative[n - 1])
-        for i in range(n_draws):
-            point = min(np.int64(uniform(draw(key, i)) * total), cumulative[n - 1] - 1)
-            counts[np.searchsorted(cumulative, point, side="right")] += 1
-
-
-@kernel
 def subsample(seed, stream, tree, n_wanted, eligible, chosen):
     """Choose exactly ``n_wanted`` of the eligible rows without replacement.
 

@@ -405,7 +405,7 @@ def lowest_key(columns, column):
     if not are_keyed(columns):
         return np.uint32(0)
     sign = np.uint32(0x80000000)
-    bits = columns.words[column, 0].view(np.uint32)
+    bits = np.float32(columns.words[column, 0]).view(np.uint32)  # Numba looks for the call of a NumPy type
     return np.uint32(~bits if bits & sign else bits | sign)
 
 

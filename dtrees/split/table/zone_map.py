@@ -50,7 +50,7 @@ from dtrees.split.policy import (
     SUMMED_CATEGORIES,
     most_zones,
 )
-from dtrees.split.table.columns import Columns
+from dtrees.split.table.columns import Columns, presort
 from dtrees.split.table.mmap_arrays import Reused, beside, forget, is_on_disk, mapped
 
 
@@ -230,6 +230,11 @@ def no_zones() -> ZoneMap:
     listed, ends = np.empty((0, 2, LISTED_AT_ENDS), np.uint32), np.empty((0, 4), np.int64)
     codes, are, lists = np.empty((0, 1), np.int64), np.empty(0, np.bool_), np.empty((0, 0), np.uint64)
     return ZoneMap(parts, none, none, are, are, codes, none, listed, ends, lists, codes, not_joined(0), 0, 0)
+
+
+def compile_zones() -> None:
+    """Compile what makes zone maps."""
+    map_zones(presort([np.arange(2.0)]))
 
 
 def _take_columns(part: NDArray[np.uint16], places: NDArray[np.int64]) -> NDArray[np.uint16]:

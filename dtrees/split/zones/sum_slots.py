@@ -16,7 +16,6 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, separate_kernel
 from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import acquire, load, release
-from dtrees.split.node.records import NO_SPLIT
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.zone_map import ZoneMap, no_zones
 from dtrees.split.zones.by_category import SummedNode
@@ -27,10 +26,8 @@ from dtrees.split.zones.sums import (
     Sums,
     are_few,
     begin_slot,
-    best_edges,
     fold_like,
     follow_slot,
-    get_ready,
     include,
     subtract,
     sum_rows,
@@ -57,6 +54,8 @@ class SumSlots(NamedTuple):
         The slot of each node of the thread's stack, -1 if it has none.
     ids : ndarray of int32, shape (n_columns,)
         The numbers of the columns.
+    place_in_map : ndarray of int64, shape (n_columns,)
+        Where each column is in the zone map, if it is there.
     bar : ndarray of float64, shape (1,)
         The best score known of the node that the thread searches.
     """
@@ -67,6 +66,7 @@ class SumSlots(NamedTuple):
     n_threads: int
     slot_of: NDArray[np.int64]
     ids: NDArray[np.int32]
+    place_in_map: NDArray[np.int64]
     bar: NDArray[np.float64]
 
 
@@ -76,7 +76,9 @@ def make_sum_slots(zone_map: ZoneMap, sums: Sums, n_columns: int, n_threads: int
     free = np.arange(-int(_FIRST), n_slots)
     free[:_FIRST] = 0
     free[_COUNT] = n_slots
-    return SumSlots(zone_map, sums, free, n_threads, np.empty(0, np.int64), np.arange(n_columns, dtype=np.int32), np.empty(0))
+    ids, place_in_map = np.arange(n_columns, dtype=np.int32), np.full(n_columns, -1)
+    place_in_map[zone_map.which] = np.arange(zone_map.which.shape[0])
+    return SumSlots(zone_map, sums, free, n_threads, np.empty(0, np.int64), ids, place_in_map, np.empty(0))
 
 
 def no_sum_slots() -> SumSlots:
@@ -161,20 +163,6 @@ def search_columns(summed, first, last, lead, columns, limits, bar, scratch, bes
     if first < 0:
         return
     scan(columns, summed, (first, last, lead), limits, bar, scratch, best, ZERO())
-
-
-@inner_kernel
-def begin_search(summed, limits, bar, scratch, best):
-    """Begin the search of a node that has no ``best`` split yet.
-
-    The best score at an edge goes to ``bar[0]``. Returns the place in the zone map of the column that it is in, to be searched first, or
-    -1 where that would take long: others might as well be searched at the same time.
-    """
-    best.records[0].status = NO_SPLIT
-    zone_map, ids, sums, partition, place, node_sums = summed
-    get_ready(zone_map, partition, sums, place, node_sums, limits)
-    bar[0], lead = best_edges(ids, zone_map, sums, place, node_sums, limits, (ZERO(), zone_map.which.shape[0]), -1.0, scratch)
-    return first_to_search(summed, lead, limits, bar[0], scratch)
 
 
 @inner_kernel

@@ -58,6 +58,44 @@ def add_pair(typing_context: Any, array: Any, i: Any, one: Any, other: Any) -> A
     return types.void(array, types.uint64, types.int64, types.int64), generate
 
 
+@inlined_kernel
+def _pair_of(a, i, scale, sign):
+    """Return what a row of weight 1 adds to its elements: g, and size and count packed."""
+    return sign * a[i], sign * ((((abs(a[i] - scale.centre) >> scale.shift) + 1) << 32) + 1)
+
+
+@inlined_kernel
+def _are_alike(starts, shifts, first, last):
+    """Tell whether columns have elements as many, and parts as large: those of categories, which come first, have fewer."""
+    step, n = starts[first + np.uint64(1)] - starts[first], np.int64(last - first)
+    return starts[last] - starts[first] == n * step and shifts[first] == shifts[last - np.uint64(1)]
+
+
+@lean_kernel
+def _add_in_fours(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums):
+    """Add rows of weight 1 to the sums of columns that are alike, but for the last up to three rows; return where these begin."""
+    rows, a, last_place = partition.rows, partition.g, in_stop - 1
+    step, shift = np.uint64(starts[first + np.uint64(1)] - starts[first]), shifts[first]
+    for i in range(start, in_stop - 3, 4):
+        for k in range(4):
+            prefetch_row(parts, np.int64(rows[min(i + AHEAD + k, last_place)]))
+        parts_0, parts_1, parts_2, parts_3 = (
+            parts[np.uint64(rows[i])], parts[np.uint64(rows[i + 1])], parts[np.uint64(rows[i + 2])], parts[np.uint64(rows[i + 3])],
+        )  # fmt: skip
+        g_0, packed_0 = _pair_of(a, i, scale, sign)
+        g_1, packed_1 = _pair_of(a, i + 1, scale, sign)
+        g_2, packed_2 = _pair_of(a, i + 2, scale, sign)
+        g_3, packed_3 = _pair_of(a, i + 3, scale, sign)
+        column = np.uint64(starts[first])
+        for j in range(first, last):
+            add_pair(sums, column + ((np.uint64(parts_0[j]) >> shift) << np.uint64(1)), g_0, packed_0)
+            add_pair(sums, column + ((np.uint64(parts_1[j]) >> shift) << np.uint64(1)), g_1, packed_1)
+            add_pair(sums, column + ((np.uint64(parts_2[j]) >> shift) << np.uint64(1)), g_2, packed_2)
+            add_pair(sums, column + ((np.uint64(parts_3[j]) >> shift) << np.uint64(1)), g_3, packed_3)
+            column += step
+    return in_stop - (in_stop - start) % 4
+
+
 @lean_kernel
 def add_rows(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums, width):
     """Add in-sample rows to the sums of the columns ``first`` to ``last``, or take them from these.
@@ -84,6 +122,8 @@ def add_rows(parts, partition, start, in_stop, first, last, starts, shifts, scal
     rows, a, b = partition.rows, partition.g, partition.h
     shift, centre = scale.shift, scale.centre
     last_place, first, last = in_stop - 1, np.uint64(first), np.uint64(last)
+    if width == 2 and _are_alike(starts, shifts, first, last):
+        start = _add_in_fours(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums)
     for i in range(start, in_stop, 2):
         if i + AHEAD < last_place:
             prefetch_row(parts, np.int64(rows[i + AHEAD]))

@@ -1,7 +1,5 @@
 """Collections of different kinds, sparse ones, and those that have partitions in common, are never exchanged and never mixed."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from typing import Any

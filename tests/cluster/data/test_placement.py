@@ -1,7 +1,5 @@
 """Which worker gets which columns: the decision, with figures worked out by hand, and what a fit makes of it."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

@@ -1,7 +1,5 @@
 """Predictions for Dask collections, and by models that have come from another process."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 import warnings

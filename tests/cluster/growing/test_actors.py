@@ -1,7 +1,5 @@
 """Actors: what is said to them travels as bytes, pickled once; they call one another, and are not left waiting by one that is gone."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

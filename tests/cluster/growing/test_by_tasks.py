@@ -1,7 +1,5 @@
 """How the trees of a forest are given to workers."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

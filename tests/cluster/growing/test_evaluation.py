@@ -1,7 +1,5 @@
 """Evaluation sets, early stopping, callbacks and checkpoints on a cluster: what comes of them is what comes of them in one process."""
 
-from __future__ import annotations
-
 import functools
 import os
 import signal

@@ -1,7 +1,5 @@
 """Kernels are compiled on one worker and sent to the others, which share no folder."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

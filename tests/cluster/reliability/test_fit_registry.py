@@ -1,7 +1,5 @@
 """The records of fits on the scheduler: what outlives workers, and what fits do without silent ones."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Workers that are silent, lost or paused: what counts as that, and what is done about it while a fit waits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,19 +1,17 @@
 """Forests over shards of rows: what is sent, what is left out, who draws what, and trees that grow side by side."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan.plans import ForestPlan, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
 from dtrees.engine.protocol.exchange import Parcel, Step, Turn, side_by_side
 from dtrees.engine.rows import whole, zone_edges
 from dtrees.engine.rows.forest_trees import trees_at_once
-from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.split.numbers import hashing
@@ -186,9 +184,14 @@ def test_shards_draw_the_rows_that_one_process_draws(weighted: bool, balanced: b
         assert np.bincount(y, wanted)[[0, 2, 3]].tolist() == [np.bincount(y[there])[[0, 2, 3]].min()] * 3
         assert not wanted[~there].any()
     else:
-        expected, cumulative = np.zeros(n, np.int64), np.cumsum([] if weight is None else to_fixed(weight)[0]).astype(np.int64)
-        hashing.bootstrap_counts(hashing.as_seed(5), 3, n, cumulative, expected)
-        np.testing.assert_array_equal(wanted, expected)
+        key = np.uint64(hashing.stream_key(hashing.as_seed(5), hashing.STREAM_BOOTSTRAP, 3))
+        drawn = [np.uint64(hashing.draw(key, i)) for i in range(n)]
+        if weight is None:
+            rows = [hashing.below(bits, n) for bits in drawn]
+        else:
+            ends = np.cumsum(to_fixed(weight)[0])
+            rows = [np.searchsorted(ends, int(hashing.uniform(bits) * float(ends[-1])), side="right") for bits in drawn]
+        np.testing.assert_array_equal(wanted, np.bincount(rows, minlength=n))
     for stretches in cuts:
         drawing, before = find_drawing(plan, y, weight, stretches[:, 0])
         own = np.concatenate([np.empty(0, np.int64), *(np.arange(*ends) for ends in stretches.tolist())])

@@ -1,7 +1,5 @@
 """Boosting over shards of rows: sums and losses in their order, objectives of all rows, rows sent in batches, hard tables."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.local_rows import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.outcome.scoring import BLOCK_ROWS
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol import exchange
@@ -19,11 +18,11 @@ from dtrees.engine.protocol.exchange import Step
 from dtrees.engine.protocol.messages import StaleMessage
 from dtrees.engine.rows import flagged_rows, levels, rows_in_tree
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.engine.rows.zone_edges import merge_sketches, sketch_columns
 from dtrees.ensemble.objective.registry import CustomObjective
+from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.split.policy import flagged_bytes
 from tests.engine.problems import (
     COLUMNS,
@@ -38,7 +37,7 @@ from tests.engine.problems import (
     spread,
     trees_of,
 )
-from tests.engine.shards import Squared, rules, wild_table
+from tests.engine.shards import rules, wild_table
 
 # --- boosting over shards of rows: sums and losses in their order, objectives and scorers of all rows, what is refused ---
 
@@ -147,7 +146,7 @@ def test_an_objective_of_all_rows(n_classes: int, weighted: bool, monkeypatch: p
         calls[0] += 1
         return pulled_together(*given)
 
-    problem = boosting("softmax" if n_classes else "squared", weighted=weighted, subsample=0.7).problem(300)
+    problem = boosting("log loss of three" if n_classes else "squared", weighted=weighted, subsample=0.7).problem(300)
     problem = problem.with_plan(loss=CustomObjective(n_classes, objective))
     one, cuts = problem.grow(), spread(300, 3, [20, 150], [2, 0, 1])
     calls[0] = 0
@@ -159,7 +158,7 @@ def test_an_objective_of_all_rows(n_classes: int, weighted: bool, monkeypatch: p
     assert lasting.n_lost == 1
 
 
-class MeasuresOtherwise(Squared):
+class MeasuresOtherwise(SquaredError):
     measures_leaves = True
 
 

@@ -1,7 +1,5 @@
 """Shards whose cells are on disk: they are read in order."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

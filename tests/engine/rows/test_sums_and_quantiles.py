@@ -1,8 +1,6 @@
 """What shards of rows find together: sums, packed as they send them, and quantiles."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.exchange import Step
+from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.protocol.exchange import Shards
 from dtrees.engine.rows import quantiles as by_order
 from dtrees.engine.rows.packed import PackedWrongly, SumsToSend, add_up, pack
 from dtrees.engine.rows.searcher import make_sums
@@ -77,16 +76,13 @@ def test_sums_of_other_nodes_are_refused() -> None:
 def find(pieces: list[by_order.Grouped], q: float) -> NDArray[np.float64]:
     """Have shards find quantiles, step by step."""
     n_shards, n = len(pieces), sum(piece.values.shape[0] for piece in pieces)
-    threads = Threads(1)
-
-    def step(name: str, arrays: Any, senders: Any) -> Step:
-        return Step("fit", 0, 0, name, arrays, senders)
-
-    programs = [by_order.quantiles(piece, q, n, shard, n_shards, threads, step) for shard, piece in enumerate(pieces)]
+    threads, no_plan = Threads(1), cast(BoostingPlan, None)
+    shards = [Shards(no_plan, "fit", 0, shard, n_shards, n, 1) for shard in range(n_shards)]
+    programs = [by_order.quantiles(piece, q, n, one, threads) for piece, one in zip(pieces, shards, strict=True)]
     steps, found = [next(program) for program in programs], [np.empty(0)] * n_shards
     while steps:
         assert len({one.name for one in steps}) == 1
-        sent = [[one.parcels[shard] for one in steps] for shard in range(n_shards)]
+        sent = [[one.parcels[shard].arrays for one in steps] for shard in range(n_shards)]
         steps = []
         for shard, program in enumerate(programs):
             try:

@@ -1,7 +1,5 @@
 """Edges of zones from sketches of several shards: every value is in one part, parts of a single value have no other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

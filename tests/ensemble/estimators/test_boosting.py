@@ -1,7 +1,5 @@
 """Boosting: what a model is, when it ends, the least gain of splits, losses of the rows that rounds do not draw."""
 
-from __future__ import annotations
-
 import re
 import warnings
 

@@ -1,7 +1,5 @@
 """``monotonic_cst`` and ``interaction_cst`` of all estimators: predictions in order, scikit-learn's trees, errors, saved models."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Trees and forests by quantile and by Poisson deviance, and Friedman's name for squared error."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Splits by gradients alone, with Newton steps in leaves: scikit-learn's gradient boosting."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import sklearn.datasets

@@ -1,7 +1,5 @@
 """Forests: weights, out-of-bag scores, warm starts, and the rows that their trees are grown on."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """Boosting of several targets: each one's trees are those of a model of it alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import polars

@@ -1,7 +1,5 @@
 """``ccp_alpha``: as in scikit-learn, on its trees and its boosting, and out-of-bag rows see the pruned trees."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,18 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
 from dtrees.tree.pruning import cost, kept_nodes, pruned
-from tests.ensemble.samples import (
-    KINDS,
-    LABELS,
-    SIGNAL,
-    WEIGHT,
-    X,
-    every_forest,
-    is_classifier,
-    make,
-    target,
-    trees,
-)
+from tests.ensemble.samples import KINDS, LABELS, SIGNAL, WEIGHT, X, every_forest, is_classifier, make, target, trees
 from tests.plain import regressor
 from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 

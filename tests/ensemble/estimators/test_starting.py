@@ -1,7 +1,5 @@
 """What boosting starts from: zero, an estimator, scores of each row."""
 
-from __future__ import annotations
-
 import functools
 import pickle
 

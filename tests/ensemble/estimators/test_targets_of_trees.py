@@ -1,7 +1,5 @@
 """Trees and forests of several targets, beside scikit-learn's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Evaluation sets: scored as the model's own predictions are, and early stopping by them; monitors."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np
@@ -13,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
 from dtrees import EarlyStopping
-from tests.ensemble.samples import BOOSTING, LABELS, SIGNAL, WEIGHT, X, assert_same_trees, every_ensemble, make, target
+from tests.ensemble.samples import BOOSTING, LABELS, SIGNAL, WEIGHT, X, assert_same_trees, by_sklearn, every_ensemble, make, target
 from tests.plain import PLAIN
 
 # --- evaluation sets: scored as the fitted model's own predictions are, without any influence on trees, and early stopping by them ---
@@ -26,22 +24,6 @@ every_task = pytest.mark.parametrize("task", TARGETS)
 
 def kind_of(task):
     return dtrees.GradientBoostingRegressor if task == "regression" else dtrees.GradientBoostingClassifier
-
-
-def by_sklearn(name, y, predicted, weight):
-    """A metric of values or of probabilities."""
-    metrics = sklearn.metrics
-    if name == "rmse":
-        return metrics.root_mean_squared_error(y, predicted, sample_weight=weight)
-    if name == "mae":
-        return metrics.mean_absolute_error(y, predicted, sample_weight=weight)
-    labels = np.unique(y)
-    if name == "logloss":
-        return metrics.log_loss(y, predicted, sample_weight=weight, labels=labels)
-    if name == "auc":
-        scores = predicted[:, 1] if predicted.shape[1] == 2 else predicted
-        return metrics.roc_auc_score(y, scores, sample_weight=weight, multi_class="ovr", average="weighted")
-    return 1 - metrics.accuracy_score(y, labels[predicted.argmax(axis=1)], sample_weight=weight)
 
 
 @every_task

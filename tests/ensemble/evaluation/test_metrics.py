@@ -1,7 +1,5 @@
 """Metrics: scikit-learn is the oracle, and the cutting into blocks leaves no trace."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -28,7 +26,7 @@ from dtrees.ensemble.metrics import (
 )
 from dtrees.ensemble.objective.classification import BinaryLogLoss, MultinomialLogLoss
 from dtrees.ensemble.objective.regression import SquaredError
-from tests.ensemble.samples import LABELS, SIGNAL, X, make
+from tests.ensemble.samples import LABELS, SIGNAL, X, by_sklearn, make
 
 N = 200
 RNG = np.random.default_rng(3)
@@ -58,26 +56,6 @@ def measure(metric, y, raw, weight, bounds=()):
     return metric.value(partials, (y, weight) if metric.needs_rows else None)
 
 
-def by_sklearn(name, y, raw, weight, link):
-    predicted = link.predictions(raw.T)
-    if predicted.ndim == 1:
-        function = {
-            "rmse": sklearn.metrics.root_mean_squared_error,
-            "mse": sklearn.metrics.mean_squared_error,
-            "mae": sklearn.metrics.mean_absolute_error,
-            "r2": sklearn.metrics.r2_score,
-            "loss": sklearn.metrics.mean_squared_error,
-        }[name]
-        return function(y, predicted, sample_weight=weight)
-    if name in ("logloss", "loss"):
-        return sklearn.metrics.log_loss(y, predicted, sample_weight=weight, labels=np.arange(predicted.shape[1]))
-    if name == "auc":
-        scores = predicted[:, 1] if predicted.shape[1] == 2 else predicted
-        return sklearn.metrics.roc_auc_score(y, scores, sample_weight=weight, multi_class="ovr", average="weighted")
-    accuracy = sklearn.metrics.accuracy_score(y, predicted.argmax(axis=1), sample_weight=weight)
-    return accuracy if name == "accuracy" else 1 - accuracy
-
-
 CASES = [(name, 0) for name in REGRESSION] + [(name, k) for name in CLASSIFICATION for k in (2, 4)]
 
 
@@ -89,7 +67,7 @@ def test_metrics_are_scikit_learns(name, n_classes, weighted):
         y, raw = sample(n_classes, ties=ties)
         weight = RNG.integers(0, 4, N) / 2 if weighted else None
         value = measure(metric, y, raw, weight)
-        assert value == pytest.approx(by_sklearn(name, y, raw, weight, LINKS[n_classes]), rel=1e-12)
+        assert value == pytest.approx(by_sklearn(name, y, LINKS[n_classes].predictions(raw.T), weight), rel=1e-12)
         for bounds in ((), (1, 1, 100), (7, 50, 51, 199)):
             assert measure(metric, y, raw, weight, bounds) == value
 

@@ -1,7 +1,5 @@
 """How far a fit has come, for people to see; and what Ctrl-C leaves."""
 
-from __future__ import annotations
-
 import io
 import logging
 import sys

@@ -1,7 +1,5 @@
 """``scoring``: what the rows held out are scored by."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import sklearn.metrics

@@ -1,7 +1,5 @@
 """What "auto" comes to in boosting, and that it is what a model was grown with wherever it goes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Targets, weights, and warnings that point at the line of the user's that they are about."""
 
-from __future__ import annotations
-
 import enum
 import inspect
 import warnings

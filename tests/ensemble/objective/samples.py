@@ -1,7 +1,5 @@
 """Rows for losses, and what losses say of them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Losses: what they are, beside scikit-learn's, what leaves hold, how far steps lead, and sums of floats that are exact."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

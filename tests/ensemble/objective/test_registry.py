@@ -1,7 +1,5 @@
 """Every registered loss is tested here, and that a loss or an objective of one's own works with all that there is."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import dataclass
 

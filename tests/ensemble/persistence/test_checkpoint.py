@@ -1,7 +1,5 @@
 """Checkpoints: a fit that is cut short anywhere goes on to the very model of an unbroken one; nothing else is taken for it."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os
@@ -17,7 +15,8 @@ from hypothesis import strategies as st
 import dtrees
 from dtrees.ensemble import checkpoint as checkpoints
 from dtrees.split.table.columns import presort
-from tests.ensemble.samples import BOOSTING, FORESTS, SIGNAL, WEIGHT, X, every_ensemble, is_classifier, make, target
+from tests.changed_model_files import rewrite
+from tests.ensemble.samples import BOOSTING, FORESTS, SIGNAL, WEIGHT, X, assert_same_trees, every_ensemble, is_classifier, make, target
 from tests.examples import examples
 
 
@@ -267,11 +266,7 @@ def test_going_on_in_a_warm_start(kind, tmp_path):
     with pytest.raises(ValueError, match="earlier trees was .*, is none"):
         make(kind).fit(X, y, checkpoint=path)
     model = pickle.loads(kept).fit(X, y, checkpoint=path)
-    assert all(a.equals(b) for a, b in zip(trees_of(model), trees_of(whole), strict=True))
-
-
-def trees_of(model):
-    return [tree for group in model._trees.groups for tree in group]
+    assert_same_trees(model, whole)
 
 
 @pytest.mark.parametrize("random_state", ["none", "generator"])
@@ -321,12 +316,6 @@ def test_wrong_arguments(tmp_path):
             model.fit(X, SIGNAL, checkpoint=path)
 
 
-def rewrite(path, change):
-    document, arrays = checkpoints.unpack("dtrees_checkpoint", path.read_bytes())
-    change(document, arrays)
-    path.write_bytes(checkpoints.pack("dtrees_checkpoint", document, arrays))
-
-
 def changed(name, function):
     return lambda document, arrays: arrays.update({name: np.ascontiguousarray(function(arrays[name]))})
 
@@ -369,7 +358,7 @@ def test_what_cannot_be_that_of_a_fit_is_refused(fit, change, random_state, tmp_
     path, options = tmp_path / "checkpoint", {**options, "random_state": random_state}
     with pytest.raises(Killed):
         make(kind, **options).fit(X, target(kind), checkpoint=path, checkpoint_interval=0, callbacks=[kill_after(3)])
-    rewrite(path, change)
+    rewrite(path, change, "dtrees_checkpoint")
     with pytest.raises(ValueError, match=r"checkpoint: .* Delete it to start anew"):
         make(kind, **options).fit(X, target(kind), checkpoint=path)
 

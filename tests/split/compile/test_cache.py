@@ -1,7 +1,5 @@
 """Where compiled kernels are kept, and what they depend on."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import logging

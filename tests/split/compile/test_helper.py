@@ -1,7 +1,5 @@
 """A second process that compiles kernels."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

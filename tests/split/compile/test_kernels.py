@@ -1,7 +1,5 @@
 """Kernels that several processes need at the same time, and those that are compiled apart from their callers."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Methods of a task: what differs by the type of a hidden field is compiled for each, what calls it once."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What is replaced in Numba, and named tuples that kernels get by reference."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import time

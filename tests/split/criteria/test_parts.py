@@ -1,7 +1,5 @@
 """Gains against fractions, and the symmetries that the order of splits relies on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, example, given

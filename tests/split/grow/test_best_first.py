@@ -1,7 +1,5 @@
 """Best-first growth: which nodes are left out while a tree is grown, and which are taken away in the end."""
 
-from __future__ import annotations
-
 import heapq
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the subtree kernels do beside searching: stopping, and the values of leaves. Whole subtrees are tested in ``tests/engine``."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

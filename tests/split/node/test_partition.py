@@ -3,8 +3,6 @@
 Which rows a split in a sparse column sends left, against the dense column.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

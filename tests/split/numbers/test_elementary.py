@@ -1,7 +1,5 @@
 """The exponential function and logarithms, against decimal arithmetic of 60 digits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from decimal import Decimal, localcontext

@@ -3,8 +3,6 @@
 Sums of floats by blocks.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

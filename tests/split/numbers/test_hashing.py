@@ -1,7 +1,5 @@
 """Draws as functions of identity: fair, independent of order, the same for ever."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -12,18 +10,19 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy.stats import chisquare, kstest
 
+from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.plan.row_draws import RowDraws
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.numbers import hashing
+from tests.engine.shards import rules
 
 SEED = hashing.as_seed(7)
-NONE = np.empty(0, np.int64)
 words = st.integers(0, 2**64 - 1).map(np.uint64)
 
 
-def bootstrap(tree: int, n_rows: int, n_draws: int, cumulative: NDArray[np.int64] = NONE) -> NDArray[np.int64]:
-    counts = np.zeros(n_rows, np.int64)
-    hashing.bootstrap_counts(SEED, tree, n_draws, cumulative, counts)
-    return counts
+def bootstrap(tree: int, n_rows: int, n_draws: int, weight: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+    plan = ForestPlan(rules("squared_error", 1), 7, n_draws=n_draws)
+    return RowDraws.of_table(plan, np.empty(n_rows), weight).counts(tree)
 
 
 def splitmix64(state: int) -> int:
@@ -152,10 +151,10 @@ def test_bootstrap_is_fair() -> None:
     assert share_drawn == pytest.approx(1 - np.exp(-1), abs=0.01)
 
 
-@pytest.mark.parametrize("scale", [1, 2**50])
-def test_bootstrap_follows_the_weights(scale: int) -> None:
+@pytest.mark.parametrize("scale", [1.0, 2.0**50])
+def test_bootstrap_follows_the_weights(scale: float) -> None:
     weights = np.array([0, 1, 2, 0, 5, 2, 0]) * scale
-    counts = bootstrap(0, 7, 10_000, np.cumsum(weights))
+    counts = bootstrap(0, 7, 10_000, weights)
     assert counts.sum() == 10_000
     assert not counts[weights == 0].any()
     present = weights > 0

@@ -1,7 +1,5 @@
 """Packed numbers: bytes as the format says, and what is read from them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings

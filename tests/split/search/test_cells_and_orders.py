@@ -1,7 +1,5 @@
 """Stored cells of sparse columns, categories in order, and deviations of targets in order."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

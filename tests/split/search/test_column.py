@@ -1,7 +1,5 @@
 """The best split of a node, bit for bit against trying every one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

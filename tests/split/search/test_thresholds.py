@@ -1,7 +1,5 @@
 """Cuts of one column."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Columns as codes, dense, keyed and sparse, and excerpts of them, against NumPy."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 

@@ -3,8 +3,6 @@
 Arrays on disk: they hold what arrays in memory do, leave nothing behind, and say what is wrong where there is no room.
 """
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Rows sorted, summed by value and listed part by part."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Bounds of zones, against every split that rows in these zones can have."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any
