@@ -30,7 +30,7 @@ def peak_of_fit(kind: str, library: str, n_rows: int, n_columns: int, threads: i
     make().fit(*synthetic(_WARM_UP_ROWS, n_columns=n_columns))
     X = np.empty((n_rows, n_columns), np.float32)
     y = np.empty(n_rows)
-    for first in range(0, n_rows, _WARM_UP_ROWS):  # in pieces, so that making the table has no peak of its own
+    for first in range(0, n_rows, _WARM_UP_ROWS):  # in chunks, so that making the table has no peak of its own
         last = min(first + _WARM_UP_ROWS, n_rows)
         X[first:last], y[first:last] = synthetic(last - first, n_columns=n_columns, seed=first)
     give_back()

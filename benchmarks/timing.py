@@ -70,7 +70,7 @@ def time_calls(contender: Callable[[], Any], calls: int, pause: float) -> float:
 def tidy_up() -> None:
     """Have freed memory put in order, and given back to the system where that can be done.
 
-    Who asks for memory after a model of millions of small pieces was freed pays for that otherwise: 2 s after a forest of YDF.
+    Who asks for memory after a model of millions of small chunks was freed pays for that otherwise: 2 s after a forest of YDF.
     """
     gc.collect()
     with suppress(AttributeError, OSError, TypeError):  # only glibc has it

@@ -96,4 +96,4 @@ def main(folder: str, end: str) -> None:
 if __name__ == "__main__":
     main(*sys.argv[1:])
     sys.stdout.flush()
-    os._exit(0)  # to take all of that apart, piece by piece, would take many seconds
+    os._exit(0)  # to take all of that apart, chunk by chunk, would take many seconds

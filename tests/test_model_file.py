@@ -138,7 +138,7 @@ def test_a_mapped_model_is_the_saved_one(name: str, parameters: dict[str, Any], 
 
 @pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])  # which compiles a kernel of its own
 def test_a_mapped_model_takes_no_memory_of_its_own(dtype: Any, tmp_path: Path) -> None:
-    """All arrays that prediction reads are pieces of the file."""
+    """All arrays that prediction reads are chunks of the file."""
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = dtrees.GradientBoostingRegressor(n_estimators=30, max_depth=7).fit(X, X[:, 0] * X[:, 1])
     path = tmp_path / "model"

@@ -264,8 +264,8 @@ def split(frame: Any, fraction: float, seed: int) -> tuple[Any, Any]:
     starts = np.concatenate([[0], np.cumsum(lengths)])[: len(parts)]
 
     def select(test: bool) -> Any:
-        pieces = [dask.delayed(_select)(part, int(start), fraction, seed, test) for part, start in zip(parts, starts, strict=True)]
-        return dd.from_delayed(pieces, meta=frame._meta, verify_meta=False, prefix="dtrees-test-rows" if test else "dtrees-train-rows")
+        chunks = [dask.delayed(_select)(part, int(start), fraction, seed, test) for part, start in zip(parts, starts, strict=True)]
+        return dd.from_delayed(chunks, meta=frame._meta, verify_meta=False, prefix="dtrees-test-rows" if test else "dtrees-train-rows")
 
     return select(False), select(True)
 

@@ -1,4 +1,4 @@
-"""Every size decision of the split core and of the engine: from how many rows on something pays, into how many pieces work is cut.
+"""Every size decision of the split core and of the engine: from how many rows on something pays, into how many chunks work is cut.
 
 None of these numbers changes a model: they decide how long a fit takes and how much memory it needs. (Numbers that do are where they are
 used, such as the rows of a block of losses.) Where a number was measured, the table and the gain are named, as far as the history of the
@@ -64,8 +64,8 @@ POINTER_STEPS = 6
 LISTED_SHARE = 2
 #: To list a cell takes as long as to look at so many cells of one column.
 LISTED_CELL = 2
-#: Stored cells of a tree for each thread that grows it, and pieces of the search of a node for each.
-SPARSE_THREAD_CELLS, SPARSE_PIECES = 2**16, 4
+#: Stored cells of a tree for each thread that grows it, and chunks of the search of a node for each.
+SPARSE_THREAD_CELLS, SPARSE_CHUNKS = 2**16, 4
 
 # Zones of a table (zone map) -------------------------------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ MAX_CELLS, MAX_SINGLE_CELLS = 2**17, 2**20
 COARSE, ASKEW, SHARPER = 8, 0.75, 2
 #: One column in so many tells how much is flagged. All would cost some per cent of the search.
 SAMPLED_COLUMNS = 4
-#: Fewest rows of a piece of a sum for each zone, or part, that it is by: the slots of pieces have to be added up.
+#: Fewest rows of a chunk of a sum for each zone, or part, that it is by: the slots of chunks have to be added up.
 ROWS_TO_ADD = 8
 #: To clear, fill and subtract so many numbers of a slot takes as long as to add a row's cell to one.
 NUMBERS_PER_CELL = 6
@@ -180,7 +180,7 @@ BOUNDED_ROWS = 128
 #: Slots for each thread that grows subtrees: a waiting node without one is summed anew. The second is for slots with room for all parts.
 SLOTS_PER_THREAD, FINE_SLOTS_PER_THREAD = 16, 8
 #: Fewest rows of a task of summing by zones, on a level.
-LEVEL_PIECE_ROWS = 4096
+LEVEL_CHUNK_ROWS = 4096
 #: To bound the zones of a node costs as much as to look at so many rows.
 BOUNDS_ROWS = 2000
 #: Cells of a level to be searched for each thread: to start one from Python (0.1 ms) takes as long as a part of these.
@@ -206,11 +206,11 @@ ROWS_AT_ONCE = 64
 COMPARED_OUTSIDE = 32
 #: A table of up to so many cells, and BLOCK_ROWS rows, is grown whole in a block: a level's messages cost more than all its sums.
 WHOLE_BLOCK_CELLS = 2**17
-#: Most pieces of a step that threads share, most nodes that are shared out (of further ones, each is grown by one thread), and fewest rows
-#: of a piece. Growing in one kernel, by threads that share large nodes, took a tree of 100k x 28 from 19 to 9 ms (4 threads), 27 to 22 (1).
-PIECES, SHARED_NODES, PIECE_ROWS = 32, 512, 4096
-#: Fewest numbers of a slot that are worth a piece.
-PIECE_NUMBERS = 2**12
+#: Most chunks of a step that threads share, most nodes that are shared out (of further ones, each is grown by one thread), and fewest rows
+#: of a chunk. Growing in one kernel, by threads that share large nodes, took a tree of 100k x 28 from 19 to 9 ms (4 threads), 27 to 22 (1).
+CHUNKS, SHARED_NODES, CHUNK_ROWS = 32, 512, 4096
+#: Fewest numbers of a slot that are worth a chunk.
+CHUNK_NUMBERS = 2**12
 #: Rows taken from a slot for each thread that they are worth.
 TAKEN_ROWS = 32
 #: Nodes of a tree that are to be left to each thread: enough that all end together. Nodes of no more than so many rows are never shared.

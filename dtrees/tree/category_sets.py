@@ -58,9 +58,9 @@ class CategorySets(NamedTuple):
             return NO_SETS
         place = np.searchsorted(self.node, nodes)
         has = np.flatnonzero((place < self.node.shape[0]) & (self.node[np.minimum(place, self.node.shape[0] - 1)] == nodes))
-        pieces = [self._words_of(i) for i in place[has].tolist()]
-        offset = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
-        return CategorySets(has.astype(np.int32), offset, np.concatenate([np.empty(0, np.uint32), *pieces]))
+        chunks = [self._words_of(i) for i in place[has].tolist()]
+        offset = np.concatenate([[0], np.cumsum([len(chunk) for chunk in chunks])]).astype(np.int64)
+        return CategorySets(has.astype(np.int32), offset, np.concatenate([np.empty(0, np.uint32), *chunks]))
 
     def of_node(self, node: int) -> NDArray[np.int64]:
         """Return the numbers of the categories that a node sends left, ascending.

@@ -78,11 +78,11 @@ def _are_packed(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> bo
     for t, tree in enumerate(trees):
         one = pack([tree, all_columns])
         node, leaf = slice(roots[t], roots[t + 1]), slice(leaves[t], leaves[t + 1])
-        pieces = {"nodes": node, "value": leaf, "number": leaf, **dict.fromkeys(_OF_TREES, slice(t, t + 1))}
-        pieces |= {"feature": slice(None), "bits": slice(None)}
-        for name, piece in pieces.items():
+        chunks = {"nodes": node, "value": leaf, "number": leaf, **dict.fromkeys(_OF_TREES, slice(t, t + 1))}
+        chunks |= {"feature": slice(None), "bits": slice(None)}
+        for name, chunk in chunks.items():
             own = getattr(one, name)
-            if not _same(arrays[name][piece], own if name in ("feature", "bits") else own[: len(arrays[name][piece])]):
+            if not _same(arrays[name][chunk], own if name in ("feature", "bits") else own[: len(arrays[name][chunk])]):
                 return False
     return True
 

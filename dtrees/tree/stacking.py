@@ -194,8 +194,8 @@ def _expanded(found: Arrays, ends: NDArray[np.int64], sets: Sequence[CategorySet
     for name, each in entries.items():
         if len(found[name]) != last[each][-1]:
             raise ValueError(f"tree array {name!r} has {len(found[name])} entries; wants {last[each][-1]}, one for each {each}")
-    pieces = {name: [found[name][start:end] for start, end in pairwise([0, *last[each]])] for name, each in entries.items()}
-    return [Tree.from_compact(mine, *(pieces[name][i] for name in _KINDS)) for i, mine in enumerate(sets)]
+    chunks = {name: [found[name][start:end] for start, end in pairwise([0, *last[each]])] for name, each in entries.items()}
+    return [Tree.from_compact(mine, *(chunks[name][i] for name in _KINDS)) for i, mine in enumerate(sets)]
 
 
 def _check_preorder(inner: NDArray[np.bool_], ends: NDArray[np.int64]) -> None:

@@ -314,7 +314,7 @@ def _is_full(file: int, offset: int, n: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_piece_that_moves_is_in_memory(client: Client) -> None:
+def test_a_chunk_that_moves_is_in_memory(client: Client) -> None:
     columns = [np.arange(5, dtype=np.int8), np.array([0.5, np.nan, 1.0, 2.0, 3.0]), np.zeros(5, np.float32)]
     one, other, _ = client.nthreads()
     encoded = client.submit(EncodedPartition, columns, workers=[one], pure=False)

@@ -254,7 +254,7 @@ def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(zone_map, "LIST_ROWS", 0)
     assert_same(one, problem.grow(n_threads=3))
     monkeypatch.setattr(tree_program, "subtree_rows", lambda *about: 50)
-    assert_same(one, problem.grow(n_threads=130))  # more than there are pieces of work
+    assert_same(one, problem.grow(n_threads=130))  # more than there are chunks of work
 
 
 #: On shards of rows these do nothing that others do not do.

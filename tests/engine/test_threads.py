@@ -25,7 +25,7 @@ from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.work_queue import claim, finish, wait_for_all
 from dtrees.split.grow import work_pool as work_pool_module
 from dtrees.split.grow.best_first import was_given_up
-from dtrees.split.grow.work_pool import DONE, OPEN, add_pieces, claim_work, give_up, make_work_pool, opening, wait_for_work_pool
+from dtrees.split.grow.work_pool import DONE, OPEN, add_chunks, claim_work, give_up, make_work_pool, opening, wait_for_work_pool
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import presort
 
@@ -243,19 +243,19 @@ def claim_kind(work_pool: Any) -> Any:
 
 
 @kernel
-def add_piece(work_pool: Any) -> None:
-    add_pieces(work_pool, OPEN, 0, 1)
+def add_chunk(work_pool: Any) -> None:
+    add_chunks(work_pool, OPEN, 0, 1)
 
 
 def test_nobody_begins_work_after_a_failure() -> None:
     """Nor waits for any, whatever other threads add to it afterwards."""
     work_pool = make_work_pool(1, 1, 100, 199, 2, 2)
     start = opening(work_pool, [(0, 100, 100, 0)], [199])
-    work_pool.pieces[:1] = start.pieces
+    work_pool.chunks[:1] = start.chunks
     work_pool = work_pool._replace(control=start.control)
     assert claim_kind(work_pool) == OPEN
     give_up(start.control)
-    add_piece(work_pool)
+    add_chunk(work_pool)
     assert claim_kind(work_pool) == DONE
     wait_for_work_pool(start.control)
 

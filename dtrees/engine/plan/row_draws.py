@@ -107,7 +107,7 @@ class RowDraws:
             scale_into(weight, drawing.exponent, points)
         ends = np.cumsum(ranges[:, 1] - ranges[:, 0])
         begins = ends - (ranges[:, 1] - ranges[:, 0])
-        pieces, rows, segments, at = [_NONE], [_NONE], [], 0
+        chunks, rows, segments, at = [_NONE], [_NONE], [], 0
         for k in range(before.shape[0]):
             for start, first, last in zip(before[k].tolist(), begins.tolist(), ends.tolist(), strict=True):
                 own = np.arange(first, last)
@@ -116,11 +116,11 @@ class RowDraws:
                 sums = np.cumsum(points[own]) if weight is not None else _NONE
                 total = own.shape[0] if weight is None else int(sums[-1]) if own.shape[0] else 0
                 segments.append((start, start + total, at, at + own.shape[0]))
-                pieces.append(start + sums)
+                chunks.append(start + sums)
                 rows.append(own if drawing.classes.shape[0] else _NONE)
                 at += own.shape[0]
         self._segments = np.array(segments, np.int64).reshape(before.shape[0], -1, 4)
-        self._ends, self._rows = np.concatenate(pieces), np.concatenate(rows)
+        self._ends, self._rows = np.concatenate(chunks), np.concatenate(rows)
 
     @classmethod
     def of_table(cls, plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> RowDraws:

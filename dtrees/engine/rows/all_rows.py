@@ -28,19 +28,19 @@ def rows_of(stretches: Stretches) -> NDArray[np.int64]:
     return np.concatenate([np.empty(0, np.int64), *(np.arange(first, last) for first, last in stretches)])
 
 
-def in_order(pieces: Sequence[NDArray[Any]], stretches: Iterable[Stretches], n_rows: int) -> NDArray[Any]:
-    """Return values of all rows of a table, in their order, given what each shard has: each piece is put in its place at once.
+def in_order(chunks: Sequence[NDArray[Any]], stretches: Iterable[Stretches], n_rows: int) -> NDArray[Any]:
+    """Return values of all rows of a table, in their order, given what each shard has: each chunk is put in its place at once.
 
     Examples
     --------
     >>> in_order([np.array([5, 6]), np.array([7])], [[(1, 2), (2, 3)], [(0, 1)]], 3).tolist()
     [7, 5, 6]
     """
-    whole = np.empty((n_rows, *pieces[0].shape[1:]), np.result_type(*(piece.dtype for piece in pieces)))
-    for piece, own in zip(pieces, stretches, strict=True):
+    whole = np.empty((n_rows, *chunks[0].shape[1:]), np.result_type(*(chunk.dtype for chunk in chunks)))
+    for chunk, own in zip(chunks, stretches, strict=True):
         begin = 0
         for first, last in own:
-            whole[first:last] = piece[begin : begin + last - first]
+            whole[first:last] = chunk[begin : begin + last - first]
             begin += last - first
     return whole
 
@@ -95,19 +95,19 @@ class Torn(NamedTuple):
     ----------
     parts : list of int
         Of which parts there are any.
-    pieces : list of (int, ndarray of float64, shape (len(parts), m))
-        The first row of each piece, and its losses.
+    chunks : list of (int, ndarray of float64, shape (len(parts), m))
+        The first row of each chunk, and its losses.
     """
 
     parts: list[int]
-    pieces: list[tuple[int, NDArray[np.float64]]]
+    chunks: list[tuple[int, NDArray[np.float64]]]
 
     def sent(self, elsewhere: dict[int, int]) -> dict[int, tuple[NDArray[np.float64], ...]]:
         """Return what goes to other shards: the first rows, and the losses of each; forget it here."""
-        gone = [one for one in self.pieces if one[0] in elsewhere]
-        self.pieces[:] = [one for one in self.pieces if one[0] not in elsewhere]
+        gone = [one for one in self.chunks if one[0] in elsewhere]
+        self.chunks[:] = [one for one in self.chunks if one[0] not in elsewhere]
         return {
-            shard: (np.array([first for first, _ in own], np.int64), *(piece for _, piece in own))
+            shard: (np.array([first for first, _ in own], np.int64), *(chunk for _, chunk in own))
             for shard in sorted({elsewhere[first] for first, _ in gone})
             if (own := [one for one in gone if elsewhere[one[0]] == shard])
         }
@@ -129,7 +129,7 @@ def in_blocks(by_part: Sequence[NDArray[np.float64] | None], stretches: NDArray[
         for one, other in ((first, begin), (end, last)):
             if one < other:
                 rows = slice(at + one - first, at + other - first)
-                torn.pieces.append((one, np.stack([part[rows] for part in there.values()])))
+                torn.chunks.append((one, np.stack([part[rows] for part in there.values()])))
         if begin < end:
             rows = slice(at + begin - first, at + end - first)
             blocks.append(np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS)))
@@ -164,14 +164,14 @@ def meetings(stretches: Sequence[NDArray[np.int64]]) -> list[tuple[dict[int, int
 
 
 def put_together(losses: BlockLosses, torn: Torn, sent: Sequence[tuple[NDArray[np.float64], ...]]) -> BlockLosses:
-    """Return the losses with those of torn blocks, of which other shards have sent the pieces that are missing here."""
-    pieces = [*torn.pieces, *(one for first, *some in sent for one in zip(first.tolist(), some, strict=True))]
+    """Return the losses with those of torn blocks, of which other shards have sent the chunks that are missing here."""
+    chunks = [*torn.chunks, *(one for first, *some in sent for one in zip(first.tolist(), some, strict=True))]
     by_block: dict[int, list[tuple[int, NDArray[np.float64]]]] = {}
-    for first, piece in pieces:
-        by_block.setdefault(first // BLOCK_ROWS, []).append((first, piece))
+    for first, chunk in chunks:
+        by_block.setdefault(first // BLOCK_ROWS, []).append((first, chunk))
     sums = np.zeros((len(by_block), losses.sums.shape[1]))
     for of_block, own in zip(sums, by_block.values(), strict=True):
-        whole = np.concatenate([piece for _, piece in sorted(own, key=lambda one: one[0])], axis=1)
+        whole = np.concatenate([chunk for _, chunk in sorted(own, key=lambda one: one[0])], axis=1)
         of_block[torn.parts] = sums_by_block(list(whole))[0]
     block = np.array(list(by_block), np.int64)
     return BlockLosses(np.concatenate([losses.block, block]), np.concatenate([losses.sums, sums]))

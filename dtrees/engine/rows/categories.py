@@ -49,14 +49,14 @@ def count_categories(columns: Columns, categorical: Sequence[int]) -> NDArray[np
     found = np.zeros(columns.n_columns, np.int64)
     for j in categorical:
         codes, missing = columns.codes[j], columns.missing(j)
-        highest = max((int(some[some < missing].max(initial=0)) for some in _pieces(codes)), default=0)
+        highest = max((int(some[some < missing].max(initial=0)) for some in _chunks(codes)), default=0)
         forget(codes)
         number = columns.values_of(j, np.array([highest]))[0]
         found[j] = 0 if np.isnan(number) else int(number) + 1
     return found
 
 
-def _pieces(codes: NDArray[np.uint32]) -> list[NDArray[np.uint32]]:
+def _chunks(codes: NDArray[np.uint32]) -> list[NDArray[np.uint32]]:
     return [codes[first : first + _ROWS_AT_A_TIME] for first in range(0, codes.shape[0], _ROWS_AT_A_TIME)]
 
 
@@ -159,10 +159,10 @@ class CategoryRows:
         start, stop = places
         step = max(1024, int(offsets[-1]) // (2 * self._threads.n_threads) + 1)
         sizes = np.diff(offsets).tolist()
-        pieces = [
+        chunks = [
             (k, i, first, min(first + step, sizes[i])) for k, i in enumerate(sets.node.tolist()) for first in range(0, sizes[i], step)
         ]
-        tasks, of_split = np.array(pieces, np.int64).reshape(-1, 4), self._place_of[column]
+        tasks, of_split = np.array(chunks, np.int64).reshape(-1, 4), self._place_of[column]
         codes, missing = self._codes, self._missing
         side = np.empty((self._threads.n_threads, int(missing.max(initial=0)) + 1), np.uint8)
         splits = SplitsBySets(sets.offset, sets.words, of_split, missing_left, start, stop, offsets)
@@ -176,7 +176,7 @@ class CategoryRows:
         self,
         tree: WalkedTree,
         sets: CategorySets,
-        pieces: NDArray[np.int64],
+        chunks: NDArray[np.int64],
         rows: NDArray[np.uint32],
         total: NDArray[np.float64],
     ) -> None:
@@ -185,7 +185,7 @@ class CategoryRows:
         set_of = np.full(tree.left.shape[0], -1, np.int64)
         set_of[sets.node] = np.arange(sets.node.shape[0])
         of_tree = SetsOfTree(self._place_of, self._codes, set_of, sets.offset, sets.words)
-        self._threads.share(pieces.shape[0], lambda queue, _: walk_rows(queue, pieces, columns, missing, tree, of_tree, rows, total))
+        self._threads.share(chunks.shape[0], lambda queue, _: walk_rows(queue, chunks, columns, missing, tree, of_tree, rows, total))
         forget(self._codes)
 
 

@@ -1,6 +1,6 @@
 """Sums as shards send them to one another: packed (:mod:`dtrees.split.numbers.packed`), as small numbers take few bytes.
 
-Packed sums are an array of bytes that says all about itself: how many numbers an element has, how many pieces there are, and for each where
+Packed sums are an array of bytes that says all about itself: how many numbers an element has, how many chunks there are, and for each where
 its bytes and its numbers begin; then the bytes. What a shard keeps for itself are the numbers as they are.
 
 >>> one, other = np.array([5, -3, 0, 1 << 40]), np.array([1, 1, 1, 1])
@@ -33,7 +33,7 @@ class PackedWrongly(RuntimeError):
 
 
 class _Head(NamedTuple):
-    """What packed sums say of themselves; both arrays have shape (n_pieces + 1,)."""
+    """What packed sums say of themselves; both arrays have shape (n_chunks + 1,)."""
 
     width: int
     bytes: NDArray[np.int64]
@@ -52,12 +52,12 @@ def _write_head(packed: NDArray[np.uint8], head: _Head) -> None:
     numbers[0], numbers[1], numbers[2 : n + 3], numbers[n + 3 :] = head.width, n, head.bytes, head.numbers
 
 
-def _head_bytes(n_pieces: int) -> int:
-    return 16 * (n_pieces + 2)
+def _head_bytes(n_chunks: int) -> int:
+    return 16 * (n_chunks + 2)
 
 
 def pack(numbers: NDArray[np.int64], width: int, begins: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
-    """Return the sums packed, of elements of ``width`` numbers; pieces begin at some of the numbers, and the last one ends."""
+    """Return the sums packed, of elements of ``width`` numbers; chunks begin at some of the numbers, and the last one ends."""
     begins = np.array([0, numbers.shape[0]]) if begins is None else begins
     n = begins.shape[0] - 1
     packed = np.empty(_head_bytes(n) + room_for(numbers.shape[0], width, n), np.uint8)
@@ -80,11 +80,11 @@ def add_up(
     Parameters
     ----------
     sent : sequence of ndarray
-        Packed sums, all in the same pieces, or numbers as they are.
+        Packed sums, all in the same chunks, or numbers as they are.
     out : ndarray of int64, optional
-        Written: where the pieces are to go.
-    places, sizes : ndarray of int64, shape (n_pieces,), optional
-        Where each piece is to begin in ``out``, and of how many numbers it is.
+        Written: where the chunks are to go.
+    places, sizes : ndarray of int64, shape (n_chunks,), optional
+        Where each chunk is to begin in ``out``, and of how many numbers it is.
     threads : Threads, optional
 
     Raises

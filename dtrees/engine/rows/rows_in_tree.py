@@ -223,11 +223,11 @@ class RowsInTree:
 
         def include(start: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
             # Large nodes are shared by columns, which need not be added up.
-            n_pieces = np.where((stop - start >= THREAD_ROWS) & (n < 2 * self.threads.n_threads), min(self.threads.n_threads, k), 1)
+            n_chunks = np.where((stop - start >= THREAD_ROWS) & (n < 2 * self.threads.n_threads), min(self.threads.n_threads, k), 1)
             tasks = [
-                (start[i], stop[i], i, k * piece // n_pieces[i], k * (piece + 1) // n_pieces[i], start[i] == first[i])
+                (start[i], stop[i], i, k * chunk // n_chunks[i], k * (chunk + 1) // n_chunks[i], start[i] == first[i])
                 for i in np.argsort(start - stop).tolist()
-                for piece in range(n_pieces[i])
+                for chunk in range(n_chunks[i])
             ]
             self._include(np.array(tasks, np.int64).reshape(-1, 6), sums)
 
@@ -281,17 +281,17 @@ class RowsInTree:
         size = int(offsets[-1])
         bits, step = np.empty(size, np.uint8), max(1024, size // (2 * self.threads.n_threads) + 1)
         by_set = set(sets.node.tolist())
-        pieces = [(i, k, min(k + step, m)) for i, m in enumerate(n_bytes.tolist()) if i not in by_set for k in range(0, m, step)]
+        chunks = [(i, k, min(k + step, m)) for i, m in enumerate(n_bytes.tolist()) if i not in by_set for k in range(0, m, step)]
         columns, rows, spare = self._columns, self._rows, self._spare
-        of_pieces, places = np.array(pieces, np.int64).reshape(-1, 3), splits.column.astype(np.int64)
+        of_chunks, places = np.array(chunks, np.int64).reshape(-1, 3), splits.column.astype(np.int64)
         cut = columns.codes_up_to(places, splits.threshold).astype(np.float64) if columns.is_keyed else splits.threshold
         by_value, marks = SplitsOfRows(start, stop, places, cut, splits.missing_left), RouteBits(bits, offsets)
         most = 1 + size // (THREAD_ROWS // 8)
 
         share_by_column(
-            self.threads, columns.codes, places[of_pieces[:, 0]],
+            self.threads, columns.codes, places[of_chunks[:, 0]],
             lambda queue, _, own: mark_many(queue, own, columns, by_value, rows.rows, marks),
-            [of_pieces], others=[columns.words], most=most,
+            [of_chunks], others=[columns.words], most=most,
         )  # fmt: skip
         if by_set:
             self._categories.mark(sets, splits.column, splits.missing_left, rows.rows, (start, stop), bits, offsets)
@@ -409,12 +409,12 @@ class RowsInTree:
 
         def walk(first: int, last: int) -> None:
             step = max(THREAD_ROWS, -(-(last - first) // (4 * self.threads.n_threads)))
-            pieces = np.array([(at, min(at + step, last)) for at in range(first, last, step)], np.int64).reshape(-1, 2)
+            chunks = np.array([(at, min(at + step, last)) for at in range(first, last, step)], np.int64).reshape(-1, 2)
             if by_set:
-                self._categories.walk(walked, tree.categories, pieces, rows, total)
+                self._categories.walk(walked, tree.categories, chunks, rows, total)
                 return
             sets = no_sets(tree.node_count)
-            self.threads.share(pieces.shape[0], lambda queue, _: walk_rows(queue, pieces, codes, n_distinct, walked, sets, rows, total))
+            self.threads.share(chunks.shape[0], lambda queue, _: walk_rows(queue, chunks, codes, n_distinct, walked, sets, rows, total))
 
         whole = np.zeros(1, np.int64), np.array([rows.shape[0]])
         for begin, end in by_rows(codes, self._columns.n_rows, rows, *whole):

@@ -29,9 +29,9 @@ from dtrees.split.zones.over_shards.finer_parts import FinerTotals, RefinedParts
 from dtrees.split.zones.over_shards.flagging import MANY_FLAGGED, flag_nodes, settle_sums
 from dtrees.split.zones.over_shards.records import (
     ALL_PARTS,
+    CHUNK,
     FLAGGED,
     MANY_REQUEST,
-    PIECE,
     REQUEST,
     ColumnSplits,
     Flags,
@@ -175,7 +175,7 @@ class Searcher:
         self._scratch: list[Scratch] = []
         self._limits: SplitLimits
         self._message: FindBars
-        self._pieces: NDArray[Any] | None
+        self._chunks: NDArray[Any] | None
         self._limits_of: tuple[Any, ...] = ()
         self._nodes: SearchedNodes
         self._flags: Flags
@@ -256,13 +256,13 @@ class Searcher:
     def _in_batches(self, tasks: NDArray[np.int64], most_rows: int) -> Wanted:
         """Return what is wanted of shards, so that few rows are sent at a time."""
         wanted = self._flags.requests[tasks[:, 0], tasks[:, 1]]
-        self._batches, self._pieces = np.array([0, tasks.shape[0]]), None
+        self._batches, self._chunks = np.array([0, tasks.shape[0]]), None
         if int(wanted["n_rows"].sum()) > most_rows:
             # By column: where parts are cut finer, they are bounded again by what earlier batches found, of all nodes; and of a table on
             # disk few columns are read for each.
             order = np.lexsort(tasks[:, :2].T)
             place, wanted, self._batches = in_batches(wanted[order], self._all_flagged, most_rows)
-            tasks, self._pieces = tasks[order[place]], wanted
+            tasks, self._chunks = tasks[order[place]], wanted
         self._tasks = self._all_tasks = tasks
         return self._wanted(self._all_flagged["part"], wanted, self._batches)
 
@@ -270,10 +270,10 @@ class Searcher:
         """Begin with a batch of what is wanted, which may be empty."""
         first, stop = self._batches[number : number + 2].tolist() if number < self._batches.shape[0] - 1 else (0, 0)
         self._tasks, self._flags = self._all_tasks[first:stop], self._flags._replace(parts=self._all_flagged)
-        if self._pieces is not None:
+        if self._chunks is not None:
             node, column, _ = self._tasks.T
-            for name in PIECE.names or ():
-                self._flags.requests[name][node, column] = self._pieces[name][first:stop]
+            for name in CHUNK.names or ():
+                self._flags.requests[name][node, column] = self._chunks[name][first:stop]
 
     def _wanted_tasks(self, requests: NDArray[Any]) -> NDArray[np.int64]:
         """Return the nodes and columns whose rows are wanted, and into how many finer parts each flagged one is to be cut.
@@ -363,7 +363,7 @@ class Searcher:
 def in_batches(requests: NDArray[Any], flagged: NDArray[Any], most: int) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
     """Cut what is flagged in columns of nodes so that the parts of each batch have up to ``most`` rows, or those of one part more.
 
-    What there is of a column of a node in a batch is a *piece* of it: flagged parts that follow one another, and the parts between them. So
+    What there is of a column of a node in a batch is a *chunk* of it: flagged parts that follow one another, and the parts between them. So
     the rows in there, which shards send one another, take little memory whatever is flagged.
 
     Parameters
@@ -376,20 +376,20 @@ def in_batches(requests: NDArray[Any], flagged: NDArray[Any], most: int) -> tupl
 
     Returns
     -------
-    place : ndarray of int64, shape (n_pieces,)
-        Of each piece, the request that it is of; ascending.
-    pieces : ndarray of PIECE, shape (n_pieces,)
+    place : ndarray of int64, shape (n_chunks,)
+        Of each chunk, the request that it is of; ascending.
+    chunks : ndarray of CHUNK, shape (n_chunks,)
     batches : ndarray of int64, shape (n_batches + 1,)
-        The pieces of batch k are those from ``batches[k]`` to ``batches[k + 1] - 1``.
+        The chunks of batch k are those from ``batches[k]`` to ``batches[k + 1] - 1``.
 
     Examples
     --------
     >>> requests = np.array([(0, 2), (2, 2), (2, 5)], [("first", np.int64), ("last", np.int64)])
     >>> flagged = np.array([(1, 4), (3, 4), (2, 4), (5, 4), (6, 4)], [("part", np.int64), ("n", np.int64)])
-    >>> place, pieces, batches = in_batches(requests, flagged, 10)
-    >>> place.tolist(), pieces["first"].tolist(), pieces["last"].tolist(), batches.tolist()
+    >>> place, chunks, batches = in_batches(requests, flagged, 10)
+    >>> place.tolist(), chunks["first"].tolist(), chunks["last"].tolist(), batches.tolist()
     ([0, 1, 2, 2], [0, 2, 2, 3], [2, 2, 3, 5], [0, 3, 4])
-    >>> pieces["n_rows"].tolist(), pieces["first_part"].tolist(), [int(part) for part in pieces["stop_part"] if part < ALL_PARTS]
+    >>> chunks["n_rows"].tolist(), chunks["first_part"].tolist(), [int(part) for part in chunks["stop_part"] if part < ALL_PARTS]
     ([8, 0, 4, 8], [0, 0, 0, 5], [5])
     """
     counts = requests["last"] - requests["first"]
@@ -405,11 +405,11 @@ def in_batches(requests: NDArray[Any], flagged: NDArray[Any], most: int) -> tupl
     place, first = place[order], first[order]
     goes_on = place[1:] == place[:-1]
     stop = np.where(np.append(goes_on, False), np.append(first[1:], 0), begins[place + 1])
-    pieces = np.empty(place.shape[0], PIECE)
+    chunks = np.empty(place.shape[0], CHUNK)
     shift = requests["first"][place] - begins[place]
-    pieces["first"], pieces["last"], pieces["n_rows"] = first + shift, stop + shift, rows[stop] - rows[first]
-    cut_at = flagged["part"][pieces["first"][1:][goes_on]]
-    pieces["first_part"], pieces["stop_part"] = 0, ALL_PARTS
-    pieces["first_part"][1:][goes_on] = pieces["stop_part"][:-1][goes_on] = cut_at
-    of_piece = batch[np.minimum(first, batch.shape[0] - 1)]
-    return place, pieces, of_piece.searchsorted(np.arange(batch[-1] + 2))
+    chunks["first"], chunks["last"], chunks["n_rows"] = first + shift, stop + shift, rows[stop] - rows[first]
+    cut_at = flagged["part"][chunks["first"][1:][goes_on]]
+    chunks["first_part"], chunks["stop_part"] = 0, ALL_PARTS
+    chunks["first_part"][1:][goes_on] = chunks["stop_part"][:-1][goes_on] = cut_at
+    of_chunk = batch[np.minimum(first, batch.shape[0] - 1)]
+    return place, chunks, of_chunk.searchsorted(np.arange(batch[-1] + 2))

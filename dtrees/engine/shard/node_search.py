@@ -244,18 +244,18 @@ class NodeSearch:
         of_tree = self._of_tree(nodes, context)
         cost = np.cumsum((of_tree.in_stop - of_tree.start)[tasks[:, 0]] + 64)
         n_threads = workspace.threads.n_threads
-        n_pieces = 1 if n_threads == 1 else int(min(4 * n_threads, cost[-1] // SEARCH_TASK_ROWS + 1))
-        bounds = np.searchsorted(cost, np.linspace(0, cost[-1], n_pieces + 1)[1:-1])
+        n_chunks = 1 if n_threads == 1 else int(min(4 * n_threads, cost[-1] // SEARCH_TASK_ROWS + 1))
+        bounds = np.searchsorted(cost, np.linspace(0, cost[-1], n_chunks + 1)[1:-1])
         bounds = np.concatenate([[0], bounds, [tasks.shape[0]]]).astype(np.int64)
-        free = [self.scratch_for(thread, workspace, context.limits) for thread in range(min(n_threads, n_pieces))]
+        free = [self.scratch_for(thread, workspace, context.limits) for thread in range(min(n_threads, n_chunks))]
 
-        def search_piece(piece: int) -> None:
+        def search_chunk(chunk: int) -> None:
             scratch = free.pop()  # list.pop and append are atomic
-            limits, (first, last) = limits_for_thread(context.limits), bounds[piece : piece + 2]
+            limits, (first, last) = limits_for_thread(context.limits), bounds[chunk : chunk + 2]
             search_many(shard_columns.columns, shard_columns.ids, tasks, first, last, of_tree, limits, scratch, found)
             free.append(scratch)
 
-        workspace.threads.map(search_piece, range(n_pieces))
+        workspace.threads.map(search_chunk, range(n_chunks))
         return tasks[:, 0], found
 
     def _of_tree(self, nodes: NDArray[np.int64], context: TreeContext) -> NodesOfTree:

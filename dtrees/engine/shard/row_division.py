@@ -31,8 +31,8 @@ def mark_by_threshold(
     bits = np.empty(offsets[-1], np.uint8)
     step = max(ROUTE_BYTES, int(offsets[-1]) // (2 * threads.n_threads) + 1)
     n_bytes[by_set] = 0
-    pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
-    tasks = np.array(pieces, np.int64).reshape(-1, 3)
+    chunks = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
+    tasks = np.array(chunks, np.int64).reshape(-1, 3)
     marks = RouteBits(bits, offsets)
     threads.share(
         tasks.shape[0],

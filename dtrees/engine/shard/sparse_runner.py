@@ -30,7 +30,7 @@ from dtrees.split.node.limits import limits_for_thread, may_be_split, most_nodes
 from dtrees.split.node.partition import NOWHERE, is_pure
 from dtrees.split.node.records import SPLIT, Nodes, best_by_node, empty_candidates, empty_nodes
 from dtrees.split.numbers.hashing import LEFT, child_path
-from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS, SPARSE_PIECES, SPARSE_THREAD_CELLS
+from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS, SPARSE_CHUNKS, SPARSE_THREAD_CELLS
 from dtrees.split.search.sparse import CellRoom, make_cell_room
 from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
 from dtrees.split.zones.sums import note_places
@@ -175,9 +175,9 @@ class _Growth:
         self._columns, self._threads, self._tasks = columns, threads, tasks
         self._free = list(tasks)  # list.pop and append are atomic
         cells = np.cumsum(1 + np.diff(columns.starts)[tasks[0].pool])
-        shares = np.linspace(0, cells[-1], SPARSE_PIECES * len(tasks) + 1)[1:-1]
+        shares = np.linspace(0, cells[-1], SPARSE_CHUNKS * len(tasks) + 1)[1:-1]
         bounds = np.unique([0, *np.searchsorted(cells, shares), cells.shape[0]]).tolist()
-        self._pieces = list(pairwise(bounds))
+        self._chunks = list(pairwise(bounds))
 
     def grow(self, root: _Node) -> Nodes:
         """Grow the node; return its subtree in preorder."""
@@ -215,7 +215,7 @@ class _Growth:
         if not may_be or is_pure(task.target, task.partition.rows, node.start, node.in_stop):
             return None
 
-        def search(piece: tuple[int, int]) -> Any:
+        def search(chunk: tuple[int, int]) -> Any:
             mine = self._free.pop()
             arguments = (
                 self._columns,
@@ -224,7 +224,7 @@ class _Growth:
                 node.in_stop,
                 np.uint64(node.path),
                 node.sums,
-                *piece,
+                *chunk,
             )
             bind(search_some, *arguments)(*arguments)
             found = mine.best.records.copy(), mine.best.left.copy()
@@ -232,7 +232,7 @@ class _Growth:
             return found
 
         best = empty_candidates(1, node.sums.shape[0])
-        for records, left in self._threads.map(search, self._pieces, len(self._tasks)):
+        for records, left in self._threads.map(search, self._chunks, len(self._tasks)):
             if records["status"][0] == SPLIT:
                 best_by_node(best._replace(records=records, left=left), np.zeros(1, np.int64), best)
         return best if best.records["status"][0] == SPLIT else None

@@ -18,7 +18,7 @@ from dtrees.split.policy import (
     FOLD,
     JOINED_SLOTS,
     KEPT_SHARE,
-    LEVEL_PIECE_ROWS,
+    LEVEL_CHUNK_ROWS,
     LEVEL_THREAD_CELLS,
     MUCH_FLAGGED_SHARE,
     ROWS_PER_PART,
@@ -32,11 +32,11 @@ from dtrees.split.zones.sums import (
     SCALE,
     Sums,
     begin_slot,
+    chunk_rows,
     fold,
     follow_slot,
     grain_for,
     lay_out_slots,
-    piece_rows,
     size_shift,
 )
 
@@ -262,14 +262,14 @@ class ZoneSums:
             summed.append((node, slot))
             settle.append([(BAR, i, 0, 0)])
         sizes = [int(in_stop[node] - start[node]) for node, _ in summed]
-        piece = max(LEVEL_PIECE_ROWS, sum(sizes) // (2 * n_threads) + 1) if n_threads > 1 else self._all.part.shape[0]
+        chunk = max(LEVEL_CHUNK_ROWS, sum(sizes) // (2 * n_threads) + 1) if n_threads > 1 else self._all.part.shape[0]
         sums: list[list[Operation]] = []
         for (node, slot), size, after in zip(summed, sizes, settle, strict=True):
-            n_pieces = -(-size // max(piece, piece_rows.py_func(self._sums(), int(self._grains[slot]))))
-            bounds = [int(start[node]) + size * k // n_pieces for k in range(n_pieces + 1)]
-            slots = [slot] + [self._take() for _ in range(n_pieces - 1)]
+            n_chunks = -(-size // max(chunk, chunk_rows.py_func(self._sums(), int(self._grains[slot]))))
+            bounds = [int(start[node]) + size * k // n_chunks for k in range(n_chunks + 1)]
+            slots = [slot] + [self._take() for _ in range(n_chunks - 1)]
             self._grains[slots], self._scales[slots] = self._grains[slot], self._scales[slot]
-            sums.extend([(SUM, bounds[k], bounds[k + 1], slots[k])] for k in range(n_pieces))
+            sums.extend([(SUM, bounds[k], bounds[k + 1], slots[k])] for k in range(n_chunks))
             after[:0] = [(ADD, slot, other, 0) for other in slots[1:]]
             temporary.extend(slots[1:])
         self._free.extend(temporary)
@@ -277,13 +277,13 @@ class ZoneSums:
         scans: list[list[Operation]] = []
         filled = math.inf
         for i in sorted(range(len(costs)), key=lambda i: -costs[i]):
-            n_pieces = min(-(-n_columns // 2), 1 + int(costs[i] / share))
-            for k in range(n_pieces):
+            n_chunks = min(-(-n_columns // 2), 1 + int(costs[i] / share))
+            for k in range(n_chunks):
                 if filled >= share:
                     scans.append([])
                     filled = 0.0
-                scans[-1].append((SCAN, i, n_columns * k // n_pieces, n_columns * (k + 1) // n_pieces))
-                filled += costs[i] / n_pieces
+                scans[-1].append((SCAN, i, n_columns * k // n_chunks, n_columns * (k + 1) // n_chunks))
+                filled += costs[i] / n_chunks
         places = [(int(start[node]), int(in_stop[node]), self._slot_of[node]) for node in search.tolist()]
         nodes = np.array(places, np.int64).reshape(-1, 3)
         return Level(self._sums(), nodes, [sums, settle, scans], n_threads)

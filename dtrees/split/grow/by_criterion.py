@@ -194,9 +194,9 @@ def ready_shared(work_pool, task, i):
 
 
 @METHODS.method(_INT, _INT)
-def lead_piece(work_pool, task, i, piece):
+def lead_chunk(work_pool, task, i, chunk):
     """Find the best edge of a node of the work pool in some columns."""
-    share = bounds_of(ZERO(), n_searched(task), piece, work_pool.places[i].n_pieces)
+    share = bounds_of(ZERO(), n_searched(task), chunk, work_pool.places[i].n_chunks)
     edge, lead = _best_edges(task, place_of(work_pool, i), work_pool.sums[i], work_pool.paths[i], share, work_pool.bars[i])
     acquire(work_pool.control, LOCK)
     if edge > work_pool.bars[i]:
@@ -213,13 +213,13 @@ def first_shared(work_pool, task, i):
 
 
 @METHODS.method(_INT, _INT, _INT)
-def search_shared(columns, work_pool, task, i, piece, n):
-    """Search a node of the work pool: the last of ``n`` pieces is the column that looks best, the others share the rest."""
+def search_shared(columns, work_pool, task, i, chunk, n):
+    """Search a node of the work pool: the last of ``n`` chunks is the column that looks best, the others share the rest."""
     bar, lead, summed = work_pool.bars[i : i + 1], work_pool.places[i].first_column, _summed(work_pool, task, i)
-    if piece == n - 1:
+    if chunk == n - 1:
         search_columns(summed, lead, lead + 1, NONE(), columns, task.limits, bar, task.scratch, task.best)
     else:
-        share = bounds_of(ZERO(), n_searched(task), piece, n - 1)
+        share = bounds_of(ZERO(), n_searched(task), chunk, n - 1)
         _search_share(columns, task, summed, work_pool.paths[i], share, lead, bar)
 
 

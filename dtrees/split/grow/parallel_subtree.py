@@ -1,9 +1,9 @@
 """Subtrees grown by several threads inside one kernel, which share out large nodes among themselves.
 
 To start threads from Python for every step on a level takes longer than many of these steps. So each thread comes once, and works until
-there is nothing left to do. Two kinds of work wait: *pieces* of a step on a large node, and nodes small enough to be grown to their end by
-one thread (:mod:`dtrees.split.grow.subtree`). Pieces go first, as more work follows from them; then the largest node. Nothing waits for a
-thread that has not come: whoever finishes the last piece of a step makes the pieces of the next::
+there is nothing left to do. Two kinds of work wait: *chunks* of a step on a large node, and nodes small enough to be grown to their end by
+one thread (:mod:`dtrees.split.grow.subtree`). Chunks go first, as more work follows from them; then the largest node. Nothing waits for a
+thread that has not come: whoever finishes the last chunk of a step makes the chunks of the next::
 
     OPEN -> SUM, SETTLE (of the root) -> LEAD -> SCAN -> MARK -> SPREAD -> SUM, SETTLE (of the smaller child) -> OPEN both children
 
@@ -32,7 +32,7 @@ from dtrees.split.grow.by_criterion import (
     draws_columns,
     first_shared,
     hand_down,
-    lead_piece,
+    lead_chunk,
     n_searched,
     ready_shared,
     search_lists,
@@ -45,17 +45,18 @@ from dtrees.split.grow.by_criterion import (
 from dtrees.split.grow.parallel_sums import (
     finish_settling,
     is_settled,
-    settle_piece,
+    settle_chunk,
     start_leading,
     start_settling,
     start_sum,
     start_taking,
-    sum_piece,
+    sum_chunk,
 )
 from dtrees.split.grow.small_subtree import grow_block, weight_of
 from dtrees.split.grow.stack import put_root
 from dtrees.split.grow.subtree import Task, grow_subtree, hand_down_slot, is_large
 from dtrees.split.grow.work_pool import (
+    CHUNKS_LEFT,
     DONE,
     GROW,
     LEAD,
@@ -64,18 +65,17 @@ from dtrees.split.grow.work_pool import (
     N_NODES,
     NODES_LEFT,
     OPEN,
-    PIECES_LEFT,
     SCAN,
     SETTLE,
     SPREAD,
     SUM,
     WAITING_NODES,
     WorkPool,
-    add_pieces,
+    add_chunks,
     bounds_of,
     claim_work,
     is_last,
-    n_pieces,
+    n_chunks,
     partition_of,
     rows_of,
 )
@@ -83,7 +83,7 @@ from dtrees.split.node.limits import BestThreshold, is_categorical, may_be_split
 from dtrees.split.node.partition import Sides, is_pure, mark_places
 from dtrees.split.node.records import NO_SPLIT, SPLIT, Nodes, cut_of, make_leaf, note_split
 from dtrees.split.numbers.hashing import LEFT, child_path
-from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
+from dtrees.split.policy import AHEAD_TO_WRITE, CHUNKS
 from dtrees.split.search.categories import search_categories_of_list
 from dtrees.split.table.columns import Columns
 from dtrees.split.zones.by_category import SummedNode
@@ -98,7 +98,7 @@ def grow_together(columns, work_pool, task):
     A thread returns when there is no work left to begin; :func:`wait_for_work_pool` waits for what others are at.
     """
     while True:
-        kind, i, piece = claim_work(work_pool)
+        kind, i, chunk = claim_work(work_pool)
         if kind == DONE:
             return
         if kind == GROW:
@@ -115,9 +115,9 @@ def grow_together(columns, work_pool, task):
         elif kind == OPEN and rows_of(work_pool, i) <= work_pool.share_rows:
             _leave_to_one(work_pool, task, i)
         else:
-            do_piece(columns, work_pool, task, kind, i, piece)
+            do_chunk(columns, work_pool, task, kind, i, chunk)
         acquire(work_pool.control, LOCK)
-        work_pool.control[NODES_LEFT if kind == GROW else PIECES_LEFT] -= 1
+        work_pool.control[NODES_LEFT if kind == GROW else CHUNKS_LEFT] -= 1
         release(work_pool.control, LOCK)
 
 
@@ -165,37 +165,37 @@ def _leave_to_one(work_pool, task, i):
 
 
 @separate_kernel(returns=types.none)
-def do_piece(columns, work_pool, task, kind, i, piece):
-    """Do a piece and, if it was the last of its step, what comes between that step and the next."""
+def do_chunk(columns, work_pool, task, kind, i, chunk):
+    """Do a chunk and, if it was the last of its step, what comes between that step and the next."""
     sum_slots = task.sum_slots
     if kind == OPEN:
         _open(sum_slots, work_pool, task, i)
     elif kind == SUM:
-        sum_piece(sum_slots, work_pool, task, i, piece)
+        sum_chunk(sum_slots, work_pool, task, i, chunk)
         if is_last(work_pool, i):
             if is_settled(work_pool, i):
                 _assign(sum_slots, work_pool, task, i, finish_settling(sum_slots, work_pool, i))
             else:
                 start_settling(sum_slots, work_pool, i)
     elif kind == SETTLE:
-        settle_piece(sum_slots, work_pool, i, piece)
+        settle_chunk(sum_slots, work_pool, i, chunk)
         if is_last(work_pool, i):
             _assign(sum_slots, work_pool, task, i, finish_settling(sum_slots, work_pool, i))
     elif kind == LEAD:
-        lead_piece(work_pool, task, i, piece)
+        lead_chunk(work_pool, task, i, chunk)
         if is_last(work_pool, i):
             _start_scans(sum_slots, work_pool, task, i)
     elif kind == SCAN:
-        _scan(sum_slots, columns, work_pool, task, i, piece)
+        _scan(sum_slots, columns, work_pool, task, i, chunk)
         if is_last(work_pool, i):
             _decide(sum_slots, columns, work_pool, task, i)
     elif kind == MARK:
-        _mark(sum_slots, columns, work_pool, task, i, piece)
+        _mark(sum_slots, columns, work_pool, task, i, chunk)
         if is_last(work_pool, i):
             _place_children(work_pool, task, i)
-            add_pieces(work_pool, SPREAD, i, n_pieces(work_pool, work_pool.places[i].stop - work_pool.places[i].start))
+            add_chunks(work_pool, SPREAD, i, n_chunks(work_pool, work_pool.places[i].stop - work_pool.places[i].start))
     else:
-        _spread(sum_slots, work_pool, task, i, piece)
+        _spread(sum_slots, work_pool, task, i, chunk)
         if is_last(work_pool, i):
             _hand_down(sum_slots, work_pool, task, i)
 
@@ -250,8 +250,8 @@ def _assign(sum_slots, work_pool, task, i, summed):
 @lean_kernel
 def _open_children(work_pool, i):
     left = work_pool.places[i].left_child
-    add_pieces(work_pool, OPEN, left, ZERO() + 1)
-    add_pieces(work_pool, OPEN, left + 1, ZERO() + 1)
+    add_chunks(work_pool, OPEN, left, ZERO() + 1)
+    add_chunks(work_pool, OPEN, left + 1, ZERO() + 1)
 
 
 @lean_kernel
@@ -262,17 +262,17 @@ def _wants_slot(work_pool, task, i):
 
 @lean_kernel
 def _start_scans(sum_slots, work_pool, task, i):
-    """Make the pieces of the search: the column that looks best goes first, while other threads begin with the others."""
+    """Make the chunks of the search: the column that looks best goes first, while other threads begin with the others."""
     work_pool.places[i].first_column = first_shared(work_pool, task, i)
     work_pool.found.records[i].status = NO_SPLIT
-    add_pieces(work_pool, SCAN, i, min(PIECES - 1, n_searched(task)) + 1)
+    add_chunks(work_pool, SCAN, i, min(CHUNKS - 1, n_searched(task)) + 1)
 
 
 @lean_kernel
-def _scan(sum_slots, columns, work_pool, task, i, piece):
-    """Search some columns: the last piece, which is claimed first, the one that looks best, the others the rest."""
+def _scan(sum_slots, columns, work_pool, task, i, chunk):
+    """Search some columns: the last chunk, which is claimed first, the one that looks best, the others the rest."""
     task.best.records[0].status = NO_SPLIT
-    search_shared(columns, work_pool, task, i, piece, work_pool.places[i].n_pieces)
+    search_shared(columns, work_pool, task, i, chunk, work_pool.places[i].n_chunks)
     _offer(work_pool, task, i)
 
 
@@ -303,7 +303,7 @@ def _decide(sum_slots, columns, work_pool, task, i):
         note_split(work_pool.parts.records[work_pool.places[i].room], work_pool.found.records[i])
         if is_categorical(task.limits.categories, split.column):
             choose_sides_shared(columns, work_pool, task, i)
-        add_pieces(work_pool, MARK, i, n_pieces(work_pool, places.stop - places.start))
+        add_chunks(work_pool, MARK, i, n_chunks(work_pool, places.stop - places.start))
     elif split.status != SPLIT and draws_columns(task):  # further columns may be drawn
         _leave_to_one(work_pool, task, i)
     else:
@@ -312,21 +312,21 @@ def _decide(sum_slots, columns, work_pool, task, i):
 
 
 @lean_kernel
-def _mark(sum_slots, columns, work_pool, task, i, piece):
-    """Tell which rows of a piece go left, and count them in sample and out of sample."""
+def _mark(sum_slots, columns, work_pool, task, i, chunk):
+    """Tell which rows of a chunk go left, and count them in sample and out of sample."""
     split = work_pool.found.records[i]
     if is_categorical(task.limits.categories, split.column):
         rule = Sides(sum_slots.sums.sides[work_pool.places[i].slot])
-        _mark_by_rule(columns.codes[split.column], rule, work_pool, task, i, piece)
+        _mark_by_rule(columns.codes[split.column], rule, work_pool, task, i, chunk)
     else:
-        _mark_by_rule(columns.codes[split.column], cut_of(columns, split, True), work_pool, task, i, piece)
+        _mark_by_rule(columns.codes[split.column], cut_of(columns, split, True), work_pool, task, i, chunk)
 
 
 @lean_kernel
-def _mark_by_rule(codes, rule, work_pool, task, i, piece):
+def _mark_by_rule(codes, rule, work_pool, task, i, chunk):
     start, in_stop, stop = work_pool.places[i].start, work_pool.places[i].in_stop, work_pool.places[i].stop
-    first, last = bounds_of(start, stop, piece, n_pieces(work_pool, stop - start))
-    middle, counts, marks = min(max(first, in_stop), last), work_pool.counts[i, piece], work_pool.goes_left
+    first, last = bounds_of(start, stop, chunk, n_chunks(work_pool, stop - start))
+    middle, counts, marks = min(max(first, in_stop), last), work_pool.counts[i, chunk], work_pool.goes_left
     rows = partition_of(work_pool, task, i).rows
     counts[0] = mark_places(codes, rule, rows[first:middle], marks[first:middle])
     counts[1] = mark_places(codes, rule, rows[middle:last], marks[middle:last])
@@ -334,12 +334,12 @@ def _mark_by_rule(codes, rule, work_pool, task, i, piece):
 
 @lean_kernel
 def _place_children(work_pool, task, i):
-    """Say where the children lie, and where each piece's rows going left do."""
+    """Say where the children lie, and where each chunk's rows going left do."""
     place = work_pool.places[i]
     start, in_stop, stop, depth, left = place.start, place.in_stop, place.stop, place.depth, place.left_child
     inside = outside = ZERO()
-    for piece in range(n_pieces(work_pool, stop - start)):
-        counts = work_pool.counts[i, piece]
+    for chunk in range(n_chunks(work_pool, stop - start)):
+        counts = work_pool.counts[i, chunk]
         counts[0], counts[1], inside, outside = inside, outside, inside + counts[0], outside + counts[1]
     middle = start + inside + outside
     one, other = work_pool.places[left], work_pool.places[left + 1]
@@ -359,11 +359,11 @@ def _place_children(work_pool, task, i):
 
 
 @lean_kernel
-def _spread(sum_slots, work_pool, task, i, piece):
-    """Copy the rows of a piece to where they belong, in the other partition."""
+def _spread(sum_slots, work_pool, task, i, chunk):
+    """Copy the rows of a chunk to where they belong, in the other partition."""
     start, in_stop, stop = work_pool.places[i].start, work_pool.places[i].in_stop, work_pool.places[i].stop
     one, other = work_pool.places[work_pool.places[i].left_child], work_pool.places[work_pool.places[i].left_child + 1]
-    inside, outside = work_pool.counts[i, piece]
+    inside, outside = work_pool.counts[i, chunk]
     goes_left = work_pool.goes_left
     partition, spare = partition_of(work_pool, task, i), partition_of(work_pool, task, work_pool.places[i].left_child)
     rows, a, b = partition.rows, partition.g, partition.h
@@ -372,7 +372,7 @@ def _spread(sum_slots, work_pool, task, i, piece):
     # Nobody looks for rows of leaves, nor wants their sums, unless the tree's values are made of them.
     has_places, has_sums = inner and noted.shape[0] > 0, inner or task.stops.keeps_rows
     has_b = has_sums and b.shape[0] > 0
-    first, last = bounds_of(start, stop, piece, n_pieces(work_pool, stop - start))
+    first, last = bounds_of(start, stop, chunk, n_chunks(work_pool, stop - start))
     middle = min(max(first, in_stop), last)
     left, right = np.uint64(start + inside), np.uint64(other.start + min(first, in_stop) - start - inside)
     for k in range(np.uint64(first), np.uint64(middle)):  # unsigned: no test for negative indices
@@ -438,8 +438,8 @@ def likely_kernels(
         found += [(search_columns.kernel, searched), (hand_down_slot.kernel, (typeof(task), number))]
         wanted = [search_zones]
         if n_rows > work_pool.share_rows:
-            found.append((do_piece.kernel, (*shared, number, number, number)))
-            wanted += [ready_shared, lead_piece, first_shared, search_shared]
+            found.append((do_chunk.kernel, (*shared, number, number, number)))
+            wanted += [ready_shared, lead_chunk, first_shared, search_shared]
     else:
         wanted = [search_table]
     wanted *= large

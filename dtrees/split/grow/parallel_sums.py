@@ -1,8 +1,8 @@
 """The zone sums of one node, and their edges, by several threads: steps of :mod:`dtrees.split.grow.parallel_subtree`.
 
-The rows to be summed are cut into more pieces than there are threads, as these are never equally fast. Each thread adds its pieces up in a
-slot: it takes one that nobody is at, and leaves it to the next piece. Then the slots are added up, some columns a piece, and taken from the
-parent's; and the best edge is found, again some columns a piece. Where rows are too few for slots to be added up, a piece is all rows in
+The rows to be summed are cut into more chunks than there are threads, as these are never equally fast. Each thread adds its chunks up in a
+slot: it takes one that nobody is at, and leaves it to the next chunk. Then the slots are added up, some columns a chunk, and taken from the
+parent's; and the best edge is found, again some columns a chunk. Where rows are too few for slots to be added up, a chunk is all rows in
 some columns.
 """
 
@@ -11,19 +11,19 @@ from __future__ import annotations
 from dtrees.split.compile.kernels import NONE, ZERO, lean_kernel
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.grow.by_criterion import ready_shared
-from dtrees.split.grow.work_pool import LEAD, LOCK, SETTLE, SUM, add_pieces, bounds_of, n_pieces, partition_of, rows_of
-from dtrees.split.policy import PIECE_NUMBERS, PIECES, TAKEN_ROWS
+from dtrees.split.grow.work_pool import LEAD, LOCK, SETTLE, SUM, add_chunks, bounds_of, n_chunks, partition_of, rows_of
+from dtrees.split.policy import CHUNK_NUMBERS, CHUNKS, TAKEN_ROWS
 from dtrees.split.zones.sum_slots import give_back, take
 from dtrees.split.zones.sums import (
     add,
     begin_slot,
+    chunk_rows,
     clear,
     fold_like,
     follow_slot,
     include,
     include_columns,
     numbers_of,
-    piece_rows,
     size_of,
     subtract,
 )
@@ -31,10 +31,10 @@ from dtrees.split.zones.sums import (
 
 @lean_kernel
 def start_sum(sum_slots, work_pool, i, node):
-    """Make the pieces of a step of node ``i``, the sum of ``node``; return whether there was a slot for it."""
+    """Make the chunks of a step of node ``i``, the sum of ``node``; return whether there was a slot for it."""
     places, sums, n_rows = work_pool.places[i], sum_slots.sums, rows_of(work_pool, node)
-    wanted = n_pieces(work_pool, n_rows)
-    most = min(work_pool.n_threads, PIECES)
+    wanted = n_chunks(work_pool, n_rows)
+    most = min(work_pool.n_threads, CHUNKS)
     n = ZERO()
     while n < most:
         slot = take(sum_slots, work_pool.n_threads)
@@ -44,7 +44,7 @@ def start_sum(sum_slots, work_pool, i, node):
             begin_slot(sums, slot, n_rows)
         else:
             follow_slot(sums, slot, places.slot, rows_of(work_pool, i) - n_rows)
-        if min(wanted, n_rows // piece_rows(sums, sums.grains[slot])) < most:
+        if min(wanted, n_rows // chunk_rows(sums, sums.grains[slot])) < most:
             most = 1
         work_pool.counts[i, n, 0], work_pool.counts[i, n, 1] = slot, 0
         n += 1
@@ -53,22 +53,22 @@ def start_sum(sum_slots, work_pool, i, node):
     if node != i:
         fold_like(sum_slots.zone_map, sums, places.slot, work_pool.counts[i, 0, 0])
     places.summed, places.n_slots, places.idle_slots = node, n, n
-    add_pieces(
-        work_pool, SUM, i, _pieces_of_columns(sum_slots, work_pool) if n == 1 else wanted if n == min(work_pool.n_threads, PIECES) else n
+    add_chunks(
+        work_pool, SUM, i, _chunks_of_columns(sum_slots, work_pool) if n == 1 else wanted if n == min(work_pool.n_threads, CHUNKS) else n
     )
     return True
 
 
 @lean_kernel
 def start_taking(sum_slots, work_pool, i, node):
-    """Make the pieces of a step of node ``i``: the rows of ``node``, a child, are taken from its slot, to be that of the other child."""
+    """Make the chunks of a step of node ``i``: the rows of ``node``, a child, are taken from its slot, to be that of the other child."""
     work_pool.places[i].summed, work_pool.places[i].n_slots = node, 0
-    add_pieces(work_pool, SUM, i, min(_pieces_of_columns(sum_slots, work_pool), 1 + rows_of(work_pool, node) // TAKEN_ROWS))
+    add_chunks(work_pool, SUM, i, min(_chunks_of_columns(sum_slots, work_pool), 1 + rows_of(work_pool, node) // TAKEN_ROWS))
 
 
 @lean_kernel
-def _pieces_of_columns(sum_slots, work_pool):
-    return max(1, min(min(PIECES, work_pool.n_threads), sum_slots.zone_map.which.shape[0]))
+def _chunks_of_columns(sum_slots, work_pool):
+    return max(1, min(min(CHUNKS, work_pool.n_threads), sum_slots.zone_map.which.shape[0]))
 
 
 @lean_kernel
@@ -78,10 +78,10 @@ def is_settled(work_pool, i):
 
 
 @lean_kernel
-def _sum_columns(sum_slots, work_pool, task, i, piece):
-    """Sum all rows in the columns of a piece, and take the sums, or the rows themselves, from the parent's."""
+def _sum_columns(sum_slots, work_pool, task, i, chunk):
+    """Sum all rows in the columns of a chunk, and take the sums, or the rows themselves, from the parent's."""
     zone_map, sums, places, node = sum_slots.zone_map, sum_slots.sums, work_pool.places[i], work_pool.places[i].summed
-    first, last = bounds_of(ZERO(), zone_map.which.shape[0], piece, places.n_pieces)
+    first, last = bounds_of(ZERO(), zone_map.which.shape[0], chunk, places.n_chunks)
     partition, start, in_stop = partition_of(work_pool, task, node), work_pool.places[node].start, work_pool.places[node].in_stop
     if places.n_slots == 0:
         include_columns(zone_map, partition, start, in_stop, first, last, sums, places.slot, NONE())
@@ -94,10 +94,10 @@ def _sum_columns(sum_slots, work_pool, task, i, piece):
 
 
 @lean_kernel
-def sum_piece(sum_slots, work_pool, task, i, piece):
-    """Add the rows of a piece to a slot that no other thread is at."""
+def sum_chunk(sum_slots, work_pool, task, i, chunk):
+    """Add the rows of a chunk to a slot that no other thread is at."""
     if is_settled(work_pool, i):
-        _sum_columns(sum_slots, work_pool, task, i, piece)
+        _sum_columns(sum_slots, work_pool, task, i, chunk)
         return
     places, node = work_pool.places[i], work_pool.places[i].summed
     acquire(work_pool.control, LOCK)
@@ -106,7 +106,7 @@ def sum_piece(sum_slots, work_pool, task, i, piece):
     release(work_pool.control, LOCK)
     if not used:
         clear(sum_slots.zone_map, sum_slots.sums, slot)
-    first, last = bounds_of(work_pool.places[node].start, work_pool.places[node].in_stop, piece, places.n_pieces)
+    first, last = bounds_of(work_pool.places[node].start, work_pool.places[node].in_stop, chunk, places.n_chunks)
     include(sum_slots.zone_map, partition_of(work_pool, task, node), first, last, sum_slots.sums, slot, ZERO() + 1)
     acquire(work_pool.control, LOCK)
     work_pool.counts[i, places.idle_slots, 0], work_pool.counts[i, places.idle_slots, 1] = slot, 1
@@ -116,7 +116,7 @@ def sum_piece(sum_slots, work_pool, task, i, piece):
 
 @lean_kernel
 def start_settling(sum_slots, work_pool, i):
-    """Make the pieces of the addition of slots; those that were not needed are free again."""
+    """Make the chunks of the addition of slots; those that were not needed are free again."""
     counts, n = work_pool.counts[i], ZERO()
     for k in range(work_pool.places[i].n_slots):
         if counts[k, 1]:
@@ -125,14 +125,14 @@ def start_settling(sum_slots, work_pool, i):
         else:
             give_back(sum_slots, counts[k, 0])
     work_pool.places[i].n_slots = n
-    add_pieces(work_pool, SETTLE, i, _pieces_of(sum_slots, work_pool, counts[0, 0]))
+    add_chunks(work_pool, SETTLE, i, _chunks_of(sum_slots, work_pool, counts[0, 0]))
 
 
 @lean_kernel
-def settle_piece(sum_slots, work_pool, i, piece):
+def settle_chunk(sum_slots, work_pool, i, chunk):
     """Add up the slots of a sum in some columns; take it from the parent's, if it is that of a child."""
     zone_map, sums, places = sum_slots.zone_map, sum_slots.sums, work_pool.places[i]
-    first, last = bounds_of(ZERO(), zone_map.which.shape[0], piece, places.n_pieces)
+    first, last = bounds_of(ZERO(), zone_map.which.shape[0], chunk, places.n_chunks)
     summed = work_pool.counts[i, 0, 0]
     for k in range(1, places.n_slots):
         add(zone_map, sums, summed, work_pool.counts[i, k, 0], first, last)
@@ -152,15 +152,15 @@ def finish_settling(sum_slots, work_pool, i):
 
 @lean_kernel
 def start_leading(sum_slots, work_pool, task, i):
-    """Make the pieces of the search for the best edge of a node that has a slot."""
+    """Make the chunks of the search for the best edge of a node that has a slot."""
     ready_shared(work_pool, task, i)
     work_pool.bars[i] = -1.0
     work_pool.places[i].first_column = NONE()
-    add_pieces(work_pool, LEAD, i, _pieces_of(sum_slots, work_pool, work_pool.places[i].slot))
+    add_chunks(work_pool, LEAD, i, _chunks_of(sum_slots, work_pool, work_pool.places[i].slot))
 
 
 @lean_kernel
-def _pieces_of(sum_slots, work_pool, slot):
-    """Return into how many pieces a step on the columns of a slot is cut."""
+def _chunks_of(sum_slots, work_pool, slot):
+    """Return into how many chunks a step on the columns of a slot is cut."""
     numbers = size_of(sum_slots.sums, slot)
-    return max(1, min(min(PIECES, 2 * work_pool.n_threads), min(sum_slots.zone_map.which.shape[0], numbers // PIECE_NUMBERS)))
+    return max(1, min(min(CHUNKS, 2 * work_pool.n_threads), min(sum_slots.zone_map.which.shape[0], numbers // CHUNK_NUMBERS)))

@@ -1,6 +1,6 @@
 """What threads share that grow subtrees together (:mod:`dtrees.split.grow.parallel_subtree`): the work that waits, and the nodes so far.
 
-Two kinds of work wait: *pieces* of a step on a large node, and nodes small enough to be grown to their end by one thread. A lock guards
+Two kinds of work wait: *chunks* of a step on a large node, and nodes small enough to be grown to their end by one thread. A lock guards
 both lists, the counters and the numbering of nodes.
 """
 
@@ -18,21 +18,21 @@ from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.compile.work_queue import acquire, load, release, rest
 from dtrees.split.grow.best_first import ORIGIN
 from dtrees.split.node.records import Candidates, Nodes, empty_candidates, empty_nodes
-from dtrees.split.policy import PIECE_ROWS, PIECES, SHARED_NODES
+from dtrees.split.policy import CHUNK_ROWS, CHUNKS, SHARED_NODES
 
 #: Most nodes of a tree: numbers of children have 32 bits, one of which is for the sign.
 MOST_NODES = 2**31 - 1
 
 #: Kinds of work.
 DONE, GROW, OPEN, SUM, SETTLE, LEAD, SCAN, MARK, SPREAD = (np.int64(kind) for kind in range(-1, 8))
-#: What is in ``control``: the lock, pieces and nodes that wait, those not finished, nodes there are, and 1 if a thread has failed.
-LOCK, WAITING_PIECES, WAITING_NODES, PIECES_LEFT, NODES_LEFT, N_NODES, FAILED = (np.int64(8 * k) for k in range(7))
+#: What is in ``control``: the lock, chunks and nodes that wait, those not finished, nodes there are, and 1 if a thread has failed.
+LOCK, WAITING_CHUNKS, WAITING_NODES, CHUNKS_LEFT, NODES_LEFT, N_NODES, FAILED = (np.int64(8 * k) for k in range(7))
 #: A node of a work pool; see there.
 PLACE = np.dtype(
     [
         (name, np.int64)
         for name in (
-            "start", "in_stop", "stop", "depth", "slot", "left_child", "n_pieces", "n_undone", "room", "n_nodes", "summed", "n_slots",
+            "start", "in_stop", "stop", "depth", "slot", "left_child", "n_chunks", "n_undone", "room", "n_nodes", "summed", "n_slots",
             "idle_slots", "first_column", "side",
         )
     ]
@@ -64,12 +64,12 @@ class WorkPool(NamedTuple):
     Attributes
     ----------
     control : ndarray of int64
-    pieces : ndarray of int64, shape (n, 3)
-        Pieces that wait: kind, node, number.
+    chunks : ndarray of int64, shape (n, 3)
+        Chunks that wait: kind, node, number.
     waiting : ndarray of int64
         Nodes that wait for one thread.
     places : ndarray of PLACE, shape (n_nodes,)
-        Start, in_stop, stop and depth of each node, its slot, its left child (the right one has the next number), the pieces of its step,
+        Start, in_stop, stop and depth of each node, its slot, its left child (the right one has the next number), the chunks of its step,
         and those not finished, where in ``parts`` the room of its subtree begins, how many nodes that has (-1: it is shared out), which
         node is being summed, in how many slots, and how many of them nobody is at, the column searched first, and 1 if the node's rows lie
         in the spare partition.
@@ -80,8 +80,8 @@ class WorkPool(NamedTuple):
         The best score known of each node.
     found : Candidates
         The best split of each node.
-    counts : ndarray of int64, shape (n_nodes, PIECES, 2)
-        Of each piece of a division the rows going left, in and out of sample; of a sum its slots, and whether they hold something.
+    counts : ndarray of int64, shape (n_nodes, CHUNKS, 2)
+        Of each chunk of a division the rows going left, in and out of sample; of a sum its slots, and whether they hold something.
     goes_left : ndarray of uint8, shape (n_rows,)
         By place.
     sums : ndarray of int64, shape (n_nodes, n_sums)
@@ -94,7 +94,7 @@ class WorkPool(NamedTuple):
     """
 
     control: NDArray[np.int64]
-    pieces: NDArray[np.int64]
+    chunks: NDArray[np.int64]
     waiting: NDArray[np.int64]
     places: NDArray[Any]
     paths: NDArray[np.uint64]
@@ -130,14 +130,14 @@ def make_work_pool(n: int, most_shared: int, n_rows: int, room: int, n_sums: int
     capacity = n + n_shared
     return WorkPool(
         np.zeros(64, np.int64),
-        np.empty((2 * capacity + (most_shared + 1) * PIECES, 3), np.int64),
+        np.empty((2 * capacity + (most_shared + 1) * CHUNKS, 3), np.int64),
         np.empty(capacity, np.int64),
         np.empty(capacity, PLACE),
         np.empty(capacity, np.uint64),
         np.empty(capacity, ORIGIN),
         np.empty(capacity),
         empty_candidates(capacity, n_sums),
-        np.empty((capacity if n_shared else 0, PIECES, 2), np.int64),
+        np.empty((capacity if n_shared else 0, CHUNKS, 2), np.int64),
         np.empty(n_rows, np.uint8),
         np.empty((capacity, n_sums), np.int64),
         empty_nodes(room, n_kept),
@@ -147,14 +147,14 @@ def make_work_pool(n: int, most_shared: int, n_rows: int, room: int, n_sums: int
 
 
 class Opening(NamedTuple):
-    """What a work pool begins with: ``control``, ``places`` and ``pieces`` as of :class:`WorkPool`, the latter of the roots only.
+    """What a work pool begins with: ``control``, ``places`` and ``chunks`` as of :class:`WorkPool`, the latter of the roots only.
 
     ``places`` and those of the work pool, ``written``, are numbers here, which are copied many times as fast as records field by field.
     """
 
     control: NDArray[np.int64]
     places: NDArray[np.int64]
-    pieces: NDArray[np.int64]
+    chunks: NDArray[np.int64]
     written: NDArray[np.int64]
 
 
@@ -169,10 +169,10 @@ def opening(work_pool: WorkPool, roots: Sequence[tuple[int, int, int, int]], mos
     for name, values in zip(("start", "in_stop", "stop", "depth"), zip(*roots, strict=True), strict=True):
         places[name][:n] = values
     places["room"][1:n] = list(accumulate(most_nodes[:-1]))
-    pieces = np.array([(OPEN, root, 0) for root in range(n - 1, -1, -1)], np.int64)
+    chunks = np.array([(OPEN, root, 0) for root in range(n - 1, -1, -1)], np.int64)
     control = np.zeros(64, np.int64)
-    control[WAITING_PIECES] = control[PIECES_LEFT] = control[N_NODES] = n
-    return Opening(control, places.view(np.int64), pieces, work_pool.places.view(np.int64))
+    control[WAITING_CHUNKS] = control[CHUNKS_LEFT] = control[N_NODES] = n
+    return Opening(control, places.view(np.int64), chunks, work_pool.places.view(np.int64))
 
 
 def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, n_threads: int) -> WorkPool:
@@ -192,7 +192,7 @@ def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, 
     """
     n = roots.paths.shape[0]
     opening.written[:] = opening.places
-    work_pool.pieces[:n] = opening.pieces
+    work_pool.chunks[:n] = opening.chunks
     work_pool.paths[:n] = roots.paths
     work_pool.origins[:n] = roots.origins
     work_pool.sums[:n] = roots.sums
@@ -203,7 +203,7 @@ def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, 
 def wait_for_work_pool(control):
     """Wait until all subtrees of a work pool with this ``control`` are grown."""
     spins = ZERO()
-    while load(control, NODES_LEFT) + load(control, PIECES_LEFT) > 0 and load(control, FAILED) == 0:
+    while load(control, NODES_LEFT) + load(control, CHUNKS_LEFT) > 0 and load(control, FAILED) == 0:
         spins = rest(spins)
 
 
@@ -214,18 +214,18 @@ def give_up(control: NDArray[np.int64]) -> None:
 
 @lean_kernel
 def claim_work(work_pool):
-    """Return work that no other thread has: its kind, node and piece."""
+    """Return work that no other thread has: its kind, node and chunk."""
     control = work_pool.control
     spins = ZERO()
     while True:
         if load(control, FAILED) != 0:
             return NONE(), NONE(), NONE()
         acquire(control, LOCK)
-        n_pieces, n_nodes, unfinished = control[WAITING_PIECES], control[WAITING_NODES], control[PIECES_LEFT]
-        kind, node, piece = NONE(), NONE(), NONE()
-        if n_pieces > 0:
-            kind, node, piece = work_pool.pieces[n_pieces - 1]
-            control[WAITING_PIECES] = n_pieces - 1
+        n_chunks, n_nodes, unfinished = control[WAITING_CHUNKS], control[WAITING_NODES], control[CHUNKS_LEFT]
+        kind, node, chunk = NONE(), NONE(), NONE()
+        if n_chunks > 0:
+            kind, node, chunk = work_pool.chunks[n_chunks - 1]
+            control[WAITING_CHUNKS] = n_chunks - 1
         elif n_nodes > 0:
             kind = ZERO()
             first = ZERO()
@@ -237,8 +237,8 @@ def claim_work(work_pool):
             control[WAITING_NODES] = n_nodes - 1
         release(control, LOCK)
         if kind >= 0 or unfinished <= 0:
-            return kind, node, piece
-        while load(control, WAITING_PIECES) + load(control, WAITING_NODES) == 0 and load(control, PIECES_LEFT) > 0:
+            return kind, node, chunk
+        while load(control, WAITING_CHUNKS) + load(control, WAITING_NODES) == 0 and load(control, CHUNKS_LEFT) > 0:
             if load(control, FAILED) != 0:
                 break
             spins = rest(spins)
@@ -270,22 +270,22 @@ def rows_of(work_pool, i):
 
 
 @lean_kernel
-def add_pieces(work_pool, kind, i, n):
-    """Make the pieces of a step on a node."""
+def add_chunks(work_pool, kind, i, n):
+    """Make the chunks of a step on a node."""
     control = work_pool.control
     acquire(control, LOCK)
-    work_pool.places[i].n_pieces = work_pool.places[i].n_undone = n
-    waiting = control[WAITING_PIECES]
-    for piece in range(n):
-        work_pool.pieces[waiting + piece] = kind, i, piece
-    control[WAITING_PIECES] = waiting + n
-    control[PIECES_LEFT] += n
+    work_pool.places[i].n_chunks = work_pool.places[i].n_undone = n
+    waiting = control[WAITING_CHUNKS]
+    for chunk in range(n):
+        work_pool.chunks[waiting + chunk] = kind, i, chunk
+    control[WAITING_CHUNKS] = waiting + n
+    control[CHUNKS_LEFT] += n
     release(control, LOCK)
 
 
 @lean_kernel
 def is_last(work_pool, i):
-    """Note that a piece of a step on a node is finished; tell whether it was the last."""
+    """Note that a chunk of a step on a node is finished; tell whether it was the last."""
     acquire(work_pool.control, LOCK)
     work_pool.places[i].n_undone -= 1
     undone = work_pool.places[i].n_undone
@@ -294,16 +294,16 @@ def is_last(work_pool, i):
 
 
 @lean_kernel
-def n_pieces(work_pool, n_rows):
-    """Return into how many pieces a step on so many rows is cut."""
-    return max(1, min(PIECES, min(2 * work_pool.n_threads, n_rows // PIECE_ROWS)))
+def n_chunks(work_pool, n_rows):
+    """Return into how many chunks a step on so many rows is cut."""
+    return max(1, min(CHUNKS, min(2 * work_pool.n_threads, n_rows // CHUNK_ROWS)))
 
 
 @lean_kernel
-def bounds_of(first, last, piece, n):
-    """Return where one of ``n`` pieces of a stretch begins and ends."""
+def bounds_of(first, last, chunk, n):
+    """Return where one of ``n`` chunks of a stretch begins and ends."""
     size = last - first
-    return first + size * piece // n, first + size * (piece + 1) // n
+    return first + size * chunk // n, first + size * (chunk + 1) // n
 
 
 @kernel

@@ -214,14 +214,14 @@ def divide(bits, partition, start, in_stop, stop, spare):
 def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops, spare):
     """Apply splits to many nodes, as :func:`divide` does to one; several threads may.
 
-    Large nodes are divided in pieces, by way of ``spare``.
+    Large nodes are divided in chunks, by way of ``spare``.
 
     Parameters
     ----------
     queue : ndarray of int64
     tasks : ndarray of int64, shape (n_tasks, 6)
-        Kind, node, first and last place, and two places more. DIVIDE a node at once; SPREAD a piece of a node to ``spare``, what goes left
-        and right from these two places on; COPY a piece of a node back, when all others are done: these come last.
+        Kind, node, first and last place, and two places more. DIVIDE a node at once; SPREAD a chunk of a node to ``spare``, what goes left
+        and right from these two places on; COPY a chunk of a node back, when all others are done: these come last.
     bits, offsets : ndarray
         As of :class:`~dtrees.engine.protocol.nodes.RouteBits`.
     partition, spare : RowPartition
@@ -258,7 +258,7 @@ def divide_within(bits, partition, start, in_stop, stop, spare):
 
 @inner_kernel
 def _spread(bits, partition, start, in_stop, first, last, left, right, spare):
-    """Copy the rows of a piece to where they belong in ``spare``."""
+    """Copy the rows of a chunk to where they belong in ``spare``."""
     rows, a, b = partition.rows, partition.g, partition.h
     has_b = b.shape[0] > 0
     for i in range(first, last):
@@ -298,7 +298,7 @@ def _count_ones(bytes):
 
 
 @kernel
-def add_by_leaf(queue, n_pieces, total, rows, starts, values, leaf_of):
+def add_by_leaf(queue, n_chunks, total, rows, starts, values, leaf_of):
     """Add to ``total``, by row, the value of its leaf; several threads may (:mod:`dtrees.split.compile.work_queue`).
 
     Rows of a leaf are scattered over the table. Where that is large, small numbers are written there, and then the table is gone through
@@ -307,7 +307,7 @@ def add_by_leaf(queue, n_pieces, total, rows, starts, values, leaf_of):
     Parameters
     ----------
     queue : ndarray of int64
-    n_pieces : int
+    n_chunks : int
         Tasks to make of all rows, and as many again if ``leaf_of`` is not empty.
     total : ndarray of float64, shape (n_rows,)
     rows : ndarray of uint32, shape (n_rows,)
@@ -321,10 +321,10 @@ def add_by_leaf(queue, n_pieces, total, rows, starts, values, leaf_of):
     n, in_order = rows.shape[0], leaf_of.shape[0] > 0
     while True:
         k = claim(queue)
-        if k >= (2 if in_order else 1) * n_pieces:
+        if k >= (2 if in_order else 1) * n_chunks:
             return
-        if k < n_pieces:
-            first, last = n * k // n_pieces, n * (k + 1) // n_pieces
+        if k < n_chunks:
+            first, last = n * k // n_chunks, n * (k + 1) // n_chunks
             leaf, beyond = ZERO(), starts.shape[0]
             while beyond - leaf > 1:
                 middle = (leaf + beyond) // 2
@@ -342,8 +342,8 @@ def add_by_leaf(queue, n_pieces, total, rows, starts, values, leaf_of):
                 first = end
                 leaf += 1
         else:
-            wait_for(queue, n_pieces)
-            for row in range(n * (k - n_pieces) // n_pieces, n * (k + 1 - n_pieces) // n_pieces):
+            wait_for(queue, n_chunks)
+            for row in range(n * (k - n_chunks) // n_chunks, n * (k + 1 - n_chunks) // n_chunks):
                 total[row] += values[np.uint64(leaf_of[row])]
         finish(queue)
 
@@ -408,13 +408,13 @@ class SplitsOfRows(NamedTuple):
 
 
 @kernel
-def mark_many(queue, pieces, columns, splits, rows, marks):
+def mark_many(queue, chunks, columns, splits, rows, marks):
     """Mark the rows that many splits send left, as :func:`~dtrees.split.node.partition.mark_left` does for one; several threads may.
 
     Parameters
     ----------
     queue : ndarray of int64
-    pieces : ndarray of int64, shape (n_pieces, 3)
+    chunks : ndarray of int64, shape (n_chunks, 3)
         A split, and the first and last byte of its bits to be set.
     columns : Columns or SparseColumns
     splits : SplitsOfRows
@@ -425,28 +425,28 @@ def mark_many(queue, pieces, columns, splits, rows, marks):
     bits, offsets = marks
     while True:
         k = claim(queue)
-        if k >= pieces.shape[0]:
+        if k >= chunks.shape[0]:
             return
-        i, first, last = pieces[k]
+        i, first, last = chunks[k]
         mine = rows[splits.start[i] + 8 * first : min(splits.start[i] + 8 * last, splits.stop[i])]
         used = bits[offsets[i] + first : offsets[i] + last]
-        _mark_piece(columns, splits.column[i], splits.threshold[i], splits.missing_left[i], mine, used)
+        _mark_chunk(columns, splits.column[i], splits.threshold[i], splits.missing_left[i], mine, used)
         finish(queue)
 
 
 @specialised
-def _mark_piece(columns, column, threshold, missing_left, rows, bits):
+def _mark_chunk(columns, column, threshold, missing_left, rows, bits):
     """Set bit i of ``bits`` where the i-th of some rows goes left."""
 
 
-@_mark_piece.of(Columns)
+@_mark_chunk.of(Columns)
 def _(columns, column, threshold, missing_left, rows, bits):
     missing = columns.offsets[column + 1] - columns.offsets[column]
     cut = np.int64(threshold) if are_keyed(columns) else _highest_code(columns, column, threshold)
     mark_left(columns.codes[column], Cut(cut, missing, missing_left), rows, ZERO(), rows.shape[0], bits)
 
 
-@_mark_piece.of(SparseColumns)
+@_mark_chunk.of(SparseColumns)
 def _(columns, column, threshold, missing_left, rows, bits):
     missing = columns.offsets[column + 1] - columns.offsets[column]
     mark_rows(columns, column, Cut(_highest_code(columns, column, threshold), missing, missing_left), rows, bits)

@@ -27,9 +27,9 @@ _SOME_EMPTY = 128
 _HALF = np.uint64(0xFFFFFFFF)
 
 
-def room_for(n_numbers: int, width: int, n_pieces: int) -> int:
-    """Return how many bytes so many numbers may take that are packed in some pieces."""
-    return 8 * n_numbers + (9 + width) * (n_numbers // (BLOCK * width) + n_pieces) + SPARE
+def room_for(n_numbers: int, width: int, n_chunks: int) -> int:
+    """Return how many bytes so many numbers may take that are packed in some chunks."""
+    return 8 * n_numbers + (9 + width) * (n_numbers // (BLOCK * width) + n_chunks) + SPARE
 
 
 @lean_kernel

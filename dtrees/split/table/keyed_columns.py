@@ -65,29 +65,29 @@ def arrange_rows(
     Parameters
     ----------
     read : callable
-        Returns the columns of a piece, given its number; is called again for each where columns have to be sorted.
+        Returns the columns of a chunk, given its number; is called again for each where columns have to be sorted.
     lengths : sequence of int
-        Rows of each piece.
+        Rows of each chunk.
     n_columns : int
     map : callable, default=map
         See :func:`~dtrees.split.table.columns.presort`.
     room : callable, default=mapped
         Makes the arrays, in memory or on disk (:mod:`dtrees.split.table.mmap_arrays`). On disk, columns are read and written one by one,
-        and pieces may lie there as well.
+        and chunks may lie there as well.
     """
     firsts = np.cumsum([0, *lengths]).tolist()
     keyed = _keyed(read, firsts, n_columns, map, room)
     if keyed is not None:
         return keyed.finished(map)
-    pieces = [list(read(i)) for i in range(len(lengths))]
+    chunks = [list(read(i)) for i in range(len(lengths))]
     assembly = Assembly(firsts[-1], n_columns, room)
 
     def sort(j: int) -> None:
-        mine = [piece[j] for piece in pieces]
+        mine = [chunk[j] for chunk in chunks]
         assembly.sort(j, mine[0] if len(mine) == 1 else np.concatenate(mine))
         forget(*mine)
-        for piece in pieces:
-            piece[j] = None  # type: ignore[call-overload]
+        for chunk in chunks:
+            chunk[j] = None  # type: ignore[call-overload]
 
     list(map(sort, range(n_columns)))
     return assembly.finished()

@@ -362,8 +362,8 @@ def grain_for(most_grain, fine_rows, n_rows):
 
 
 @kernel
-def piece_rows(sums, grain):
-    """Return the fewest rows of a piece of a sum: pieces must be added up."""
+def chunk_rows(sums, grain):
+    """Return the fewest rows of a chunk of a sum: chunks must be added up."""
     k = sums.starts.shape[1] - 1
     return max(1, ROWS_TO_ADD * sums.starts[grain, k] // max(1, k * sums.width))
 

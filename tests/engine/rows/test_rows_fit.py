@@ -84,7 +84,7 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int, weighted: bool) -
 
 
 def test_losses_of_torn_blocks_are_put_together_where_they_begin() -> None:
-    """Pieces of a block on its own shard, on others, on several in turns; and what goes by the coordinator is a few sums."""
+    """Chunks of a block on its own shard, on others, on several in turns; and what goes by the coordinator is a few sums."""
     n = 40_000
     problem = boosting(weighted=True, n_rounds=2, n_iter_no_change=50, max_depth=2, max_features=1, columns_per_tree=1).problem(n)
     problem = replace(problem, table=[np.arange(n) % 97 * 1.0], target=np.sin(np.arange(n) * 0.1))
@@ -255,7 +255,7 @@ def test_memory_of_rows_sent_of_noise_is_bounded(kind: str, monkeypatch: pytest.
     problem, cuts = noise(case, n, n_columns), spread(n, 2, [n // 2])
     one = problem.grow(1)
     few_bytes(monkeypatch, n_bytes)
-    # The first time compiles: it would take many times as long where each piece of memory is noted.
+    # The first time compiles: it would take many times as long where each chunk of memory is noted.
     assert_same(one, problem.grow_on(problem.rows(cuts, kind=LocalRowsExecutor), 1, 1))
     executor = problem.rows(cuts, kind=Weighing)
     tracemalloc.start()

@@ -73,12 +73,12 @@ def test_sums_of_other_nodes_are_refused() -> None:
 # --- quantiles of values that are spread over shards: bit for bit those of one process ---
 
 
-def find(pieces: list[by_order.Grouped], q: float) -> NDArray[np.float64]:
+def find(chunks: list[by_order.Grouped], q: float) -> NDArray[np.float64]:
     """Have shards find quantiles, step by step."""
-    n_shards, n = len(pieces), sum(piece.values.shape[0] for piece in pieces)
+    n_shards, n = len(chunks), sum(chunk.values.shape[0] for chunk in chunks)
     threads, no_plan = Threads(1), cast(BoostingPlan, None)
     shards = [Shards(no_plan, "fit", 0, shard, n_shards, n, 1) for shard in range(n_shards)]
-    programs = [by_order.quantiles(piece, q, n, one, threads) for piece, one in zip(pieces, shards, strict=True)]
+    programs = [by_order.quantiles(chunk, q, n, one, threads) for chunk, one in zip(chunks, shards, strict=True)]
     steps, found = [next(program) for program in programs], [np.empty(0)] * n_shards
     while steps:
         assert len({one.name for one in steps}) == 1
@@ -116,15 +116,15 @@ def test_quantiles_are_those_of_one_process(data: st.DataObject) -> None:
     weights = rng.integers(1, 5, n) if data.draw(st.booleans()) else np.empty(0, np.int64)
     group, shard = np.concatenate([np.arange(n_groups), rng.integers(0, n_groups, n - n_groups)]), rng.integers(0, n_shards, n)
     q = data.draw(st.sampled_from([0.5, 0.9, 0.25, 1.0 / 3.0]))
-    pieces = []
+    chunks = []
     for one in range(n_shards):
         mine = np.flatnonzero(shard == one)
         mine = mine[np.argsort(group[mine], kind="stable")]
         bounds = np.searchsorted(group[mine], np.arange(n_groups + 1))
-        pieces.append(by_order.Grouped(values[mine], weights[mine] if weights.shape[0] else weights, bounds))
+        chunks.append(by_order.Grouped(values[mine], weights[mine] if weights.shape[0] else weights, bounds))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_order, "SENT_VALUES", data.draw(st.sampled_from([0, 10, 1000])))
-        found = find(pieces, q)
+        found = find(chunks, q)
     for i in range(n_groups):
         some = np.flatnonzero(group == i)
         mine = np.ascontiguousarray(values[some])

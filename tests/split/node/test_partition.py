@@ -103,7 +103,7 @@ def test_gather(weighted: bool) -> None:
 
 
 @given(st.integers(1, 60), st.integers(1, 9), st.booleans(), st.data())
-def test_add_by_leaf(n: int, n_pieces: int, in_order: bool, data: st.DataObject) -> None:
+def test_add_by_leaf(n: int, n_chunks: int, in_order: bool, data: st.DataObject) -> None:
     starts = np.array([0, *sorted(data.draw(st.sets(st.integers(1, n), max_size=n)) - {n})], np.int64)
     rows = np.random.default_rng(n).permutation(n).astype(np.uint32)
     total, values = np.arange(n) / 8, np.arange(1.0, starts.shape[0] + 1.0)
@@ -111,9 +111,9 @@ def test_add_by_leaf(n: int, n_pieces: int, in_order: bool, data: st.DataObject)
     for leaf, mine in enumerate(np.split(rows, starts[1:])):
         expected[mine] += values[leaf]
     leaf_of = np.full(n if in_order else 0, 0xFF, np.uint8)
-    n_tasks = 2 * n_pieces if in_order else n_pieces
+    n_tasks = 2 * n_chunks if in_order else n_chunks
     with Threads(2) as threads:
-        threads.share(n_tasks, lambda queue, _: add_by_leaf(queue, n_pieces, total, rows, starts, values, leaf_of))
+        threads.share(n_tasks, lambda queue, _: add_by_leaf(queue, n_chunks, total, rows, starts, values, leaf_of))
     assert total.tolist() == expected.tolist()
 
 
@@ -183,12 +183,12 @@ def test_marks_of_many_splits() -> None:
     rows = np.random.default_rng(0).permutation(500).astype(np.uint32)
     starts, stops = np.array([0, 203]), np.array([203, 500])
     offsets = np.array([0, 26, 64])
-    pieces = np.array([[0, 0, 13], [0, 13, 26], [1, 0, 38]])
+    chunks = np.array([[0, 0, 13], [0, 13, 26], [1, 0, 38]])
     found = []
     for table in (dense, columns):
         bits = np.zeros(64, np.uint8)
         splits = SplitsOfRows(starts, stops, np.array([2, 0]), np.array([0.5, -1.0]), np.array([True, False]))
-        mark_many(make_queue(), pieces, table, splits, rows, RouteBits(bits, offsets))
+        mark_many(make_queue(), chunks, table, splits, rows, RouteBits(bits, offsets))
         found.append(bits.tolist())
     assert found[0] == found[1]
     assert any(found[0])

@@ -139,8 +139,8 @@ def test_distinct_values(dtype: type) -> None:
 float32s = st.floats(width=32, allow_infinity=False) | st.sampled_from([0.0, -0.0, np.nan, 1.0, 1.0 + 2.0**-23, -1.0, 1e-45, -1e-45])
 
 
-def arranged(*pieces: list[NDArray[Any]]) -> Columns:
-    return arrange_rows(pieces.__getitem__, [len(piece[0]) for piece in pieces], len(pieces[0]))
+def arranged(*chunks: list[NDArray[Any]]) -> Columns:
+    return arrange_rows(chunks.__getitem__, [len(chunk[0]) for chunk in chunks], len(chunks[0]))
 
 
 @given(st.lists(float32s, min_size=1, max_size=60), st.lists(float32s, min_size=1, max_size=60), st.lists(st.floats(allow_nan=False)))
@@ -148,8 +148,8 @@ def test_codes_are_in_the_order_of_values(first: list[float], second: list[float
     both = np.array(first + second, np.float32)
     n = len(both)
     constant = np.full(n, 7.0)
-    pieces = [[np.array(some, np.float32), constant[: len(some)]] for some in (first, second)]
-    columns, sorted_ = arranged(*pieces), presort([both, constant])
+    chunks = [[np.array(some, np.float32), constant[: len(some)]] for some in (first, second)]
+    columns, sorted_ = arranged(*chunks), presort([both, constant])
     assert columns.is_keyed or columns.words.shape == (2, 1)
     np.testing.assert_array_equal(np.unique(columns.codes[0], return_inverse=True)[1], np.unique(sorted_.codes[0], return_inverse=True)[1])
     np.testing.assert_array_equal(columns.values_of(0, columns.codes[0]), both)

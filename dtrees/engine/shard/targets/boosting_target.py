@@ -375,6 +375,6 @@ class LeafAdder:
             if self._leaf_of.dtype != dtype or self._leaf_of.shape[0] != n:
                 self._leaf_of = np.empty(n, dtype)
             leaf_of = self._leaf_of
-        n_pieces = min(4 * self._threads.n_threads, 1 + n // ADDITION_ROWS)
-        n_tasks = 2 * n_pieces if leaf_of.shape[0] else n_pieces
-        self._threads.share(n_tasks, lambda queue, _: add_by_leaf(queue, n_pieces, raw, rows, start, value, leaf_of), n_pieces)
+        n_chunks = min(4 * self._threads.n_threads, 1 + n // ADDITION_ROWS)
+        n_tasks = 2 * n_chunks if leaf_of.shape[0] else n_chunks
+        self._threads.share(n_tasks, lambda queue, _: add_by_leaf(queue, n_chunks, raw, rows, start, value, leaf_of), n_chunks)

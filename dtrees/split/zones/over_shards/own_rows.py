@@ -107,12 +107,12 @@ def next_codes(queue, nodes, columns, rows, cuts, out):
 
 
 @kernel
-def mark_by_words(queue, pieces, splits, codes, missing, rows, side, bits):
+def mark_by_words(queue, chunks, splits, codes, missing, rows, side, bits):
     """Mark the rows that splits by sets send left, by several threads.
 
     Parameters
     ----------
-    pieces : ndarray of int64, shape (n, 4)
+    chunks : ndarray of int64, shape (n, 4)
         A set, its split, and the first and last byte of the split's bits.
     splits : SplitsBySets
     codes : ndarray of uint32, shape (n_columns, n_rows)
@@ -123,9 +123,9 @@ def mark_by_words(queue, pieces, splits, codes, missing, rows, side, bits):
     """
     while True:
         k = claim(queue)
-        if k >= pieces.shape[0]:
+        if k >= chunks.shape[0]:
             return
-        which, i, first, last = pieces[k]
+        which, i, first, last = chunks[k]
         j, mine = splits.columns[i], splits.words[splits.begins[which] : splits.begins[which + 1]]
         for code in range(missing[j]):
             word = code >> 5
@@ -144,12 +144,12 @@ def no_sets(n_nodes: int) -> SetsOfTree:
 
 
 @kernel
-def walk_rows(queue, pieces, codes, missing, tree, sets, rows, total):
+def walk_rows(queue, chunks, codes, missing, tree, sets, rows, total):
     """Add to ``total``, by row, the value of the leaf of a finished tree that the row comes to, by several threads.
 
     Parameters
     ----------
-    pieces : ndarray of int64, shape (n, 2)
+    chunks : ndarray of int64, shape (n, 2)
         Stretches of ``rows``.
     codes : ndarray of uint32, shape (n_columns, n_rows)
     missing : ndarray of int64, shape (n_columns,)
@@ -160,9 +160,9 @@ def walk_rows(queue, pieces, codes, missing, tree, sets, rows, total):
     begins = sets.begins
     while True:
         k = claim(queue)
-        if k >= pieces.shape[0]:
+        if k >= chunks.shape[0]:
             return
-        for i in range(pieces[k, 0], pieces[k, 1]):
+        for i in range(chunks[k, 0], chunks[k, 1]):
             row, node = rows[i], ZERO()
             while tree.left[node] >= 0:
                 j, which = tree.column[node], sets.set_of[node]

@@ -93,10 +93,10 @@ class KeptRows(NamedTuple):
 CODES = 2**33
 #: What a batch of rows has of a column of a node: the flagged parts ``first:last`` of all, which have ``n_rows`` rows. They are of the
 #: parts ``first_part`` to ``stop_part - 1``: of all, unless rows of the column are sent in several batches.
-PIECE = np.dtype([(name, np.int64) for name in ("first", "last", "n_rows", "first_part", "stop_part")])
-#: Of a piece, the score of the best split found in batches before (-1.0: none), and what splits have to pass.
-_SOUGHT = [*((name, np.int64) for name in PIECE.names or ()), ("best", np.float64), ("bar", np.float64)]
-#: A column of a node as its searcher left it: a piece, the sums of missing rows, and the best split after a part of a single value, if its
+CHUNK = np.dtype([(name, np.int64) for name in ("first", "last", "n_rows", "first_part", "stop_part")])
+#: Of a chunk, the score of the best split found in batches before (-1.0: none), and what splits have to pass.
+_SOUGHT = [*((name, np.int64) for name in CHUNK.names or ()), ("best", np.float64), ("bar", np.float64)]
+#: A column of a node as its searcher left it: a chunk, the sums of missing rows, and the best split after a part of a single value, if its
 #: score is not -1.
 REQUEST = np.dtype(
     [
