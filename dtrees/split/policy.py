@@ -137,8 +137,8 @@ LARGE_NODE_SHARE = 16
 LONG_SEARCH_SHARE = 8
 #: To look at a listed row takes as long as to look at one of the node; each that is picked saves so many of them, as it is sorted already.
 LISTED_PER_PICKED = 4
-#: Of so many rows of a table one is kept at most for each column, of those picked in nodes of more than half of the rows: late trees of a
-#: million rows are chains of such nodes.
+#: Of so many rows of a table (two or more), one is kept at most for each column, of those picked in nodes of more than half of the rows:
+#: late trees of a million rows are chains of such nodes.
 KEPT_SHARE = 32
 #: To look for a listed row takes as long as to look at so many rows of the node.
 ROWS_TO_FIND = 64

@@ -178,18 +178,19 @@ class SubtreeRunner(Runner):
         is_small = task.block_rows > 0 and self._task_size[0] * self._columns.n_columns <= PLAIN_CELLS
         if task.is_plain:
             compile_together(block)
-        elif missing and is_small and self._order(first[:-1], missing, task.limits.seen.categories.some):
+        elif missing and is_small and self._order(first[:-1], missing, by_sums, task.limits.seen.categories.some):
             return None
         else:
             compile_together([*block[:-1], *others])
         kernel = methods.kernels[_driver(task.is_plain)] = bind(_driver(task.is_plain), self._columns, work_pool, task)
         return kernel
 
-    def _order(self, first: list[Wanted], others: list[Wanted], with_sets: bool) -> bool:
+    def _order(self, first: list[Wanted], others: list[Wanted], by_sums: bool, with_sets: bool) -> bool:
         """Have a helper compile kernels, and what predicts between the ``first`` ones and the others; return whether there is one."""
         if not (compile_all_elsewhere(first) and compile_elsewhere(compile_prediction, with_sets)):
             return False
-        compile_elsewhere(compile_zones)
+        if by_sums:
+            compile_elsewhere(compile_zones)
         compile_all_elsewhere(others)
         self._awaited = others
         return True
