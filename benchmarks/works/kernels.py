@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from benchmarks.data import N_COLUMNS, synthetic
 from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Row, Yielded
 from benchmarks.run import Run
+from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO
 from dtrees.split.compile.kernels import kernel as compiled
 from dtrees.split.criteria.criterion import criterion_named
@@ -50,9 +51,25 @@ def _sweep(limits, keys, partition, root, scratch):  # type: ignore[no-untyped-d
     return sweep_sorted(limits, rows, none, none, root, NONE_HIGHER, -1.0, found.left, found)
 
 
+class _Limits(NamedTuple):
+    thresholds: BestThreshold
+
+
+@by_reference
+class _Filling(NamedTuple):
+    """What :func:`~dtrees.split.grow.block.fill_block` reads of a task."""
+
+    limits: _Limits
+    pool: Any
+    partition: Any
+    target: Any
+    block: Any
+    scratch: Any
+
+
 @compiled
-def _fill(columns, pool, partition, target, start, in_stop, stop, block, thresholds, scratch):  # type: ignore[no-untyped-def]
-    fill_block(columns, pool, partition, target, start, in_stop, stop, block, thresholds, scratch)
+def _fill(columns, task, start, in_stop, stop):  # type: ignore[no-untyped-def]
+    fill_block(columns, task, start, in_stop, stop)
 
 
 Prepared = tuple[Callable[[], Any], int]
@@ -208,9 +225,9 @@ def block(n: int) -> Prepared:
     columns = presort(list(X.T))
     root = Node.of(X[:, 0]).partition
     pool = np.arange(N_COLUMNS, dtype=np.int32)
-    room = make_block(m, 0, False, pool, columns, False, 0)
-    scratch = make_scratch(m, m, 0)
-    return lambda: _fill(columns, pool, root, y, 0, m, m, room, BestThreshold(), scratch), m * N_COLUMNS
+    block, scratch = make_block(m, 0, False, pool, columns, False, 0), make_scratch(m, m, 0)
+    task = _Filling(_Limits(BestThreshold()), pool, root, y, block, scratch)
+    return lambda: _fill(columns, task, 0, m, m), m * N_COLUMNS
 
 
 @kernel("trees of full depth on 3,000 rows, a level", of=10)
