@@ -187,8 +187,7 @@ class TreeState:
         if self._words.shape[0]:
             sums = np.concatenate([sums, self._words])
         self.nodes.open(n_in, n, hashing.ROOT, sums)
-        all_searched = rules.max_features >= rules.columns_per_tree
-        inherit = self._inherits and (all_searched if by_levels else rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
+        inherit = self._inherits and (not self._draws if by_levels else rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
         sizes = Sizes(size)
         if inherit and total_b > 0 and criterion_of(rules).row_statistic == "amount":  # none is below zero: their mean is a better centre
             centre = total_a // total_b

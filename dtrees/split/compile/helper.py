@@ -122,8 +122,8 @@ def _order(kernel: Any, kinds: tuple[Any, ...]) -> Path | None:
 
 
 def compile_all_elsewhere(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> bool:
-    """Have the helper compile kernels, each for arguments of some types, if need be; return whether there is a helper."""
-    return all(_order(*one) for one in wanted if not is_compiled(*one)) and _may_help()
+    """Have the helper compile kernels, each for arguments of some types, which are not compiled yet; return whether there is a helper."""
+    return all(_order(*one) for one in wanted) and _may_help()
 
 
 def are_compiled_elsewhere(wanted: list[tuple[Any, tuple[Any, ...]]]) -> bool:
