@@ -146,6 +146,9 @@ _LARGEST_LIMIT = 2**61 - 1
 ALPHA = 0.9
 #: The largest L2 penalty, for each unit of weight. Leaf values are then below a float's precision beside the gradients they come from.
 _LARGEST_PENALTY = 1e15
+#: Which share of what sets of categories gain by chance is taken from their gains, if nothing is said of categories of few rows, and of how
+#: many rows these are then. In trees and forests, the variance of all rows is not only noise, and the rows of classes are drawn repeatedly.
+_CHANCE, _FEWEST_ROWS = {"boosting": 1.0, "regression": 0.4, "classification": 1.5}, 2
 #: Rows that a tree or booster may draw: as many as a table may have. One draw after the other takes a minute.
 _MOST_DRAWS = 2**32
 
@@ -158,10 +161,12 @@ def criteria_of(task: str) -> set[str]:
     return names | {alias for alias, name in CRITERION_ALIASES.items() if name in names}
 
 
-def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: bool = False) -> Rules:
+def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: bool = False, several: bool = False) -> Rules:
     """Return the splitting rules that follow from an estimator's parameters for a table of this shape.
 
-    Fractions of rows are rounded up, as in scikit-learn; ``max_features`` counts among the columns that a tree sees.
+    Fractions of rows are rounded up, as in scikit-learn; ``max_features`` counts among the columns that a tree sees. If nothing is said of
+    categories of few rows, gains of sets are corrected for chance; where sets are drawn, or are of ``several`` targets, categories of few
+    rows are taken together instead.
     """
     columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * estimator.n_features_in_))
     by_node = not is_auto(estimator.max_features)
@@ -178,6 +183,8 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
         check_smoothing(estimator)
     categorical = _categorical(estimator, criterion)
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
+    chance = _chance(estimator, criterion) if categorical and not (random_splits or several) else 0.0
+    fewest = [_FEWEST_ROWS if chance else _fewest_rows(n_rows, n) for n in n_categories]
     min_samples_leaf = _count(came_to(estimator, "min_samples_leaf"), n_rows)
     max_depth, max_leaf_nodes = came_to(estimator, "max_depth"), came_to(estimator, "max_leaf_nodes")
     criterion = CRITERION_ALIASES.get(criterion, criterion)
@@ -201,8 +208,9 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
         by_level=bylevel < 1.0,
         categorical=categorical,
         cat_smooth=float(estimator.cat_smooth),
-        min_samples_category=_each(estimator.min_samples_category, [_fewest_rows(n_rows, n) for n in n_categories]),
+        min_samples_category=_each(estimator.min_samples_category, fewest),
         max_cat_threshold=_each(estimator.max_cat_threshold, [_most_categories(n_rows, n) for n in n_categories]),
+        chance=chance,
         monotonic=monotonic,
         interactions=interactions,
         most_columns=most_columns,
@@ -214,7 +222,8 @@ def forest_plan(
     estimator: Any, table: Table, class_weight: tuple[Any, ...] | None, seed: int, *, random_splits: bool, **draws: Any
 ) -> ForestPlan:
     """Return the plan of a tree or forest; ``draws`` are those fields that say how rows are drawn."""
-    rules = rules_for(estimator, estimator.criterion, table.rows_that_count(class_weight), random_splits=random_splits)
+    n_rows, several = table.rows_that_count(class_weight), bool(table.targets)
+    rules = rules_for(estimator, estimator.criterion, n_rows, random_splits=random_splits, several=several)
     return ForestPlan(rules, seed, table.n_classes, class_weight=class_weight, targets=table.targets, **draws)
 
 
@@ -245,6 +254,13 @@ def _quantile(estimator: Any, criterion: str) -> float:
 def _each(given: int | None, otherwise: list[int]) -> tuple[int, ...]:
     """Return a number for each column of categories: the one that is given, or what is otherwise taken."""
     return tuple(otherwise) if given is None else (_limit(given),) * len(otherwise)
+
+
+def _chance(estimator: Any, criterion: str) -> float:
+    """Return the share of gains by chance that is taken from those of sets, 0.0 if the user says which categories have few rows."""
+    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+
+    return 0.0 if estimator.min_samples_category is not None else _CHANCE[criterion_named(CRITERION_ALIASES.get(criterion, criterion)).task]
 
 
 def _fewest_rows(n_rows: int, n_categories: int) -> int:
