@@ -146,9 +146,11 @@ _LARGEST_LIMIT = 2**61 - 1
 ALPHA = 0.9
 #: The largest L2 penalty, for each unit of weight. Leaf values are then below a float's precision beside the gradients they come from.
 _LARGEST_PENALTY = 1e15
-#: Which share of what sets of categories gain by chance is taken from their gains, if nothing is said of categories of few rows, and of how
-#: many rows these are then. In trees and forests, the variance of all rows is not only noise, and the rows of classes are drawn repeatedly.
-_CHANCE, _FEWEST_ROWS = {"boosting": 1.0, "regression": 0.4, "classification": 1.5}, 2
+#: Which share of what sets of categories gain by chance is taken from their gains, if nothing is said of categories of few rows. In trees
+#: and forests, the variance of all rows is not only noise, and the rows of classes are drawn repeatedly. Chosen on 21 tables.
+_CHANCE = {"boosting": 1.0, "regression": 0.4, "classification": 1.5}
+#: A column with fewer rows than this for each of its categories has few.
+_FEW_ROWS = 4
 #: Rows that a tree or booster may draw: as many as a table may have. One draw after the other takes a minute.
 _MOST_DRAWS = 2**32
 
@@ -184,7 +186,7 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
     categorical = _categorical(estimator, criterion)
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
     chance = _chance(estimator, criterion) if categorical and not (random_splits or several) else 0.0
-    fewest = [_FEWEST_ROWS if chance else _fewest_rows(n_rows, n) for n in n_categories]
+    fewest = [1 + (n_rows >= _FEW_ROWS * n) if chance else _fewest_rows(n_rows, n) for n in n_categories]
     min_samples_leaf = _count(came_to(estimator, "min_samples_leaf"), n_rows)
     max_depth, max_leaf_nodes = came_to(estimator, "max_depth"), came_to(estimator, "max_leaf_nodes")
     criterion = CRITERION_ALIASES.get(criterion, criterion)
@@ -283,7 +285,7 @@ def _most_categories(n_rows: int, n_categories: int) -> int:
     10,000 categories of 4 rows each 0.79 with 64, 0.74 with 128 and 0.71 with 400, of 2.7 rows each 0.86 with 100 and 0.89 with 200; tables
     of fewer than 1,000 categories are learnt as well with 32 as with 64, which take longer.
     """
-    return max(32, math.isqrt(n_categories) * (2 if n_rows >= 4 * n_categories else 1))
+    return max(32, math.isqrt(n_categories) * (2 if n_rows >= _FEW_ROWS * n_categories else 1))
 
 
 def _categorical(estimator: Any, criterion: str) -> tuple[int, ...]:
