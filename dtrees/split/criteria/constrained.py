@@ -95,7 +95,7 @@ def _(criterion, sums, add, node, bar, order, slack, total, flags):
 
 @inlined_kernel
 def _most_within(s, a, l1, error, inside, low, high):
-    """Return the most that a leaf of a real-valued sum, with ``error`` added to it, lowers the model by, doubled, and what rounding may add.
+    """Return the most that a leaf of a real-valued sum, with ``error`` added, lowers the model by, doubled, and the size of its terms.
 
     It is concave in the leaf's value, so this is what the step is worth that is clipped. For each unit of the sum it changes by no more
     than twice that value.

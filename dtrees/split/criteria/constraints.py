@@ -211,7 +211,7 @@ def _(criterion, n_before, scores):
 
 @optional
 def order_of_sides(criterion: Any) -> Any:
-    """Return which side of a split of the column that is searched has more g for its weight: the left one 1.0, the right one -1.0, any 0.0."""
+    """Return which side of a split of the column that is searched has more g for its weight: 1.0 the left, -1.0 the right, 0.0 any."""
     return 0.0
 
 
