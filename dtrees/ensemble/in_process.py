@@ -66,26 +66,7 @@ class Backend:
 
         Raises ValueError for all input that cannot be learnt from; messages name the argument, what came and what is wanted.
         """
-        from dtrees.engine.run.local_executor import note_compilation
-
-        y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
-        X = checked_table(X)
-        note_compilation(is_sparse(X))
-        n_rows = X.shape[0]
-        if n_rows == 0:
-            raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
-        check_lengths(n_rows, y)
-        weight = check_weights(sample_weight, n_rows)
-        summary = TargetSummary.of(y, weight, classify=options.classify)
-        summary.check()
-        schema = Schema.infer(X, options.categories)
-        columns = _presort(schema, X, options.n_jobs)
-        target = encode_target(y, summary.classes)
-        handle = _SingleUse(columns) if options.single_use else columns
-        return Table.load(
-            schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=options.n_jobs,
-            base_margin=in_memory(options.base_margin)[0], X=X if options.fetch_X else None,
-        )  # fmt: skip
+        return load_table(X, y, sample_weight, options, presort_table)
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets as the table was; return the table with them.
@@ -207,7 +188,31 @@ class Backend:
         return n_rows, [other if other is None or len(rows) == n_rows else safe_indexing(other, rows) for other in (X, *others)]
 
 
-def _presort(schema: Schema, X: Any, n_jobs: int | None) -> AnyColumns:
+def load_table(X: Any, y: Any, sample_weight: Any, options: LoadOptions, presort: Callable[[Schema, Any, int | None], AnyColumns]) -> Table:
+    """Return the table of a training set in memory; see :meth:`Backend.load`. ``presort`` is given what :func:`presort_table` is."""
+    from dtrees.engine.run.local_executor import note_compilation
+
+    y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
+    X = checked_table(X)
+    note_compilation(is_sparse(X))
+    n_rows = X.shape[0]
+    if n_rows == 0:
+        raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
+    check_lengths(n_rows, y)
+    weight = check_weights(sample_weight, n_rows)
+    summary = TargetSummary.of(y, weight, classify=options.classify)
+    summary.check()
+    schema = Schema.infer(X, options.categories)
+    columns = presort(schema, X, options.n_jobs)
+    target = encode_target(y, summary.classes)
+    handle = _SingleUse(columns) if options.single_use else columns
+    return Table.load(
+        schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=options.n_jobs,
+        base_margin=in_memory(options.base_margin)[0], X=X if options.fetch_X else None,
+    )  # fmt: skip
+
+
+def presort_table(schema: Schema, X: Any, n_jobs: int | None) -> AnyColumns:
     """Encode and presort the columns of a table; sparse ones stay sparse."""
     from dtrees.split.table.columns import presort
     from dtrees.split.table.sparse_columns import presort_sparse
@@ -237,8 +242,9 @@ def drawn_rows(n_rows: int, n: int | None, seed: int) -> NDArray[np.int64]:
 #: The only one of this process that is needed: it keeps nothing.
 LOCAL = Backend()
 
-#: Who serves collections, and clients, of other packages: module and class, which are imported when such a one turns up.
+#: Who serves collections, and clients, of other packages, and rows of a presorted table: module and class, imported when wanted.
 _BACKENDS = dict.fromkeys(("dask", "distributed"), ("dtrees.cluster.backend", "DaskBackend"))
+_BACKENDS["dtrees"] = ("dtrees.selection.folds", "FoldBackend")
 
 
 def backend_for(X: Any) -> Backend:

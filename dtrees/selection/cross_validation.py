@@ -1,0 +1,332 @@
+"""Cross-validation on one presorted table: scores, losses by round, and how many rounds are best.
+
+The table is checked and presorted once. Each fold's rows are taken from it (:mod:`dtrees.selection.folds`), so that a fold costs little
+beside its trees, and its model is the one that the estimator fits to these rows alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+
+from dtrees.engine.threads import effective_n_jobs
+from dtrees.ensemble.compat import safe_indexing
+from dtrees.ensemble.estimators.base import Model
+from dtrees.ensemble.estimators.base_boosting import Boosting
+from dtrees.ensemble.in_process import LOCAL, backend_for
+from dtrees.ensemble.input.target import check_lengths, check_target, check_weights, labels_of
+from dtrees.ensemble.metrics import check_metrics, greater_is_better, metric_name
+from dtrees.ensemble.objective import registry
+from dtrees.selection.folds import PresortedTable
+
+#: The name of the held-out rows among a fit's evaluation sets.
+_TEST = "test"
+Rows = NDArray[np.int64]
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A metric of held-out rows by round.
+
+    Attributes
+    ----------
+    metric : str
+    by_fold : ndarray of float64 of shape (n_folds, n_rounds)
+        NaN after the last round of a fold that ended early, and for folds that have no curve (see :func:`cross_validate`).
+    greater_is_better : bool or None
+        None for a function that does not say it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> curve = Curve("rmse", np.array([[0.9, 0.5, 0.6], [0.7, 0.7, 0.4]]), greater_is_better=False)
+    >>> curve.mean.round(2), curve.best_n_estimators, curve.best_score
+    (array([0.8, 0.6, 0.5]), 3, 0.5)
+    """
+
+    metric: str
+    by_fold: NDArray[np.float64]
+    greater_is_better: bool | None = None
+
+    @property
+    def _known(self) -> NDArray[np.float64]:
+        """The folds that have a curve."""
+        known: NDArray[np.float64] = self.by_fold[~np.isnan(self.by_fold).all(axis=1)]
+        return known
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """The mean over folds, NaN from where one has ended."""
+        return self._known.mean(axis=0) if len(self._known) else np.full(self.by_fold.shape[1], np.nan)
+
+    @property
+    def std(self) -> NDArray[np.float64]:
+        """The standard deviation over folds."""
+        return self._known.std(axis=0) if len(self._known) else np.full(self.by_fold.shape[1], np.nan)
+
+    @property
+    def best_n_estimators(self) -> int:
+        """How many rounds have the best mean: the fewest of those that have.
+
+        Raises
+        ------
+        ValueError
+            If the metric does not say what is better, or is NaN after each round.
+        """
+        if self.greater_is_better is None:
+            raise ValueError(
+                f"the metric {self.metric!r} does not say what is better; set its attribute greater_is_better to True or False"
+            )
+        mean = self.mean
+        if np.isnan(mean).all():
+            raise ValueError(f"the metric {self.metric!r} is NaN after each round; wants one that is defined for the rows of each fold")
+        return int(np.nanargmax(mean) if self.greater_is_better else np.nanargmin(mean)) + 1
+
+    @property
+    def best_score(self) -> float:
+        """The best mean."""
+        return float(self.mean[self.best_n_estimators - 1])
+
+
+class CrossValidation(dict[str, Any]):
+    """What :func:`cross_validate` returns: scikit-learn's dict of results, and curves.
+
+    Attributes
+    ----------
+    curves : dict of Curve
+        Of each of a booster's ``eval_metric``, by name; empty for other estimators.
+    """
+
+    curves: dict[str, Curve]
+
+    @property
+    def best_n_estimators(self) -> int:
+        """How many rounds have the best mean of the last of the metrics, which decides as it does about early stopping."""
+        if not self.curves:
+            raise ValueError("there are no curves; wants a boosting estimator, and return_curves=True")
+        return list(self.curves.values())[-1].best_n_estimators
+
+
+@dataclass(frozen=True)
+class FoldResult:
+    """What came of one fold.
+
+    Attributes
+    ----------
+    estimator : estimator
+        Fitted.
+    fit_time, score_time : float
+        Seconds.
+    scores, train_scores : dict of float
+        By the names of scorers; a single one is called "score".
+    curves : dict of ndarray of float64
+        By the names of metrics, after each round; empty without curves.
+    """
+
+    estimator: Any
+    fit_time: float
+    score_time: float
+    scores: dict[str, float]
+    train_scores: dict[str, float]
+    curves: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+class Validation:
+    """A presorted table, its folds and what is scored on them.
+
+    Parameters
+    ----------
+    estimator, X, y, cv, scoring, sample_weight, groups
+        As of :func:`cross_validate`.
+    """
+
+    def __init__(self, estimator: Any, X: Any, y: Any, cv: Any, scoring: Any, sample_weight: Any, groups: Any) -> None:
+        if not isinstance(estimator, Model):
+            raise TypeError(
+                f"estimator is {estimator!r:.60}; wants an estimator of dtrees, since others cannot be fitted to a presorted table (for "
+                "these, and pipelines, there is sklearn.model_selection.cross_validate)"
+            )
+        for name, collection in (("X", X), ("y", y), ("sample_weight", sample_weight), ("groups", groups)):
+            if backend_for(collection) is not LOCAL:
+                kind = type(collection)
+                raise TypeError(
+                    f"{name} is a {kind.__name__} of {kind.__module__.partition('.')[0]}; wants an array or a frame in memory, such as "
+                    f"{name}.compute()"
+                )
+        self.scorer = check_scoring(estimator, scoring=scoring)
+        self._y = check_target(y, classify=is_classifier(estimator), name=type(estimator).__name__, multi_output=estimator._MULTI_OUTPUT)
+        self._table = PresortedTable(X, estimator.n_jobs)
+        n = self._table.X.shape[0]
+        check_lengths(n, self._y)
+        self._weight = check_weights(sample_weight, n)
+        splitter = check_cv(cv, self._y, classifier=is_classifier(estimator))
+        every = np.arange(n)
+        self.folds = [(every[train], every[test]) for train, test in splitter.split(self._table.X, self._y, groups)]
+
+    def _some(self, rows: Rows) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+        """Return the targets and weights of some rows."""
+        return self._y[rows], None if self._weight is None else self._weight[rows]
+
+    def fit(self, estimator: Any, fold: tuple[Rows, Rows], *, curves: bool = True, train: bool = False) -> FoldResult:
+        """Fit an estimator, which is its own, to a fold, and score it."""
+        table, (train_rows, test_rows) = self._table, fold
+        began = time.perf_counter()
+        rows, X = table.rows(train_rows), safe_indexing(table.X, test_rows)
+        (y_train, weight_train), (y, weight) = self._some(train_rows), self._some(test_rows)
+        options: dict[str, Any] = {}
+        stops = isinstance(estimator, Boosting) and estimator.early_stopping_rounds is not None
+        if stops or (curves and isinstance(estimator, Boosting) and not _has_new_labels(estimator, y_train, y)):
+            options["eval_set"] = {_TEST: (X, y, weight)}
+        estimator.fit(rows, y_train, weight_train, **options)
+        fitted = time.perf_counter()
+        scores = self._score(estimator, X, y, weight)
+        scored = time.perf_counter()
+        of_train = self._score(estimator, rows.X, y_train, weight_train) if train else {}
+        by_round = estimator.evals_result_[_TEST] if options and curves else {}
+        return FoldResult(estimator, fitted - began, scored - fitted, scores, of_train, by_round)
+
+    def _score(self, estimator: Any, X: Any, y: Any, weight: Any) -> dict[str, float]:
+        options = {} if weight is None else {"sample_weight": weight}
+        found = self.scorer(estimator, X, y, **options)
+        return dict(found) if isinstance(found, dict) else {"score": found}
+
+
+def _has_new_labels(estimator: Any, y_train: NDArray[Any], y: NDArray[Any]) -> bool:
+    """Return whether held-out rows of a classifier have a label that the others have not."""
+    n_targets = y.shape[1] if y.ndim == 2 else 1
+    return is_classifier(estimator) and any(not np.isin(labels_of(y, k), labels_of(y_train, k)).all() for k in range(n_targets))
+
+
+def curves_of(estimator: Any, folds: Sequence[FoldResult]) -> dict[str, Curve]:
+    """Return the curves of all folds together."""
+    if not any(fold.curves for fold in folds):
+        return {}
+    classify = is_classifier(estimator)
+    default = registry.default_metric(registry.name_of(estimator.loss), classify=classify)
+    curves = {}
+    for metric in check_metrics(estimator.eval_metric, classify=classify, default=default):
+        name = metric_name(metric)
+        found = [fold.curves.get(name, np.empty(0)) for fold in folds]
+        by_fold = np.full((len(found), max(map(len, found))), np.nan)
+        for values, row in zip(found, by_fold, strict=True):
+            row[: len(values)] = values
+        try:
+            better: bool | None = greater_is_better(metric)
+        except ValueError:
+            better = None
+        curves[name] = Curve(name, by_fold, better)
+    return curves
+
+
+def cross_validate(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    scoring: Any = None,
+    sample_weight: Any = None,
+    groups: Any = None,
+    n_jobs: int | None = None,
+    return_train_score: bool = False,
+    return_estimator: bool = False,
+    return_indices: bool = False,
+    return_curves: bool = True,
+) -> CrossValidation:
+    """Fit an estimator to all folds but one, in turn, and score it on that one; the table is presorted once.
+
+    It does what :func:`sklearn.model_selection.cross_validate` does, with its splitters, scorers and dict of results. Each model is that
+    of ``clone(estimator).fit(X[train], y[train])``, byte for byte, whatever is drawn; only a ``random_state`` of None draws anew.
+
+    Parameters
+    ----------
+    estimator : estimator of dtrees
+        Is cloned for each fold. With ``early_stopping_rounds``, the held-out rows decide when a fold's fit ends, so that its score is a
+        little too good.
+    X : array-like, sparse table or frame of shape (n, n_features)
+        In memory. A sparse one is presorted for each fold.
+    y : array-like of shape (n,) or (n, k)
+    cv : int, splitter or iterable of (train, test), default=5
+        As of scikit-learn: a number of folds (stratified for a classifier), a splitter such as ``GroupKFold()``, or pairs of arrays of
+        numbers of rows.
+    scoring : str, callable, list, tuple, set, dict or None, default=None
+        A scorer of scikit-learn, or several. None is the estimator's ``score``.
+    sample_weight : array-like of shape (n,) or None, default=None
+        The weights of rows in fits, curves and scores (scikit-learn's function scores without, unless metadata routing is on).
+    groups : array-like of shape (n,) or None, default=None
+        For splitters that keep groups together.
+    n_jobs : int or None, default=None
+        Folds that are fitted side by side, each by the threads that ``n_jobs`` of the estimator says; None is 1. They share the table, but
+        each takes its rows of it.
+    return_train_score, return_estimator, return_indices : bool, default=False
+        As of scikit-learn.
+    return_curves : bool, default=True
+        Whether a booster's ``eval_metric`` is computed on the held-out rows after each round.
+
+    Returns
+    -------
+    CrossValidation
+        A dict of arrays with an item for each fold: "fit_time" (which includes taking the fold's rows, and curves), "score_time",
+        "test_score" (of several scorers "test_NAME"), "train_score" or "train_NAME", "estimator" and "indices", as they are asked for. Its
+        attribute ``curves`` has a :class:`~dtrees.selection.cross_validation.Curve` for each metric, and ``best_n_estimators`` is the
+        number of rounds whose mean of the last metric is best. A fold has no curve if its held-out rows have a label that no other
+        rows have.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is none of dtrees, or the data is not in memory.
+    ValueError
+        If a parameter or the data cannot be used; errors of fits and scorers are raised.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dtrees import GradientBoostingRegressor, cross_validate
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> y = X[:, 0] + np.random.default_rng(1).normal(size=500)
+    >>> estimator = GradientBoostingRegressor(n_estimators=100, learning_rate=0.1)
+    >>> result = cross_validate(estimator, X, y, scoring=["r2", "neg_mean_absolute_error"])
+    >>> sorted(result)
+    ['fit_time', 'score_time', 'test_neg_mean_absolute_error', 'test_r2']
+    >>> curve = result.curves["rmse"]
+    >>> curve.by_fold.shape, int(curve.mean.argmin()) + 1 == result.best_n_estimators < 100
+    ((5, 100), True)
+    """
+    validation = Validation(estimator, X, y, cv, scoring, sample_weight, groups)
+
+    def run(fold: tuple[Rows, Rows]) -> FoldResult:
+        done = validation.fit(clone(estimator), fold, curves=return_curves, train=return_train_score)
+        return done if return_estimator else replace(done, estimator=None)
+
+    folds = side_by_side(run, validation.folds, n_jobs)
+    result = CrossValidation(fit_time=np.array([fold.fit_time for fold in folds]), score_time=np.array([fold.score_time for fold in folds]))
+    if return_estimator:
+        result["estimator"] = [fold.estimator for fold in folds]
+    if return_indices:
+        train, test = zip(*validation.folds, strict=True)
+        result["indices"] = {"train": train, "test": test}
+    for kind, scores in (("test", [fold.scores for fold in folds]), ("train", [fold.train_scores for fold in folds])):
+        result.update({f"{kind}_{name}": np.array([of_fold[name] for of_fold in scores]) for name in scores[0]})
+    result.curves = curves_of(estimator, folds)
+    return result
+
+
+def side_by_side(run: Callable[[T], R], items: Sequence[T], n_jobs: int | None) -> list[R]:
+    """Return what ``run`` returns for each of some items, so many of which are run at a time."""
+    n_threads = min(effective_n_jobs(n_jobs), len(items))
+    if n_threads < 2:
+        return [run(item) for item in items]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(run, items))
