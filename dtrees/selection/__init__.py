@@ -4,4 +4,6 @@
     a table that is presorted once, and rows of it that an estimator is fitted to as if they were a table of their own.
 ``cross_validation``
     fits to all folds but one, scores on that one, and losses by round.
+``tuning``
+    the search for parameters by Optuna.
 """

@@ -142,6 +142,16 @@ class FoldResult:
     curves: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
+def check_estimator(estimator: Any) -> Any:
+    """Return an estimator of dtrees; raise TypeError for anything else."""
+    if not isinstance(estimator, Model):
+        raise TypeError(
+            f"estimator is {estimator!r:.60}; wants an estimator of dtrees, since others cannot be fitted to a presorted table (for "
+            "these, and pipelines, there are the functions of sklearn.model_selection)"
+        )
+    return estimator
+
+
 class Validation:
     """A presorted table, its folds and what is scored on them.
 
@@ -152,11 +162,7 @@ class Validation:
     """
 
     def __init__(self, estimator: Any, X: Any, y: Any, cv: Any, scoring: Any, sample_weight: Any, groups: Any) -> None:
-        if not isinstance(estimator, Model):
-            raise TypeError(
-                f"estimator is {estimator!r:.60}; wants an estimator of dtrees, since others cannot be fitted to a presorted table (for "
-                "these, and pipelines, there is sklearn.model_selection.cross_validate)"
-            )
+        check_estimator(estimator)
         for name, collection in (("X", X), ("y", y), ("sample_weight", sample_weight), ("groups", groups)):
             if backend_for(collection) is not LOCAL:
                 kind = type(collection)
@@ -167,7 +173,7 @@ class Validation:
         self.scorer = check_scoring(estimator, scoring=scoring)
         self._y = check_target(y, classify=is_classifier(estimator), name=type(estimator).__name__, multi_output=estimator._MULTI_OUTPUT)
         self._table = PresortedTable(X, estimator.n_jobs)
-        n = self._table.X.shape[0]
+        self.n_rows = n = self._table.X.shape[0]
         check_lengths(n, self._y)
         self._weight = check_weights(sample_weight, n)
         splitter = check_cv(cv, self._y, classifier=is_classifier(estimator))
@@ -178,19 +184,26 @@ class Validation:
         """Return the targets and weights of some rows."""
         return self._y[rows], None if self._weight is None else self._weight[rows]
 
-    def fit(self, estimator: Any, fold: tuple[Rows, Rows], *, curves: bool = True, train: bool = False) -> FoldResult:
-        """Fit an estimator, which is its own, to a fold, and score it."""
+    def has_curve(self, estimator: Any, fold: tuple[Rows, Rows]) -> bool:
+        """Return whether an estimator is a booster, and knows all labels of a fold's held-out rows."""
+        if not isinstance(estimator, Boosting) or not is_classifier(estimator):
+            return isinstance(estimator, Boosting)
+        train, test = (self._y[rows] for rows in fold)
+        return all(np.isin(labels_of(test, k), labels_of(train, k)).all() for k in range(train.shape[1] if train.ndim == 2 else 1))
+
+    def fit(self, estimator: Any, fold: tuple[Rows, Rows], *, curves: bool = True, score: bool = True, train: bool = False) -> FoldResult:
+        """Fit an estimator, which is its own, to a fold, and score it if that is wanted, also on the rows that it is fitted to."""
         table, (train_rows, test_rows) = self._table, fold
         began = time.perf_counter()
         rows, X = table.rows(train_rows), safe_indexing(table.X, test_rows)
         (y_train, weight_train), (y, weight) = self._some(train_rows), self._some(test_rows)
         options: dict[str, Any] = {}
         stops = isinstance(estimator, Boosting) and estimator.early_stopping_rounds is not None
-        if stops or (curves and isinstance(estimator, Boosting) and not _has_new_labels(estimator, y_train, y)):
+        if stops or (curves and self.has_curve(estimator, fold)):
             options["eval_set"] = {_TEST: (X, y, weight)}
         estimator.fit(rows, y_train, weight_train, **options)
         fitted = time.perf_counter()
-        scores = self._score(estimator, X, y, weight)
+        scores = self._score(estimator, X, y, weight) if score else {}
         scored = time.perf_counter()
         of_train = self._score(estimator, rows.X, y_train, weight_train) if train else {}
         by_round = estimator.evals_result_[_TEST] if options and curves else {}
@@ -202,20 +215,19 @@ class Validation:
         return dict(found) if isinstance(found, dict) else {"score": found}
 
 
-def _has_new_labels(estimator: Any, y_train: NDArray[Any], y: NDArray[Any]) -> bool:
-    """Return whether held-out rows of a classifier have a label that the others have not."""
-    n_targets = y.shape[1] if y.ndim == 2 else 1
-    return is_classifier(estimator) and any(not np.isin(labels_of(y, k), labels_of(y_train, k)).all() for k in range(n_targets))
+def metrics_of(estimator: Any) -> list[str | Callable[..., Any]]:
+    """Return the metrics of a booster; the last one decides."""
+    classify = is_classifier(estimator)
+    default = registry.default_metric(registry.name_of(estimator.loss), classify=classify)
+    return check_metrics(estimator.eval_metric, classify=classify, default=default)
 
 
 def curves_of(estimator: Any, folds: Sequence[FoldResult]) -> dict[str, Curve]:
     """Return the curves of all folds together."""
     if not any(fold.curves for fold in folds):
         return {}
-    classify = is_classifier(estimator)
-    default = registry.default_metric(registry.name_of(estimator.loss), classify=classify)
     curves = {}
-    for metric in check_metrics(estimator.eval_metric, classify=classify, default=default):
+    for metric in metrics_of(estimator):
         name = metric_name(metric)
         found = [fold.curves.get(name, np.empty(0)) for fold in folds]
         by_fold = np.full((len(found), max(map(len, found))), np.nan)
