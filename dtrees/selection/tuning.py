@@ -183,7 +183,7 @@ def tune(
     search.check(study)
     if not study.trials:
         study.enqueue_trial({}, user_attrs={_AS_GIVEN: True})
-    study.optimize(search, n_trials, timeout, effective_n_jobs(n_jobs), callbacks=list(callbacks))
+    study.optimize(search, n_trials=n_trials, timeout=timeout, n_jobs=effective_n_jobs(n_jobs), callbacks=list(callbacks))
     return Tuned(study, search.best(study).fit(X, y, sample_weight))
 
 
