@@ -61,6 +61,17 @@ class Backend:
                 "DataFrame or Array (dask.dataframe.from_pandas, dask.array.from_array), or no placement"
             )
 
+    def coordinate(self, function: Callable[..., Any], *data: Any) -> Any:
+        """Return what a function that fits many times returns, given an estimator, X and what belongs to it; called where X is."""
+        for name, other in zip(("y", "sample_weight", "groups"), data[2:], strict=True):
+            if backend_for(other) is not self:
+                raise TypeError(f"{name} is a {type(other).__name__}, but X is in memory; wants both there: {name}.compute()")
+        return function(*data)
+
+    def validation(self, kind: type[Any], *arguments: Any) -> Any:
+        """Return what folds of X are fitted with: a :class:`dtrees.selection.cross_validation.Validation`, which is the ``kind``."""
+        return kind(*arguments)
+
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Check, encode and presort a training set.
 
@@ -244,12 +255,14 @@ LOCAL = Backend()
 
 #: Who serves collections, and clients, of other packages, and rows of a presorted table: module and class, imported when wanted.
 _BACKENDS = dict.fromkeys(("dask", "distributed"), ("dtrees.cluster.backend", "DaskBackend"))
-_BACKENDS["dtrees"] = ("dtrees.selection.folds", "FoldBackend")
+_BACKENDS["dtrees.selection.folds"] = ("dtrees.selection.folds", "FoldBackend")
+_BACKENDS["dtrees.cluster.folds"] = ("dtrees.cluster.folds", "SharedBackend")
 
 
 def backend_for(X: Any) -> Backend:
     """Return the backend for the collection ``X``: that of the package of its type, else the local one."""
-    place = _BACKENDS.get(type(X).__module__.partition(".")[0])
+    module = type(X).__module__
+    place = _BACKENDS.get(module.partition(".")[0]) or _BACKENDS.get(module)
     return LOCAL if place is None else _backend(*place)
 
 

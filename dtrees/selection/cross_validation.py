@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,18 +20,16 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from dtrees.engine.threads import effective_n_jobs
-from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.estimators.base import Model
 from dtrees.ensemble.estimators.base_boosting import Boosting
-from dtrees.ensemble.in_process import LOCAL, backend_for
+from dtrees.ensemble.in_process import backend_for
 from dtrees.ensemble.input.target import check_lengths, check_target, check_weights, labels_of
 from dtrees.ensemble.metrics import check_metrics, greater_is_better, metric_name
 from dtrees.ensemble.objective import registry
-from dtrees.selection.folds import PresortedTable
+from dtrees.selection.folds import PresortedTable, Rows
 
 #: The name of the held-out rows among a fit's evaluation sets.
 _TEST = "test"
-Rows = NDArray[np.int64]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -161,28 +160,30 @@ class Validation:
         As of :func:`cross_validate`.
     """
 
+    #: Whether several threads may fit folds.
+    takes_threads = True
+
     def __init__(self, estimator: Any, X: Any, y: Any, cv: Any, scoring: Any, sample_weight: Any, groups: Any) -> None:
         check_estimator(estimator)
-        for name, collection in (("X", X), ("y", y), ("sample_weight", sample_weight), ("groups", groups)):
-            if backend_for(collection) is not LOCAL:
-                kind = type(collection)
-                raise TypeError(
-                    f"{name} is a {kind.__name__} of {kind.__module__.partition('.')[0]}; wants an array or a frame in memory, such as "
-                    f"{name}.compute()"
-                )
         self.scorer = check_scoring(estimator, scoring=scoring)
         self._y = check_target(y, classify=is_classifier(estimator), name=type(estimator).__name__, multi_output=estimator._MULTI_OUTPUT)
-        self._table = PresortedTable(X, estimator.n_jobs)
-        self.n_rows = n = self._table.X.shape[0]
+        self._table = self._load(X, estimator)
+        self.n_rows = n = self._table.n_rows
         check_lengths(n, self._y)
         self._weight = check_weights(sample_weight, n)
         splitter = check_cv(cv, self._y, classifier=is_classifier(estimator))
         every = np.arange(n)
         self.folds = [(every[train], every[test]) for train, test in splitter.split(self._table.X, self._y, groups)]
 
-    def _some(self, rows: Rows) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
-        """Return the targets and weights of some rows."""
-        return self._y[rows], None if self._weight is None else self._weight[rows]
+    def _load(self, X: Any, estimator: Any) -> Any:
+        """Return the table that folds are taken of."""
+        return PresortedTable(X, estimator.n_jobs)
+
+    def check_jobs(self, n_jobs: int | None) -> int | None:
+        """Return how many fits run side by side; raise ValueError if there may be only one."""
+        if n_jobs in (None, 1) or self.takes_threads:
+            return n_jobs
+        raise ValueError(f"n_jobs is {n_jobs}, but X is a Dask collection, each of whose fits takes all workers; wants n_jobs=None")
 
     def has_curve(self, estimator: Any, fold: tuple[Rows, Rows]) -> bool:
         """Return whether an estimator is a booster, and knows all labels of a fold's held-out rows."""
@@ -193,25 +194,24 @@ class Validation:
 
     def fit(self, estimator: Any, fold: tuple[Rows, Rows], *, curves: bool = True, score: bool = True, train: bool = False) -> FoldResult:
         """Fit an estimator, which is its own, to a fold, and score it if that is wanted, also on the rows that it is fitted to."""
-        table, (train_rows, test_rows) = self._table, fold
         began = time.perf_counter()
-        rows, X = table.rows(train_rows), safe_indexing(table.X, test_rows)
-        (y_train, weight_train), (y, weight) = self._some(train_rows), self._some(test_rows)
-        options: dict[str, Any] = {}
         stops = isinstance(estimator, Boosting) and estimator.early_stopping_rounds is not None
-        if stops or (curves and self.has_curve(estimator, fold)):
-            options["eval_set"] = {_TEST: (X, y, weight)}
-        estimator.fit(rows, y_train, weight_train, **options)
-        fitted = time.perf_counter()
-        scores = self._score(estimator, X, y, weight) if score else {}
-        scored = time.perf_counter()
-        of_train = self._score(estimator, rows.X, y_train, weight_train) if train else {}
-        by_round = estimator.evals_result_[_TEST] if options and curves else {}
+        watched = stops or (curves and self.has_curve(estimator, fold))
+        with self._table.fold(*fold, self._y, self._weight) as rows:
+            estimator.fit(*rows.to_fit, **({"eval_set": {_TEST: rows.held_out}} if watched else {}))
+            fitted = time.perf_counter()
+            scores = self._score(estimator, *rows.held_out) if score else {}
+            scored = time.perf_counter()
+            of_train = self._score(estimator, *rows.seen) if train else {}
+        by_round = estimator.evals_result_[_TEST] if watched and curves else {}
         return FoldResult(estimator, fitted - began, scored - fitted, scores, of_train, by_round)
 
+    def _to_score(self, estimator: Any) -> Any:
+        """Return what scorers are given as the estimator."""
+        return estimator
+
     def _score(self, estimator: Any, X: Any, y: Any, weight: Any) -> dict[str, float]:
-        options = {} if weight is None else {"sample_weight": weight}
-        found = self.scorer(estimator, X, y, **options)
+        found = self.scorer(self._to_score(estimator), X, y, **({} if weight is None else {"sample_weight": weight}))
         return dict(found) if isinstance(found, dict) else {"score": found}
 
 
@@ -260,14 +260,16 @@ def cross_validate(
 
     It does what :func:`sklearn.model_selection.cross_validate` does, with its splitters, scorers and dict of results. Each model is that
     of ``clone(estimator).fit(X[train], y[train])``, byte for byte, whatever is drawn; only a ``random_state`` of None draws anew.
+    On a cluster, a fold is the whole table with weights of 0: rows are drawn among all rows there, and categories and classes are those
+    of all rows; otherwise the trees are the same.
 
     Parameters
     ----------
     estimator : estimator of dtrees
         Is cloned for each fold. With ``early_stopping_rounds``, the held-out rows decide when a fold's fit ends, so that its score is a
         little too good.
-    X : array-like, sparse table or frame of shape (n, n_features)
-        In memory. A sparse one is presorted for each fold.
+    X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
+        A Dask collection is loaded once on the cluster of the current client. A sparse table in memory is presorted for each fold.
     y : array-like of shape (n,) or (n, k)
     cv : int, splitter or iterable of (train, test), default=5
         As of scikit-learn: a number of folds (stratified for a classifier), a splitter such as ``GroupKFold()``, or pairs of arrays of
@@ -280,7 +282,7 @@ def cross_validate(
         For splitters that keep groups together.
     n_jobs : int or None, default=None
         Folds that are fitted side by side, each by the threads that ``n_jobs`` of the estimator says; None is 1. They share the table, but
-        each takes its rows of it.
+        each takes its rows of it. Not for Dask collections.
     return_train_score, return_estimator, return_indices : bool, default=False
         As of scikit-learn.
     return_curves : bool, default=True
@@ -298,7 +300,7 @@ def cross_validate(
     Raises
     ------
     TypeError
-        If the estimator is none of dtrees, or the data is not in memory.
+        If the estimator is none of dtrees, or only some of the data is in memory.
     ValueError
         If a parameter or the data cannot be used; errors of fits and scorers are raised.
 
@@ -316,17 +318,29 @@ def cross_validate(
     >>> curve.by_fold.shape, int(curve.mean.argmin()) + 1 == result.best_n_estimators < 100
     ((5, 100), True)
     """
-    validation = Validation(estimator, X, y, cv, scoring, sample_weight, groups)
+    check_estimator(estimator)
+    kept = {"train": return_train_score, "curves": return_curves}
+    run = partial(_cross_validate, cv=cv, scoring=scoring, n_jobs=n_jobs, estimators=return_estimator, indices=return_indices, kept=kept)
+    result: CrossValidation = backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups)
+    return result
+
+
+def _cross_validate(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any, *, cv: Any, scoring: Any, n_jobs: int | None, estimators: bool,
+    indices: bool, kept: dict[str, bool],
+) -> CrossValidation:  # fmt: skip
+    """Cross-validate where the data is."""
+    validation = backend_for(X).validation(Validation, estimator, X, y, cv, scoring, sample_weight, groups)
 
     def run(fold: tuple[Rows, Rows]) -> FoldResult:
-        done = validation.fit(clone(estimator), fold, curves=return_curves, train=return_train_score)
-        return done if return_estimator else replace(done, estimator=None)
+        done: FoldResult = validation.fit(clone(estimator), fold, **kept)
+        return done if estimators else replace(done, estimator=None)
 
-    folds = side_by_side(run, validation.folds, n_jobs)
+    folds = side_by_side(run, validation.folds, validation.check_jobs(n_jobs))
     result = CrossValidation(fit_time=np.array([fold.fit_time for fold in folds]), score_time=np.array([fold.score_time for fold in folds]))
-    if return_estimator:
+    if estimators:
         result["estimator"] = [fold.estimator for fold in folds]
-    if return_indices:
+    if indices:
         train, test = zip(*validation.folds, strict=True)
         result["indices"] = {"train": train, "test": test}
     for kind, scores in (("test", [fold.scores for fold in folds]), ("train", [fold.train_scores for fold in folds])):

@@ -7,7 +7,9 @@ or is drawn among them.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,9 @@ from dtrees.ensemble.in_process import LOCAL, Backend, load_table, presort_table
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.schema import Schema, checked_table, is_sparse
 
+#: Numbers of rows.
+Rows = NDArray[np.int64]
+
 
 class PresortedTable:
     """A table in memory and its columns, presorted.
@@ -29,16 +34,46 @@ class PresortedTable:
     ----------
     X : array-like, sparse table or frame of shape (n, n_features)
     n_jobs : int or None
+
+    Attributes
+    ----------
+    n_rows : int
+    X : array, sparse table or frame
+        What splitters look at.
     """
 
     def __init__(self, X: Any, n_jobs: int | None) -> None:
         X = checked_table(X)
         self.X = X.tocsr() if is_sparse(X) else X  # rows can be taken of
+        self.n_rows = int(X.shape[0])
         self.columns: Any = None if is_sparse(X) else presort_table(Schema.infer(X), X, n_jobs)
 
     def rows(self, rows: NDArray[np.int64]) -> PresortedRows:
         """Return some rows, for an estimator to be fitted to."""
         return PresortedRows(self, rows)
+
+    @contextmanager
+    def fold(self, train: Rows, test: Rows, y: NDArray[Any], weight: NDArray[np.float64] | None) -> Iterator[Fold]:
+        """Give a fold, for as long as the block lasts."""
+        rows, held_out = self.rows(train), safe_indexing(self.X, test)
+        (y_train, own), (y_test, others) = ((y[some], None if weight is None else weight[some]) for some in (train, test))
+        yield Fold((rows, y_train, own), (held_out, y_test, others), (rows.X, y_train, own))
+
+
+class Fold(NamedTuple):
+    """The rows of a fold: X, y and weights each.
+
+    Attributes
+    ----------
+    to_fit : tuple
+        What an estimator is fitted to; its X stands for the rows.
+    held_out, seen : tuple
+        The rows held out, and those fitted to, to be predicted and scored.
+    """
+
+    to_fit: tuple[Any, Any, Any]
+    held_out: tuple[Any, Any, Any]
+    seen: tuple[Any, Any, Any]
 
 
 class PresortedRows:
@@ -81,8 +116,8 @@ class FoldBackend(Backend):
     """The backend of rows of a presorted table."""
 
     def header(self, X: Any) -> Any:
-        """Return the rows; anything else is refused as an array would be."""
-        return LOCAL.header(X.X if isinstance(X, PresortedRows) else X)
+        """Return the rows."""
+        return LOCAL.header(X.X)
 
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Check and encode a training set, and take its columns from those that are presorted."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,8 +19,9 @@ from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.forests import Forest
+from dtrees.ensemble.in_process import backend_for
 from dtrees.ensemble.metrics import greater_is_better, metric_name
-from dtrees.selection.cross_validation import FoldResult, Validation, curves_of, metrics_of
+from dtrees.selection.cross_validation import FoldResult, Validation, check_estimator, curves_of, metrics_of
 from dtrees.version import needed
 
 if TYPE_CHECKING:
@@ -152,7 +154,7 @@ def tune(
     ImportError
         If Optuna is not installed.
     TypeError
-        If the estimator is none of dtrees, the data is not in memory, or the space is something else.
+        If the estimator is none of dtrees, only some of the data is in memory, or the space is something else.
     ValueError
         If a parameter or the data cannot be used; errors of fits are raised.
 
@@ -168,23 +170,36 @@ def tune(
     >>> len(study.trials), model.n_estimators == study.best_trial.user_attrs["n_estimators"]
     (5, True)
     """
-    optuna = needed("optuna", "tune")
+    needed("optuna", "tune")
+    check_estimator(estimator)
     if isinstance(scoring, list | tuple | set | Mapping):
         raise ValueError(f"scoring is {scoring!r:.60}; wants one scorer, by which trials are compared")
     given = {"storage": storage, "study_name": study_name, "sampler": sampler, "pruner": pruner}
     if study is not None and any(value is not None for value in given.values()):
         raise ValueError(f"study is given beside {', '.join(name for name in given if given[name] is not None)}; wants one or the other")
-    boosts = isinstance(estimator, Boosting)
-    validation = Validation(estimator, X, y, cv, None if boosts else scoring, sample_weight, groups)
-    search = _Search(estimator, validation, space, scoring, random_state)
+    limits = {"n_trials": n_trials, "timeout": timeout, "n_jobs": n_jobs, "callbacks": list(callbacks)}
+    search = {"space": space, "scoring": scoring, "random_state": random_state}
+    run = partial(_tune, cv=cv, search=search, study=study, given=given, limits=limits)
+    tuned: Tuned = backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups)
+    return tuned
+
+
+def _tune(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any, *, cv: Any, search: dict[str, Any], study: Any, given: dict[str, Any],
+    limits: dict[str, Any],
+) -> Tuned:  # fmt: skip
+    """Search where the data is."""
+    optuna, scoring = needed("optuna", "tune"), None if isinstance(estimator, Boosting) else search["scoring"]
+    validation = backend_for(X).validation(Validation, estimator, X, y, cv, scoring, sample_weight, groups)
+    trials = _Search(estimator, validation, **search)
     if study is None:
-        given["sampler"] = sampler or optuna.samplers.TPESampler(seed=random_state)
-        study = optuna.create_study(direction=search.direction, load_if_exists=True, **given)
-    search.check(study)
+        given["sampler"] = given["sampler"] or optuna.samplers.TPESampler(seed=search["random_state"])
+        study = optuna.create_study(direction=trials.direction, load_if_exists=True, **given)
+    trials.check(study)
     if not study.trials:
         study.enqueue_trial({}, user_attrs={_AS_GIVEN: True})
-    study.optimize(search, n_trials=n_trials, timeout=timeout, n_jobs=effective_n_jobs(n_jobs), callbacks=list(callbacks))
-    return Tuned(study, search.best(study).fit(X, y, sample_weight))
+    study.optimize(trials, **limits | {"n_jobs": effective_n_jobs(validation.check_jobs(limits["n_jobs"]))})
+    return Tuned(study, trials.best(study).fit(X, y, sample_weight))
 
 
 class _Search:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -283,7 +282,6 @@ def test_metrics_that_cannot_decide() -> None:
     [
         (LinearRegression(), FRAME, TypeError, "LinearRegression.*wants an estimator of dtrees"),
         (make_pipeline(BOOSTER), FRAME, TypeError, "(?s)Pipeline.*sklearn.model_selection"),
-        (BOOSTER, da.zeros((N, 2)), TypeError, r"X is a Array of dask; wants .* X.compute\(\)"),
         (BOOSTER, FRAME[:5], ValueError, "X has 5 rows but y has 240"),
         (CLASSES, FRAME, ValueError, "Unknown label type"),
         (clone(BOOSTER).set_params(n_estimators=-1), FRAME, ValueError, "n_estimators"),

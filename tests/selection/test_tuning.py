@@ -211,9 +211,9 @@ def test_what_cannot_be_used_is_refused(options: Any, error: type[Exception], ma
         tune(**options)
 
 
-def test_data_elsewhere_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"X.compute\(\)"):
-        dtrees.tune(BOOSTER, da.zeros((N, 2)), SIGNAL)
+def test_data_that_is_partly_elsewhere_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"y is a Array, but X is in memory; wants both there: y.compute\(\)"):
+        dtrees.tune(BOOSTER, FRAME, da.zeros(N))
 
 
 def test_without_optuna(monkeypatch: pytest.MonkeyPatch) -> None:
