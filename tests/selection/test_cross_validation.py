@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 
 import dtrees
 from dtrees.ensemble.compat import safe_indexing
-from dtrees.selection.cross_validation import Curve
+from dtrees.selection.curves import Curve
 from dtrees.selection.folds import PresortedTable
 from tests import random_cases
 from tests.cases import CASES, HELD_OUT, HELD_OUT_TARGETS, SLOW, TARGETS, TRAIN, WEIGHTS, found
@@ -290,3 +290,18 @@ def test_metrics_that_cannot_decide() -> None:
 def test_what_cannot_be_used_is_refused(estimator: Any, X: Any, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         dtrees.cross_validate(estimator, X, SIGNAL)
+
+
+# --- pictures ---
+
+
+def test_curves_are_drawn() -> None:
+    result = dtrees.cross_validate(clone(BOOSTER).set_params(eval_metric=["mae", "rmse"]), FRAME, SIGNAL, cv=3)
+    ax = dtrees.plot_metric(result)
+    mean, *folds, best = ax.get_lines()
+    assert (mean.get_label(), ax.get_ylabel(), best.get_label()) == ("mean of 3 folds", "rmse", f"best round: {result.best_n_estimators}")
+    assert_array_equal(mean.get_ydata(), result.curves["rmse"].mean)
+    assert_array_equal([line.get_ydata() for line in folds], result.curves["rmse"].by_fold)
+    assert dtrees.plot_metric(result, "mae").get_ylabel() == "mae"
+    with pytest.raises(ValueError, match="has no scores of its rounds"):
+        dtrees.plot_metric(dtrees.cross_validate(FOREST, FRAME, SIGNAL, cv=2))
