@@ -24,4 +24,5 @@ def check(X: Any, y: Any) -> None:
     dtrees.callbacks.Checkpoint  # type: ignore[attr-defined]  # noqa: B018
     assert_type(dtrees.callbacks.Progress(1, 2, 0.5).train_score, float | None)
     assert_type(dtrees.submit(dtrees.ExtraTreesRegressor(), X, y), Future)
+    assert_type(dtrees.cross_validate(dtrees.RandomForestClassifier(), X, y).best_n_estimators, int)
     assert_type(dtrees.report(dtrees.ExtraTreesRegressor(), X, y), Report)

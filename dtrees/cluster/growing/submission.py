@@ -28,7 +28,7 @@ import functools
 import inspect
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
@@ -284,6 +284,37 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
     for warning in fitted.__dict__.pop(_WARNINGS, ()):
         warn(str(warning), type(warning))
     return fitted
+
+
+def coordinate(function: Callable[..., Any], data: Sequence[Any], client: Client) -> Any:
+    """Return what a function that fits many times returns, called by a task, as a fit is; if the wait for it ends otherwise, so does it."""
+    client, name = client_given(client), new_name()
+    check_processes(client)
+    register(client)
+    pickled = {"function": _pickle("what is to be fitted", function), "data": _pickle("the data", tuple(data))}
+    with however_large():
+        future = client.submit(_call, pickled, Settings.read(), name, key=name, pure=False)
+    try:
+        found, messages = FutureWaiter(client).gather([future])[0]
+    except BaseException:
+        if client.status == "running":
+            with contextlib.suppress(SchedulerLost):
+                give_up(client, [future])
+        raise
+    finally:
+        future.release()
+    for message in messages:
+        warn(str(message), type(message))
+    return found
+
+
+def _call(pickled: dict[str, bytes], settings: Settings, name: str) -> tuple[Any, list[Warning]]:
+    """Call a function, as a task on a worker; return what it warns of, too. Its fits are not the one that Dask knows, so have no logs."""
+    secede()
+    register(own_client())
+    function, data = (cloudpickle.loads(pickled[part]) for part in ("function", "data"))
+    with coordinating(Fit(name, settings)), collected_warnings() as messages, exits_as_errors():
+        return function(*data), messages
 
 
 def _wait(future: Future, client: Client, keep: bool) -> Any:
