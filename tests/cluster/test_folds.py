@@ -111,6 +111,23 @@ def test_a_worker_is_lost_between_folds(mortal_client: Client, tmp_path: Path, p
     assert_same(here, there)
 
 
+@pytest.mark.slow
+def test_the_coordinating_worker_is_lost(mortal_client: Client, tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+
+    def kill_this(model: Any, X: Any, y: Any) -> float:
+        if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return float(model.score(X, y))
+
+    here = dtrees.cross_validate(REGRESSOR, FRAME, TARGETS["regression"], cv=2, return_estimator=True)
+    with dask.config.set({"dtrees.placement": "rows"}):
+        there = dtrees.cross_validate(REGRESSOR, *lazily(FRAME, TARGETS["regression"]), cv=2, scoring=kill_this, return_estimator=True)
+    assert killed.exists()
+    assert_same(here, there)
+
+
 def test_a_search_on_a_cluster(client: Client) -> None:
     space, y = {"max_depth": IntDistribution(1, 6)}, TARGETS["regression"]
     here, model = dtrees.tune(REGRESSOR, FRAME, y, space, n_trials=4, cv=3, random_state=0)
