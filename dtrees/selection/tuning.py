@@ -129,8 +129,8 @@ def tune(
         What a trial is judged by: of boosting what ``eval_metric`` takes, a scorer of scikit-learn among it (None: the last metric of the
         estimator); of others a scorer (None: their ``score``).
     n_jobs : int or None, default=None
-        Trials that run side by side on threads, each by the threads that ``n_jobs`` of the estimator says; None is 1. Small tables are
-        faster so, and large ones with more threads for each trial. Only one at a time are the same for the same ``random_state``.
+        Trials that run side by side on threads, each by the threads that ``n_jobs`` of the estimator says; None is 1. A small table
+        keeps hardly more than one thread busy, a large one all. Only one at a time are the same for the same ``random_state``.
     random_state : int or None, default=None
         Seeds Optuna's sampler, and the estimator if that has no ``random_state`` of its own.
     study : optuna.Study or None, default=None
