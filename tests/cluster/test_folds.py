@@ -88,6 +88,8 @@ def test_the_table_is_loaded_once(client: Client) -> None:
     with dask.config.set({"dtrees.placement": "sharded"}):
         dtrees.cross_validate(REGRESSOR, X, y, cv=4)
     assert len(events(client, "placed")) == 1
+    (fit,) = [fit for fit in dtrees.fits() if fit.label == "cross_validate"][-1:]
+    assert (fit.estimator, fit.state) == ("GradientBoostingRegressor", "finished")
 
 
 @pytest.mark.parametrize("placement", ["rows", "sharded", "one-worker"])
@@ -111,7 +113,6 @@ def test_a_worker_is_lost_between_folds(mortal_client: Client, tmp_path: Path, p
     assert_same(here, there)
 
 
-@pytest.mark.slow
 def test_the_coordinating_worker_is_lost(mortal_client: Client, tmp_path: Path) -> None:
     killed = tmp_path / "killed"
 
