@@ -63,7 +63,7 @@ class DaskBackend(Backend):
             raise ValueError(f"placement is {placement!r}, but there is no Dask client, so that X is computed here; make one, or pass it")
         return None
 
-    def coordinate(self, function: Callable[..., Any], *data: Any) -> Any:
+    def coordinate(self, function: Callable[..., Any], *data: Any, label: str = "") -> Any:
         """Call a function that fits many times by a task of the cluster; here where there is no client, with the computed data."""
         if in_task():
             if is_coordinating():
@@ -73,7 +73,7 @@ class DaskBackend(Backend):
                 return function(*data)
         client = default_client()
         if client is not None:
-            return coordinate(function, data, client)
+            return coordinate(function, data, client, label)
         estimator, X, *others = data
         names = column_names(whole_rows(X))
         X, *others = computed(X, *others)

@@ -61,8 +61,11 @@ class Backend:
                 "DataFrame or Array (dask.dataframe.from_pandas, dask.array.from_array), or no placement"
             )
 
-    def coordinate(self, function: Callable[..., Any], *data: Any) -> Any:
-        """Return what a function that fits many times returns, given an estimator, X and what belongs to it; called where X is."""
+    def coordinate(self, function: Callable[..., Any], *data: Any, label: str = "") -> Any:
+        """Return what a function that fits many times returns, given an estimator, X and what belongs to it; called where X is.
+
+        ``label`` is what it is called there.
+        """
         for name, other in zip(("y", "sample_weight", "groups"), data[2:], strict=True):
             if backend_for(other) is not self:
                 raise TypeError(f"{name} is a {type(other).__name__}, but X is in memory; wants both there: {name}.compute()")

@@ -239,7 +239,7 @@ def cross_validate(
     check_estimator(estimator)
     kept = {"train": return_train_score, "curves": return_curves}
     run = partial(_cross_validate, cv=cv, scoring=scoring, n_jobs=n_jobs, estimators=return_estimator, indices=return_indices, kept=kept)
-    result: CrossValidation = backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups)
+    result: CrossValidation = backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups, label="cross_validate")
     return result
 
 

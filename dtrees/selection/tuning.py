@@ -129,8 +129,8 @@ def tune(
         What a trial is judged by: of boosting what ``eval_metric`` takes, a scorer of scikit-learn among it (None: the last metric of the
         estimator); of others a scorer (None: their ``score``).
     n_jobs : int or None, default=None
-        Trials that run side by side on threads, each by the threads that ``n_jobs`` of the estimator says; None is 1. Small tables are
-        faster so, and large ones with more threads for each trial. Only one at a time are the same for the same ``random_state``.
+        Trials that run side by side on threads, each by the threads that ``n_jobs`` of the estimator says; None is 1. A small table
+        keeps hardly more than one thread busy, a large one all. Only one at a time are the same for the same ``random_state``.
     random_state : int or None, default=None
         Seeds Optuna's sampler, and the estimator if that has no ``random_state`` of its own.
     study : optuna.Study or None, default=None
@@ -180,7 +180,7 @@ def tune(
     limits = {"n_trials": n_trials, "timeout": timeout, "n_jobs": n_jobs, "callbacks": list(callbacks)}
     search = {"space": space, "scoring": scoring, "random_state": random_state}
     run = partial(_tune, cv=cv, search=search, study=study, given=given, limits=limits)
-    tuned: Tuned = backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups)
+    tuned: Tuned = backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups, label="tune")
     return tuned
 
 
@@ -224,9 +224,11 @@ class _Search:
         if self.boosts and scoring is not None:
             defaults["eval_metric"] = scoring
         self.estimator = clone(estimator).set_params(**defaults)
-        self._space: Any = default_space(estimator, validation.n_rows) if space is None else space
-        if not callable(self._space):
-            _check_space(self._space, self.estimator)
+        chosen: Any = default_space(estimator, validation.n_rows) if space is None else space
+        self._is_dict, self._space = not callable(chosen), chosen
+        if self._is_dict:
+            _check_space(chosen, self.estimator)
+            self._space = partial(_suggest, space=chosen)
         metric = metrics_of(self.estimator)[-1] if self.boosts else "score" if scoring is None else scoring
         self._judged_by = metric_name(metric)
         self._folds = [fold for fold in validation.folds if not self.boosts or validation.has_curve(estimator, fold)]
@@ -273,17 +275,15 @@ class _Search:
 
     def _set(self, trial: Any) -> Any:
         """Return an estimator with the parameters of a trial, which is under way or has ended."""
-        asked: dict[str, Any] = {}
-        if not trial.user_attrs.get(_AS_GIVEN):
-            asked = (
-                self._space(trial) if callable(self._space) else {name: _suggest(trial, name, self._space[name]) for name in self._space}
-            )
-        return clone(self.estimator).set_params(**asked)
+        if trial.user_attrs.get(_AS_GIVEN):
+            return clone(self.estimator)
+        return clone(self.estimator).set_params(**self._space(trial))
 
     def best(self, study: optuna.Study) -> Any:
         """Return an estimator with the parameters of the best trial, and its number of rounds."""
         trial = study.best_trial
-        estimator = self._set(trial)
+        # The study may have had another space before.
+        estimator = clone(self.estimator).set_params(**trial.params) if self._is_dict else self._set(trial)
         if self.boosts:
             estimator.set_params(n_estimators=trial.user_attrs[_ROUNDS], early_stopping_rounds=None)
         return estimator
@@ -300,11 +300,13 @@ def _check_space(space: Any, estimator: Any) -> None:
     clone(estimator).set_params(**dict.fromkeys(space))  # which says of a wrong name what may be meant
 
 
-def _suggest(trial: Any, name: str, values: Any) -> Any:
-    """Return the value of a trial for a parameter; of one that has ended, the space may be another now."""
-    if name in trial.params:
-        return trial.params[name]
-    if hasattr(values, "choices"):
-        return trial.suggest_categorical(name, values.choices)
-    suggest = trial.suggest_int if type(values).__name__ == "IntDistribution" else trial.suggest_float
-    return suggest(name, values.low, values.high, step=values.step, log=values.log)
+def _suggest(trial: Any, space: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a trial for parameters."""
+    asked = {}
+    for name, values in space.items():
+        if hasattr(values, "choices"):
+            asked[name] = trial.suggest_categorical(name, values.choices)
+        else:
+            suggest = trial.suggest_int if type(values).__name__ == "IntDistribution" else trial.suggest_float
+            asked[name] = suggest(name, values.low, values.high, step=values.step, log=values.log)
+    return asked

@@ -88,6 +88,8 @@ def test_the_table_is_loaded_once(client: Client) -> None:
     with dask.config.set({"dtrees.placement": "sharded"}):
         dtrees.cross_validate(REGRESSOR, X, y, cv=4)
     assert len(events(client, "placed")) == 1
+    (fit,) = [fit for fit in dtrees.fits() if fit.label == "cross_validate"][-1:]
+    assert (fit.estimator, fit.state) == ("GradientBoostingRegressor", "finished")
 
 
 @pytest.mark.parametrize("placement", ["rows", "sharded", "one-worker"])
@@ -108,6 +110,22 @@ def test_a_worker_is_lost_between_folds(mortal_client: Client, tmp_path: Path, p
         there = dtrees.cross_validate(REGRESSOR, X, y, cv=3, scoring=kill_another, return_estimator=True)
     assert killed.exists()
     assert {*mortal_client.run(os.getpid, on_error="ignore").values()} != {*processes.values()}
+    assert_same(here, there)
+
+
+def test_the_coordinating_worker_is_lost(mortal_client: Client, tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+
+    def kill_this(model: Any, X: Any, y: Any) -> float:
+        if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return float(model.score(X, y))
+
+    here = dtrees.cross_validate(REGRESSOR, FRAME, TARGETS["regression"], cv=2, return_estimator=True)
+    with dask.config.set({"dtrees.placement": "rows"}):
+        there = dtrees.cross_validate(REGRESSOR, *lazily(FRAME, TARGETS["regression"]), cv=2, scoring=kill_this, return_estimator=True)
+    assert killed.exists()
     assert_same(here, there)
 
 

@@ -144,6 +144,9 @@ def test_a_study_is_stored_and_gone_on_with(tmp_path: Path) -> None:
     again, _ = tune(study=study, n_trials=1, space={"max_depth": IntDistribution(7, 9)})
     assert again is study
     assert 7 <= study.trials[-1].params["max_depth"] <= 9
+    more, model = tune(study=study, n_trials=1, space={"min_samples_leaf": IntDistribution(70, 79)})
+    assert "max_depth" in more.best_params
+    assert model.max_depth == more.best_params["max_depth"]
 
 
 def test_a_space_may_be_a_function() -> None:
