@@ -38,4 +38,6 @@ from dtrees.plots import plot_importance as plot_importance
 from dtrees.plots import plot_metric as plot_metric
 from dtrees.plots import plot_tree as plot_tree
 from dtrees.reports.report import report as report
+from dtrees.selection.cross_validation import cross_validate as cross_validate
+from dtrees.selection.tuning import tune as tune
 from dtrees.version import __version__ as __version__

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.node_texts import Drawn, NodeOptions, NodeTexts, check_integer, column_names, no_estimator, node_colours
+from dtrees.selection.curves import CrossValidation
 from dtrees.version import needed
 
 _MEANINGS = {"gain": "gain of the splits", "split": "number of splits", "cover": "weight of the rows that are split"}
@@ -155,9 +156,12 @@ def plot_metric(
 
     Where early stopping chose a best round, it is marked.
 
+    Of what :func:`dtrees.cross_validate` returns, the curve of each fold's held-out rows and their mean are drawn, and the best mean is
+    marked.
+
     Parameters
     ----------
-    model : GradientBoostingRegressor or GradientBoostingClassifier
+    model : GradientBoostingRegressor, GradientBoostingClassifier or CrossValidation
         Fitted.
     metric : str or None, default=None
         "loss", or what ``scoring`` or ``eval_metric`` named, say "rmse". None is what chose the best round, or else the last metric
@@ -192,10 +196,11 @@ def plot_metric(
     'rmse'
     """
     curves = learning_curves(model)
+    validated = isinstance(model, CrossValidation)
     if not curves:
         raise ValueError(f"model, a {type(model).__name__}, has no scores of its rounds; fit it with eval_set or n_iter_no_change")
     if metric is None:
-        metric = deciding_metric(model) or next(iter(curves))
+        metric = list(curves)[-1] if validated else deciding_metric(model) or next(iter(curves))
     if metric not in curves:
         raise ValueError(f"metric is {metric!r}; wants one that the model has: {', '.join(map(repr, curves))}")
     ax = axes_for(ax, (7.0, 4.2) if ax is None and figsize is None else figsize)
@@ -203,6 +208,10 @@ def plot_metric(
         rounds = np.arange(1, len(values) + 1)
         ax.plot(rounds, values, label=name, linewidth=1.5, marker="o" if len(values) == 1 else None)
     best = getattr(model, "best_iteration_", None)
+    if validated:
+        curve = model.curves[metric]
+        ax.plot(np.arange(1, curve.by_fold.shape[1] + 1), curve.by_fold.T, color="#808080", linewidth=0.7, zorder=1)
+        best = None if curve.greater_is_better is None else curve.best_n_estimators - 1
     if best is not None:
         ax.axvline(best + 1, color="#808080", linestyle="--", linewidth=1, label=f"best round: {best + 1}")
     ax.set_xlabel("round")
@@ -226,6 +235,8 @@ def learning_curves(model: Any) -> dict[str, dict[str, NDArray[np.float64]]]:
     >>> {metric: list(rows) for metric, rows in learning_curves(model).items()}
     {'loss': ['training']}
     """
+    if isinstance(model, CrossValidation):
+        return {metric: {f"mean of {len(curve.by_fold)} folds": curve.mean} for metric, curve in model.curves.items()}
     check_model(model)
     if not hasattr(model, "learning_rate"):
         raise TypeError(f"model is a {type(model).__name__}; wants a boosting estimator, which is the only one that has learning curves")

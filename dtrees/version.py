@@ -30,5 +30,5 @@ def needed(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        install = pip_install(extra) if extra in ("export", "jax", "mlflow", "plot") else f"pip install {extra}"
+        install = pip_install(extra) if extra in ("export", "jax", "mlflow", "plot", "tune") else f"pip install {extra}"
         raise ImportError(f"this needs {package}, which cannot be imported ({error}); {install}") from error

@@ -7,6 +7,7 @@ from distributed import Future
 import dtrees
 import dtrees.callbacks
 from dtrees.reports.report import Report
+from dtrees.selection.tuning import Tuned
 
 
 def check(X: Any, y: Any) -> None:
@@ -24,4 +25,6 @@ def check(X: Any, y: Any) -> None:
     dtrees.callbacks.Checkpoint  # type: ignore[attr-defined]  # noqa: B018
     assert_type(dtrees.callbacks.Progress(1, 2, 0.5).train_score, float | None)
     assert_type(dtrees.submit(dtrees.ExtraTreesRegressor(), X, y), Future)
+    assert_type(dtrees.cross_validate(dtrees.RandomForestClassifier(), X, y).best_n_estimators, int)
+    assert_type(dtrees.tune(dtrees.ExtraTreesRegressor(), X, y, n_trials=3), Tuned)
     assert_type(dtrees.report(dtrees.ExtraTreesRegressor(), X, y), Report)

@@ -1,4 +1,4 @@
-"""Make the pictures of docs/looking.md: ``python docs/images/looking.py``, with matplotlib installed."""
+"""Make the pictures of docs/looking.md and docs/tuning.md: ``python docs/images/looking.py``, with matplotlib installed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ X, y = table.drop(columns="rent"), table["rent"]
 tree = dtrees.DecisionTreeRegressor(max_depth=3, min_samples_leaf=50).fit(X, y)
 model = dtrees.GradientBoostingRegressor(n_estimators=200, learning_rate=0.2, early_stopping_rounds=10, random_state=0)
 model.fit(X[:4000], y[:4000], eval_set={"validation": (X[4000:], y[4000:])})
+quick = dtrees.GradientBoostingRegressor(n_estimators=150, learning_rate=0.3, random_state=0)
+result = dtrees.cross_validate(quick, X[:1000], y[:1000])
+dtrees.plot_metric(result).figure.savefig(FOLDER / "tuning_curves.svg", metadata={"Date": None})
 for name, ax in (
     ("tree", dtrees.plot_tree(tree, impurity=False)),
     ("importance", dtrees.plot_importance(model)),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,34 +36,51 @@ def fit(**given: Any) -> None:
     """Carry out the command; the arguments are its options."""
     options = SimpleNamespace(**given)
     display = Display(as_json=options.as_json)
-    parameters = _check(options)
-    inputs = _Inputs(options, display)
+    parameters = check(options)
+    inputs = Inputs(options, display)
     if options.scheduler is None:
         inputs.find(None)
     with cluster(display, options.scheduler, options.n_workers, options.threads_per_worker) as client:
         if options.scheduler is not None:
             inputs.find(client)
-        columns = inputs.columns
-        task, train, test, watched = _rows_and_task(inputs, options, display)
-        n_train, n_test = _count_rows(train, test)
-        if n_train == 0 or (test is not None and n_test == 0):
-            raise CommandError(f"{n_train:,} rows are for training and {n_test:,} for the test; give more data or another --test-size.")
+        found = train_and_score(inputs, parameters, options, display, client, _fit)
+    conclude(found, options, display)
 
-        estimator = models.build(options.model, task, parameters, options.seed)
-        display.note(f"{type(estimator).__name__} on {plural(n_train, 'row')} and {plural(len(columns), 'column')}.")
-        _fit(estimator, train[columns], train[options.target], watched, options, display)
-        found = {"estimator": type(estimator).__name__, "task": task, "target": options.target, "columns": columns, "n_train": n_train}
-        if options.output:  # before scoring: if that fails, the work of the fit is not lost
-            dtrees.save(estimator, options.output)
-        if test is not None:
-            with display.stage("Scoring"):
-                trivial = target.baseline(train[options.target], target.classes_of(estimator)[0])
-                figures = target.score(estimator, test, columns, {options.target: trivial}, client)[options.target]
-            rows = plural(n_test, "held-out row") if options.test is None else f"{plural(n_test, 'row')} of {options.test}"
-            display.scores(f"Score on {rows}", figures, trivial.describe())
-            found |= {"n_test": n_test, "baseline": trivial.describe(), "scores": target.as_document(figures)}
-        if options.report:
-            _report(estimator, train if test is None else test, columns, options, display)
+
+#: From an unfitted estimator, X, y, what is scored after each round, options and display to a fitted one, and what else there is to tell.
+Train = Callable[[Any, Any, Any, dict[str, Any], Any, Display], tuple[Any, dict[str, Any]]]
+
+
+def train_and_score(
+    inputs: Inputs, parameters: dict[str, Any], options: Any, display: Display, client: Any, train_: Train
+) -> dict[str, Any]:
+    """Read the tables, train, save, score and report; return what was found."""
+    columns = inputs.columns
+    task, train, test, watched = _rows_and_task(inputs, options, display)
+    n_train, n_test = _count_rows(train, test)
+    if n_train == 0 or (test is not None and n_test == 0):
+        raise CommandError(f"{n_train:,} rows are for training and {n_test:,} for the test; give more data or another --test-size.")
+
+    estimator = models.build(options.model, task, parameters, options.seed)
+    display.note(f"{type(estimator).__name__} on {plural(n_train, 'row')} and {plural(len(columns), 'column')}.")
+    estimator, more = train_(estimator, train[columns], train[options.target], watched, options, display)
+    found = {"estimator": type(estimator).__name__, "task": task, "target": options.target, "columns": columns, "n_train": n_train} | more
+    if options.output:  # before scoring: if that fails, the work of the fit is not lost
+        dtrees.save(estimator, options.output)
+    if test is not None:
+        with display.stage("Scoring"):
+            trivial = target.baseline(train[options.target], target.classes_of(estimator)[0])
+            figures = target.score(estimator, test, columns, {options.target: trivial}, client)[options.target]
+        rows = plural(n_test, "held-out row") if options.test is None else f"{plural(n_test, 'row')} of {options.test}"
+        display.scores(f"Score on {rows}", figures, trivial.describe())
+        found |= {"n_test": n_test, "baseline": trivial.describe(), "scores": target.as_document(figures)}
+    if options.report:
+        _report(estimator, train if test is None else test, columns, options, display)
+    return found
+
+
+def conclude(found: dict[str, Any], options: Any, display: Display) -> None:
+    """Say where the model is, and print the results as JSON if that is asked for."""
     if options.output:
         display.result(f"Model saved to {options.output}. Use it with: dtrees predict {options.output} DATA --output FILE")
     else:
@@ -71,7 +88,7 @@ def fit(**given: Any) -> None:
     display.document({**found, "model": options.output, "report": options.report})
 
 
-def _rows_and_task(inputs: _Inputs, options: Any, display: Display) -> tuple[str, Any, Any, dict[str, Any]]:
+def _rows_and_task(inputs: Inputs, options: Any, display: Display) -> tuple[str, Any, Any, dict[str, Any]]:
     """Return the task, the rows to train on, those for the test, if any, and what is to be scored after each round, by argument of fit."""
     frame, summary = inputs.read("DATA")
     task, reason = target.choose_task(summary, options.target, options.task)
@@ -92,7 +109,7 @@ def _rows_and_task(inputs: _Inputs, options: Any, display: Display) -> tuple[str
     return task, train, test, watched
 
 
-def _check(options: Any) -> dict[str, Any]:
+def check(options: Any) -> dict[str, Any]:
     """Check all that can be checked before a cluster is started and files are looked at; return the parameters of the model."""
     if options.test is not None and options.test_size is not None:
         raise click.UsageError("--test and --test-size exclude each other: one gives the test data, the other draws it from DATA")
@@ -126,7 +143,7 @@ def choose_features(names: Sequence[str], target: str, features: Sequence[str], 
     return columns
 
 
-class _Inputs:
+class Inputs:
     """The tables of one command, and the columns to train on.
 
     Tables go by the options that name them: ``DATA``, ``--test`` and ``--validation``.
@@ -184,7 +201,7 @@ class _Inputs:
         return target.with_target(rows, name, task, target.merge([summary, found]))
 
 
-def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: Any, display: Display) -> None:
+def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: Any, display: Display) -> tuple[Any, dict[str, Any]]:
     """Fit, show the progress, and say what was done; where a column stands in the way, say how to leave it out."""
     given = {"checkpoint": options.checkpoint, "checkpoint_interval": options.checkpoint_interval}
     more = watched | {name: value for name, value in given.items() if value is not None}
@@ -198,6 +215,7 @@ def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: Any, 
     count = "done" if bar.latest is None else plural(bar.latest.done, estimator._UNIT)
     scores = "" if bar.latest is None else in_words(figures(bar.latest))
     display.note(f"Training: {count} in {time.monotonic() - start:.1f} s{scores and ', '}{scores}")
+    return estimator, {}
 
 
 class _Bar(ProgressBar):

@@ -22,6 +22,12 @@ Examples:
   dtrees fit s3://bucket/table/ --target y --scheduler tcp://10.0.0.5:8786
 """
 
+_TUNE_EPILOG = """\b
+Examples:
+  dtrees tune housing.csv --target price --trials 30 --output price.dtrees
+  dtrees tune train.csv --test test.csv --target income --scoring auc --storage sqlite:///study.db --study income
+"""
+
 _PREDICT_EPILOG = """\b
 Examples:
   dtrees predict model.dtrees new.csv --output predictions.csv
@@ -69,6 +75,28 @@ _model_options = _options(
         help="Of the draw of the test rows and of all randomness in the model.  [default: 0]",
         show_default=False,
     ),
+)
+
+_target_option = click.option(
+    "--target", required=True, metavar="COLUMN", help="The column to predict. Rows where it is missing are left out."
+)
+
+_rows_options = _options(
+    click.option(
+        "--task",
+        type=click.Choice(["auto", "regression", "classification"]),
+        default="auto",
+        help="Predict a number or a class; auto tells from the target and says why.",
+    ),
+    click.option("--features", metavar="COLUMN[,COLUMN...]", multiple=True, help="Use these columns only. Repeatable."),
+    click.option("--drop", metavar="COLUMN[,COLUMN...]", multiple=True, help="Leave these columns out. Repeatable."),
+    click.option(
+        "--test-size",
+        type=click.FloatRange(0, 1, max_open=True),
+        metavar="SHARE",
+        help="Share of the rows, drawn at random, to hold out and score the model on; 0 trains on all.  [default: 0.2]",
+    ),
+    click.option("--test", metavar="DATA", help="Score the model on this data instead, and train on all of the rest."),
 )
 
 _cluster_options = _options(
@@ -139,23 +167,9 @@ def main() -> None:
 
 @main.command(epilog=_FIT_EPILOG, short_help="Train a model on a table and score it.")
 @click.argument("data")
-@click.option("--target", required=True, metavar="COLUMN", help="The column to predict. Rows where it is missing are left out.")
+@_target_option
 @_model_options
-@click.option(
-    "--task",
-    type=click.Choice(["auto", "regression", "classification"]),
-    default="auto",
-    help="Predict a number or a class; auto tells from the target and says why.",
-)
-@click.option("--features", metavar="COLUMN[,COLUMN...]", multiple=True, help="Use these columns only. Repeatable.")
-@click.option("--drop", metavar="COLUMN[,COLUMN...]", multiple=True, help="Leave these columns out. Repeatable.")
-@click.option(
-    "--test-size",
-    type=click.FloatRange(0, 1, max_open=True),
-    metavar="SHARE",
-    help="Share of the rows, drawn at random, to hold out and score the model on; 0 trains on all.  [default: 0.2]",
-)
-@click.option("--test", metavar="DATA", help="Score the model on this data instead, and train on all of the rest.")
+@_rows_options
 @click.option(
     "--validation",
     metavar="DATA",
@@ -181,6 +195,32 @@ def fit(**options: Any) -> None:
     from dtrees.cli.fit import fit
 
     fit(**_with_form(options))
+
+
+@main.command(epilog=_TUNE_EPILOG, short_help="Search for the best parameters, and train with them.")
+@click.argument("data")
+@_target_option
+@_model_options
+@_rows_options
+@click.option("--trials", type=click.IntRange(1), metavar="N", default=30, help="Sets of parameters to try, the given ones first.")
+@click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Begin no trial after so long.")
+@click.option("--folds", type=click.IntRange(2), metavar="N", default=5, help="Of cross-validation, by which a trial is judged.")
+@click.option("--scoring", metavar="NAME", help="What to judge by: a scorer of scikit-learn, or a metric.  [default: the model's own]")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", default=1, help="Trials that run side by side, and share the cores.")
+@click.option("--storage", metavar="URL", help="Keep the study here, such as sqlite:///study.db, for Optuna's dashboard; needs --study.")
+@click.option("--study", metavar="NAME", help="Of the study in --storage; one that is there is gone on with.")
+@_output_model_option
+@_report_option
+@_json_option
+@_csv_options
+def tune(**options: Any) -> None:
+    """Search for the parameters of a model of DATA that cross-validation finds best, train it with them, and score it.
+
+    Runs in this process. Wants Optuna.
+    """
+    from dtrees.cli.tune import tune
+
+    tune(**_with_form(options))
 
 
 @main.command(epilog=_PREDICT_EPILOG, short_help="Predict with a saved model.")

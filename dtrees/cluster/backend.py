@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dtrees.cluster.data.loading import load
 from dtrees.cluster.data.partitions import column_names, computed, draw_rows, in_order, is_array, whole_rows
 from dtrees.cluster.data.predict import predict
-from dtrees.cluster.growing.submission import fit
+from dtrees.cluster.growing.submission import coordinate, fit
 from dtrees.cluster.reliability.fit import Fit, Settings, coordinating, current_fit, is_coordinating, new_name, register
 from dtrees.cluster.transport.clients import checked_client, current_client, default_client, in_task, out_of_the_way, own_client
 from dtrees.engine.plan.plans import BoostingResult, ForestResult
@@ -62,6 +62,26 @@ class DaskBackend(Backend):
         if placement is not None:
             raise ValueError(f"placement is {placement!r}, but there is no Dask client, so that X is computed here; make one, or pass it")
         return None
+
+    def coordinate(self, function: Callable[..., Any], *data: Any, label: str = "") -> Any:
+        """Call a function that fits many times by a task of the cluster; here where there is no client, with the computed data."""
+        if in_task():
+            if is_coordinating():
+                return function(*data)
+            register(own_client())
+            with coordinating(Fit(new_name(), Settings.read())):
+                return function(*data)
+        client = default_client()
+        if client is not None:
+            return coordinate(function, data, client, label)
+        estimator, X, *others = data
+        names = column_names(whole_rows(X))
+        X, *others = computed(X, *others)
+        return function(estimator, in_order(X, names), *others)
+
+    def validation(self, kind: type[Any], *arguments: Any) -> Any:
+        """Return what folds are fitted with: weights of one table on the cluster."""
+        return importlib.import_module("dtrees.cluster.folds").ClusterValidation(*arguments)
 
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Check, encode and presort a training set, on the cluster if there is one."""

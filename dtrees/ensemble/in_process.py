@@ -61,31 +61,26 @@ class Backend:
                 "DataFrame or Array (dask.dataframe.from_pandas, dask.array.from_array), or no placement"
             )
 
+    def coordinate(self, function: Callable[..., Any], *data: Any, label: str = "") -> Any:
+        """Return what a function that fits many times returns, given an estimator, X and what belongs to it; called where X is.
+
+        ``label`` is what it is called there.
+        """
+        for name, other in zip(("y", "sample_weight", "groups"), data[2:], strict=True):
+            if backend_for(other) is not self:
+                raise TypeError(f"{name} is a {type(other).__name__}, but X is in memory; wants both there: {name}.compute()")
+        return function(*data)
+
+    def validation(self, kind: type[Any], *arguments: Any) -> Any:
+        """Return what folds of X are fitted with: a :class:`dtrees.selection.cross_validation.Validation`, which is the ``kind``."""
+        return kind(*arguments)
+
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Check, encode and presort a training set.
 
         Raises ValueError for all input that cannot be learnt from; messages name the argument, what came and what is wanted.
         """
-        from dtrees.engine.run.local_executor import note_compilation
-
-        y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
-        X = checked_table(X)
-        note_compilation(is_sparse(X))
-        n_rows = X.shape[0]
-        if n_rows == 0:
-            raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
-        check_lengths(n_rows, y)
-        weight = check_weights(sample_weight, n_rows)
-        summary = TargetSummary.of(y, weight, classify=options.classify)
-        summary.check()
-        schema = Schema.infer(X, options.categories)
-        columns = _presort(schema, X, options.n_jobs)
-        target = encode_target(y, summary.classes)
-        handle = _SingleUse(columns) if options.single_use else columns
-        return Table.load(
-            schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=options.n_jobs,
-            base_margin=in_memory(options.base_margin)[0], X=X if options.fetch_X else None,
-        )  # fmt: skip
+        return load_table(X, y, sample_weight, options, presort_table)
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets as the table was; return the table with them.
@@ -207,7 +202,31 @@ class Backend:
         return n_rows, [other if other is None or len(rows) == n_rows else safe_indexing(other, rows) for other in (X, *others)]
 
 
-def _presort(schema: Schema, X: Any, n_jobs: int | None) -> AnyColumns:
+def load_table(X: Any, y: Any, sample_weight: Any, options: LoadOptions, presort: Callable[[Schema, Any, int | None], AnyColumns]) -> Table:
+    """Return the table of a training set in memory; see :meth:`Backend.load`. ``presort`` is given what :func:`presort_table` is."""
+    from dtrees.engine.run.local_executor import note_compilation
+
+    y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
+    X = checked_table(X)
+    note_compilation(is_sparse(X))
+    n_rows = X.shape[0]
+    if n_rows == 0:
+        raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
+    check_lengths(n_rows, y)
+    weight = check_weights(sample_weight, n_rows)
+    summary = TargetSummary.of(y, weight, classify=options.classify)
+    summary.check()
+    schema = Schema.infer(X, options.categories)
+    columns = presort(schema, X, options.n_jobs)
+    target = encode_target(y, summary.classes)
+    handle = _SingleUse(columns) if options.single_use else columns
+    return Table.load(
+        schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=options.n_jobs,
+        base_margin=in_memory(options.base_margin)[0], X=X if options.fetch_X else None,
+    )  # fmt: skip
+
+
+def presort_table(schema: Schema, X: Any, n_jobs: int | None) -> AnyColumns:
     """Encode and presort the columns of a table; sparse ones stay sparse."""
     from dtrees.split.table.columns import presort
     from dtrees.split.table.sparse_columns import presort_sparse
@@ -237,13 +256,16 @@ def drawn_rows(n_rows: int, n: int | None, seed: int) -> NDArray[np.int64]:
 #: The only one of this process that is needed: it keeps nothing.
 LOCAL = Backend()
 
-#: Who serves collections, and clients, of other packages: module and class, which are imported when such a one turns up.
+#: Who serves collections, and clients, of other packages, and rows of a presorted table: module and class, imported when wanted.
 _BACKENDS = dict.fromkeys(("dask", "distributed"), ("dtrees.cluster.backend", "DaskBackend"))
+_BACKENDS["dtrees.selection.folds"] = ("dtrees.selection.folds", "FoldBackend")
+_BACKENDS["dtrees.cluster.folds"] = ("dtrees.cluster.folds", "SharedBackend")
 
 
 def backend_for(X: Any) -> Backend:
     """Return the backend for the collection ``X``: that of the package of its type, else the local one."""
-    place = _BACKENDS.get(type(X).__module__.partition(".")[0])
+    module = type(X).__module__
+    place = _BACKENDS.get(module.partition(".")[0]) or _BACKENDS.get(module)
     return LOCAL if place is None else _backend(*place)
 
 

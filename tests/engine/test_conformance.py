@@ -233,7 +233,17 @@ def test_threads_and_shards_of_columns(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["boosting, weighted", "two classes", "deep", "one column a node", "best first", "rows and columns drawn", "drawn and held out"]
+    "name",
+    [
+        "boosting, weighted",
+        "two classes",
+        "deep",
+        "one column a node",
+        "best first",
+        "rows and columns drawn",
+        "drawn and held out",
+        "monotonic",
+    ],
 )
 def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By zone sums, large nodes by all threads; then with no slots to spare; then by levels, as a very wide table is."""

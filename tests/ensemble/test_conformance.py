@@ -99,6 +99,25 @@ def test_while_kernels_are_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch, n
     assert any(asked) or name != "boosting"
 
 
+@pytest.mark.parametrize("name", slow_for({*CASES} - {"boosting", "boosting of classes", "tree"}, CASES))
+def test_while_the_search_of_tiny_nodes_is_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """In the first trees they are searched as others are."""
+    plain: list[bool] = []
+
+    def on(*arguments: Any) -> Any:
+        plain.append(arguments[-1])
+        return _on(*arguments)
+
+    _on = dense_runner._on
+    monkeypatch.setattr(METHODS, "_known", {})
+    monkeypatch.setattr(dense_runner, "_on", on)
+    monkeypatch.setattr(dense_runner, "is_compiled", lambda kernel, kinds: kernel is not dense_runner._TINY)
+    monkeypatch.setattr(dense_runner, "compile_all_elsewhere", bool)
+    monkeypatch.setattr(dense_runner, "are_compiled_elsewhere", lambda wanted: len(plain) < 4)
+    check(fit(CASES[name], n_jobs=1), name)
+    assert {*plain} == {False, True} or name != "boosting"
+
+
 @pytest.mark.parametrize("name", ["boosting", "boosting with categories"])
 def test_nothing_is_ordered_where_all_is_compiled(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A helper process would start for it."""

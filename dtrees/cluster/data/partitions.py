@@ -385,23 +385,26 @@ def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[
             raise ValueError(f"X has {n_rows} rows but y or sample_weight has {length}; all must describe the same rows")
     rows = drawn_rows(n_rows, n, seed)
     names = [column_names(collection) if collection.ndim == 2 else None for collection in lazy]
-    chunks = dask.compute(*[_chunks(*of, rows) for of in zip(parts, lengths, names, strict=True)])
+    chunks = dask.compute(*[[chunk for chunk, _ in chunks_of(*of, rows)] for of in zip(parts, lengths, names, strict=True)])
     found = iter([joined(group) for group in chunks])
     drawn = [next(found) if is_lazy(one) else None if one is None else np.asarray(one)[rows] for one in collections]
     return n_rows, drawn
 
 
-def _chunks(parts: Sequence[Any], lengths: Sequence[int], names: list[Any] | None, rows: NDArray[np.int64]) -> list[Any]:
-    """Return, as tasks, the drawn rows of each partition that has any; those of the first one where none has."""
+def chunks_of(parts: Sequence[Any], lengths: Sequence[int], names: list[Any] | None, rows: NDArray[np.int64]) -> list[tuple[Any, int]]:
+    """Return, as tasks, those of some rows that each partition has, and their number; no row of the first one if there are none.
+
+    ``rows`` are ascending.
+    """
     starts = np.concatenate([[0], np.cumsum(lengths)])
     bounds = np.searchsorted(rows, starts)
     take = dask.delayed(_take)
     chunks = [
-        take(part, rows[first:last] - start, names)
+        (take(part, rows[first:last] - start, names), last - first)
         for part, start, first, last in zip(parts, starts[:-1].tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
         if last > first
     ]
-    return chunks or [take(parts[0], np.arange(0), names)]
+    return chunks or [(take(parts[0], np.arange(0), names), 0)]
 
 
 def _take(part: Any, rows: NDArray[np.int64], names: list[Any] | None) -> Any:

@@ -28,7 +28,7 @@ import functools
 import inspect
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
@@ -284,6 +284,44 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
     for warning in fitted.__dict__.pop(_WARNINGS, ()):
         warn(str(warning), type(warning))
     return fitted
+
+
+def coordinate(function: Callable[..., Any], data: Sequence[Any], client: Client, label: str) -> Any:
+    """Return what a function that fits many times returns, called by a task, as a fit is; if the wait for it ends otherwise, so does it."""
+    client, name, settings, model = client_given(client), new_name(), Settings.read(), data[0]
+    check_processes(client)
+    register(client)
+    pickled = {"function": _pickle("what is to be fitted", function), "data": _pickle("the data", tuple(data))}
+    needed = [future.key for future in futures_of(list(data))]
+    what = {"estimator": type(model).__name__, "unit": model._UNIT, "label": label}
+    with however_large(), dask.annotate(**described(name, patience=settings.patience, detached=False, needs=needed, **what)):
+        future = client.submit(_call, pickled, settings, name, key=name, pure=False)
+    try:
+        found, messages = FutureWaiter(client).gather([future])[0]
+    except BaseException:
+        if client.status == "running":
+            with contextlib.suppress(SchedulerLost):
+                give_up(client, [future])
+        raise
+    finally:
+        future.release()
+    for message in messages:
+        warn(str(message), type(message))
+    return found
+
+
+def _call(pickled: dict[str, bytes], settings: Settings, name: str) -> tuple[Any, list[Warning]]:
+    """Call a function, as a task on a worker; return what it warns of, too. Its fits are not the one that Dask knows, so have no logs."""
+    secede()
+    turn = take_turn(own_client(), name, "coordinator", get_worker().address, name)
+    if turn is None:
+        raise FitCancelled(f"The task {name} was cancelled, or taken over by another worker.")
+    function, data = (cloudpickle.loads(pickled[part]) for part in ("function", "data"))
+    publish(name, "began", turn=turn[0], worker=get_worker().address, listeners=[])
+    running = Fit(name, settings)
+    running.heartbeats.take_over(turn[1])
+    with coordinating(running), collected_warnings() as messages, exits_as_errors():
+        return function(*data), messages
 
 
 def _wait(future: Future, client: Client, keep: bool) -> Any:

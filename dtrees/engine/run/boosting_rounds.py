@@ -25,6 +25,10 @@ Rounds = Sequence[Sequence[Tree]]
 Fit = LocalFit | LastingBoosting
 
 
+#: Rounds whose evaluation sets are scored together where nobody waits for the scores: they are fetched from memory once.
+_ROUNDS_AT_ONCE = 16
+
+
 class Evaluation(Protocol):
     """Evaluation sets, wherever their rows are, and what is measured on them.
 
@@ -66,7 +70,7 @@ def boost(
     log : TreeLog, optional
         Keeps trees, should the fit have to be run again; not together with a checkpoint, which brings trees back too.
     evaluation : Evaluation, optional
-        Asked after every round; closing it is left to the caller.
+        Asked after every round, or, where nobody waits for the scores, after some; closing it is left to the caller.
 
     Returns
     -------
@@ -93,6 +97,13 @@ def boost(
     scores: list[Scores] = []  # of the new rounds
     decides = plan.n_iter_no_change is not None
     evaluated = np.empty((0, 0, 0)) if evaluation is None else evaluation.score(rounds, initial, 0)
+    may_wait = callback is None and plan.stopping is None and plan.checkpoint is None
+
+    def evaluate() -> NDArray[np.float64]:
+        """Return the scores of evaluation sets after all rounds."""
+        if evaluation is None or len(evaluated) == len(rounds):
+            return evaluated
+        return np.concatenate([evaluated, evaluation.score(rounds, initial, len(evaluated))])
 
     def result() -> BoostingResult:
         train, validation, *outside = np.array(scores, np.float64).reshape(-1, 4).T
@@ -115,8 +126,8 @@ def boost(
                 _check_converges((scores[0].train, scores[-1].train), plan, initial, (len(previous) + 1, number + 1))
             if decides and not plan.holds_out and plan.scoring is None:
                 scores[-1] = scores[-1]._replace(validation=scores[-1].train)
-            if evaluation is not None:
-                evaluated = np.concatenate([evaluated, evaluation.score(rounds, initial, number)])
+            if not may_wait or len(rounds) % _ROUNDS_AT_ONCE == 0:
+                evaluated = evaluate()
             n_complete = len(rounds)
             if number >= n_known:
                 saver.offer(result)
@@ -140,8 +151,9 @@ def boost(
                 break
     except KeyboardInterrupt as error:
         del rounds[n_complete:], scores[n_complete - len(previous) :]
-        evaluated = evaluated[:n_complete]
+        evaluated = evaluated[:n_complete]  # without a callback, nobody keeps what there is
         raise FitInterrupted(result()) from error
+    evaluated = evaluate()
     saver.offer(result, last=True)
     return result()
 

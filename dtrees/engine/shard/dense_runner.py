@@ -23,7 +23,7 @@ from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import kinds_of, n_class_sums
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget
 from dtrees.split.grow.block import make_block
-from dtrees.split.grow.by_criterion import METHODS
+from dtrees.split.grow.by_criterion import METHODS, search_tiny
 from dtrees.split.grow.parallel_subtree import Wanted, grow_plain, grow_together, likely_kernels
 from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task, of_criterion
@@ -40,6 +40,8 @@ from dtrees.split.zones.sums import note_places
 from dtrees.tree.predict import compile_prediction
 
 _NO_SUM_SLOTS = no_sum_slots()
+#: What a growing kernel does without while a helper compiles it.
+_TINY = search_tiny.kernel
 _Kernel = Callable[[Columns, WorkPool, Task], None]
 _Ready = tuple[_Kernel, WorkPool, list[Task]]
 
@@ -79,7 +81,8 @@ class SubtreeRunner(Runner):
     def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`Runner.grow`.
 
-        While a helper compiles what large and tiny nodes are searched by, trees of small tables are grown in one block: the same trees.
+        While a helper compiles what large nodes are searched by, trees of small tables are grown in one block; while it compiles what tiny
+        ones are searched by, these are searched as others are: the same trees.
         """
         waits = self._awaited and are_compiled_elsewhere(self._awaited)
         run = None if waits else self._prepare(n_threads, assignment)
@@ -124,6 +127,9 @@ class SubtreeRunner(Runner):
             kernel = self._kernel(methods, self._work_pool._replace(share_rows=share_rows), task, find_sums is not None)
             if kernel is None:
                 return None
+        if not are_compiled_elsewhere([*methods.kernels.get(_TINY, ())]):
+            methods.kernels.pop(_TINY, None)
+        is_plain = is_plain or _TINY in methods.kernels
         sum_slots = None if find_sums is None else find_sums()
         if sum_slots is not None and self._task_size[0] > min(block_rows, share_rows):  # nodes are searched by zone sums
             rows, place_of = context.partition.rows, sum_slots.sums.place_of
@@ -175,13 +181,16 @@ class SubtreeRunner(Runner):
         """Return the kernel that grows nodes, when what most nodes need is compiled, too; None if a helper is to compile that first."""
         block, others = likely_kernels(self._columns, work_pool, task, methods, self._task_size[0], by_sums)
         first, missing = ([one for one in some if not is_compiled(*one)] for some in (block, others))
+        tiny = [one for one in missing if one[0] is _TINY]
         is_small = task.block_rows > 0 and self._task_size[0] * self._columns.n_columns <= PLAIN_CELLS
         if task.is_plain:
             compile_together(block)
-        elif missing and is_small and self._order(first[:-1], missing, by_sums, task.limits.seen.categories.some):
+        elif missing != tiny and is_small and self._order(first[:-1], missing, by_sums, task.limits.seen.categories.some):
             return None
         else:
-            compile_together([*block[:-1], *others])
+            compile_together([*block[:-1], *[one for one in others if one not in tiny]])
+            if tiny and compile_all_elsewhere(tiny):
+                methods.kernels[_TINY] = tiny
         kernel = methods.kernels[_driver(task.is_plain)] = bind(_driver(task.is_plain), self._columns, work_pool, task)
         return kernel
 
@@ -192,7 +201,7 @@ class SubtreeRunner(Runner):
         if by_sums:
             compile_elsewhere(compile_zones)
         compile_all_elsewhere(others)
-        self._awaited = others
+        self._awaited = [one for one in others if one[0] is not _TINY]
         return True
 
     def _task(self, thread: int, context: TreeContext) -> Task:

@@ -60,6 +60,13 @@ class Column:
         """Whether all categories are numbers."""
         return all(isinstance(category, int | float) and not isinstance(category, bool) for category in self.categories)
 
+    @property
+    def stored_dtype(self) -> type[np.floating[Any]]:
+        """The dtype of the column's distinct values when it is presorted."""
+        if self.kind == CATEGORICAL:
+            return np.float32 if len(self.categories) <= _MAX_FLOAT32_INTEGER else np.float64
+        return np.float32 if np.can_cast(self.dtype, np.float32) else np.float64
+
 
 def column_from_json(item: Any) -> Column:
     """Return the column that a dict describes; raises ValueError if it does not describe one."""

@@ -120,13 +120,13 @@ class Methods(NamedTuple):
     write : callable
         Writes what is hidden to the memory for it.
     kernels : dict
-        What is bound to arguments of these types: kernels that call methods.
+        What is bound to arguments of these types: kernels that call methods; and what of these a helper is to compile.
     """
 
     addresses: NDArray[np.int64]
     kinds: dict[str, Any]
     write: Callable[[Any, NDArray[np.int64]], None]
-    kernels: dict[Any, Callable[..., Any]]
+    kernels: dict[Any, Any]
 
     def arguments(self, method: Any) -> tuple[Any, ...]:
         """Return the types of the arguments of a method."""

@@ -23,7 +23,7 @@ from dtrees.split.criteria.constraints import (
     step,
     terms_of_score,
 )
-from dtrees.split.criteria.newton import corners_of
+from dtrees.split.criteria.newton import corners_of, soft_threshold
 
 #: Far more than the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
@@ -80,51 +80,44 @@ def _(criterion, score, node):
 
 
 @parts.flag_zones_by_bound.of(Clipped)
-def _(criterion, sums, add, node, bar, slope, slack, total, flags):
+def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
     state = criterion.constraints.state
-    if state[LOW] == -math.inf and state[HIGH] == math.inf and state[SIGN] == 0.0:
-        parts.flag_zones_by_bound(criterion.criterion, sums, add, node, bar, slope, slack, total, flags)
+    if state[LOW] == -math.inf and state[HIGH] == math.inf:
+        parts.flag_zones_by_bound(criterion.criterion, sums, add, node, bar, order, slope, slack, total, flags)
     else:
         _flag_by_corners(criterion.criterion, state, sums, add, node, bar, slope, flags)
 
 
 @parts.flag_zones_roughly.of(Clipped)
-def _(criterion, sums, add, node, bar, slack, total, flags):
-    within = _bar_within(criterion, bar)
-    if within < 0.0:
-        flags[:] = 1
-    else:
-        parts.flag_zones_roughly(criterion.criterion, sums, add, node, within, slack, total, flags)
+def _(criterion, sums, add, node, bar, order, slack, total, flags):
+    parts.flag_zones_roughly(criterion.criterion, sums, add, node, max(_bar_within(criterion, bar), 0.0), order, slack, total, flags)
 
 
 @inlined_kernel
 def _most_within(s, a, l1, error, inside, low, high):
-    """Return the most that a leaf of a real-valued sum, with ``error`` added to it, lowers the model by, doubled; and without bounds."""
-    if a <= 0.0:
-        most = math.inf if inside or abs(s) > error else 0.0
-        return most, most
-    most, x = -math.inf, abs(s) + error
-    if high >= 0.0:
-        c = s - error + l1
-        value = min(max(-c / a, max(low, 0.0)), high)
-        most = -value * (2.0 * c + a * value)
-    if low <= 0.0:
-        c = s + error - l1
-        value = max(min(-c / a, min(high, 0.0)), low)
-        most = max(most, -value * (2.0 * c + a * value))
-    return most, x * x / a
+    """Return the most that a leaf of a real-valued sum, with ``error`` added, lowers the model by, doubled, and the size of its terms.
+
+    It is concave in the leaf's value, so this is what the step is worth that is clipped. For each unit of the sum it changes by no more
+    than twice that value.
+    """
+    weight = a if a > 0.0 else 1.0
+    value = min(max(-soft_threshold(s, l1) / weight, low), high)
+    size, beside = abs(value), error / weight
+    most = -value * (2.0 * s + weight * value) - 2.0 * l1 * size + 2.0 * error * (size + beside)
+    rounding = (abs(s) + error) * (abs(s) + error) / weight + size * (2.0 * (abs(s) + error + l1) + weight * size)
+    nothing = math.inf if inside | (abs(s) > error) else 0.0
+    return (most if a > 0.0 else nothing), (rounding if a > 0.0 else nothing)
 
 
 @inlined_kernel
 def _may_pass(terms, s, h, error, inside):
     """Tell whether the score of real-valued left sums, with ``error`` added to them, may exceed the bar in a column of this sign."""
-    (g_all, h_all), (lift, l1, factor, moved), (low, high, sign), bar = terms
-    a, b = h + lift, h_all - h + lift
-    if sign * (s * b - (g_all - s) * a) < -error * (a + b):
-        return False
-    most, free = _most_within(s, a, l1, error, inside, low, high)
-    other, other_free = _most_within(g_all - s, b, l1, error, inside, low, high)
-    return factor * (most + other) + moved + _UPWARD * (factor * (free + other_free) + abs(moved)) > bar
+    (g_all, h_all), (penalty, l1, factor, moved), (low, high, sign), bar = terms
+    a, b = h + penalty, h_all - h + penalty
+    most, rounding = _most_within(s, a, l1, error, inside, low, high)
+    other, other_rounding = _most_within(g_all - s, b, l1, error, inside, low, high)
+    in_order = sign * (s * b - (g_all - s) * a) >= -error * (a + b)
+    return in_order & (factor * (most + other) + moved + _UPWARD * (factor * (rounding + other_rounding) + abs(moved)) > bar)
 
 
 @inner_kernel
@@ -139,8 +132,8 @@ def _flag_by_corners(inner, state, sums, add, node, bar, slope, flags):
     bounds, of_score = (state[LOW], state[HIGH], sign), (inner.penalty - caution, l1, factor, moved + state[LIFT])
     terms = (node.g, node.h), of_score, bounds, bar
     for z in range(flags.shape[0]):
-        error, inside, corners = corners_of(sums, add, node, slope, z)
-        passes = False
-        for s, h in corners:
-            passes |= _may_pass(terms, s, h, error, inside)
+        error, inside, (one, two, three, four, five, six) = corners_of(sums, add, node, slope, z)
+        passes = _may_pass(terms, one[0], one[1], error, inside) | _may_pass(terms, two[0], two[1], error, inside)
+        passes |= _may_pass(terms, three[0], three[1], error, inside) | _may_pass(terms, four[0], four[1], error, inside)
+        passes |= _may_pass(terms, five[0], five[1], error, inside) | _may_pass(terms, six[0], six[1], error, inside)
         flags[z] |= passes

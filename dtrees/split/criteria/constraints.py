@@ -210,6 +210,22 @@ def _(criterion, n_before, scores):
 
 
 @optional
+def order_of_sides(criterion: Any) -> Any:
+    """Return which side of a split of the column that is searched has more g for its weight: 1.0 the left, -1.0 the right, 0.0 any."""
+    return 0.0
+
+
+@order_of_sides.of(InOrder)
+def _(criterion):
+    return -criterion.constraints.state[SIGN]
+
+
+@order_of_sides.of(Clipped)
+def _(criterion):
+    return criterion.constraints.state[SIGN]  # steps are downhill
+
+
+@optional
 def compares_sides(criterion: Any) -> Any:
     """Tell whether splits of the column that is searched are ruled out by the values of both sides."""
     return False

@@ -109,7 +109,7 @@ def _(criterion, score, node):
 
 
 @parts.flag_zones_by_bound.of(EntropyOfTwo)
-def _(criterion, sums, add, node, bar, slope, slack, total, flags):
+def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
     """Flag the zones one of whose four corners passes."""
     g0, h0, g1, h1 = sums[G0], sums[H0], sums[G1], sums[H1]
     (g_add, h_add, _), (g_all, h_all, _) = add, node

@@ -20,7 +20,16 @@ from typing import Any, NamedTuple
 from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
 from dtrees.split.criteria import constraints
 from dtrees.split.criteria.criterion import Criterion
-from dtrees.split.criteria.parts import flag_zones_by_bound, gain, is_arithmetic, is_worthwhile, moments_of, node_statistic, score
+from dtrees.split.criteria.parts import (
+    flag_zones_by_bound,
+    flag_zones_roughly,
+    gain,
+    is_arithmetic,
+    is_worthwhile,
+    moments_of,
+    node_statistic,
+    score,
+)
 from dtrees.split.criteria.squares import Squares
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE
 
@@ -205,8 +214,27 @@ def corners_of(sums, add, node, slope, z):
     return error, inside, ((start, light), (end, heavy), first, second, third, fourth)
 
 
+@flag_zones_roughly.of(Thresholded)
+def _(criterion, sums, add, node, bar, order, slack, total, flags):
+    """Flag zones by the box that left sums are in: sizes of both sums and both weights are at an end, as is which side has more."""
+    g0, h0, g1, h1, sizes, l1 = sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE], criterion.l1
+    (g_add, h_add, _), (g_all, h_all, _) = add, node
+    of_both = h_all + 2.0 * criterion.penalty
+    lift = criterion.penalty - 2.0**-49 * of_both
+    for z in range(flags.shape[0]):
+        start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
+        low, high = start - 0.5 * (size - (end - start)), start + 0.5 * (size + (end - start))
+        a, b = float(h0[z]) + h_add + lift, h_all - float(h1[z]) - h_add + lift
+        error = _ROUNDING * (max(abs(low), abs(high)) + abs(g_all))
+        x, y = _beyond(max(abs(low), abs(high)) + error, l1), _beyond(max(abs(g_all - low), abs(g_all - high)) + error, l1)
+        one, other = (high, g_all - high) if order > 0.0 else (-low, low - g_all)
+        one, other = soft_threshold(one + error, l1), soft_threshold(other - error, l1)
+        in_order = max(one * (of_both - a) - other * a, one * b - other * (of_both - b)) >= -error * of_both
+        flags[z] |= ((a <= 0.0) | (b <= 0.0) | ((x * x / a + y * y / b) * _UPWARD > bar)) & ((order == 0.0) | in_order)
+
+
 @flag_zones_by_bound.of(Thresholded)
-def _(criterion, sums, add, node, bar, slope, slack, total, flags):
+def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
     """Flag the zones one of whose six corners passes."""
     caution = 2.0**-49 * (node.h + 2.0 * criterion.penalty)
     for z in range(flags.shape[0]):

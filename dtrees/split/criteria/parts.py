@@ -186,7 +186,9 @@ def upper_bound(criterion: Any, g: Any, h: Any, other_g: Any, other_h: Any, whol
 
 
 @optional
-def flag_zones_by_bound(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, slope: Any, slack: Any, total: Any, flags: Any) -> Any:
+def flag_zones_by_bound(
+    criterion: Any, sums: Any, add: Any, node: Any, bar: Any, order: Any, slope: Any, slack: Any, total: Any, flags: Any
+) -> Any:
     """Set the flag of each zone in which a split may score above the bar (criteria of moments). Optional: all are.
 
     Parameters
@@ -197,6 +199,9 @@ def flag_zones_by_bound(criterion: Any, sums: Any, add: Any, node: Any, bar: Any
     add, node : Moments
         What to add to the left side (missing rows, or nothing), and the whole node; floats.
     bar : float
+    order : float
+        Only splits whose left side has no less (1.0), or no more (-1.0), g for its weight than the right one, penalties included, need be
+        flagged; 0.0 for all.
     slope : float
         The largest ``abs(g) / h`` of a row.
     slack : float
@@ -210,7 +215,7 @@ def flag_zones_by_bound(criterion: Any, sums: Any, add: Any, node: Any, bar: Any
 
 
 @optional
-def flag_zones_roughly(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, slack: Any, total: Any, flags: Any) -> Any:
+def flag_zones_roughly(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, order: Any, slack: Any, total: Any, flags: Any) -> Any:
     """Flag zones by a wider bound that takes less time; parameters are those of :func:`flag_zones_by_bound`. Optional."""
     flags[:] = 1
 

@@ -172,12 +172,12 @@ def _(criterion, node, squares):
 
 
 @parts.flag_zones_roughly.of(Poisson)
-def _(criterion, sums, add, node, bar, slack, total, flags):
-    parts.flag_zones_roughly(_SQUARES, sums, add, node, (bar - _ROUNDING * total) * total, slack, total, flags)
+def _(criterion, sums, add, node, bar, order, slack, total, flags):
+    parts.flag_zones_roughly(_SQUARES, sums, add, node, (bar - _ROUNDING * total) * total, order, slack, total, flags)
 
 
 @parts.flag_zones_by_bound.of(Poisson)
-def _(criterion, sums, add, node, bar, slope, slack, total, flags):
+def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
     _flag_by_corners(sums, add, node, bar - _ROUNDING_OF_BOUNDS * total, slope, total, flags)
 
 

@@ -128,19 +128,20 @@ def _(criterion, node, squares):
 
 
 @inner_kernel
-def _may_pass(s, h, g_all, most, lift, error, bar, inside):
-    """Tell whether the score of real-valued left sums, with ``error`` added to what is squared, may exceed the bar."""
+def _may_pass(s, h, g_all, most, lift, error, bar, order, inside):
+    """Tell whether the score of real-valued left sums in order, with ``error`` added to what is squared, may exceed the bar."""
     a = h + lift
     b = most - h
-    exact = abs(s * b - (g_all - s) * a)
-    d = exact + error
+    apart = s * b - (g_all - s) * a
+    d = error + (apart if order > 0.0 else -apart if order < 0.0 else abs(apart))
     # Without weight on a side, the score is out of all bounds, unless nothing is there.
-    return (d * d * _UPWARD > bar * (a * b)) & ((a * b > 0.0) | inside | (exact > error))
+    passes = (d * d * _UPWARD > bar * (a * b)) & ((a * b > 0.0) | inside | (abs(apart) > error))
+    return passes & ((order == 0.0) | (d >= 0.0) | (a * b <= 0.0))
 
 
 @parts.flag_zones_by_bound.of(Squares)
-def _(criterion, sums, add, node, bar, slope, slack, total, flags):
-    """Flag the zones one of whose six corners passes.
+def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
+    """Flag the zones one of whose six corners passes. Where these are cut off by the order of the sides, the score is 0.
 
     Large sums are rounded when they become floats, and their differences, such as what lies to the right, have errors that are small in
     terms of the node's sums but perhaps not of their own. So errors are bounded in terms of the node's, and weights taken less by as much.
@@ -157,12 +158,12 @@ def _(criterion, sums, add, node, bar, slope, slack, total, flags):
         low = start - 0.5 * (size - (end - start))
         high = start + 0.5 * (size + (end - start))
         error = _ROUNDING * (max(abs(low), abs(high)) + abs(g_all)) * total + slack
-        passes = _may_pass(start, light, g_all, most, lift, error, bar, inside)
-        passes |= _may_pass(end, heavy, g_all, most, lift, error, bar, inside)
-        passes |= _may_pass(low, min(light + (start - low) * run, heavy), g_all, most, lift, error, bar, inside)
-        passes |= _may_pass(high, min(light + (high - start) * run, heavy), g_all, most, lift, error, bar, inside)
-        passes |= _may_pass(low, max(heavy - (end - low) * run, light), g_all, most, lift, error, bar, inside)
-        passes |= _may_pass(high, max(heavy - (high - end) * run, light), g_all, most, lift, error, bar, inside)
+        passes = _may_pass(start, light, g_all, most, lift, error, bar, order, inside)
+        passes |= _may_pass(end, heavy, g_all, most, lift, error, bar, order, inside)
+        passes |= _may_pass(low, min(light + (start - low) * run, heavy), g_all, most, lift, error, bar, order, inside)
+        passes |= _may_pass(high, min(light + (high - start) * run, heavy), g_all, most, lift, error, bar, order, inside)
+        passes |= _may_pass(low, max(heavy - (end - low) * run, light), g_all, most, lift, error, bar, order, inside)
+        passes |= _may_pass(high, max(heavy - (high - end) * run, light), g_all, most, lift, error, bar, order, inside)
         flags[z] |= passes
 
 
@@ -175,7 +176,7 @@ def _total_weights(criterion, h_all):
 
 
 @parts.flag_zones_roughly.of(Squares)
-def _(criterion, sums, add, node, bar, slack, total, flags):
+def _(criterion, sums, add, node, bar, order, slack, total, flags):
     """Flag zones by a bound that is wider, and takes a quarter of the time.
 
     What is squared is linear in the left sums, so it is largest at a corner of the box that these are in, and what it is divided by is
@@ -191,9 +192,11 @@ def _(criterion, sums, add, node, bar, slack, total, flags):
         low = start - 0.5 * (size - (end - start))
         high = start + 0.5 * (size + (end - start))
         one, other = g_all * (light + penalty), g_all * (heavy + penalty)
-        exact = max(abs(high * total - min(one, other)), abs(low * total - max(one, other)))
+        above, below = high * total - min(one, other), max(one, other) - low * total
+        exact = above if order > 0.0 else below if order < 0.0 else max(abs(above), abs(below))
         d = exact + _ROUNDING * (max(abs(low), abs(high)) + abs(g_all)) * total + slack
-        flags[z] |= d * d * _UPWARD > bar * min((light + lift) * (most - light), (heavy + lift) * (most - heavy))
+        least = min((light + lift) * (most - light), (heavy + lift) * (most - heavy))
+        flags[z] |= (d * d * _UPWARD > bar * least) & ((order == 0.0) | (d >= 0.0) | (least <= 0.0))
 
 
 #: Far more than the error of a sum of amounts as a float: these add up to less than 2**62.

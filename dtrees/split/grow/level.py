@@ -91,7 +91,7 @@ def search_level(queue, tasks, operations, columns, level, limits, scratch, out)
                 fold_like(zone_map, sums, x, y)
                 subtract(zone_map, sums, x, y, ZERO(), n_columns)
             elif kind == BAR:
-                get_ready(zone_map, partition, sums, nodes[x], node_sums[x], limits)
+                get_ready(zone_map, partition, sums, (nodes[x, 0], nodes[x, 1], nodes[x, 2]), node_sums[x], limits)
                 bars[x], _ = best_edges(ids, zone_map, sums, nodes[x], node_sums[x], limits, (ZERO(), n_columns), bars[x], scratch)
             else:
                 out.records[t].status = NO_SPLIT

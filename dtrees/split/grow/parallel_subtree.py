@@ -426,7 +426,7 @@ def likely_kernels(
 ) -> tuple[list[Wanted], list[Wanted]]:
     """Return the kernels that the growth of a node of so many rows calls first: all that it needs in a block, if it can, and others.
 
-    The last of either calls the others.
+    The last of either calls the others, but for that which searches tiny nodes: without it, these are searched as others are.
     """
     shared, number = (typeof(columns), typeof(work_pool), typeof(task)), types.int64
     first, found, large = list[Any](), list[Wanted](), n_rows > task.block_rows
@@ -443,13 +443,14 @@ def likely_kernels(
     else:
         wanted = [search_table]
     wanted *= large
+    tiny = []
     if task.block_rows > 0 and isinstance(task.limits.seen.thresholds, BestThreshold):
-        first.append(search_lists)
-        wanted.append(search_tiny)
+        first, tiny = [search_lists], [search_tiny]
     else:
         first, wanted = wanted + [search_random] * (task.block_rows > 0), []
-    now, later = ([(method.kernel, methods.arguments(method)) for method in some] for some in (first, wanted))
-    return [*_kernels_of_block(columns, work_pool, task), *now, (grow_plain, shared)], [*found * large, *later, (grow_together, shared)]
+    now, later, last = ([(method.kernel, methods.arguments(method)) for method in some] for some in (first, wanted, tiny))
+    others = [*found * large, *later, (grow_together, shared), *last]
+    return [*_kernels_of_block(columns, work_pool, task), *now, (grow_plain, shared)], others
 
 
 def _kernels_of_block(columns: Columns, work_pool: WorkPool, task: Task) -> list[Wanted]:

@@ -12,7 +12,7 @@ kernels compare integers and never floats, and columns with few distinct values 
 distinct values are needed only to turn a chosen split into a threshold. Columns are never written to once made, and are shared by all
 trees and threads.
 
-Some rows of some columns can be taken as a table of their own (:func:`take_rows`), which loses nothing that a tree can see of them.
+Some rows can be taken as a table of their own (:func:`take_rows`, :func:`take_table`), which loses nothing that a tree can see of them.
 
 Use
 ---
@@ -459,15 +459,48 @@ def take_rows(columns: Columns, which: NDArray[np.int64], rows: NDArray[np.uint3
     """
     m = rows.shape[0]
     codes = np.empty((which.shape[0], m), np.uint16 if m < 2**16 else np.uint32)
-    values: list[NDArray[Any]] = []
-    for k, j in enumerate(which.tolist()):
-        distinct = columns.distinct(j)
-        present = np.zeros((distinct.shape[0] >> 6) + 1, np.uint64)
-        found = np.empty(min(m, distinct.shape[0]), np.int64)
-        n_found = renumber(columns.codes[j], distinct.shape[0], rows, present, codes[k], found)
-        values.append(distinct[found[:n_found]])
+    values = [_take_column(columns, j, rows, codes[k]) for k, j in enumerate(which.tolist())]
     offsets = np.concatenate([[0], np.cumsum([value.shape[0] for value in values])]).astype(np.int64)
     return Columns.of(codes, np.concatenate([columns.values[:0], *values]), offsets)
+
+
+def take_table(
+    columns: Columns,
+    rows: NDArray[np.uint32],
+    as_stored: Callable[[int, NDArray[Any]], NDArray[Any]],
+    map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map,
+) -> Columns:
+    """Return the given rows as a table of their own: what :func:`presort` makes of them, without sorting.
+
+    Parameters
+    ----------
+    columns : Columns
+    rows : ndarray of uint32, shape (n,)
+    as_stored : callable
+        From the number of a column and its distinct values among these rows to these as they are to be stored.
+    map : callable, default=map
+        As of :func:`presort`.
+
+    Examples
+    --------
+    >>> whole = presort([np.array([0.5, np.nan, -1.0, 7.0])])
+    >>> some = take_table(whole, np.array([1, 3, 0], np.uint32), lambda j, distinct: distinct)
+    >>> some.codes, some.values
+    (array([[2, 1, 0]], dtype=uint32), array([0.5, 7. ]))
+    """
+    codes = np.empty((columns.n_columns, rows.shape[0]), np.uint32)
+    values = list(map(lambda j: as_stored(j, _take_column(columns, j, rows, codes[j])), range(columns.n_columns)))
+    return Columns.of(codes, *_join(values, np.empty))
+
+
+def _take_column(columns: Columns, j: int, rows: NDArray[np.uint32], out: NDArray[Any]) -> NDArray[Any]:
+    """Write the codes of some rows of a column among the distinct values that these have, and return the values."""
+    distinct = columns.distinct(j)
+    present = np.zeros((distinct.shape[0] >> 6) + 1, np.uint64)
+    found = np.empty(min(rows.shape[0], distinct.shape[0]), np.int64)
+    n_found = renumber(columns.codes[j], distinct.shape[0], rows, present, out, found)
+    values: NDArray[Any] = distinct[found[:n_found]]
+    return values
 
 
 @kernel

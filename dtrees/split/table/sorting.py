@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.policy import EQUAL_PROBES, INSERTION_ROWS, MOST_BINS, PROBED_ROWS, PROBES
 
@@ -162,7 +162,7 @@ def _insertion_sort(keys, m):
         keys[j + 1] = key
 
 
-@lean_kernel
+@separate_kernel
 def radix_sort(keys, spare, m, low, high, counts):
     """Sort by the codes, known to lie in low..high; stable, so places stay ascending among equal codes.
 

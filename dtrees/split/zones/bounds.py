@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, lean_kernel
-from dtrees.split.criteria.constraints import forget_mirrored
+from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, lean_kernel, separate_kernel
+from dtrees.split.criteria.constraints import forget_mirrored, order_of_sides
 from dtrees.split.criteria.parts import flag_zones_by_bound, flag_zones_roughly, is_bounded, score, upper_bound
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments, no_moments
 from dtrees.split.node.limits import is_allowed
@@ -126,7 +126,7 @@ def _centred(sums, centre):
     return Moments(float(sums.g - centre * sums.h), float(sums.h), sums.n)
 
 
-@kernel
+@separate_kernel
 def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, numbers, marks):
     """Keep the zones where a split inside, or at the upper edge, may score above the bar: move them to the front of ``sums``.
 
@@ -153,7 +153,7 @@ def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, numbers
         # Scores are computed from sums that are not centred, and have their rounding errors.
         slack = _ROUNDING * 2.0 * abs(float(centre)) * float(node.h) * float(node.h)
         _move(sums, n_zones, -centre)
-    whole, nothing, total = _centred(node, centre), Moments(0.0, 0.0, ZERO()), float(node.g)
+    whole, nothing, total, order = _centred(node, centre), Moments(0.0, 0.0, ZERO()), float(node.g), order_of_sides(limits.criterion)
     for narrowly in range(0 if bar >= 0.0 else 1, 2):  # the wider bound leaves few zones, and does not hold below zero
         used = marks[: (n_zones + 7) // 8 * 8]
         used[:] = 0
@@ -161,9 +161,9 @@ def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, numbers
         for side in range(2 if missing.n > 0 else 1):
             add = _centred(missing, centre) if side == 1 else nothing
             if narrowly:
-                flag_zones_by_bound(limits.criterion, sums, add, whole, bar, slope, slack, total, flags)
+                flag_zones_by_bound(limits.criterion, sums, add, whole, bar, order, slope, slack, total, flags)
             else:
-                flag_zones_roughly(limits.criterion, sums, add, whole, bar, slack, total, flags)
+                flag_zones_roughly(limits.criterion, sums, add, whole, bar, order, slack, total, flags)
         if narrowly:
             for z in range(n_zones):
                 flags[z] &= sums[N1, z] > sums[N0, z]

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from dtrees.split.compile.kernels import ZERO, inner_kernel, lean_kernel
+from dtrees.split.compile.kernels import ZERO, inner_kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.memory import lowest_bit, prefetch
 from dtrees.split.criteria.statistics import SIZE
 from dtrees.split.policy import AHEAD, COMPARED_ROWS, COVERED_SHARE, FAR_AHEAD, ROWS_TO_FIND
@@ -270,7 +270,7 @@ def lower_sizes(sizes, element, size_shift, numbers, n, sums):
                 sums[SIZE, k] = min(size, sizes[z] - size) << size_shift
 
 
-@lean_kernel
+@separate_kernel
 def pick_known(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_kept, kept, scratch):
     """Do as :func:`pick`, in any order, by the rows that are kept if all flagged zones have theirs there."""
     marks = scratch.marks[: (n_distinct >> zone_map.shift[j]) // 64 + 1]

@@ -294,7 +294,7 @@ def _set_single_values_aside(first_codes, shift, n, present, limits, missing, no
     return m, n_rows, last, top
 
 
-@lean_kernel
+@separate_kernel
 def _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys, scratch):
     """Cut the flagged zones of a column into parts and sum the rows of ``keys`` by them.
 

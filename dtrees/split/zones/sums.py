@@ -28,7 +28,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, separate_kernel, shared_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.compile.work_queue import increase
 from dtrees.split.criteria.constraints import begin_column
@@ -427,8 +427,8 @@ def _measure(partition, start, in_stop, centre):
 
 
 @inner_kernel
-def sharpen(zone_map, partition, place, node_sums, limits, sums):
-    """Sum a node anew in a scale of its own, where sizes in that of its slot say little."""
+def sharpen(zone_map, partition, place, node_sums, may_move, sums):
+    """Sum a node anew in a scale of its own, about a centre if it may have one, where sizes in that of its slot say little."""
     start, in_stop, slot = place
     scale = sums.scales[slot]
     n, units = in_stop - start, ZERO()
@@ -438,7 +438,7 @@ def sharpen(zone_map, partition, place, node_sums, limits, sums):
     for z in range(n_elements(zone_map, sums, slot, ZERO()) + 1):
         units += first_column[z, 1] >> 32
     size = (units - n) << scale.shift
-    moves = is_centred(limits.criterion) and node_sums[1] > 0
+    moves = may_move and node_sums[1] > 0
     askew = moves and abs(float(node_sums[0] - scale.centre * node_sums[1])) > ASKEW * float(size)
     if not askew and (scale.shift == 0 or units >= (COARSE + 1) * n):
         return
@@ -458,7 +458,7 @@ def clear(zone_map, sums, slot):
     numbers_of(sums, slot, ZERO(), zone_map.which.shape[0])[:] = 0
 
 
-@shared_kernel
+@inner_kernel
 def sum_rows(zone_map, partition, start, in_stop, sums, slot):
     """Sum in-sample rows by the zones of all columns, in the grain and scale of the slot."""
     clear(zone_map, sums, slot)
@@ -471,7 +471,7 @@ def include(zone_map, partition, start, in_stop, sums, slot, sign):
     include_columns(zone_map, partition, start, in_stop, ZERO(), zone_map.which.shape[0], sums, slot, sign)
 
 
-@shared_kernel
+@separate_kernel
 def include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, sign):
     """Add in-sample rows to a slot in some columns, or take them from it."""
     grain, scale, numbers, width = sums.grains[slot], sums.scales[slot], sums.slots[slot], sums.width
@@ -561,14 +561,19 @@ def fold_like(zone_map, sums, slot, other):
         fold(zone_map, sums, slot, sums.grains[other])
 
 
-@inner_kernel
+@inlined_kernel
 def get_ready(zone_map, partition, sums, place, node_sums, limits):
     """Fold the sums of a node that is to be searched, if it has few rows, and sharpen them, if need be."""
+    _get_ready(zone_map, partition, sums, place, node_sums, is_centred(limits.criterion))
+
+
+@separate_kernel
+def _get_ready(zone_map, partition, sums, place, node_sums, may_move):
     start, in_stop, slot = place
     grain = grain_for(sums.most_grain, sums.fine_rows, in_stop - start)
     if sums.grains[slot] > grain:
         fold(zone_map, sums, slot, grain)
-    sharpen(zone_map, partition, place, node_sums, limits, sums)
+    sharpen(zone_map, partition, place, node_sums, may_move, sums)
 
 
 @inner_kernel

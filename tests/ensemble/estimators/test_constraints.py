@@ -6,12 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn.ensemble
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.metrics import mean_squared_error
 
 import dtrees
+from dtrees.engine.plan import node_limits
 from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, LABELS, N, X, every_kind, is_classifier, make, sklearns, target, trees
+from tests.examples import examples
 from tests.slow import slow_for, thorough_for
 
 BINARY = np.array(["no", "yes"])
@@ -52,6 +56,67 @@ def lowest_steps(model, column, n_columns, seed, missing):
     rows[:, column] = np.tile(grid, 8)
     steps = np.diff(raw(model, rows).reshape(8, -1), axis=1)
     return steps.min(), steps.max()
+
+
+@st.composite
+def tables(draw):
+    """A table with ties, missing values, a column that is constant and one that nearly is, its target, and weights, 0 among them."""
+    n, seed = draw(st.sampled_from([200, 700])), draw(st.integers(0, 2**32 - 1))
+    table, y = data(seed, n, 6, draw(st.sampled_from([0.0, 0.1])), draw(st.sampled_from([0, 1, 8])))
+    table[:, 4], table[:, 5] = 3.0, table[:, 5] > 2.0
+    rng = np.random.default_rng(seed)
+    y = y * draw(st.sampled_from([1.0, 1000.0])) + draw(st.sampled_from([0.0, -50.0]))
+    return table, y, rng.integers(0, 4, n) * 1.0 if draw(st.booleans()) else None
+
+
+#: Estimators, each with kernels of its own.
+BY_ZONES = {
+    "boosting": (dtrees.GradientBoostingRegressor, {"n_estimators": 5}),
+    "boosting of classes": (dtrees.GradientBoostingClassifier, {"n_estimators": 5}),
+    "boosting, L1": (dtrees.GradientBoostingRegressor, {"n_estimators": 5, "reg_alpha": 20.0}),
+    "forest": (dtrees.RandomForestRegressor, {"n_estimators": 3}),
+    "tree by Poisson deviance": (dtrees.DecisionTreeRegressor, {"criterion": "poisson"}),
+    "tree of two classes": (dtrees.DecisionTreeClassifier, {}),
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.filterwarnings("ignore:no tree found a split")
+@pytest.mark.parametrize("name", slow_for({*BY_ZONES} - {"boosting", "boosting of classes"}, BY_ZONES))
+@given(
+    tables(),
+    st.lists(st.sampled_from([-1, 0, 1]), min_size=6, max_size=6).filter(any),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "max_depth": st.sampled_from([2, 5]),
+            "max_leaf_nodes": st.sampled_from([4, 31]),
+            "min_samples_leaf": st.sampled_from([1, 9]),
+            "interaction_cst": st.just([(0, 1, 4), (1, 2, 3, 5)]),
+            "n_jobs": st.just(2),
+        },
+    ),
+    st.sampled_from([0.0, 1.0, 300.0]),
+)
+@examples(100)
+def test_zones_are_as_good_as_full_scans(name, drawn, signs, given_options, penalty):
+    table, y, weight = drawn
+    kind, options = BY_ZONES[name]
+    options = options | given_options | ({"reg_lambda": penalty} if kind in BOOSTING else {})
+    if is_classifier(kind):
+        y = y > np.median(y)
+    elif "criterion" in options:
+        y = np.maximum(y - np.median(y), 0.0)
+    if "n_estimators" not in options:
+        options.pop("n_jobs", None)
+    found = []
+    for by_zones in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            for constant in ("WHOLE_BLOCK_CELLS", "BOUNDED_ROWS", "BLOCK_ROWS") if by_zones else ():
+                patch.setattr(node_limits, constant, 1)
+            model = kind(monotonic_cst=signs, random_state=0, **options).fit(table, y, sample_weight=weight)
+        found.append(raw(model, table))
+    assert_array_equal(*found)
 
 
 def settings(seed, quick):
@@ -193,8 +258,8 @@ def check_paths(kind, given, fits, y):
 def test_constraints_that_allow_everything_change_nothing(kind):
     plain = make(kind).fit(X, target(kind))
     signs = None if is_classifier(kind) else [0] * 5
-    for given in ({"monotonic_cst": signs}, {"interaction_cst": [range(5)]}, {"interaction_cst": [(0, 1, 2, 3, 4), (1, 2)]}):
-        model = make(kind, **given).fit(X, target(kind))
+    for some in ({"monotonic_cst": signs}, {"interaction_cst": [range(5)]}, {"interaction_cst": [(0, 1, 2, 3, 4), (1, 2)]}):
+        model = make(kind, **some).fit(X, target(kind))
         assert all(one.equals(other) for one, other in zip(trees(plain), trees(model), strict=True))
 
 

@@ -26,6 +26,18 @@ def kind_of(task):
     return dtrees.GradientBoostingRegressor if task == "regression" else dtrees.GradientBoostingClassifier
 
 
+@pytest.mark.parametrize("callbacks", [(), [lambda progress: None]], ids=["together", "after each"])
+def test_rounds_that_are_scored_together_are_scored_as_one_by_one(callbacks):
+    """Where nobody waits for scores, several rounds are scored at a time; also where the rounds of an earlier fit come first."""
+    model, sets = dtrees.GradientBoostingRegressor(n_estimators=3, warm_start=True, max_depth=2), [(X[REST], SIGNAL[REST])]
+    for n_estimators in (3, 20, 36, 37):
+        model.set_params(n_estimators=n_estimators).fit(X[TRAIN], SIGNAL[TRAIN], eval_set=sets, callbacks=callbacks)
+        found = model.evals_result_["validation_0"]["rmse"]
+        wanted = [sklearn.metrics.root_mean_squared_error(SIGNAL[REST], predicted) for predicted in model.staged_predict(X[REST])]
+        assert_allclose(found, wanted, rtol=1e-12)
+        assert len(found) == n_estimators
+
+
 @every_task
 def test_scores_are_those_of_staged_predictions(task):
     y = TARGETS[task]

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import lean_entry
-from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns, highest_code_below, presort, presort_column, take_rows, value_at
+from dtrees.split.table.columns import (
+    MAX_ROWS,
+    Assembly,
+    Columns,
+    highest_code_below,
+    presort,
+    presort_column,
+    take_rows,
+    take_table,
+    value_at,
+)
 from dtrees.split.table.keyed_columns import arrange_rows
 from dtrees.split.table.sparse_columns import find_row, n_steps, presort_sparse
 from tests.split.strategies import POOLS, columns, tables
@@ -247,6 +257,10 @@ def test_an_excerpt_is_what_sorting_its_rows_gives(table: list[NDArray[Any]], da
     assembly = Assembly(rows.shape[0], which.shape[0])
     assembly.take(range(which.shape[0]), found)
     assert assembly.finished().codes.dtype == np.uint32
+    wanted, own = presort([values[rows] for values in table]), take_table(whole, rows, lambda j, distinct: distinct)
+    for ours, theirs in zip(own, wanted, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+        assert ours.dtype == theirs.dtype
 
 
 @pytest.mark.parametrize(("n", "dtype"), [(2**16 - 1, np.uint16), (2**16, np.uint32)])

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria import parts
-from dtrees.split.criteria.constraints import Clipped, begin_column, make_constraints
+from dtrees.split.criteria.constraints import Clipped, InOrder, begin_column, make_constraints
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.zones.bounds import best_edge, flag_zones
 from tests import naive
@@ -45,6 +46,11 @@ def score(limits: naive.SplitLimits, left: list[Row], right: list[Row]) -> float
     return float(parts.score(criterion, float(x), float(a), float(y), float(b)))
 
 
+@kernel
+def flag_from_python(limits, sums, n_zones, missing, node, bar, centre, slope, numbers, marks):  # type: ignore[no-untyped-def]
+    return flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, numbers, marks)
+
+
 def sides(zones: list[list[Row]], missing: list[Row], n_left: int) -> list[tuple[list[Row], list[Row]]]:
     """What lies left and right of a cut after ``n_left`` rows, missing ones on either side."""
     rows = list(itertools.chain.from_iterable(zones))
@@ -58,7 +64,7 @@ def flagged(
     """Which zones are flagged; their sums must have been moved to the front, and nothing else touched."""
     moved, before, marks = sums.copy(), np.arange(100, 100 + sums.shape[1]), np.full(n_zones + 16, 7, np.uint8)
     numbers = before.copy()
-    m = flag_zones(limits, moved, n_zones, missing, node, bar, centre, slope, numbers, marks)
+    m = flag_from_python(limits, moved, n_zones, missing, node, bar, centre, slope, numbers, marks)
     found = numbers[:m] - 100
     assert (np.diff(found) > 0).all()
     assert np.array_equal(moved[:, :m], sums[:, found])
@@ -149,7 +155,7 @@ _BOUNDS = st.sampled_from([-math.inf, -60.0, -5.0, -0.25, 0.0, 2.0, 30.0, math.i
 
 
 @pytest.mark.slow  # kernels of its own
-@pytest.mark.parametrize("criterion", [NEWTON, NEWTON_L1])
+@pytest.mark.parametrize("criterion", [NEWTON, NEWTON_L1, SQUARED_ERROR, POISSON])
 @given(
     zones=st.lists(ROWS, min_size=1, max_size=12),
     missing=ROWS,
@@ -159,6 +165,7 @@ _BOUNDS = st.sampled_from([-math.inf, -60.0, -5.0, -0.25, 0.0, 2.0, 30.0, math.i
     sign=st.sampled_from([-1, 0, 1]),
     shift=st.sampled_from([0, 10, 40]),
     slope=st.booleans(),
+    centre=st.integers(-1000, 1000),
 )
 @examples(200)
 def test_flags_within_bounds(
@@ -171,15 +178,20 @@ def test_flags_within_bounds(
     sign: int,
     shift: int,
     slope: bool,
+    centre: int,
 ) -> None:
-    zones = [[(g << shift, h) for g, h in rows] for rows in [*zones, missing]]
-    missing = zones.pop()
+    kind = Clipped if criterion in (NEWTON, NEWTON_L1) else InOrder
+    least = 0 if criterion == POISSON else -math.inf
+    zones = [[(int(max(g << shift, least)), h) for g, h in rows] for rows in [*zones, missing]]
+    missing, centre = zones.pop(), 0 if kind is Clipped else int(max(centre << shift, least))
     every = [row for rows in [*zones, missing] for row in rows]
-    if not every:
+    if not any(g for g, _ in every):
         return
-    plain = package_limits(naive.SplitLimits(criterion, penalty=penalty, l1=l1 * 2.0**shift))
-    limits = plain._replace(criterion=Clipped(plain.criterion, make_constraints((sign,), (), 0)))
+    plain = package_limits(naive.SplitLimits(criterion, penalty=penalty if kind is Clipped else 0.0, l1=l1 * 2.0**shift))
+    limits = plain._replace(criterion=kind(plain.criterion, make_constraints((sign,), (), 0)))
     node, absent = totals(every), totals(missing)
+    if kind is InOrder:  # hardly any splits are within bounds, of which zones take no notice
+        bounds = (-math.inf, math.inf)
     words = np.array([*(x * 2.0**shift for x in sorted(bounds)), 0.0]).view(np.int64)
     assert begin_column(limits.criterion, np.concatenate([[node.g, node.h], words]), 0)
 
@@ -192,11 +204,11 @@ def test_flags_within_bounds(
                     found = max(found, float(parts.score(limits.criterion, x, a, y, b)))
         return found
 
-    sums, n_zones = zone_arrays(zones), len(zones)
-    steepest = max(abs(g) / h for g, h in every) * (1 + 2**-44) if slope else math.inf
+    sums, n_zones = zone_arrays(zones, centre), len(zones)
+    steepest = max(abs(g - centre * h) / h for g, h in every) * (1 + 2**-44) if slope else math.inf
     top = best_score(range(1, len(every) + 1))
     for bar in {np.nextafter(top, -np.inf) if top >= 0.0 else 0.0, top / 2 if top > 0.0 else 0.0, -1.0}:
-        flags = flagged(limits, sums, n_zones, absent, node, bar, 0, steepest)
+        flags = flagged(limits, sums, n_zones, absent, node, bar, centre, steepest)
         for z, rows in enumerate(zones):
             assert flags[z] or best_score(range(int(sums[2, z]) + 1, int(sums[5, z]) + 1)) <= bar
             assert rows or not flags[z]
@@ -222,6 +234,22 @@ def test_most_zones_are_left_out(criterion: str) -> None:
     assert np.flatnonzero(flags).min() >= 48
     assert np.flatnonzero(flags).max() <= 51
     assert flags[49]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, NEWTON, NEWTON_L1])
+def test_zones_out_of_order_are_left_out(criterion: str) -> None:
+    """Where sides may not be in the order that all cuts have, even if no other column has any split."""
+    zones = [[(g, 1) for g in range(z * 10 - 500, z * 10 - 490)] for z in range(100)]
+    every, none = [row for rows in zones for row in rows], totals([])
+    plain = package_limits(naive.SplitLimits(criterion, penalty=0.0 if criterion == SQUARED_ERROR else 1.0, l1=10.0), 1000.0)
+    for sign, n_wanted in ((1, 100), (-1, 4)):
+        kind, sign = (InOrder, sign) if criterion == SQUARED_ERROR else (Clipped, -sign)
+        limits = plain._replace(criterion=kind(plain.criterion, make_constraints((sign,), (), 0)))
+        words = np.array([-math.inf, math.inf, 0.0]).view(np.int64)
+        begin_column(limits.criterion, np.concatenate([[totals(every).g, len(every)], words]), 0)
+        flags = flagged(limits, zone_arrays(zones), 100, none, totals(every), 0.0, 0, limits.slope)
+        assert flags.sum() == 100 if n_wanted == 100 else flags.sum() <= n_wanted
 
 
 @pytest.mark.slow

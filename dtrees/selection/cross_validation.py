@@ -1,0 +1,276 @@
+"""Cross-validation on one presorted table: scores, losses by round, and how many rounds are best.
+
+The table is checked and presorted once. Each fold's rows are taken from it (:mod:`dtrees.selection.folds`), so that a fold costs little
+beside its trees, and its model is the one that the estimator fits to these rows alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+
+from dtrees.engine.threads import effective_n_jobs
+from dtrees.ensemble.estimators.base import Model
+from dtrees.ensemble.estimators.base_boosting import Boosting
+from dtrees.ensemble.in_process import backend_for
+from dtrees.ensemble.input.target import check_lengths, check_target, check_weights, labels_of
+from dtrees.ensemble.metrics import check_metrics, greater_is_better, metric_name
+from dtrees.ensemble.objective import registry
+from dtrees.selection.curves import CrossValidation, Curve
+from dtrees.selection.folds import PresortedTable, Rows
+
+#: The name of the held-out rows among a fit's evaluation sets.
+_TEST = "test"
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class FoldResult:
+    """What came of one fold.
+
+    Attributes
+    ----------
+    estimator : estimator
+        Fitted.
+    fit_time, score_time : float
+        Seconds.
+    scores, train_scores : dict of float
+        By the names of scorers; a single one is called "score".
+    curves : dict of ndarray of float64
+        By the names of metrics, after each round; empty without curves.
+    """
+
+    estimator: Any
+    fit_time: float
+    score_time: float
+    scores: dict[str, float]
+    train_scores: dict[str, float]
+    curves: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+def check_estimator(estimator: Any) -> Any:
+    """Return an estimator of dtrees; raise TypeError for anything else."""
+    if not isinstance(estimator, Model):
+        raise TypeError(
+            f"estimator is {estimator!r:.60}; wants an estimator of dtrees, since others cannot be fitted to a presorted table (for "
+            "these, and pipelines, there are the functions of sklearn.model_selection)"
+        )
+    return estimator
+
+
+class Validation:
+    """A presorted table, its folds and what is scored on them.
+
+    Parameters
+    ----------
+    estimator, X, y, cv, scoring, sample_weight, groups
+        As of :func:`cross_validate`.
+    """
+
+    #: Whether several threads may fit folds.
+    takes_threads = True
+
+    def __init__(self, estimator: Any, X: Any, y: Any, cv: Any, scoring: Any, sample_weight: Any, groups: Any) -> None:
+        check_estimator(estimator)
+        self.scorer = check_scoring(estimator, scoring=scoring)
+        self._y = check_target(y, classify=is_classifier(estimator), name=type(estimator).__name__, multi_output=estimator._MULTI_OUTPUT)
+        self._table = self._load(X, estimator)
+        self.n_rows = n = self._table.n_rows
+        check_lengths(n, self._y)
+        self._weight = check_weights(sample_weight, n)
+        splitter = check_cv(cv, self._y, classifier=is_classifier(estimator))
+        every = np.arange(n)
+        self.folds = [(every[train], every[test]) for train, test in splitter.split(self._table.X, self._y, groups)]
+
+    def _load(self, X: Any, estimator: Any) -> Any:
+        """Return the table that folds are taken of."""
+        return PresortedTable(X, estimator.n_jobs)
+
+    def check_jobs(self, n_jobs: int | None) -> int | None:
+        """Return how many fits run side by side; raise ValueError if there may be only one."""
+        if n_jobs in (None, 1) or self.takes_threads:
+            return n_jobs
+        raise ValueError(f"n_jobs is {n_jobs}, but X is a Dask collection, each of whose fits takes all workers; wants n_jobs=None")
+
+    def has_curve(self, estimator: Any, fold: tuple[Rows, Rows]) -> bool:
+        """Return whether an estimator is a booster, and knows all labels of a fold's held-out rows."""
+        if not isinstance(estimator, Boosting) or not is_classifier(estimator):
+            return isinstance(estimator, Boosting)
+        train, test = (self._y[rows] for rows in fold)
+        return all(np.isin(labels_of(test, k), labels_of(train, k)).all() for k in range(train.shape[1] if train.ndim == 2 else 1))
+
+    def fit(self, estimator: Any, fold: tuple[Rows, Rows], *, curves: bool = True, score: bool = True, train: bool = False) -> FoldResult:
+        """Fit an estimator, which is its own, to a fold, and score it if that is wanted, also on the rows that it is fitted to."""
+        began = time.perf_counter()
+        stops = isinstance(estimator, Boosting) and estimator.early_stopping_rounds is not None
+        watched = stops or (curves and self.has_curve(estimator, fold))
+        with self._table.fold(*fold, self._y, self._weight) as rows:
+            estimator.fit(*rows.to_fit, **({"eval_set": {_TEST: rows.held_out}} if watched else {}))
+            fitted = time.perf_counter()
+            scores = self._score(estimator, *rows.held_out) if score else {}
+            scored = time.perf_counter()
+            of_train = self._score(estimator, *rows.seen) if train else {}
+        by_round = estimator.evals_result_[_TEST] if watched and curves else {}
+        return FoldResult(estimator, fitted - began, scored - fitted, scores, of_train, by_round)
+
+    def _to_score(self, estimator: Any) -> Any:
+        """Return what scorers are given as the estimator."""
+        return estimator
+
+    def _score(self, estimator: Any, X: Any, y: Any, weight: Any) -> dict[str, float]:
+        found = self.scorer(self._to_score(estimator), X, y, **({} if weight is None else {"sample_weight": weight}))
+        return dict(found) if isinstance(found, dict) else {"score": found}
+
+
+def metrics_of(estimator: Any) -> list[str | Callable[..., Any]]:
+    """Return the metrics of a booster; the last one decides."""
+    classify = is_classifier(estimator)
+    default = registry.default_metric(registry.name_of(estimator.loss), classify=classify)
+    return check_metrics(estimator.eval_metric, classify=classify, default=default)
+
+
+def curves_of(estimator: Any, folds: Sequence[FoldResult]) -> dict[str, Curve]:
+    """Return the curves of all folds together."""
+    if not any(fold.curves for fold in folds):
+        return {}
+    curves = {}
+    for metric in metrics_of(estimator):
+        name = metric_name(metric)
+        found = [fold.curves.get(name, np.empty(0)) for fold in folds]
+        by_fold = np.full((len(found), max(map(len, found))), np.nan)
+        for values, row in zip(found, by_fold, strict=True):
+            row[: len(values)] = values
+        try:
+            better: bool | None = greater_is_better(metric)
+        except ValueError:
+            better = None
+        curves[name] = Curve(name, by_fold, better)
+    return curves
+
+
+def cross_validate(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    scoring: Any = None,
+    sample_weight: Any = None,
+    groups: Any = None,
+    n_jobs: int | None = None,
+    return_train_score: bool = False,
+    return_estimator: bool = False,
+    return_indices: bool = False,
+    return_curves: bool = True,
+) -> CrossValidation:
+    """Fit an estimator to all folds but one, in turn, and score it on that one; the table is presorted once.
+
+    It does what :func:`sklearn.model_selection.cross_validate` does, with its splitters, scorers and dict of results. Each model is that
+    of ``clone(estimator).fit(X[train], y[train])``, byte for byte, whatever is drawn; only a ``random_state`` of None draws anew.
+    On a cluster, a fold is the whole table with weights of 0: rows are drawn among all rows there, and categories and classes are those
+    of all rows; otherwise the trees are the same.
+
+    Parameters
+    ----------
+    estimator : estimator of dtrees
+        Is cloned for each fold. With ``early_stopping_rounds``, the held-out rows decide when a fold's fit ends, so that its score is a
+        little too good.
+    X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
+        A Dask collection is loaded once on the cluster of the current client. A sparse table in memory is presorted for each fold.
+    y : array-like of shape (n,) or (n, k)
+    cv : int, splitter or iterable of (train, test), default=5
+        As of scikit-learn: a number of folds (stratified for a classifier), a splitter such as ``GroupKFold()``, or pairs of arrays of
+        numbers of rows.
+    scoring : str, callable, list, tuple, set, dict or None, default=None
+        A scorer of scikit-learn, or several. None is the estimator's ``score``.
+    sample_weight : array-like of shape (n,) or None, default=None
+        The weights of rows in fits, curves and scores (scikit-learn's function scores without, unless metadata routing is on).
+    groups : array-like of shape (n,) or None, default=None
+        For splitters that keep groups together.
+    n_jobs : int or None, default=None
+        Folds that are fitted side by side, each by the threads that ``n_jobs`` of the estimator says; None is 1. They share the table, but
+        each takes its rows of it. Not for Dask collections.
+    return_train_score, return_estimator, return_indices : bool, default=False
+        As of scikit-learn.
+    return_curves : bool, default=True
+        Whether a booster's ``eval_metric`` is computed on the held-out rows after each round.
+
+    Returns
+    -------
+    CrossValidation
+        A dict of arrays with an item for each fold: "fit_time" (which includes taking the fold's rows, and curves), "score_time",
+        "test_score" (of several scorers "test_NAME"), "train_score" or "train_NAME", "estimator" and "indices", as they are asked for. Its
+        attribute ``curves`` has a :class:`~dtrees.selection.curves.Curve` for each metric, and ``best_n_estimators`` is the
+        number of rounds whose mean of the last metric is best. A fold has no curve if its held-out rows have a label that no other
+        rows have.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is none of dtrees, or only some of the data is in memory.
+    ValueError
+        If a parameter or the data cannot be used; errors of fits and scorers are raised.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dtrees import GradientBoostingRegressor, cross_validate
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> y = X[:, 0] + np.random.default_rng(1).normal(size=500)
+    >>> estimator = GradientBoostingRegressor(n_estimators=100, learning_rate=0.1)
+    >>> result = cross_validate(estimator, X, y, scoring=["r2", "neg_mean_absolute_error"])
+    >>> sorted(result)
+    ['fit_time', 'score_time', 'test_neg_mean_absolute_error', 'test_r2']
+    >>> curve = result.curves["rmse"]
+    >>> curve.by_fold.shape, int(curve.mean.argmin()) + 1 == result.best_n_estimators < 100
+    ((5, 100), True)
+    """
+    check_estimator(estimator)
+    kept = {"train": return_train_score, "curves": return_curves}
+    run = partial(_cross_validate, cv=cv, scoring=scoring, n_jobs=n_jobs, estimators=return_estimator, indices=return_indices, kept=kept)
+    result: CrossValidation = backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups, label="cross_validate")
+    return result
+
+
+def _cross_validate(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any, *, cv: Any, scoring: Any, n_jobs: int | None, estimators: bool,
+    indices: bool, kept: dict[str, bool],
+) -> CrossValidation:  # fmt: skip
+    """Cross-validate where the data is."""
+    validation = backend_for(X).validation(Validation, estimator, X, y, cv, scoring, sample_weight, groups)
+
+    def run(fold: tuple[Rows, Rows]) -> FoldResult:
+        done: FoldResult = validation.fit(clone(estimator), fold, **kept)
+        return done if estimators else replace(done, estimator=None)
+
+    folds = side_by_side(run, validation.folds, validation.check_jobs(n_jobs))
+    result = CrossValidation(fit_time=np.array([fold.fit_time for fold in folds]), score_time=np.array([fold.score_time for fold in folds]))
+    if estimators:
+        result["estimator"] = [fold.estimator for fold in folds]
+    if indices:
+        train, test = zip(*validation.folds, strict=True)
+        result["indices"] = {"train": train, "test": test}
+    for kind, scores in (("test", [fold.scores for fold in folds]), ("train", [fold.train_scores for fold in folds])):
+        result.update({f"{kind}_{name}": np.array([of_fold[name] for of_fold in scores]) for name in scores[0]})
+    result.curves = curves_of(estimator, folds)
+    return result
+
+
+def side_by_side(run: Callable[[T], R], items: Sequence[T], n_jobs: int | None) -> list[R]:
+    """Return what ``run`` returns for each of some items, so many of which are run at a time."""
+    n_threads = min(effective_n_jobs(n_jobs), len(items))
+    if n_threads < 2:
+        return [run(item) for item in items]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(run, items))

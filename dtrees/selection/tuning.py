@@ -1,0 +1,312 @@
+"""The search for parameters by Optuna, on one presorted table.
+
+A trial is a set of parameters, judged by cross-validation: of boosting by the best mean of its curves, which also tells how many rounds are
+best; of other estimators by the mean score. Trials are pruned from fold to fold: after each, Optuna is told what the folds so far come to.
+So learning rates are compared by what they come to, not by how they begin, as they would be from round to round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from dtrees.engine.threads import effective_n_jobs
+from dtrees.ensemble.bagging import Bagging
+from dtrees.ensemble.estimators.base_boosting import Boosting
+from dtrees.ensemble.estimators.forests import Forest
+from dtrees.ensemble.in_process import backend_for
+from dtrees.ensemble.metrics import greater_is_better, metric_name
+from dtrees.selection.cross_validation import FoldResult, Validation, check_estimator, curves_of, metrics_of
+from dtrees.version import needed
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.distributions import BaseDistribution
+
+Space = Mapping[str, "BaseDistribution"] | Callable[["optuna.Trial"], dict[str, Any]]
+
+#: Names of attributes of trials and of studies.
+_ROUNDS, _AS_GIVEN, _SCORES, _JUDGED_BY = "n_estimators", "as_given", "scores", "judged_by"
+#: A fold of boosting ends when its curve has not improved for this share of its rounds, and at least so many.
+_PATIENCE, _LEAST_PATIENCE = 0.1, 10
+
+
+class Tuned(NamedTuple):
+    """What :func:`tune` returns.
+
+    Attributes
+    ----------
+    study : optuna.Study
+        With all trials. Each has the user attribute "scores", of each fold, and of boosting "n_estimators", the number of rounds with the
+        best mean.
+    estimator : estimator
+        A clone with the best parameters, fitted to all rows.
+    """
+
+    study: optuna.Study
+    estimator: Any
+
+
+def default_space(estimator: Any, n_rows: int) -> dict[str, BaseDistribution]:
+    """Return what :func:`tune` searches where it is given no space, for a table of so many rows.
+
+    Examples
+    --------
+    >>> from dtrees import RandomForestRegressor
+    >>> sorted(default_space(RandomForestRegressor(), 1000))
+    ['max_features', 'max_samples', 'min_samples_leaf']
+    """
+    from_optuna = needed("optuna", "tune").distributions
+    real, whole = from_optuna.FloatDistribution, from_optuna.IntDistribution
+    leaves = whole(1, max(1, min(100, n_rows // 50)), log=True)
+    if isinstance(estimator, Bagging):
+        booster = estimator.estimator or estimator._BOOSTER()
+        return {f"estimator__{name}": values for name, values in default_space(booster, n_rows).items()}
+    if isinstance(estimator, Boosting):
+        return {
+            "learning_rate": real(0.02, 0.3, log=True),
+            "max_depth": whole(2, 10),
+            "min_samples_leaf": leaves,
+            "max_features": real(0.2, 1.0),
+            "subsample": real(0.5, 1.0),
+            "reg_lambda": real(0.1, 100.0, log=True),
+        }
+    if not isinstance(estimator, Forest):
+        return {"max_depth": whole(2, 30, log=True), "min_samples_leaf": leaves}
+    space = {"max_features": real(0.1, 1.0), "min_samples_leaf": leaves}
+    return space | ({"max_samples": real(0.3, 1.0)} if estimator.bootstrap is True else {})
+
+
+def tune(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    space: Space | None = None,
+    *,
+    n_trials: int | None = 30,
+    timeout: float | None = None,
+    cv: Any = 5,
+    scoring: Any = None,
+    sample_weight: Any = None,
+    groups: Any = None,
+    n_jobs: int | None = None,
+    random_state: int | None = None,
+    study: optuna.Study | None = None,
+    storage: Any = None,
+    study_name: str | None = None,
+    sampler: optuna.samplers.BaseSampler | None = None,
+    pruner: optuna.pruners.BasePruner | None = None,
+    callbacks: Sequence[Callable[[optuna.Study, Any], None]] = (),
+) -> Tuned:
+    """Search for the parameters that cross-validation finds best, by Optuna, and fit them to all rows.
+
+    The table is presorted once for all trials. The first trial is the estimator as it is given, so that the result is no worse by
+    cross-validation. After each fold, what the folds so far come to is reported, and a trial that falls behind others is pruned.
+
+    The number of rounds of boosting is not searched, unless the space has it: ``n_estimators`` of the estimator are the most that there may
+    be, a fold ends when its curve has not improved for ``early_stopping_rounds`` (None: a tenth of them, and at least 10), and the number
+    with the best mean is what the trial is judged by, and what is fitted in the end.
+
+    Parameters
+    ----------
+    estimator : estimator of dtrees
+        What the space does not name, stays as it is.
+    X, y, cv, sample_weight, groups
+        As of :func:`cross_validate`.
+    space : dict, callable or None, default=None
+        From names of parameters to distributions of Optuna (``optuna.distributions``), or a function that asks a trial for values, and
+        returns a dict of parameters. None is the space of the estimator in the guide.
+    n_trials : int or None, default=30
+        How many trials there are at most, besides those that a study has already; None has ``timeout`` decide.
+    timeout : float or None, default=None
+        Seconds after which no trial begins; one that is under way ends first.
+    scoring : str, callable or None, default=None
+        What a trial is judged by: of boosting what ``eval_metric`` takes, a scorer of scikit-learn among it (None: the last metric of the
+        estimator); of others a scorer (None: their ``score``).
+    n_jobs : int or None, default=None
+        Trials that run side by side on threads, each by the threads that ``n_jobs`` of the estimator says; None is 1. A small table
+        keeps hardly more than one thread busy, a large one all. Only one at a time are the same for the same ``random_state``.
+    random_state : int or None, default=None
+        Seeds Optuna's sampler, and the estimator if that has no ``random_state`` of its own.
+    study : optuna.Study or None, default=None
+        One to go on with, in place of ``storage``, ``study_name``, ``sampler`` and ``pruner``.
+    storage : str, optuna storage or None, default=None
+        Where the study is kept, such as ``"sqlite:///study.db"``, for Optuna's dashboard to watch, and to go on with: under the same
+        ``study_name``, another call goes on where this one ended.
+    study_name : str or None, default=None
+    sampler, pruner : of Optuna, or None, default=None
+        None are a tree-structured Parzen estimator and the median of other trials.
+    callbacks : sequence of callable, default=()
+        Called with the study and each trial that has ended.
+
+    Returns
+    -------
+    Tuned
+        The study and the fitted estimator: ``study, model = dtrees.tune(...)``.
+
+    Raises
+    ------
+    ImportError
+        If Optuna is not installed.
+    TypeError
+        If the estimator is none of dtrees, only some of the data is in memory, or the space is something else.
+    ValueError
+        If a parameter or the data cannot be used; errors of fits are raised.
+
+    Examples
+    --------
+    >>> import numpy as np, optuna
+    >>> from dtrees import GradientBoostingRegressor, tune
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> X = np.random.default_rng(0).normal(size=(300, 3))
+    >>> y = X[:, 0] + np.random.default_rng(1).normal(size=300)
+    >>> space = {"max_depth": optuna.distributions.IntDistribution(1, 6)}
+    >>> study, model = tune(GradientBoostingRegressor(n_estimators=50), X, y, space, n_trials=5, cv=3, random_state=0)
+    >>> len(study.trials), model.n_estimators == study.best_trial.user_attrs["n_estimators"]
+    (5, True)
+    """
+    needed("optuna", "tune")
+    check_estimator(estimator)
+    if isinstance(scoring, list | tuple | set | Mapping):
+        raise ValueError(f"scoring is {scoring!r:.60}; wants one scorer, by which trials are compared")
+    given = {"storage": storage, "study_name": study_name, "sampler": sampler, "pruner": pruner}
+    if study is not None and any(value is not None for value in given.values()):
+        raise ValueError(f"study is given beside {', '.join(name for name in given if given[name] is not None)}; wants one or the other")
+    limits = {"n_trials": n_trials, "timeout": timeout, "n_jobs": n_jobs, "callbacks": list(callbacks)}
+    search = {"space": space, "scoring": scoring, "random_state": random_state}
+    run = partial(_tune, cv=cv, search=search, study=study, given=given, limits=limits)
+    tuned: Tuned = backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups, label="tune")
+    return tuned
+
+
+def _tune(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any, *, cv: Any, search: dict[str, Any], study: Any, given: dict[str, Any],
+    limits: dict[str, Any],
+) -> Tuned:  # fmt: skip
+    """Search where the data is."""
+    optuna, scoring = needed("optuna", "tune"), None if isinstance(estimator, Boosting) else search["scoring"]
+    validation = backend_for(X).validation(Validation, estimator, X, y, cv, scoring, sample_weight, groups)
+    trials = _Search(estimator, validation, **search)
+    if study is None:
+        given["sampler"] = given["sampler"] or optuna.samplers.TPESampler(seed=search["random_state"])
+        study = optuna.create_study(direction=trials.direction, load_if_exists=True, **given)
+    trials.check(study)
+    if not study.trials:
+        study.enqueue_trial({}, user_attrs={_AS_GIVEN: True})
+    study.optimize(trials, **limits | {"n_jobs": effective_n_jobs(validation.check_jobs(limits["n_jobs"]))})
+    return Tuned(study, trials.best(study).fit(X, y, sample_weight))
+
+
+class _Search:
+    """What a study optimises: from a trial to what it is judged by.
+
+    Attributes
+    ----------
+    estimator : estimator
+        What trials set parameters of.
+    boosts : bool
+        Whether trials are judged by curves.
+    direction : {"minimize", "maximize"}
+    """
+
+    def __init__(self, estimator: Any, validation: Validation, space: Space | None, scoring: Any, random_state: int | None) -> None:
+        self.boosts, self._validation = isinstance(estimator, Boosting), validation
+        defaults: dict[str, Any] = {}
+        if random_state is not None and estimator.random_state is None:
+            defaults["random_state"] = random_state
+        if isinstance(estimator, Bagging) and estimator.estimator is None:
+            defaults["estimator"] = estimator._BOOSTER()
+        if self.boosts and scoring is not None:
+            defaults["eval_metric"] = scoring
+        self.estimator = clone(estimator).set_params(**defaults)
+        chosen: Any = default_space(estimator, validation.n_rows) if space is None else space
+        self._is_dict, self._space = not callable(chosen), chosen
+        if self._is_dict:
+            _check_space(chosen, self.estimator)
+            self._space = partial(_suggest, space=chosen)
+        metric = metrics_of(self.estimator)[-1] if self.boosts else "score" if scoring is None else scoring
+        self._judged_by = metric_name(metric)
+        self._folds = [fold for fold in validation.folds if not self.boosts or validation.has_curve(estimator, fold)]
+        if not self._folds:
+            raise ValueError("each fold's held-out rows have a label that no other rows have; wants another cv, such as StratifiedKFold()")
+        self.direction = "maximize" if not self.boosts or greater_is_better(metric) else "minimize"
+
+    def check(self, study: optuna.Study) -> None:
+        """Raise ValueError for a study whose trials are judged by something else."""
+        said = study.user_attrs.get(_JUDGED_BY, self._judged_by)
+        directions = [direction.name.lower() for direction in study.directions]
+        if directions != [self.direction] or said != self._judged_by:
+            raise ValueError(
+                f"the study {study.study_name!r} is to {' and '.join(directions)} {said!r}; wants one to {self.direction} "
+                f"{self._judged_by!r}: pass another study_name, or the scoring of that study"
+            )
+        study.set_user_attr(_JUDGED_BY, self._judged_by)
+
+    def __call__(self, trial: optuna.Trial) -> float:
+        """Return what a trial comes to; raise TrialPruned if it falls behind."""
+        estimator, folds = self._set(trial), []
+        if self.boosts and estimator.early_stopping_rounds is None:
+            estimator.early_stopping_rounds = max(_LEAST_PATIENCE, int(_PATIENCE * estimator.n_estimators))
+        value = np.nan
+        for number, fold in enumerate(self._folds):
+            done = self._validation.fit(clone(estimator), fold, score=not self.boosts)
+            folds.append(replace(done, estimator=None))
+            value = self._judge(estimator, folds, trial)
+            trial.report(value, number)
+            if number + 1 < len(self._folds) and trial.should_prune():
+                raise needed("optuna", "tune").TrialPruned
+        return value
+
+    def _judge(self, estimator: Any, folds: Sequence[FoldResult], trial: optuna.Trial) -> float:
+        """Return what some folds come to, and note the details."""
+        if not self.boosts:
+            scores = [fold.scores["score"] for fold in folds]
+            trial.set_user_attr(_SCORES, scores)
+            return float(np.mean(scores))
+        curve = list(curves_of(estimator, folds).values())[-1]
+        trial.set_user_attr(_ROUNDS, curve.best_n_estimators)
+        trial.set_user_attr(_SCORES, curve.by_fold[:, curve.best_n_estimators - 1].tolist())
+        return curve.best_score
+
+    def _set(self, trial: Any) -> Any:
+        """Return an estimator with the parameters of a trial, which is under way or has ended."""
+        if trial.user_attrs.get(_AS_GIVEN):
+            return clone(self.estimator)
+        return clone(self.estimator).set_params(**self._space(trial))
+
+    def best(self, study: optuna.Study) -> Any:
+        """Return an estimator with the parameters of the best trial, and its number of rounds."""
+        trial = study.best_trial
+        # The study may have had another space before.
+        estimator = clone(self.estimator).set_params(**trial.params) if self._is_dict else self._set(trial)
+        if self.boosts:
+            estimator.set_params(n_estimators=trial.user_attrs[_ROUNDS], early_stopping_rounds=None)
+        return estimator
+
+
+def _check_space(space: Any, estimator: Any) -> None:
+    """Raise TypeError or ValueError for a space that is no dict of distributions of parameters."""
+    kind = needed("optuna", "tune").distributions.BaseDistribution
+    if not isinstance(space, Mapping) or not all(isinstance(values, kind) for values in space.values()):
+        raise TypeError(
+            f"space is {space!r:.100}; wants a dict from names of parameters to distributions of Optuna, such as "
+            "optuna.distributions.FloatDistribution(0.01, 0.3, log=True), or a function from a trial to a dict of parameters"
+        )
+    clone(estimator).set_params(**dict.fromkeys(space))  # which says of a wrong name what may be meant
+
+
+def _suggest(trial: Any, space: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a trial for parameters."""
+    asked = {}
+    for name, values in space.items():
+        if hasattr(values, "choices"):
+            asked[name] = trial.suggest_categorical(name, values.choices)
+        else:
+            suggest = trial.suggest_int if type(values).__name__ == "IntDistribution" else trial.suggest_float
+            asked[name] = suggest(name, values.low, values.high, step=values.step, log=values.log)
+    return asked
