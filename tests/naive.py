@@ -587,12 +587,11 @@ def chance_of(rules: Rules, in_classes: int, sample: Sample, sums: Sequence[int]
             return rules.chance * (total / len(sample.rows) / (2.0 * math.log(2.0)))
         shares = weights / total
         return rules.chance * (float((shares * (1.0 - shares)).mean() * total) / len(sample.rows) * (2.0 if in_classes else 1.0))
+    if rules.criterion not in (NEWTON, NEWTON_L1):
+        return 0.0
     squares = sum(round(float(sample.g[i]) * float(sample.g[i]) * 2.0**-60) for i in sample.rows)
     g, h = float(sums[0]), float(sums[1])
-    variance = max(0.0, squares * 2.0**60 - g * g / h) / h if h > 0.0 else 0.0
-    if rules.criterion == POISSON:
-        variance = 0.5 * variance * h / g if g > 0 else 0.0
-    return rules.chance * variance
+    return rules.chance * (max(0.0, squares * 2.0**60 - g * g / h) / h if h > 0.0 else 0.0)
 
 
 def _values(node: Node, goes_left: dict[int, bool], split: Split, sample: Sample, limits: SplitLimits) -> list[float]:

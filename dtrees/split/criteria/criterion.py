@@ -59,14 +59,13 @@ class Criterion(ABC):
         """Return the power of two that gains are multiplied by, given those of ``a`` and of the weights."""
 
     def chance(self, n_rows: int, sums: NDArray[np.int64], squares: float) -> float:
-        """Return what splits of rows that differ by chance alone are to gain by each nat of choice, in the units of scores.
+        """Return what splits of rows that differ by chance alone gain by each nat of choosing one, in the units of scores.
 
-        ``sums`` are those of all rows, ``squares`` is the sum of ``a`` squared. A score that adds up squares over weights gains the
-        variance of ``a`` over its weight, for each degree of freedom. The best of many splits gains about as many times that as the number
-        of splits has nats, its logarithm.
+        The best of many splits gains about as many times the variance of ``a`` over its weight as the number of splits has nats, its
+        logarithm. ``sums`` are those of all rows, ``squares`` is the sum of ``a`` squared. Where the variance of all rows says little of
+        that of a node, nothing is known: 0, if it is not overridden.
         """
-        g, h = float(sums[0]), float(sums[1])
-        return max(0.0, squares - g * g / h) / h if h > 0.0 else 0.0
+        return 0.0
 
     def at(self, alpha: float) -> Self:
         """Return the criterion of a quantile: this one, if it has none to choose."""

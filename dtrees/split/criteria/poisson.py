@@ -67,10 +67,6 @@ class PoissonDeviance(Criterion):
         """Return that of G."""
         return exponents[0]
 
-    def chance(self, n_rows: int, sums: NDArray[np.int64], squares: float) -> float:
-        """Return half of the variance over the mean."""
-        return 0.5 * super().chance(n_rows, sums, squares) * float(sums[1]) / float(sums[0]) if sums[0] > 0 else 0.0
-
     def check(self, target: NDArray[np.float64]) -> None:
         """Raise a ValueError for targets below zero, or that are all zero."""
         if target.size and target.min() < 0:
