@@ -122,10 +122,10 @@ SOME = ("some", "with gaps", "nearly all distinct")
 NEITHER_SMOOTH_NOR_RARE = {"cat_smooth": 0.0, "min_samples_category": (1, 1, 1), "max_cat_threshold": (5000, 2, 1)}
 SETS = {
     "sets": forest(categories=SOME),
-    "sets for two classes": forest("gini", 2, categories=SOME, weighted=True, max_features=2, min_samples_category=(1, 2, 9)),
-    "sets for three classes": forest("gini", 3, categories=SOME, max_leaf_nodes=20),
+    "sets for two classes": forest("gini", 2, categories=SOME, weighted=True, max_features=2, min_samples_category=(1, 2, 9), chance=1.5),
+    "sets for three classes": forest("gini", 3, categories=SOME, max_leaf_nodes=20, chance=1.5),
     "sets for five classes": forest("gini", 5, categories=SOME, **NEITHER_SMOOTH_NOR_RARE, **DRAWN),
-    "sets by entropy": forest("entropy", 3, categories=SOME, weighted=True, max_features=2, min_samples_leaf=3),
+    "sets by entropy": forest("entropy", 3, categories=SOME, weighted=True, max_features=2, min_samples_leaf=3, chance=1.5),
     "sets by entropy, few columns a path": forest(
         "entropy", 3, categories=SOME, weighted=True, interactions=((0, 3), (1, 2, 4)), n_draws=700, balanced_subsample=True
     ),
@@ -160,13 +160,13 @@ BOOSTING = {
 }
 BOOSTED_SETS = {
     "boosted sets": boosting(categories=SOME),
-    "boosted sets, weighted": boosting(categories=SOME, weighted=True),
-    "boosted sets of two classes": boosting("log loss", categories=SOME, weighted=True),
+    "boosted sets, weighted": boosting(categories=SOME, weighted=True, chance=0.2),
+    "boosted sets of two classes": boosting("log loss", categories=SOME, weighted=True, chance=0.2),
     "boosted sets, neither smooth nor rare": boosting(categories=SOME, **NEITHER_SMOOTH_NOR_RARE),
-    "boosted sets, monotonic": boosting(categories=SOME, monotonic=(0, 0, 0, 1, -1), max_depth=5),
+    "boosted sets, monotonic": boosting(categories=SOME, monotonic=(0, 0, 0, 1, -1), max_depth=5, chance=0.5),
     "boosted sets, interactions": boosting(categories=SOME, interactions=((0, 3), (1, 2, 4))),
     "boosted sets, columns drawn": boosting(categories=SOME, max_features=1, columns_per_tree=4),
-    "boosted sets, best first": boosting(categories=SOME, max_depth=None, max_leaf_nodes=9),
+    "boosted sets, best first": boosting(categories=SOME, max_depth=None, max_leaf_nodes=9, chance=0.5),
     "boosted sets, pruned": boosting(categories=SOME, ccp_alpha=0.02, max_depth=None),
 }
 #: Losses whose leaves are measured, and Newton steps beside plain gradients.
@@ -183,7 +183,7 @@ LOSSES_AS_THEY_ARE = {
     loss: boosting(loss, weighted=True, subsample=0.7, n_iter_no_change=9) for loss in ("exponential", "Poisson", "gamma", "tweedie")
 }
 LOSSES_AS_THEY_ARE |= {loss: boosting(loss, weighted=True, subsample=0.7) for loss in ("objective", "objective of three")}
-AT_RANDOM = {f"{name}, at random": case.but(random_splits=True) for name, case in (FORESTS | CLASSES | SEVERAL | SETS).items()}
+AT_RANDOM = {f"{name}, at random": case.but(random_splits=True, chance=0.0) for name, case in (FORESTS | CLASSES | SEVERAL | SETS).items()}
 CASES: dict[str, Case] = FORESTS | CLASSES | BY_ORDER | SEVERAL | SETS | {f"boosting: {name}": case for name, case in BOOSTING.items()}
 CASES |= BOOSTED_SETS | MEASURED | {f"by {name}": case for name, case in LOSSES_AS_THEY_ARE.items()} | AT_RANDOM
 

@@ -107,6 +107,26 @@ def test_one_level_and_all_levels_distinct():
     assert Y[left].max() < Y[~left].min() or Y[~left].max() < Y[left].min()
 
 
+@pytest.mark.parametrize("kind", ["GradientBoostingRegressor", "GradientBoostingClassifier", "RandomForestClassifier"])
+def test_many_levels_are_used_only_if_they_tell_something(kind):
+    """By default; a set of the levels of noise gains as much as a good threshold, if nothing is taken from its gain."""
+    rng, n = np.random.default_rng(7), 3000
+    numbers = rng.integers(0, 600, (2, n))
+    noise, level = np.char.add("level ", numbers.astype(str))
+    frame = pd.DataFrame({"number": rng.normal(size=n), "noise": noise, "level": level})
+    y = frame["number"] + 2 * rng.normal(size=600)[numbers[1]] + rng.normal(size=n)
+    y = y if kind.endswith("Regressor") else y > 0
+
+    def share(**parameters):
+        """What of the importances is the noise's, and what the level's."""
+        model = getattr(dtrees, kind)(n_estimators=30, random_state=0, **parameters)
+        return model.fit(frame, y).feature_importances_[1:]
+
+    noise, level = share()
+    assert level > 0.5 > 5 * noise
+    assert share(min_samples_category=2)[0] > 2.5 * noise
+
+
 def test_levels_that_are_missing_or_new():
     level = np.where(RANDOM.random(N) < 0.3, None, NAMES[LEVEL])
     y = np.where(pd.isna(level), 50.0, Y)
