@@ -75,7 +75,7 @@ def to_c(model: Any, *, name: str = "model") -> str:
     >>> tree = DecisionTreeRegressor().fit([[1.0], [2.0]], [5.0, 9.0])
     >>> text = to_c(tree, name="price")
     >>> [line for line in text.splitlines() if line.startswith("{1.5")]  # threshold and two leaves
-    ['{1.5,1,2},{5.0,0,0},{9.0,0,0},']
+    ['{1.5,0,2},{5.0,0,0},{9.0,0,0},']
     """
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
         raise ValueError(f"name is {name!r}; wants an identifier of C: letters, digits and underscores, the first of them no digit")
