@@ -112,7 +112,7 @@ $terms};
         x = $lowest;
     a.number = x * $per_ln_2 + rounder;
     b.number = rounder;
-    const int64_t k = a.bits - b.bits, half = (k - (k & 1)) / 2;
+    const int64_t k = a.bits - b.bits, half = k / 2;
     const double multiple = a.number - rounder;
     const double r = (x - multiple * $ln_2) - multiple * $rest;
     double series = 0.0;
