@@ -50,7 +50,8 @@ class SplitLimits(NamedTuple):
 
     ``levels`` are what the numbers ``a`` of absolute error and quantiles stand for, ``alpha`` is the quantile; ``l1`` is the penalty on
     sizes of values; ``categorical`` the columns of categories, ``smooth``, ``least`` and ``most`` how these are ordered and how many go one
-    way. Of ``several`` targets, ``a`` are these, and ``n_classes`` is SEVERAL, but for absolute error.
+    way; ``chance`` is taken from the gain of a set for each nat of choosing it. Of ``several`` targets, ``a`` are these, and ``n_classes``
+    is SEVERAL, but for absolute error.
     """
 
     criterion: str
@@ -69,6 +70,7 @@ class SplitLimits(NamedTuple):
     l1: float = 0.0
     constraints: Constraints | None = None
     several: SeveralTargets | None = None
+    chance: float = 0.0
 
 
 class Split(NamedTuple):
@@ -83,6 +85,7 @@ class Split(NamedTuple):
     score: float = 0.0
     gain: float = 0.0
     categories: frozenset[int] | None = None
+    lost: float = 0.0
 
     def sends_left(self, x: float) -> bool:
         if math.isnan(x):
@@ -305,7 +308,18 @@ def every_set(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: A
             if _is_allowed(column, left_rows, left, rows, total, a, b, limits):
                 categories = frozenset(name for name in listed if name != "missing")
                 split = Split(column, math.nan, math.nan, "missing" in listed, len(left_rows), left, categories=categories)
-                yield _scored(split, left_rows, rows, a, b, total, limits)
+                chosen = _nats(len(order)) - _nats(cut) - _nats(len(order) - cut)
+                yield _scored(split, left_rows, rows, a, b, total, limits, limits.chance * _per_gain(total, limits) * chosen)
+
+
+def _nats(n: int) -> float:
+    return float(n) * float(log(float(n)))
+
+
+def _per_gain(total: Sequence[int], limits: SplitLimits) -> float:
+    """What gains are multiplied by in scores."""
+    of_squares = limits.criterion in (SQUARED_ERROR, NEWTON, GINI)
+    return float(weight_of(total, limits.n_classes)) + 2.0 * limits.penalty if of_squares else 1.0
 
 
 def _distance(sums: Sequence[int], total: Sequence[int], which: int, limits: SplitLimits) -> float:
@@ -371,7 +385,14 @@ def quantile_level(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | Non
 
 
 def _scored(
-    split: Split, left_rows: Sequence[int], rows: Sequence[int], a: Any, b: Any, total: Sequence[int], limits: SplitLimits
+    split: Split,
+    left_rows: Sequence[int],
+    rows: Sequence[int],
+    a: Any,
+    b: Any,
+    total: Sequence[int],
+    limits: SplitLimits,
+    lost: float = 0.0,
 ) -> Split:
     if limits.criterion in BY_ORDER:
         gain = deviation_gain(left_rows, rows, a, b, limits)
@@ -379,10 +400,14 @@ def _scored(
         unit = limits.alpha.denominator if limits.criterion == QUANTILE else 1
         return split._replace(score=rounded, gain=rounded / unit / (len(a.classes) if isinstance(a, SeveralTargets) else 1))
     score, around = float_score(split.left, total, limits), limits.constraints
-    if around is None or limits.n_classes:
-        return split._replace(score=score, gain=float_gain(score, total, limits))
-    score = around.score(score, split.left, subtract(total, split.left), limits.penalty)
-    return split._replace(score=score, gain=around.gain(score, float_gain(score, total, limits), total, limits.penalty))
+    if around is not None and not limits.n_classes:
+        score = around.score(score, split.left, subtract(total, split.left), limits.penalty)
+    return split._replace(score=score - lost, gain=_gain(score - lost, total, limits), lost=lost)
+
+
+def _gain(score: float, total: Sequence[int], limits: SplitLimits) -> float:
+    gain, around = float_gain(score, total, limits), limits.constraints
+    return gain if around is None or limits.n_classes else around.gain(score, gain, total, limits.penalty)
 
 
 def is_constant(x: Sequence[float], rows: Sequence[int]) -> bool:
@@ -402,6 +427,8 @@ def best_of_column(
     best = max(splits, key=lambda split: split.score, default=None)  # max keeps the first of equals
     if best is None or best.gain < limits.min_gain or (limits.criterion in (NEWTON, NEWTON_L1) and best.gain <= 0.0):
         return None
+    if best.lost:
+        best = best._replace(gain=_gain(best.score + best.lost, node_sums(rows, a, b, limits.n_classes), limits))
     if best.categories is None and not any(math.isnan(x[i]) for i in rows):  # rows that miss the value later go with the majority
         best = best._replace(missing_left=2 * best.n_left > len(rows))
     return best
@@ -549,6 +576,24 @@ def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tupl
     )
 
 
+def chance_of(rules: Rules, in_classes: int, sample: Sample, sums: Sequence[int]) -> float:
+    """What is taken from gains of sets of categories for each nat of choosing them, in units of scores."""
+    if not rules.chance:
+        return 0.0
+    if rules.criterion in (GINI, ENTROPY):
+        weights = np.array(sums if in_classes else [sums[1] - sums[0], sums[0]], float)
+        total = float(weights.sum())
+        if rules.criterion == ENTROPY:
+            return rules.chance * (total / len(sample.rows) / (2.0 * math.log(2.0)))
+        shares = weights / total
+        return rules.chance * (float((shares * (1.0 - shares)).mean() * total) / len(sample.rows) * (2.0 if in_classes else 1.0))
+    if rules.criterion not in (NEWTON, NEWTON_L1):
+        return 0.0
+    squares = sum(round(float(sample.g[i]) * float(sample.g[i]) * 2.0**-60) for i in sample.rows)
+    g, h = float(sums[0]), float(sums[1])
+    return rules.chance * (max(0.0, squares * 2.0**60 - g * g / h) / h if h > 0.0 else 0.0)
+
+
 def _values(node: Node, goes_left: dict[int, bool], split: Split, sample: Sample, limits: SplitLimits) -> list[float]:
     """The values of both sides of a split, for constraints."""
     assert node.constraints is not None
@@ -569,6 +614,7 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
     in_classes = n_classes if n_classes > 2 or n_classes == SEVERAL else 0
     root = Node(sample.rows, node_sums(sample.rows, sample.a, sample.h, in_classes), 0, hashing.ROOT)
     limits = limits_of(rules, n_classes, root.sums, sample.exponents)._replace(levels=sample.levels)
+    limits = limits._replace(chance=chance_of(rules, in_classes, sample, root.sums))
     if rules.monotonic or rules.interactions or rules.most_columns:
         root.constraints = Constraints(rules, l1=limits.l1)
     if in_classes == SEVERAL:

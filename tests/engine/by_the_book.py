@@ -290,6 +290,7 @@ def with_categories(draw: st.DrawFn, table: Table, plan: Any) -> tuple[Table, An
         cat_smooth=draw(st.sampled_from([0.0, 0.7, 5.0])),
         min_samples_category=tuple(draw(st.sampled_from([1, 2, 5])) for _ in more),
         max_cat_threshold=tuple(draw(st.sampled_from([99, 1, 3])) for _ in more),
+        chance=0.0 if plan.rules.random_splits else draw(st.sampled_from([0.0, 0.3, 1.0])),
     )
     return [*more, *table], dataclasses.replace(plan, rules=some)
 

@@ -365,6 +365,7 @@ def problems(draw: st.DrawFn, kind: str) -> Problem:
         changes |= category_rules(len(kinds)) | {
             "cat_smooth": one_of(0.0, 10.0),
             "min_samples_category": (one_of(1, 2, 20),) * len(kinds),
+            "chance": one_of(0.0, 0.2, 1.0),
             "max_cat_threshold": (one_of(1, 4, 10_000),) * len(kinds),
         }
     else:

@@ -212,7 +212,7 @@ def test_newton_trees(
 
 LARGE = 7000
 SPREAD = [(0, 2, 4, 7), (1, 3, 5, 6, 8)]
-CATEGORIES = {"categorical": (3, 4), "cat_smooth": 3.0, "min_samples_category": (1, 4), "max_cat_threshold": (99, 32)}
+CATEGORIES = {"categorical": (3, 4), "cat_smooth": 3.0, "min_samples_category": (1, 4), "max_cat_threshold": (99, 32), "chance": 0.4}
 CONSTRAINTS = [
     {"monotonic": (1, -1, 0, 1, 0, 0, -1, 0, 0)},
     {"interactions": ((0, 1, 3), (1, 2), (4, 5, 6, 7, 8)), "monotonic": (0, 1, 1, 0, 0, -1, 0, 0, 1)},

@@ -107,6 +107,14 @@ class Targets(NamedTuple):
         return cls(classes, np.empty((0, len(classes)), np.int64)) if classes else None
 
 
+def chance_of(rules: Rules, n_rows: int, sums: NDArray[np.int64], squares: int) -> float:
+    """Return what is taken from the gain of a set of categories for each nat of choosing it, in a tree whose root has these sums.
+
+    ``squares`` are those of :func:`~dtrees.split.numbers.fixed_point.add_up_squares`.
+    """
+    return rules.chance * criterion_of(rules).chance(n_rows, sums, squares * 2.0**60) if rules.chance else 0.0
+
+
 def n_sums_of(plan: ForestPlan | BoostingPlan) -> int:
     """Return how many sums are kept of each node, without words of constraints."""
     by_order = isinstance(plan, ForestPlan) and plan.targets and not criterion_named(plan.rules.criterion).by_sums
@@ -175,12 +183,13 @@ class SumsKept(NamedTuple):
         sums: NDArray[np.int64],
         exponents: tuple[int, int],
         slope: float = 0.0,
+        chance: float = 0.0,
         ids: NDArray[np.int32] | None = None,
         rows: NDArray[np.int64] | None = None,
     ) -> tuple[SplitLimits, NodeLimits]:
         """Return the limits of one tree (:class:`LimitsOfFit`); ``rows`` are those of several targets, of who looks at rows."""
         targets = Targets.unseen(self.targets) if rows is None else Targets(self.targets, rows)
-        return LimitsOfFit(rules, self.n_classes, ids).of_tree(sums, exponents, 0.0 if self.targets else slope, targets)
+        return LimitsOfFit(rules, self.n_classes, ids).of_tree(sums, exponents, 0.0 if self.targets else slope, targets, chance)
 
 
 class LimitsOfFit:
@@ -224,11 +233,11 @@ class LimitsOfFit:
         self._categories = NO_CATEGORIES if self._ids is None else categories_of(rules, self._ids, smooth)
 
     def of_tree(
-        self, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0, targets: Targets | None = None
+        self, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0, targets: Targets | None = None, chance: float = 0.0
     ) -> tuple[SplitLimits, NodeLimits]:
         """Return the limits and the rules of a tree whose root has these sums, with or without the words of constraints.
 
-        ``slope`` is the largest abs(a) / b of its rows, ``targets`` are those of several.
+        ``slope`` is the largest abs(a) / b of its rows, ``targets`` are those of several, ``chance`` is what :func:`chance_of` returns.
         """
         rules, n_classes = self._rules, self._n_classes
         if exponents != self._exponents:
@@ -251,6 +260,7 @@ class LimitsOfFit:
             _scaled_number(min_gain, self._gain_exponent),
             self._categories,
             self._value if targets is None else _constrained(rules, value_for_targets(self._criterion, *targets)),
+            chance,
         )
         of_both = min(2 * min_weight, _MOST_WEIGHT)
         if self._stops.min_weight != of_both:

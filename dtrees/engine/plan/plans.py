@@ -73,6 +73,8 @@ class Rules:
     min_samples_category, max_cat_threshold : tuple of int
         For each column of ``categorical``: categories of fewer in-sample rows in a node are taken together, and the side of a split that
         has fewer categories has at most so many.
+    chance : float
+        Which share of what sets of categories are expected to gain by chance is taken from their gains.
     monotonic : tuple of int
         1, -1 or 0 for each column of the table: values must not fall, must not rise, or may do both where the column is higher. Empty if
         they may in all.
@@ -102,14 +104,15 @@ class Rules:
     cat_smooth: float = 0.0
     min_samples_category: tuple[int, ...] = ()
     max_cat_threshold: tuple[int, ...] = ()
+    chance: float = 0.0
     monotonic: tuple[int, ...] = ()
     interactions: tuple[tuple[int, ...], ...] = ()
     most_columns: int = 0
     alpha: float = 0.0
 
     def described(self) -> dict[str, Any]:
-        """Return the rules by name, but constraints and a quantile only where there are any: files without them stay as they were."""
-        return {name: value for name, value in vars(self).items() if value or name not in (*CONSTRAINTS, "alpha")}
+        """Return the rules by name, but constraints, a quantile and chance only where there are any: other files stay as they were."""
+        return {name: value for name, value in vars(self).items() if value or name not in (*CONSTRAINTS, "alpha", "chance")}
 
 
 class Checkpoint(Protocol):

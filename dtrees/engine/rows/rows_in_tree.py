@@ -34,6 +34,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
 from dtrees.split.node.partition import SplitsOfRows, mark_many
 from dtrees.split.numbers import hashing
+from dtrees.split.numbers.fixed_point import add_up_squares
 from dtrees.split.policy import MAPPED_BYTES, THREAD_ROWS, flagged_bytes
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.mmap_arrays import is_on_disk
@@ -186,7 +187,7 @@ class RowsInTree:
     def fix(self, exponents: tuple[int, int], summed: s.Levelled, shift: int) -> tuple[NDArray[np.int64], float, _Sent]:
         """Put gradients in fixed point and the rows in sample in order, and sum the root.
 
-        Return the sums of all rows and the largest slope of one, and what is of each searcher's columns.
+        Return the sums of all rows, behind them that of squares, and the largest slope of one, and what is of each searcher's columns.
         """
         a, b = self._any_target.fix(exponents)
         in_sample = self._any_target.in_sample
@@ -206,8 +207,8 @@ class RowsInTree:
         g, h, _, slope = add_up_sample(self.threads, own, n, own.g, own.h, in_order=True)
         self._start[0], self._stop[0] = 0, n
         many = many_sums(self._kept, own, n, self._any_target.added)
-        sums = np.array([g, h], np.int64) if many is None else many
-        return sums, float(slope), self._sum(summed, shift)
+        sums, squares = [g, h] if many is None else many, add_up_squares(own.g[:n]) if self._plan.rules.chance else 0
+        return np.array([*sums, squares], np.int64), float(slope), self._sum(summed, shift)
 
     def _sum(self, summed: s.Levelled, shift: int) -> _Sent:
         """Sum nodes, and return what is of each searcher's columns."""

@@ -86,7 +86,8 @@ def grow_sent(
     stop = np.cumsum(np.sum([one[0] for one in sent], axis=0))
     start = np.concatenate([[0], stop[:-1]])
     root = message.root
-    limits, stops = kept.limits(rules, root.sums, root.exponents, root.slope, np.arange(n_columns, dtype=np.int32), rows)
+    everything = np.arange(n_columns, dtype=np.int32)
+    limits, stops = kept.limits(rules, root.sums, root.exponents, root.slope, root.chance, everything, rows)
     keys = tuple(np.uint64(hashing.stream_key(seed, stream, message.tree)) for stream in (hashing.STREAM_NODE, hashing.STREAM_THRESHOLD))
     most_splits = limited_splits(rules, root.n_in)
     budget = make_budget(most_splits, message.first)

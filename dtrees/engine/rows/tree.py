@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.beyond_sums import KnownSets, sets_of
 from dtrees.engine.outcome.ending import draft_tree, finish_tree
 from dtrees.engine.outcome.values import pruned
-from dtrees.engine.plan.node_limits import SumsKept, constraints_of
+from dtrees.engine.plan.node_limits import SumsKept, chance_of, constraints_of
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
 from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import Splits
@@ -97,9 +97,11 @@ def grow_nodes(
     totals, slope, sums = levels.rows.fix(exponents, levels.summed, shift)
     told = {shard: (totals, np.array(slope), *sums.get(shard, ())) for shard in shards.everyone}
     sent = yield shards.step("sums", told, shards.everyone)
-    constraints, of_all = constraints_of(shards.plan.rules), np.sum([one[0] for one in sent], axis=0)
+    constraints, (*of_all, squares) = constraints_of(shards.plan.rules), np.sum([one[0] for one in sent], axis=0)
+    of_all = np.array(of_all)
+    chance = chance_of(shards.plan.rules, n_in, of_all, squares)
     of_root = of_all if constraints is None else np.concatenate([of_all, root_words(constraints)])
-    root = Root(n_in, n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift)
+    root = Root(n_in, n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift, chance)
     growth = _Growth(levels, tree, root)
     yield from growth.grow(sent)
     return growth.draft(learning_rate)

@@ -256,8 +256,12 @@ class CommonParameters:
         Weight by which the mean of a category is moved towards that of its node before categories are put in order. With 0, the order
         is the one among whose splits the best of all sets is, but for more than two classes of a tree or forest.
     min_samples_category : int or None
-        Categories of fewer rows in a node are taken together there. None is half of the mean number of rows of a category of the
-        column (rows of weight 0 do not count), but at most 10, or a fifth of it, but at most 100, whichever is more.
+        Categories of fewer rows in a node are taken together there. None is 2, and corrects gains of sets for chance in boosting and for
+        classification: of m categories that tell nothing, the best k together gain about
+        ``v * (m log(m) - k log(k) - (m - k) log(m - k))``, v being the variance of gradients over hessians, or of belonging to a class.
+        That, for classification 1.5 times it, is taken from the gain by which a set is chosen; in columns of fewer than four rows for
+        each category, None is 1 then. Where thresholds are drawn, and for several targets, None is half of the mean number of rows of a
+        category of the column (rows of weight 0 do not count), but at most 10, or a fifth of it, but at most 100, whichever is more.
     max_cat_threshold : int or None
         The side of a split that has fewer categories has at most so many. None is twice the square root of the number of categories of
         the column (that itself, if they have fewer than four rows on average), but at least 32.

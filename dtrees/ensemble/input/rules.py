@@ -146,6 +146,11 @@ _LARGEST_LIMIT = 2**61 - 1
 ALPHA = 0.9
 #: The largest L2 penalty, for each unit of weight. Leaf values are then below a float's precision beside the gradients they come from.
 _LARGEST_PENALTY = 1e15
+#: Which share of what sets of categories gain by chance is taken from their gains, if nothing is said of categories of few rows. Rows of
+#: classes are drawn repeatedly, as a rule. For trees of numbers, the variance of all rows says little of the noise in a node.
+_CHANCE = {"boosting": 1.0, "classification": 1.5, "regression": 0.0}
+#: A column with fewer rows than this for each of its categories has few.
+_FEW_ROWS = 4
 #: Rows that a tree or booster may draw: as many as a table may have. One draw after the other takes a minute.
 _MOST_DRAWS = 2**32
 
@@ -158,10 +163,11 @@ def criteria_of(task: str) -> set[str]:
     return names | {alias for alias, name in CRITERION_ALIASES.items() if name in names}
 
 
-def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: bool = False) -> Rules:
+def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: bool = False, several: bool = False) -> Rules:
     """Return the splitting rules that follow from an estimator's parameters for a table of this shape.
 
-    Fractions of rows are rounded up, as in scikit-learn; ``max_features`` counts among the columns that a tree sees.
+    Fractions of rows are rounded up, as in scikit-learn; ``max_features`` counts among the columns that a tree sees. Where sets of
+    categories are of ``several`` targets, their gains are not corrected for chance.
     """
     columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * estimator.n_features_in_))
     by_node = not is_auto(estimator.max_features)
@@ -178,6 +184,7 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
         check_smoothing(estimator)
     categorical = _categorical(estimator, criterion)
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
+    chance, fewest = _rare_categories(estimator, criterion, n_rows, n_categories, by_gain=not (random_splits or several))
     min_samples_leaf = _count(came_to(estimator, "min_samples_leaf"), n_rows)
     max_depth, max_leaf_nodes = came_to(estimator, "max_depth"), came_to(estimator, "max_leaf_nodes")
     criterion = CRITERION_ALIASES.get(criterion, criterion)
@@ -201,8 +208,9 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
         by_level=bylevel < 1.0,
         categorical=categorical,
         cat_smooth=float(estimator.cat_smooth),
-        min_samples_category=_each(estimator.min_samples_category, [_fewest_rows(n_rows, n) for n in n_categories]),
+        min_samples_category=fewest,
         max_cat_threshold=_each(estimator.max_cat_threshold, [_most_categories(n_rows, n) for n in n_categories]),
+        chance=chance,
         monotonic=monotonic,
         interactions=interactions,
         most_columns=most_columns,
@@ -214,7 +222,8 @@ def forest_plan(
     estimator: Any, table: Table, class_weight: tuple[Any, ...] | None, seed: int, *, random_splits: bool, **draws: Any
 ) -> ForestPlan:
     """Return the plan of a tree or forest; ``draws`` are those fields that say how rows are drawn."""
-    rules = rules_for(estimator, estimator.criterion, table.rows_that_count(class_weight), random_splits=random_splits)
+    n_rows, several = table.rows_that_count(class_weight), bool(table.targets)
+    rules = rules_for(estimator, estimator.criterion, n_rows, random_splits=random_splits, several=several)
     return ForestPlan(rules, seed, table.n_classes, class_weight=class_weight, targets=table.targets, **draws)
 
 
@@ -247,6 +256,18 @@ def _each(given: int | None, otherwise: list[int]) -> tuple[int, ...]:
     return tuple(otherwise) if given is None else (_limit(given),) * len(otherwise)
 
 
+def _rare_categories(
+    estimator: Any, criterion: str, n_rows: int, n_categories: list[int], *, by_gain: bool
+) -> tuple[float, tuple[int, ...]]:
+    """Return the share of gains by chance that is taken from those of sets, and from how many rows on a category is one of its own."""
+    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+
+    if not by_gain or not n_categories or estimator.min_samples_category is not None:
+        return 0.0, _each(estimator.min_samples_category, [_fewest_rows(n_rows, n) for n in n_categories])
+    chance = _CHANCE[criterion_named(CRITERION_ALIASES.get(criterion, criterion)).task]
+    return chance, tuple(1 if chance and n_rows < _FEW_ROWS * n else 2 for n in n_categories)
+
+
 def _fewest_rows(n_rows: int, n_categories: int) -> int:
     """Return from how many rows on a category is one of its own, if that is not given.
 
@@ -267,7 +288,7 @@ def _most_categories(n_rows: int, n_categories: int) -> int:
     10,000 categories of 4 rows each 0.79 with 64, 0.74 with 128 and 0.71 with 400, of 2.7 rows each 0.86 with 100 and 0.89 with 200; tables
     of fewer than 1,000 categories are learnt as well with 32 as with 64, which take longer.
     """
-    return max(32, math.isqrt(n_categories) * (2 if n_rows >= 4 * n_categories else 1))
+    return max(32, math.isqrt(n_categories) * (2 if n_rows >= _FEW_ROWS * n_categories else 1))
 
 
 def _categorical(estimator: Any, criterion: str) -> tuple[int, ...]:

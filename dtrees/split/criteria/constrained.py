@@ -32,7 +32,7 @@ _UPWARD = 2.0**-40
 
 
 parts.take_from_inside((InOrder, Clipped), (parts.class_term, parts.score_of_terms, parts.is_worthwhile, parts.spread))
-parts.take_from_inside((InOrder, Clipped), (parts.is_bounded, parts.is_centred))
+parts.take_from_inside((InOrder, Clipped), (parts.is_bounded, parts.is_centred, parts.per_gain))
 parts.take_from_inside((InOrder,), (parts.upper_bound, parts.may_exceed, parts.gain, parts.most_between_groups))
 parts.take_from_inside((InOrder,), (parts.flag_zones_by_bound, parts.flag_zones_roughly))
 

@@ -58,6 +58,15 @@ class Criterion(ABC):
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
         """Return the power of two that gains are multiplied by, given those of ``a`` and of the weights."""
 
+    def chance(self, n_rows: int, sums: NDArray[np.int64], squares: float) -> float:
+        """Return what splits of rows that differ by chance alone gain by each nat of choosing one, in the units of scores.
+
+        The best of many splits gains about as many times the variance of ``a`` over its weight as the number of splits has nats, its
+        logarithm. ``sums`` are those of all rows, ``squares`` is the sum of ``a`` squared. Where the variance of all rows says little of
+        that of a node, nothing is known: 0, if it is not overridden.
+        """
+        return 0.0
+
     def at(self, alpha: float) -> Self:
         """Return the criterion of a quantile: this one, if it has none to choose."""
         return self

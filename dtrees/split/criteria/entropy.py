@@ -9,6 +9,7 @@ corners are both ends and these two extremes.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,10 @@ class Entropy(Gini):
     def for_targets(self) -> Any:
         """Return that of any number of classes."""
         return EntropyOfClasses()
+
+    def chance(self, n_rows: int, sums: NDArray[np.int64], squares: float) -> float:
+        """Return half a nat of the mean weight, in bits (Wilks 1938: twice the gain in nats has the mean 1 for each degree of freedom)."""
+        return float(sums[1] if sums.shape[0] == 2 else sums.sum()) / n_rows / (2.0 * math.log(2.0))
 
     def impurity(self, fractions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return minus the sum of fractions times their logarithms."""

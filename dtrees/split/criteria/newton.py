@@ -17,6 +17,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
 from dtrees.split.criteria import constraints
 from dtrees.split.criteria.criterion import Criterion
@@ -45,6 +48,11 @@ class Newton(Criterion):
     def for_kernels(self, n_classes: int, penalty: float) -> Any:
         """Return the kernel value."""
         return Squares(penalty=penalty, factor=1.0, only_gains=True, centred=False)
+
+    def chance(self, n_rows: int, sums: NDArray[np.int64], squares: float) -> float:
+        """Return the variance of gradients over their hessians, which falls as trees are added."""
+        g, h = float(sums[0]), float(sums[1])
+        return max(0.0, squares - g * g / h) / h if h > 0.0 else 0.0
 
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
         """Return that of G^2/H."""

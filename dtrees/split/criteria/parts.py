@@ -123,6 +123,12 @@ def gain(criterion: Any, score: Any, node: Any) -> Any:
 
 
 @optional
+def per_gain(criterion: Any, node: Any) -> Any:
+    """Return what a gain is multiplied by in the scores of a node's splits (but for the factor of a kind of criterion). Optional: 1."""
+    return 1.0
+
+
+@optional
 def is_worthwhile(criterion: Any, gain: Any) -> Any:
     """Tell whether a split of this gain is one at all, whatever the least gain. Optional: it is."""
     return True

@@ -97,6 +97,11 @@ def _(criterion, score, node):
     return found
 
 
+@parts.per_gain.of(Squares)
+def _(criterion, node):
+    return float(node.h) + 2.0 * criterion.penalty
+
+
 @parts.is_worthwhile.of(Squares)
 def _(criterion, gain):
     return gain > 0.0 or not criterion.only_gains
@@ -218,6 +223,12 @@ class Gini(Criterion):
         """Return that of the weights."""
         return exponents[1]
 
+    def chance(self, n_rows: int, sums: NDArray[np.int64], squares: float) -> float:
+        """Return the variance of belonging to a class, in the mean over classes; twice that where scores add up classes."""
+        weights = np.array([sums[1] - sums[0], sums[0]] if sums.shape[0] == 2 else sums, np.float64)
+        shares = weights / weights.sum()
+        return float((shares * (1.0 - shares)).mean() * weights.sum()) / n_rows * (1.0 if sums.shape[0] == 2 else 2.0)
+
     def impurity(self, fractions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return one minus the sum of squared fractions."""
         result: NDArray[np.float64] = 1.0 - (fractions * fractions).sum(axis=1)
@@ -245,6 +256,11 @@ def _(criterion, terms, h, other_h, h_all, n_classes):
 @parts.gain.of(GiniOfClasses)
 def _(criterion, score, node):
     return score / node.h
+
+
+@parts.per_gain.of(GiniOfClasses)
+def _(criterion, node):
+    return float(node.h)
 
 
 @parts.has_convex_terms.of(GiniOfClasses)

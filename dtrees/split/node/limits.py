@@ -92,6 +92,8 @@ class SplitLimits(NamedTuple):
         Which columns hold categories.
     criterion : named tuple
         The criterion's kernel value; its type decides what is compiled, too (:mod:`dtrees.split.criteria.parts`).
+    chance : float
+        What is taken from the gain of a set of categories for each nat of choosing it, in units of gains; 0.0 for nothing.
     """
 
     thresholds: BestThreshold | RandomThreshold
@@ -101,6 +103,7 @@ class SplitLimits(NamedTuple):
     min_gain: float
     categories: Categories
     criterion: Any
+    chance: float = 0.0
 
 
 @by_reference

@@ -178,9 +178,18 @@ SPLIT = 2
 #: In place of the code after a cut: no row of the node has a higher value; it is not known yet; the threshold is known instead.
 NONE_HIGHER, UNKNOWN, HAS_THRESHOLD = np.int64(-1), np.int64(-2), np.int64(-3)
 
-#: Rows with codes up to ``code`` go left, of which ``next_code`` is the next higher one in the node.
+#: Rows with codes up to ``code`` go left, of which ``next_code`` is the next higher one in the node. ``by_chance`` is what was taken from
+#: the score of a set of categories.
 FOUND = np.dtype(
-    [("code", np.int64), ("next_code", np.int64), ("n_left", np.int64), ("threshold", np.float64), ("missing_left", np.bool_)], align=True
+    [
+        ("code", np.int64),
+        ("next_code", np.int64),
+        ("n_left", np.int64),
+        ("threshold", np.float64),
+        ("by_chance", np.float64),
+        ("missing_left", np.bool_),
+    ],
+    align=True,
 )
 
 
@@ -317,9 +326,12 @@ def complete_but_threshold(n_distinct, column, n_all, sums, limits, score, has_m
     for k in range(found.left.shape[0]):
         out.left[t, k] = found.left[k]
     note_words(limits.criterion, sums, out.left[t])
-    record.gain = gain(limits.criterion, score, node_statistic(limits.criterion, sums, n_all))
+    node = node_statistic(limits.criterion, sums, n_all)
+    record.gain = gain(limits.criterion, score, node)
     enough = record.gain >= limits.min_gain and is_worthwhile(limits.criterion, record.gain)
     record.status = SPLIT if enough else NO_SPLIT
+    if limits.chance > 0.0 and split.next_code == HAS_THRESHOLD:
+        record.gain = gain(limits.criterion, score + split.by_chance, node)
 
 
 @kernel

@@ -109,6 +109,19 @@ def add_up(a, b):
     return total_a, total_b, size, np.int64(highest).view(np.float64) * _ABOVE
 
 
+#: Squares of integers are multiplied by this, so that their sum is one of 64 bits, too: it is at most the square of the sum of sizes.
+_OF_SQUARES = 2.0**-60
+
+
+@kernel
+def add_up_squares(a):
+    """Return the sum of the squares of ``a``, each rounded to a multiple of 2**60, as their number."""
+    total = ZERO()
+    for i in range(a.shape[0]):
+        total += np.int64(np.rint(float(a[i]) * float(a[i]) * _OF_SQUARES))
+    return total
+
+
 @kernel
 def fix_and_add_up(a, b, most_a, most_b, out_a, out_b):
     """Write a and b in fixed point (:func:`fix_into`), add both up (:func:`add_up`), and return the exponents and the totals."""

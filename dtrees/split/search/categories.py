@@ -18,6 +18,13 @@ rows that go left, and a finished tree can read them off its rows (:func:`find_s
 A split is kept as a number, in place of a threshold: how many categories from the lower end of the order go left or, if it is negative,
 from its upper end; plus 2**32 times the number of the order. Whoever applies the split orders the node's categories once more.
 
+The best of many sets gains by chance. Where categories tell nothing, the gain of the first k of m categories in their order is about the
+variance of a row over its weight times m H(k / m), H being the entropy in nats: of m independent normal numbers it is
+m phi(z)^2 / (p (1 - p)) with p = k / m and its normal quantile z, between 0.9 and 1.5 of it for shares from a half to a thousandth.
+m H(k / m) is also about the logarithm of the number of such sets, so the rule is that of minimum description length (Rissanen 1978; Quinlan
+and Rivest 1989). ``limits.chance`` times that is taken from the score by which a set is chosen; the gain that is noted is the whole one.
+Scores of thresholds stay as they are: the best of n thresholds gains about 2 log(log(n)) of these variances by chance.
+
 Where the smaller side of a split may have but a few of the categories, only these few are put in order, at both ends.
 """
 
@@ -32,11 +39,12 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.criteria.parts import node_statistic
+from dtrees.split.criteria.parts import node_statistic, per_gain
 from dtrees.split.criteria.statistics import minus, nothing
 from dtrees.split.node.limits import RandomThreshold, is_allowed, is_random
 from dtrees.split.node.partition import Sides, mark_left
 from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, SPLIT, NodeColumn, note_found
+from dtrees.split.numbers.elementary import logarithm
 from dtrees.split.numbers.hashing import below, draw, mix, uniform
 from dtrees.split.search.category_orders import (
     RARE,
@@ -117,6 +125,7 @@ def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
         _set_keys(limits.thresholds, node, values, groups, m, order, limits.categories.smooth, bits)
         order_ends(groups, m, most)
     _turn(node, values.shape[0], m, best, most, order, groups, found, room)
+    found.record[0].by_chance = _by_chance(node, best, m, limits) if limits.chance > 0.0 else 0.0
     return SPLIT, top, True
 
 
@@ -141,9 +150,21 @@ def _score_cut(left, node, cut, m, limits, bits, top):
     """Return the score of the split after ``cut`` of ``m`` categories; -1.0, or a number up to ``top``, if it does not count."""
     if is_random(limits.thresholds) and cut != 1 + below(mix(np.uint64(bits) + np.uint64(1)), m - 1):
         return -1.0
-    if is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
-        return score_above(left, limits.criterion, node, top)
-    return -1.0
+    if not is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
+        return -1.0
+    found = score_above(left, limits.criterion, node, top)
+    return found - _by_chance(node, cut, m, limits) if limits.chance > 0.0 and found > top else found
+
+
+@inlined_kernel
+def _by_chance(node, cut, m, limits):
+    """Return the score that the best ``cut`` of ``m`` categories are expected to have by chance, as far as it is taken from scores."""
+    return limits.chance * per_gain(limits.criterion, node) * (_nats(m) - _nats(cut) - _nats(m - cut))
+
+
+@inlined_kernel
+def _nats(n):
+    return float(n) * logarithm(float(n))
 
 
 @lean_kernel

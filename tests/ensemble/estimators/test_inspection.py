@@ -137,7 +137,7 @@ def test_partial_dependence_of_categories(kind):
     level = frame["text"].map({"low": 100.0, "middle": 200.0, "high": 300.0})
     y = frame["code"].astype(float) + level
     some = (
-        {"n_estimators": 20} if kind == "GradientBoostingRegressor" else {"n_estimators": 2, "bootstrap": False} if "Forest" in kind else {}
+        {"n_estimators": 60} if kind == "GradientBoostingRegressor" else {"n_estimators": 2, "bootstrap": False} if "Forest" in kind else {}
     )
     model = getattr(dtrees, kind)(**some).fit(frame, y)
     # Every category of one column meets each of the other as often: the mean over the others is the same either way.
