@@ -30,6 +30,7 @@ from dtrees.interop.runtimes import to_onnx as to_onnx
 from dtrees.interop.runtimes import to_treelite as to_treelite
 from dtrees.interop.scikit_learn import from_sklearn as from_sklearn
 from dtrees.interop.scikit_learn import to_sklearn as to_sklearn
+from dtrees.interop.to_c import to_c as to_c
 from dtrees.interop.to_jax import to_jax as to_jax
 from dtrees.interop.to_xgboost import to_xgboost as to_xgboost
 from dtrees.model_file import load as load

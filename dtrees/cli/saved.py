@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path, PurePath
@@ -85,18 +86,20 @@ def export(*, model: str, form: str, output: str, tree: int) -> None:
     display = Display()
     check_destinations({"--output": output}, [model])
     estimator = load_trees(model)
-    content = _exported(estimator, form, tree)
+    content = _exported(estimator, form, tree, PurePath(output).stem)
     with atomic_file(output) as file:
         file.write(content)
     display.result(f"Wrote {output} ({form}, {len(content):,} bytes)")
 
 
-def _exported(estimator: Any, form: str, tree: int) -> bytes:
-    """Return one tree as text or for Graphviz, or a model of another tool."""
+def _exported(estimator: Any, form: str, tree: int, name: str) -> bytes:
+    """Return one tree as text or for Graphviz, or a model of another tool, or as C, whose functions begin with a name."""
     if form == "text":
         return dtrees.export_text(estimator, tree_index=tree, max_depth=1_000_000, show_missing=True).encode()
     if form == "dot":
         return dtrees.export_graphviz(estimator, tree_index=tree).encode()
+    if form == "c":
+        return dtrees.to_c(estimator, name=re.sub(r"^(?=\d)|\W", "_", name, flags=re.ASCII)).encode()
     if form == "onnx":
         return bytes(dtrees.to_onnx(estimator).SerializeToString())
     if form == "xgboost":

@@ -130,7 +130,7 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
         whose mean is none of sums of trees.
     """
     if isinstance(model, Bagging):
-        return _bag([describe(booster, target) for booster in _boosters(model)], model, target)
+        return _bag(describe_members(model, target), model, target)
     if not isinstance(model, TreeEstimator):
         raise TypeError(f"model is of type {type(model).__name__}; wants a fitted estimator of dtrees (of a pipeline, its last step)")
     model._check_fitted()
@@ -160,6 +160,11 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
     assert initial is not None
     link, slope = _link_of(model._fitted_loss, model._loss_name, target)
     return PlainModel(model, groups, initial, 1, link, slope, model._loss_name, classes)
+
+
+def describe_members(model: Any, target: str) -> list[PlainModel]:
+    """Return what each booster of a bag comes to, or the one of another model: predictions are the mean of theirs."""
+    return [describe(member, target) for member in (_boosters(model) if isinstance(model, Bagging) else [model])]
 
 
 def _boosters(bag: Bagging) -> list[Any]:

@@ -219,6 +219,13 @@ def test_export_of_a_tree(folder: Path, tmp_path: Path) -> None:
     assert "is what this command reads" in fail("export", folder / "rent.dtrees", "--to", "dot", "-o", folder / "rent.dtrees")
 
 
+@pytest.mark.parametrize(("file", "name"), [("rent.c", "rent"), ("2 flats-é.c", "_2_flats__")])
+def test_export_as_c(file: str, name: str, folder: Path, tmp_path: Path) -> None:
+    """Functions have the name of the file."""
+    assert "(c, " in succeed("export", folder / "rent.dtrees", "--to", "c", "-o", tmp_path / file).stdout
+    assert (tmp_path / file).read_text() == dtrees.to_c(dtrees.load(folder / "rent.dtrees"), name=name)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["onnx", "xgboost", "treelite"])
 def test_export_of_a_model(form: str, folder: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_mlflow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-@pytest.mark.parametrize("export", ["to_onnx", "to_treelite", "to_xgboost", "to_jax", "to_sklearn"])
+@pytest.mark.parametrize("export", ["to_onnx", "to_treelite", "to_xgboost", "to_jax", "to_sklearn", "to_c"])
 def test_what_is_no_model_is_refused(export: str) -> None:
     with pytest.raises(TypeError, match="model is of type Pipeline; wants a fitted estimator of dtrees"):
         getattr(dtrees, export)(make_pipeline(tree()))

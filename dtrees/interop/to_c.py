@@ -1,0 +1,209 @@
+"""C from a model of dtrees: one file, without dependencies, whose functions predict what the model does, to the last bit.
+
+The nodes of all trees are in one table, in preorder, so that a left child is the next node, and one loop walks down tree after tree. Sums
+are added up in the order of :mod:`dtrees.tree.predict`, and links are those of :mod:`dtrees.ensemble.objective.kernels`, operation by
+operation: with every operation rounded by itself, there is one result.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.ensemble.input.column import CATEGORICAL
+from dtrees.interop.description import EXPONENTIAL, IDENTITY, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe_members
+from dtrees.split.numbers import elementary
+from dtrees.tree.tree import Tree
+from dtrees.version import __version__
+
+#: Numbers of an array in a line of the file.
+_IN_LINE = 10
+
+
+@cache
+def _part(name: str) -> Template:
+    """Return a part of ``model.c``, which begins with its name as a comment."""
+    text = (Path(__file__).parent / "model.c").read_text(encoding="ascii")
+    return Template(dict(re.findall(r"^// (\w+)\n(.*?)(?=^// |\Z)", text, re.MULTILINE | re.DOTALL))[name])
+
+
+def to_c(model: Any, *, name: str = "model") -> str:
+    """Return a file of C99 that predicts what a model does, to the last bit, and needs nothing but a compiler.
+
+    Its functions take one row, as an array of doubles: the row of the table as numbers (:func:`to_numbers`), where NaN is missing.
+
+    - ``void NAME_predict(const double *x, double *out)`` of regressors: a number for each target;
+    - ``void NAME_predict_proba(const double *x, double *out)`` of classifiers: a number for each class, in the order of ``classes_``;
+    - ``int NAME_predict(const double *x)`` of classifiers: the place in ``classes_``;
+    - ``void NAME_decision_function(const double *x, double *raw)`` of boosting for classes.
+
+    The comment that it begins with has these functions, the columns and their categories in the order of their numbers, the classes, and
+    how to compile it for the same bits: ``cc -std=c99 -O2 -ffp-contract=off``.
+
+    Parameters
+    ----------
+    model : estimator
+        One of dtrees, fitted.
+    name : str, default="model"
+        What all names in the file begin with.
+
+    Returns
+    -------
+    str
+        ASCII only.
+
+    Raises
+    ------
+    TypeError
+        If ``model`` is no estimator of dtrees.
+    ValueError
+        If it starts from an estimator or from ``base_margin``, is a classifier of several targets, or ``name`` is no identifier of C.
+
+    Examples
+    --------
+    >>> from dtrees import DecisionTreeRegressor, to_c
+    >>> tree = DecisionTreeRegressor().fit([[1.0], [2.0]], [5.0, 9.0])
+    >>> text = to_c(tree, name="price")
+    >>> [line for line in text.splitlines() if line.startswith("{1.5")]  # threshold and two leaves
+    ['{1.5,0,2},{5.0,0,0},{9.0,0,0},']
+    """
+    if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
+        raise ValueError(f"name is {name!r}; wants an identifier of C: letters, digits and underscores, the first of them no digit")
+    members = describe_members(model, "C")
+    plain, terms = members[0], elementary._TERMS
+    classify = plain.classes is not None
+    facts: dict[str, Any] = {
+        "name": name,
+        "method": "predict_proba" if classify else "predict",
+        "n_raw": plain.n_outputs,
+        "n_out": 2 if plain.link == LOGISTIC else plain.n_outputs,
+        "n_groups": len(plain.groups),
+        "n_values": plain.n_outputs // len(plain.groups),
+        "n_members": len(members),
+        "divisor": _number(plain.divisor),
+        "slope": _number(plain.slope),
+    }
+    parts = [_about(model, plain, facts, sum(len(group) for member in members for group in member.groups)), _trees(members, facts)]
+    if plain.link in (EXPONENTIAL, LOGISTIC, SOFTMAX):
+        constants = {"rounder": elementary._ROUNDER, "lowest": elementary._LOWEST, "per_ln_2": elementary._PER_LN_2}
+        constants |= {"ln_2": elementary._LN_2, "rest": elementary._REST_OF_LN_2}
+        numbers = {key: _number(constant) for key, constant in constants.items()}
+        parts.append(_part("exponential_function").substitute(facts, terms=_lines(map(_number, terms)), n_terms=len(terms), **numbers))
+    parts.append(_part("predict").substitute(facts, link=_part(IDENTITY if plain.link == SHARES else plain.link).substitute(facts)))
+    parts += [_part("label").substitute(facts)] if classify else []
+    parts += [_part("decision").substitute(facts)] if _decides(model) else []
+    return "".join(parts)
+
+
+def _decides(model: Any) -> bool:
+    """Tell whether a model has raw predictions of classes."""
+    return hasattr(model, "decision_function")
+
+
+def _about(model: Any, plain: PlainModel, facts: dict[str, Any], n_trees: int) -> str:
+    """Return what the file begins with: a comment, and what is included."""
+    names = plain.names or [""] * plain.n_features
+    lists = [_quoted(column.categories) if column.kind == CATEGORICAL else "" for column in plain.schema.columns]
+    columns = [(f"x[{j}]", _quoted(name) if name else "", known) for j, (name, known) in enumerate(zip(names, lists, strict=True))]
+    return _part("about").substitute(
+        facts,
+        estimator=type(model).__name__,
+        version=__version__,
+        n_trees=n_trees,
+        n_columns=plain.n_features,
+        of_classes="" if plain.classes is None else _part("classes").substitute(facts, classes=_quoted(plain.classes.tolist())),
+        decides=_part("decides").substitute(facts) if _decides(model) else "",
+        columns="".join(f"       {' '.join(filter(None, column))}\n" for column in columns if any(column[1:])),
+    )
+
+
+def _quoted(values: Any) -> str:
+    r"""Return values as JSON that can stand in a comment.
+
+    >>> print(_quoted(["a */", "Ä"]))
+    ["a *\u002f", "\u00c4"]
+    """
+    return re.sub(r"(?<=\*)/|/(?=\*)", r"\\u002f", json.dumps(values, default=str))
+
+
+def _trees(members: list[PlainModel], facts: dict[str, Any]) -> str:
+    """Return the tables of the trees, and the functions that add them up."""
+    plain = members[0]
+    groups = [group for member in members for group in member.groups]
+    trees = [tree for group in groups for tree in group]
+    n_categories = [len(column.categories) if column.kind == CATEGORICAL else 0 for column in plain.schema.columns]
+    number, slot, right, sets = _arrays(trees)
+    value = np.concatenate([tree.value for tree in trees])
+    leaf = right == 0
+    tables, test = "", ""
+    if facts["n_values"] == 1:
+        number[leaf] = value[leaf, 0]
+    else:
+        slot[leaf] = np.arange(np.count_nonzero(leaf))
+        rows = (f"{{{','.join(map(_number, row))}}}" for row in value[leaf].tolist())
+        tables += _part("values").substitute(facts, values=_lines(rows))
+    if any(n_categories):
+        sets += [0, 0]  # compilers look beyond an empty set
+        tables += _part("sets").substitute(facts, n_categories=_lines(map(str, n_categories)), sets=_lines(map(str, sets)))
+        test = _part("test").substitute(facts)
+    nodes = zip(map(_number, number.tolist()), slot.tolist(), right.tolist(), strict=True)
+    return _part("trees").substitute(
+        facts,
+        nodes=_lines(f"{{{n},{s},{r}}}" for n, s, r in nodes),
+        tables=tables,
+        test=test,
+        roots=_lines(map(str, _starts([tree.node_count for tree in trees])[:-1])),
+        first=_lines(map(str, _starts(map(len, groups)))),
+        initial=_lines(_number(start) for member in members for start in member.initial.tolist()),
+        value="leaf->number" if facts["n_values"] == 1 else Template("${name}_values[leaf->slot][k]").substitute(facts),
+    )
+
+
+def _starts(sizes: Iterable[int]) -> list[int]:
+    """Return where each of some parts that lie side by side begins, and where the last ends."""
+    return list(accumulate(sizes, initial=0))
+
+
+def _arrays(trees: list[Tree]) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], list[int]]:
+    """Return ``number``, ``slot`` and ``right`` of all nodes, those of leaves being 0, and the words of the sets."""
+    number, slot, right = [], [], []
+    words: list[int] = []
+    for tree in trees:
+        leaf, sets = tree.feature < 0, tree.categories
+        own, place = np.where(leaf, 0.0, tree.threshold), 4 * tree.feature.astype(np.int64) + tree.missing_go_to_left
+        place[sets.node] += 2
+        for node, first, stop in zip(sets.node.tolist(), sets.offset[:-1].tolist(), sets.offset[1:].tolist(), strict=True):
+            own[node] = len(words)
+            words += [stop - first, *sets.words[first:stop].tolist()]
+        number.append(own)
+        slot.append(np.where(leaf, 0, place))
+        right.append(np.where(leaf, 0, tree.children_right - np.arange(tree.node_count)))
+    return np.concatenate(number), np.concatenate(slot), np.concatenate(right), words
+
+
+def _number(x: float) -> str:
+    """Return a float as C has it: with 15 digits or fewer, which every compiler reads as this float, or the bits of its fraction.
+
+    >>> [_number(x) for x in (0.5, 1 / 3, math.inf)]
+    ['0.5', '0x1.5555555555555p-2', 'INFINITY']
+    """
+    if math.isinf(x):
+        return "INFINITY" if x > 0 else "-INFINITY"
+    decimal = repr(float(x))
+    return decimal if len(decimal) <= 16 else re.sub("0+p", "p", float(x).hex())
+
+
+def _lines(items: Iterable[str]) -> str:
+    """Return the items of an array, several in a line."""
+    given = list(items)
+    return "".join(f"{','.join(given[first : first + _IN_LINE])},\n" for first in range(0, len(given), _IN_LINE))
