@@ -404,7 +404,7 @@ def test_decimal_commas_are_mentioned(tmp_path: Path, scheduler: str) -> None:
     result = succeed("fit", tmp_path / "t.csv", "--target", "y", "--model", "tree", "--scheduler", scheduler, "--test-size", 0)
     assert "'y' looks like numbers ('0,5'), which makes 60 classes. To read it as numbers: --decimal CHAR" in result.stderr
     result = succeed("fit", tmp_path / "t.csv", "--target", "z", "--model", "tree", "--scheduler", scheduler)
-    notes = [line for line in result.stderr.splitlines() if line.startswith("Note: ")]
+    notes = [line for line in result.stderr.splitlines() if line.startswith("Note: X column")]
     assert len(notes) == 2
     assert "X column 'y' holds numbers as text" in notes[0]
     assert "X column 'x' holds numbers as text, such as '6,25'" in notes[1]

@@ -265,6 +265,8 @@ class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
         if not self.ccp_alpha and not any(tree.node_count > 1 for group in self._trees.groups for tree in group):
             if self.monotonic_cst is not None:
                 why += ", and is as monotonic_cst wants it"
+            if self.is_categorical_.any() and self.min_samples_category is None:
+                why += "; sets of categories must tell more than chance does, unless min_samples_category is set"
             warn(f"no tree found a split, so that predictions are the same for all rows, though y varies: {why}")
 
     def _warn_if_constant(self) -> None:
