@@ -578,7 +578,7 @@ def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tupl
 
 def chance_of(rules: Rules, in_classes: int, sample: Sample, sums: Sequence[int]) -> float:
     """What is taken from gains of sets of categories for each nat of choosing them, in units of scores."""
-    if not rules.chance:
+    if not rules.chance or in_classes == SEVERAL:
         return 0.0
     if rules.criterion in (GINI, ENTROPY):
         weights = np.array(sums if in_classes else [sums[1] - sums[0], sums[0]], float)

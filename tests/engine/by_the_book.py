@@ -159,7 +159,8 @@ def assert_exact(tree: Tree, table: Table, sample: naive.Sample, plan: Any) -> i
     b = np.ones(a.shape[0], np.int64) if sample.h is None else np.array(sample.h)
     columns = [column.astype(np.float64) for column in table]
     root = np.array(sample.rows)
-    limits = naive.limits_of(plan.rules, 0, (int(a[root].sum()), int(b[root].sum())), sample.exponents)
+    sums = int(a[root].sum()), int(b[root].sum())
+    limits = naive.limits_of(plan.rules, 0, sums, sample.exponents)._replace(chance=naive.chance_of(plan.rules, 0, sample, sums))
     some = plan.rules
     waiting: list[Any] = [(0, root, Constraints(some) if some.monotonic or some.interactions or some.most_columns else None)]
     n_splits = 0

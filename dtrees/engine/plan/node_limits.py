@@ -260,7 +260,7 @@ class LimitsOfFit:
             _scaled_number(min_gain, self._gain_exponent),
             self._categories,
             self._value if targets is None else _constrained(rules, value_for_targets(self._criterion, *targets)),
-            chance,
+            chance if targets is None else 0.0,  # of several targets, too little is known
         )
         of_both = min(2 * min_weight, _MOST_WEIGHT)
         if self._stops.min_weight != of_both:
