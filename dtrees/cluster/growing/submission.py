@@ -28,7 +28,7 @@ import functools
 import inspect
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
@@ -272,15 +272,8 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
             model = copy.copy(model)
             model.verbose = 0
         future = _submit(model, {"X": X, "y": y, "sample_weight": sample_weight, **options}, client, placement, waited_for=True)
-        try:
+        with _ended_together(future, client):
             fitted = _wait(future, client, keeps_on_interrupt(callbacks))
-        except BaseException:
-            if client.status == "running":
-                with contextlib.suppress(SchedulerLost):
-                    give_up(client, [future])
-            raise
-        finally:
-            future.release()
     for warning in fitted.__dict__.pop(_WARNINGS, ()):
         warn(str(warning), type(warning))
     return fitted
@@ -296,8 +289,18 @@ def coordinate(function: Callable[..., Any], data: Sequence[Any], client: Client
     what = {"estimator": type(model).__name__, "unit": model._UNIT, "label": label}
     with however_large(), dask.annotate(**described(name, patience=settings.patience, detached=False, needs=needed, **what)):
         future = client.submit(_call, pickled, settings, name, key=name, pure=False)
-    try:
+    with _ended_together(future, client):
         found, messages = FutureWaiter(client).gather([future])[0]
+    for message in messages:
+        warn(str(message), type(message))
+    return found
+
+
+@contextlib.contextmanager
+def _ended_together(future: Future, client: Client) -> Iterator[None]:
+    """Wait for a task in this block: if the wait ends otherwise than by its result, so does the task."""
+    try:
+        yield
     except BaseException:
         if client.status == "running":
             with contextlib.suppress(SchedulerLost):
@@ -305,9 +308,6 @@ def coordinate(function: Callable[..., Any], data: Sequence[Any], client: Client
         raise
     finally:
         future.release()
-    for message in messages:
-        warn(str(message), type(message))
-    return found
 
 
 def _call(pickled: dict[str, bytes], settings: Settings, name: str) -> tuple[Any, list[Warning]]:

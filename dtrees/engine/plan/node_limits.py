@@ -17,6 +17,7 @@ from dtrees.split.criteria.constraints import Clipped, Constraints, InOrder, mak
 from dtrees.split.criteria.criterion import Criterion, criterion_named
 from dtrees.split.criteria.several import value_for_targets
 from dtrees.split.node.limits import NO_CATEGORIES, BestThreshold, Categories, NodeLimits, RandomThreshold, SplitLimits
+from dtrees.split.numbers.fixed_point import add_up_squares
 from dtrees.split.numbers.hashing import LEFT, RIGHT
 from dtrees.split.policy import BLOCK_ROWS, BOUNDED_ROWS, MAX_ZONES, SLOTS_BYTES_PER_ROW, SLOTS_MIN_BYTES, SUMMED_SHARE, WHOLE_BLOCK_CELLS
 
@@ -107,10 +108,18 @@ class Targets(NamedTuple):
         return cls(classes, np.empty((0, len(classes)), np.int64)) if classes else None
 
 
+def squares_of(rules: Rules, a: NDArray[np.int64]) -> int:
+    """Return the sum of squares of what rows in sample carry (:func:`~dtrees.split.numbers.fixed_point.add_up_squares`).
+
+    0 where :func:`chance_of` does without: nothing is taken from gains, or rows carry classes, whose shares tell enough.
+    """
+    return int(add_up_squares(a)) if rules.chance and criterion_of(rules).row_statistic != "class" else 0
+
+
 def chance_of(rules: Rules, n_rows: int, sums: NDArray[np.int64], squares: int) -> float:
     """Return what is taken from the gain of a set of categories for each nat of choosing it, in a tree whose root has these sums.
 
-    ``squares`` are those of :func:`~dtrees.split.numbers.fixed_point.add_up_squares`.
+    ``squares`` are those of all its rows (:func:`squares_of`).
     """
     return rules.chance * criterion_of(rules).chance(n_rows, sums, squares * 2.0**60) if rules.chance else 0.0
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import SumsKept
+from dtrees.engine.plan.node_limits import SumsKept, squares_of
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
@@ -34,7 +34,6 @@ from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
 from dtrees.split.node.partition import SplitsOfRows, mark_many
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import add_up_squares
 from dtrees.split.policy import MAPPED_BYTES, THREAD_ROWS, flagged_bytes
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.mmap_arrays import is_on_disk
@@ -207,8 +206,8 @@ class RowsInTree:
         g, h, _, slope = add_up_sample(self.threads, own, n, own.g, own.h, in_order=True)
         self._start[0], self._stop[0] = 0, n
         many = many_sums(self._kept, own, n, self._any_target.added)
-        sums, squares = [g, h] if many is None else many, add_up_squares(own.g[:n]) if self._plan.rules.chance else 0
-        return np.array([*sums, squares], np.int64), float(slope), self._sum(summed, shift)
+        sums = [g, h] if many is None else many
+        return np.array([*sums, squares_of(self._plan.rules, own.g[:n])], np.int64), float(slope), self._sum(summed, shift)
 
     def _sum(self, summed: s.Levelled, shift: int) -> _Sent:
         """Sum nodes, and return what is of each searcher's columns."""

@@ -97,9 +97,8 @@ def grow_nodes(
     totals, slope, sums = levels.rows.fix(exponents, levels.summed, shift)
     told = {shard: (totals, np.array(slope), *sums.get(shard, ())) for shard in shards.everyone}
     sent = yield shards.step("sums", told, shards.everyone)
-    constraints, (*of_all, squares) = constraints_of(shards.plan.rules), np.sum([one[0] for one in sent], axis=0)
-    of_all = np.array(of_all)
-    chance = chance_of(shards.plan.rules, n_in, of_all, squares)
+    constraints, added = constraints_of(shards.plan.rules), np.sum([one[0] for one in sent], axis=0)
+    of_all, chance = added[:-1], chance_of(shards.plan.rules, n_in, added[:-1], int(added[-1]))
     of_root = of_all if constraints is None else np.concatenate([of_all, root_words(constraints)])
     root = Root(n_in, n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift, chance)
     growth = _Growth(levels, tree, root)

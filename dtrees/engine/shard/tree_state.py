@@ -28,6 +28,7 @@ from dtrees.engine.plan.node_limits import (
     limited_splits,
     n_sums_of,
     rows_in_block,
+    squares_of,
 )
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
@@ -49,7 +50,6 @@ from dtrees.split.node import partition
 from dtrees.split.node.partition import SplitsOfRows
 from dtrees.split.node.records import Candidates, Nodes
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import add_up_squares
 from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, SHARE_ROWS, THREAD_ROWS
 from dtrees.split.search.categories import mark_by_sets
 from dtrees.split.table.columns import Assembly, Columns, take_rows
@@ -175,7 +175,7 @@ class TreeState:
         rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
         many = None if self._levels.shape[0] else many_sums(self._kept, self.rows, n_in, self._targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
-        chance = chance_of(rules, n_in, sums, add_up_squares(self.rows.g[:n_in]) if rules.chance else 0)
+        chance = chance_of(rules, n_in, sums, squares_of(rules, self.rows.g[:n_in]))
         self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, several, chance)
         if not size and criterion_of(rules).task == "boosting":  # no split gains anything
             self._stops = self._stops._replace(max_depth=0)

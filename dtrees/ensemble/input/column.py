@@ -64,8 +64,13 @@ class Column:
     def stored_dtype(self) -> type[np.floating[Any]]:
         """The dtype of the column's distinct values when it is presorted."""
         if self.kind == CATEGORICAL:
-            return np.float32 if len(self.categories) <= _MAX_FLOAT32_INTEGER else np.float64
+            return _dtype_of_numbers(len(self.categories))
         return np.float32 if np.can_cast(self.dtype, np.float32) else np.float64
+
+
+def _dtype_of_numbers(n_categories: int) -> type[np.floating[Any]]:
+    """Return the dtype that holds the numbers of so many categories."""
+    return np.float32 if n_categories <= _MAX_FLOAT32_INTEGER else np.float64
 
 
 def column_from_json(item: Any) -> Column:
@@ -141,7 +146,7 @@ def numbers_as_categories(name: str | None, values: NDArray[Any]) -> Column:
 def numbers_of(column: Column, values: NDArray[Any]) -> NDArray[Any]:
     """Return the category number of each value of a column of numbers, NaN for missing values and other categories."""
     distinct = np.array(column.categories, np.float64)
-    dtype = np.float32 if len(distinct) <= _MAX_FLOAT32_INTEGER else np.float64
+    dtype = _dtype_of_numbers(len(distinct))
     if np.array_equal(distinct, np.arange(len(distinct))):
         values = _side_by_side(values)
         known_values = (values >= 0.0) & (values < len(distinct)) & (values == np.floor(values))
@@ -273,7 +278,7 @@ def _category_numbers(column: Column, series: nw.Series[Any], where: str) -> NDA
         return numbers_of(column, _numeric(series, where))
     numbers = {category: number for number, category in enumerate(column.categories)}
     values = series.to_list()
-    dtype = np.float32 if len(numbers) <= _MAX_FLOAT32_INTEGER else np.float64
+    dtype = _dtype_of_numbers(len(numbers))
     codes = np.fromiter(map(numbers.get, values, repeat(np.nan)), dtype, len(values))
     if numbers and series.dtype != nw.String and np.isnan(codes).any():
         # Unseen categories are missing values, but numbers where there was text are a mistake: none could ever match.

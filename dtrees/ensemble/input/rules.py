@@ -184,10 +184,10 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
         check_smoothing(estimator)
     categorical = _categorical(estimator, criterion)
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
+    criterion = CRITERION_ALIASES.get(criterion, criterion)
     chance, fewest = _rare_categories(estimator, criterion, n_rows, n_categories, by_gain=not (random_splits or several))
     min_samples_leaf = _count(came_to(estimator, "min_samples_leaf"), n_rows)
     max_depth, max_leaf_nodes = came_to(estimator, "max_depth"), came_to(estimator, "max_leaf_nodes")
-    criterion = CRITERION_ALIASES.get(criterion, criterion)
     monotonic, (interactions, most_columns) = monotonic_rule(estimator), interaction_rule(estimator)
     return Rules(
         criterion=criterion,
@@ -264,7 +264,7 @@ def _rare_categories(
 
     if not by_gain or not n_categories or estimator.min_samples_category is not None:
         return 0.0, _each(estimator.min_samples_category, [_fewest_rows(n_rows, n) for n in n_categories])
-    chance = _CHANCE[criterion_named(CRITERION_ALIASES.get(criterion, criterion)).task]
+    chance = _CHANCE[criterion_named(criterion).task]
     return chance, tuple(1 if chance and n_rows < _FEW_ROWS * n else 2 for n in n_categories)
 
 
