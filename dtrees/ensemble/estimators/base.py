@@ -32,7 +32,7 @@ from dtrees.ensemble.compat import (
     stand_in_for_sklearns,
     with_known_names,
 )
-from dtrees.ensemble.estimators.inspection import Explaining
+from dtrees.ensemble.estimators.inspection import Explaining, copy_of
 from dtrees.ensemble.estimators.parameters import CommonParameters, NamedParameters, suggestion
 from dtrees.ensemble.in_process import LOCAL, Backend, backend_for
 from dtrees.ensemble.input.by_size import resolved
@@ -152,6 +152,8 @@ class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
     _boosted: bool = False
     #: Scores that were passed along with rows to be predicted.
     _margin: Any = None
+    #: Rounds, or trees of a forest, that predictions are of; None for all.
+    _n_used: int | None = None
     _grown_by: GrownBy  # by fits, the first one first; not there of a model from a file
 
     def __getstate__(self) -> Any:
@@ -177,8 +179,8 @@ class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
             return False
         if not hasattr(self, "_seed"):
             raise ValueError(
-                "warm_start=True cannot go on from this model: it does not know how its trees were grown, since estimators_ was assigned "
-                "or an early dtrees saved it; pass warm_start=False, and fit it anew"
+                "warm_start=True cannot go on from this model: it does not know how its trees were grown, since it is a slice, estimators_ "
+                "was assigned, or an early dtrees saved it; pass warm_start=False, and fit it anew"
             )
         return True
 
@@ -327,7 +329,7 @@ class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
         validate_data(self, X=with_known_names(X, names), skip_check_array=True, reset=reset)
 
     def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
-        return Predict(self._schema, self._trees, steps, self.n_jobs, n_rounds)
+        return Predict(self._schema, self._trees, steps, self.n_jobs, n_rounds or self._n_used)
 
     def _find_leaves(self, X: Any) -> Any:
         """Return the leaves that rows fall in, shape (n, n_trees)."""
@@ -443,8 +445,7 @@ def all_or_nothing(fit: F) -> F:
         with shown(bars, self._UNIT):
             fitted = _backend_to_fit(X, client).fit(self, X, y, sample_weight, options, client, placement)
             if fitted is None:
-                fitted = type(self).__new__(type(self))
-                fitted.__dict__.update(vars(self))
+                fitted = copy_of(self)
                 fit(fitted, X, y, sample_weight, **options)
         own = set(parameter_names(type(self)))
         stand_in_for_sklearns(type(self))

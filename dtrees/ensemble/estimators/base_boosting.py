@@ -38,6 +38,7 @@ from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import LinkedLoss
 from dtrees.ensemble.objective.registry import NAME
 from dtrees.ensemble.prediction import AdditiveTrees, Step
+from dtrees.ensemble.state import SERIES
 
 
 class Boosting(StartingPoints, Members, TreeEstimator):
@@ -349,15 +350,27 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         _check_deciding(deciding, f"eval_metric {metrics[stopping.metric]!r} of the set {sets[stopping.set].name!r}")
         self.best_iteration_ = stopping.best(deciding.tolist())
         self.best_score_ = float(deciding[self.best_iteration_])
-        n_after = len(deciding) - 1 - self.best_iteration_
-        if n_after:
-            self.n_estimators_ -= n_after
-            self._trees = AdditiveTrees([group[:-n_after] for group in self._trees.groups], result.initial)
-            for name in ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_"):
-                if hasattr(self, name):
-                    setattr(self, name, getattr(self, name)[:-n_after])
-            if hasattr(self, "oob_scores_"):
-                self.oob_score_ = float(self.oob_scores_[-1])
+        if self.best_iteration_ < len(deciding) - 1:
+            self._keep_rounds(range(self.best_iteration_ + 1))
+
+    def _keep_rounds(self, rounds: range) -> None:
+        super()._keep_rounds(rounds)
+        self.n_estimators_ = len(rounds)
+        for name in SERIES:
+            if hasattr(self, name):
+                setattr(self, name, getattr(self, name)[list(rounds)])
+        if hasattr(self, "oob_scores_"):
+            self.oob_score_ = float(self.oob_scores_[-1])
+
+    def _take_rounds(self, rounds: range) -> None:
+        self._forget("best_iteration_", "best_score_")
+        if (rounds.start, rounds.step) != (0, 1):
+            self._forget("_seed")  # no further round would be what it is in a model that has those in between
+        if hasattr(self, "evals_result_"):
+            self.evals_result_ = {
+                name: {metric: scores[list(rounds)] for metric, scores in metrics.items()} for name, metrics in self.evals_result_.items()
+            }
+        super()._take_rounds(rounds)
 
     def _plan(self, table: Table, loss: LinkedLoss, keep: bool) -> BoostingPlan:
         class_weight = rules.class_weights(getattr(self, "class_weight", None), table, by_rows=False)

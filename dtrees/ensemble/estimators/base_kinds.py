@@ -208,7 +208,8 @@ class AveragingRegressor(RegressionCriterion, TreeRegressor):
     """Base of single trees and forests for regression: means of what trees predict."""
 
     def _value_steps(self) -> tuple[Step, ...]:
-        return (Mean(self._trees.n_rounds), first_column) if self._n_targets == 1 else (Mean(self._trees.n_rounds),)
+        mean = Mean(self._n_used or self._trees.n_rounds)
+        return (mean, first_column) if self._n_targets == 1 else (mean,)
 
     def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return mean predictions as scikit-learn's ``partial_dependence(method="recursion")`` asks for them.
@@ -225,4 +226,4 @@ class AveragingClassifier(TreeClassifier):
     """Base of single trees and forests for classification: means of what trees predict."""
 
     def _probability_steps(self) -> tuple[Step, ...]:
-        return (Mean(self._trees.n_rounds),)
+        return (Mean(self._n_used or self._trees.n_rounds),)

@@ -362,9 +362,16 @@ class Forest(Members, ForestParameters, TreeEstimator):
         if not estimators:
             raise ValueError("estimators_ is given no tree; wants at least one")
         self._trees = AdditiveTrees([[tree for estimator in estimators for tree in estimator._trees.groups[0]]])
-        # These belong to the trees that were there.
-        self._forget("_members", "_grown_by", "_seed", "_batches", "_oob_sums", "_drawn_from")
-        self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
+        self._forget("_members", "_grown_by")
+        self._forget_growth()
+
+    def _forget_growth(self) -> None:
+        """Take away what is known of how all trees were grown, now that there are others or fewer."""
+        self._forget("_seed", "_batches", "_oob_sums", "_drawn_from", "oob_score_", "oob_prediction_", "oob_decision_function_")
+
+    def _take_rounds(self, rounds: range) -> None:
+        super()._take_rounds(rounds)
+        self._forget_growth()
 
     @property
     def estimator_(self) -> Any:
@@ -495,8 +502,65 @@ class ClassForestParameters(ClassificationCriterion, ForestParameters):
     bootstrap: bool | str = parameter(default=True, allowed=["boolean", StrOptions({"balanced"})])
 
 
+class RegressorForest(AveragingRegressor, Forest):
+    """What the two forests for regression share."""
+
+    def predict(self, X: Any, *, n_trees: int | None = None) -> Any:
+        """Predict the target, or targets.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        n_trees : int or None, default=None
+            Predict from so many trees only, the first ones.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
+            A Dask collection, not computed yet, if X is one: of several targets, an Array of that shape, or a DataFrame with the columns
+            0, 1 and so on.
+        """
+        return AveragingRegressor.predict(self._first(n_trees), X)
+
+
+class ClassifierForest(ClassForestParameters, AveragingClassifier, Forest):
+    """What the two forests for classification share."""
+
+    def predict(self, X: Any, *, n_trees: int | None = None) -> Any:
+        """Predict the class: the one of the highest probability, the first one of equals.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        n_trees : int or None, default=None
+            Predict from so many trees only, the first ones.
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, n_outputs_) where y had several columns
+            Labels as in ``classes_``. A Dask collection, not computed yet, if X is one.
+        """
+        return AveragingClassifier.predict(self._first(n_trees), X)
+
+    def predict_proba(self, X: Any, *, n_trees: int | None = None) -> Any:
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        n_trees : int or None, default=None
+            Predict from so many trees only, the first ones.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
+            Columns in the order of ``classes_``. Dask collections, not computed yet, if X is one.
+        """
+        return AveragingClassifier.predict_proba(self._first(n_trees), X)
+
+
 @with_parameters
-class RandomForestRegressor(AveragingRegressor, Forest):
+class RandomForestRegressor(RegressorForest):
     """A random forest regressor.
 
     Trees with exact splits, each grown on rows drawn with replacement and each node on columns drawn for it (Breiman, 2001),
@@ -523,7 +587,7 @@ class RandomForestRegressor(AveragingRegressor, Forest):
 
 
 @with_parameters
-class RandomForestClassifier(ClassForestParameters, AveragingClassifier, Forest):
+class RandomForestClassifier(ClassifierForest):
     """A random forest classifier.
 
     Trees with exact splits, each grown on rows drawn with replacement and each node on columns drawn for it (Breiman, 2001),
@@ -549,7 +613,7 @@ class RandomForestClassifier(ClassForestParameters, AveragingClassifier, Forest)
 
 
 @with_parameters
-class ExtraTreesRegressor(AveragingRegressor, Forest):
+class ExtraTreesRegressor(RegressorForest):
     """An extra-trees regressor.
 
     Trees grown on all rows, each split the best of one random threshold per column that the node considers (Geurts, Ernst and
@@ -577,7 +641,7 @@ class ExtraTreesRegressor(AveragingRegressor, Forest):
 
 
 @with_parameters
-class ExtraTreesClassifier(ClassForestParameters, AveragingClassifier, Forest):
+class ExtraTreesClassifier(ClassifierForest):
     """An extra-trees classifier.
 
     Trees grown on all rows, each split the best of one random threshold per column that the node considers (Geurts, Ernst and

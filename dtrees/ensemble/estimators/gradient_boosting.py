@@ -93,7 +93,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
     def _value_steps(self) -> tuple[Step, ...]:
         return (self._fitted_loss.predictions,)
 
-    def predict(self, X: Any, base_margin: Any = None) -> Any:
+    def predict(self, X: Any, base_margin: Any = None, *, n_trees: int | None = None) -> Any:
         """Predict the target, or targets.
 
         Parameters
@@ -101,6 +101,8 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
+        n_trees : int or None, default=None
+            Predict from so many rounds only, the first ones.
 
         Returns
         -------
@@ -108,7 +110,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
             A Dask collection, not computed yet, if X is one: of several targets, an Array of that shape, or a DataFrame with the columns
             0, 1 and so on.
         """
-        return TreeRegressor.predict(self._starting_from(X, base_margin), X)
+        return TreeRegressor.predict(self._first(n_trees)._starting_from(base_margin), X)
 
     def staged_predict(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
         """Predict the target after each round.
@@ -125,7 +127,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
             A Dask collection, not computed yet, if X is one.
         """
         check_is_fitted(self)
-        return self._starting_from(X, base_margin)._staged(X, self._value_steps(), self._value_output())
+        return self._starting_from(base_margin)._staged(X, self._value_steps(), self._value_output())
 
 
 @with_parameters
@@ -208,7 +210,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
             return (), Output(np.dtype(np.float64), self._fitted_loss.n_outputs, name)
         return (), self._probability_output(name)
 
-    def predict(self, X: Any, base_margin: Any = None) -> Any:
+    def predict(self, X: Any, base_margin: Any = None, *, n_trees: int | None = None) -> Any:
         """Predict the class: the one of the highest probability, the first one of equals.
 
         Parameters
@@ -216,15 +218,17 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
+        n_trees : int or None, default=None
+            Predict from so many rounds only, the first ones.
 
         Returns
         -------
         ndarray of shape (n,), or (n, n_outputs_) where y had several columns
             Labels. A Dask collection, not computed yet, if X is one.
         """
-        return TreeClassifier.predict(self._starting_from(X, base_margin), X)
+        return TreeClassifier.predict(self._first(n_trees)._starting_from(base_margin), X)
 
-    def predict_proba(self, X: Any, base_margin: Any = None) -> Any:
+    def predict_proba(self, X: Any, base_margin: Any = None, *, n_trees: int | None = None) -> Any:
         """Predict the probability of each class.
 
         Parameters
@@ -232,15 +236,17 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
+        n_trees : int or None, default=None
+            Predict from so many rounds only, the first ones.
 
         Returns
         -------
         ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
             In the order of ``classes_``. A Dask collection, not computed yet, if X is one.
         """
-        return TreeClassifier.predict_proba(self._starting_from(X, base_margin), X)
+        return TreeClassifier.predict_proba(self._first(n_trees)._starting_from(base_margin), X)
 
-    def decision_function(self, X: Any, base_margin: Any = None) -> Any:
+    def decision_function(self, X: Any, base_margin: Any = None, *, n_trees: int | None = None) -> Any:
         """Return raw predictions.
 
         Parameters
@@ -248,6 +254,8 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
+        n_trees : int or None, default=None
+            Predict from so many rounds only, the first ones.
 
         Returns
         -------
@@ -257,7 +265,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         """
         check_is_fitted(self)
         steps, output = self._decision()
-        model = self._starting_from(X, base_margin)
+        model = self._first(n_trees)._starting_from(base_margin)
         return model._map(X, model._predictor(*steps), output)
 
     def staged_decision_function(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
@@ -275,7 +283,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
             See :meth:`decision_function`.
         """
         check_is_fitted(self)
-        return self._starting_from(X, base_margin)._staged(X, *self._decision())
+        return self._starting_from(base_margin)._staged(X, *self._decision())
 
     def staged_predict(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
         """Predict the class after each round.
@@ -292,7 +300,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
             See :meth:`predict`.
         """
         check_is_fitted(self)
-        return self._starting_from(X, base_margin)._staged(X, self._label_steps(), self._label_output())
+        return self._starting_from(base_margin)._staged(X, self._label_steps(), self._label_output())
 
     def staged_predict_proba(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
         """Predict the probability of each class after each round.
@@ -309,5 +317,5 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
             See :meth:`predict_proba`.
         """
         check_is_fitted(self)
-        staged = self._starting_from(X, base_margin)._staged(X, self._probability_steps(), self._probability_output("predict_proba"))
+        staged = self._starting_from(base_margin)._staged(X, self._probability_steps(), self._probability_output("predict_proba"))
         return map(self._by_target, staged)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
+from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.backend import Output
 from dtrees.ensemble.compat import BaseEstimator
 from dtrees.ensemble.in_process import backend_for
 from dtrees.ensemble.input.schema import by_rows, is_sparse, sparse_table, unmasked
-from dtrees.ensemble.prediction import Explain
+from dtrees.ensemble.prediction import AdditiveTrees, Explain
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
@@ -231,10 +233,12 @@ def side_by_side(shares: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.moveaxis(_by_output(np.concatenate(shares, axis=1), widths), 1, 2)
 
 
-class Members:
-    """Mixin: an ensemble as a sequence of its ``estimators_``."""
+class Members(BaseEstimator):
+    """Mixin: an ensemble as a sequence of its ``estimators_``, of which a slice is an ensemble, too."""
 
     estimators_: Any
+    _UNIT: ClassVar[str]
+    _trees: AdditiveTrees
 
     def __len__(self) -> int:
         return len(self.estimators_)
@@ -243,10 +247,52 @@ class Members:
         return True  # also before the fit, where there is nothing to count
 
     def __getitem__(self, index: Any) -> Any:
-        return self.estimators_[index]
+        check_is_fitted(self)
+        if isinstance(index, Integral):
+            return self.estimators_[index]
+        name = type(self).__name__
+        if not isinstance(index, slice):
+            raise TypeError(f"{name} is indexed by {index!r}; wants the number of a {self._UNIT}, or a slice of them, such as [:10]")
+        rounds = range(self._trees.n_rounds)[index]
+        if not rounds:
+            raise ValueError(f"the slice {index} of {name} has none of its {self._trees.n_rounds} {self._UNIT}s; wants one at least")
+        made = copy_of(self)
+        made._take_rounds(rounds)
+        return made
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.estimators_)
+
+    def _take_rounds(self, rounds: range) -> None:
+        """Have only some rounds, or trees of a forest; what the trees start from stays."""
+        grown_by = [given for n, given in self.__dict__.get("_grown_by", ()) for _ in range(n)]
+        if grown_by:
+            self._grown_by = tuple((1, grown_by[i]) for i in rounds)
+        self.__dict__.pop("_members", None)
+        self._keep_rounds(rounds)
+
+    def _keep_rounds(self, rounds: range) -> None:
+        """Keep only the trees of some rounds, and what was measured after these."""
+        self._trees = AdditiveTrees([[group[i] for i in rounds] for group in self._trees.groups], self._trees.initial)
+
+    def _first(self, n_trees: int | None) -> Self:
+        """Return a view of the model that predicts from so many of its first rounds, or trees of a forest."""
+        if n_trees is None:
+            return self
+        check_is_fitted(self)
+        most = self._trees.n_rounds
+        if not isinstance(n_trees, Integral) or isinstance(n_trees, bool) or not 1 <= n_trees <= most:
+            raise ValueError(f"n_trees is {n_trees!r}, but the model has {most} {self._UNIT}s; wants an integer from 1 to {most}, or None")
+        view = copy_of(self)
+        view._n_used = int(n_trees)
+        return view
+
+
+def copy_of(model: Any) -> Any:
+    """Return an estimator with the same parameters and attributes, some of which are to be set anew."""
+    made = object.__new__(type(model))
+    made.__dict__.update(vars(model))
+    return made
 
 
 def decision_path_matrix(tree: Tree, leaves: NDArray[np.integer]) -> Any:

@@ -15,6 +15,7 @@ from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.ensemble.backend import Table
 from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.estimators.base import TreeEstimator
+from dtrees.ensemble.estimators.inspection import copy_of
 from dtrees.ensemble.estimators.parameters import BoostingParameters
 from dtrees.ensemble.evaluation_sets import EvalSet, Start
 from dtrees.ensemble.in_process import Backend
@@ -216,14 +217,13 @@ class StartingPoints(BoostingParameters, TreeEstimator):
             return replace(predictor, start=GivenScores(self._fitted_loss.n_outputs))
         return predictor
 
-    def _starting_from(self, X: Any, base_margin: Any) -> Self:
+    def _starting_from(self, base_margin: Any) -> Self:
         """Return a view of the model that predicts from given raw scores of the rows of X."""
         if base_margin is None:
             return self
         check_is_fitted(self)
         if self._starts != BY_MARGIN:
             raise ValueError("base_margin is given, but the model was fitted without; its trees start from init_, leave base_margin out")
-        view = type(self).__new__(type(self))
-        view.__dict__.update(self.__dict__)
+        view: Self = copy_of(self)
         view._margin = base_margin
         return view
