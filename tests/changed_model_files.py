@@ -28,6 +28,7 @@ import pandas as pd
 
 import dtrees
 from dtrees.files import pack, unpack
+from dtrees.interop import dtrees_numpy
 from tests import earlier_models
 from tests.tree.trees import naive_leaf
 
@@ -314,6 +315,10 @@ def try_file(seed: int, folder: Path, rare: bool = True) -> str:
             assert "model' " in str(error), f"seed {seed}: {error}"
         except BaseException as error:
             raise AssertionError(f"seed {seed}: load raised {type(error).__name__}: {error}") from error
+    try:
+        plain = dtrees_numpy.load(path)
+    except ValueError:
+        plain = None
     if not loaded:
         return "refused"
     assert None in loaded, f"seed {seed}: refused, but not when it was mapped"
@@ -325,6 +330,9 @@ def try_file(seed: int, folder: Path, rare: bool = True) -> str:
             assert same, "predictions are not those of the trees"
         if not has_checksum:
             np.testing.assert_array_equal(loaded[None].predict(X), file.model.predict(X))
+        if plain is not None:
+            np.testing.assert_array_equal(plain.predict(X), loaded[None].predict(X))
+        assert has_checksum or plain is not None, "refused by the module for NumPy alone"
         for model in loaded.values():
             use(model, folder / "again", np.random.default_rng(seed))
     except BaseException as error:

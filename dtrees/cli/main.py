@@ -291,8 +291,9 @@ def plot(**options: Any) -> None:
     "--to",
     "form",
     required=True,
-    type=click.Choice(["c", "onnx", "xgboost", "treelite", "text", "dot"]),
-    help="What to write: a model as C, or for ONNX Runtime, XGBoost (JSON) or Treelite, or one tree as text or for Graphviz.",
+    type=click.Choice(["c", "numpy", "onnx", "xgboost", "treelite", "text", "dot"]),
+    help="What to write: a model as C, or for ONNX Runtime, XGBoost (JSON) or Treelite, one tree as text or for Graphviz, or a module that "
+    "loads MODEL and predicts with NumPy alone.",
 )
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where to write.")
 @click.option("--tree", type=click.IntRange(0), metavar="N", default=0, help="Which tree, counted from 0, for text and dot.")

@@ -15,6 +15,7 @@ from dtrees.cli.display import Display
 from dtrees.cli.models import load_trees
 from dtrees.cli.tables import check_destinations, check_suffix
 from dtrees.files import atomic_file
+from dtrees.interop import dtrees_numpy
 from dtrees.node_texts import column_names, single_tree
 from dtrees.plots import importance_by, pyplot
 from dtrees.reports.facts import facts_of, figures_of, parameters_of
@@ -86,10 +87,16 @@ def export(*, model: str, form: str, output: str, tree: int) -> None:
     display = Display()
     check_destinations({"--output": output}, [model])
     estimator = load_trees(model)
-    content = _exported(estimator, form, tree, PurePath(output).stem)
+    content = _exported(estimator, form, tree, PurePath(output).stem) if form != "numpy" else _module_for(model)
     with atomic_file(output) as file:
         file.write(content)
     display.result(f"Wrote {output} ({form}, {len(content):,} bytes)")
+
+
+def _module_for(model: str) -> bytes:
+    """Return the module that predicts with NumPy alone, if it can by this file."""
+    dtrees_numpy.load(model)
+    return Path(dtrees_numpy.__file__).read_bytes()
 
 
 def _exported(estimator: Any, form: str, tree: int, name: str) -> bytes:

@@ -15,6 +15,7 @@ import dtrees
 from dtrees.cli import check
 from dtrees.cli.fit import flats
 from dtrees.cli.main import main
+from dtrees.interop import dtrees_numpy
 from tests.cli.commands import fail, succeed
 
 
@@ -224,6 +225,12 @@ def test_export_as_c(file: str, name: str, folder: Path, tmp_path: Path) -> None
     """Functions have the name of the file."""
     assert "(c, " in succeed("export", folder / "rent.dtrees", "--to", "c", "-o", tmp_path / file).stdout
     assert (tmp_path / file).read_text() == dtrees.to_c(dtrees.load(folder / "rent.dtrees"), name=name)
+
+
+def test_export_of_the_module_for_numpy(folder: Path, tmp_path: Path) -> None:
+    """Tests of ``dtrees.interop`` see that it predicts the same."""
+    assert "(numpy, " in succeed("export", folder / "rent.dtrees", "--to", "numpy", "-o", tmp_path / "dtrees_numpy.py").stdout
+    assert (tmp_path / "dtrees_numpy.py").read_bytes() == Path(dtrees_numpy.__file__).read_bytes()
 
 
 @pytest.mark.slow
