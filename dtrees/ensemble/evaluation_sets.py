@@ -115,19 +115,34 @@ def make_block(
         If they cannot be used. The message names the set.
     """
     try:
-        y = check_target(y, classify=classes is not None, name="fit", multi_output=n_targets > 1)
-        if n_targets > 1 and y.shape[1:] != (n_targets,):
-            raise ValueError(f"y has the shape {y.shape}; wants (n, {n_targets}), as the y that is fitted has {n_targets} targets")
         matrix = schema.matrix(X)
-        check_lengths(len(matrix), y)
-        weight = check_weights(weight, len(y))
-        if classes is not None:
-            _check_known(y, classes)
-            y = encode_target(y, classes)
+        y, weight = encoded_rows(y, weight, len(matrix), classes, n_targets)
         margin = None if start is None else np.ascontiguousarray(start(X, base_margin).T)
     except ValueError as error:
         raise ValueError(f"eval_set {set_name!r}: {error}") from error
     return Block(matrix, y, weight, margin)
+
+
+def encoded_rows(
+    y: Any, weight: Any, n_rows: int | None, classes: NDArray[Any] | list[NDArray[Any]] | None, n_targets: int
+) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+    """Return targets, of classes their numbers, and weights of rows that are to be like those of a fit, as many as X has, if that is known.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+    """
+    y = check_target(y, classify=classes is not None, name="fit", multi_output=n_targets > 1)
+    if n_targets > 1 and y.shape[1:] != (n_targets,):
+        raise ValueError(f"y has the shape {y.shape}; wants (n, {n_targets}), as the y that is fitted has {n_targets} targets")
+    if n_rows is not None:
+        check_lengths(n_rows, y)
+    weight = check_weights(weight, len(y))
+    if classes is not None:
+        _check_known(y, classes)
+        y = encode_target(y, classes)
+    return y, weight
 
 
 def _check_known(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]]) -> None:

@@ -34,6 +34,7 @@ from dtrees.ensemble.compat import (
 )
 from dtrees.ensemble.estimators.inspection import Explaining, copy_of
 from dtrees.ensemble.estimators.parameters import CommonParameters, NamedParameters, suggestion
+from dtrees.ensemble.estimators.refitting import Refitting
 from dtrees.ensemble.in_process import LOCAL, Backend, backend_for
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
@@ -110,7 +111,7 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
         self.oob_score_ = metric(backend.target(table), self._keep_out_of_bag(mean))
 
 
-class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
+class TreeEstimator(CommonParameters, Explaining, Refitting, EstimatorState, Model, ABC):
     """Base class of the ten estimators.
 
     Attributes
@@ -331,12 +332,14 @@ class TreeEstimator(CommonParameters, Explaining, EstimatorState, Model, ABC):
     def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
         return Predict(self._schema, self._trees, steps, self.n_jobs, n_rounds or self._n_used)
 
-    def _find_leaves(self, X: Any) -> Any:
-        """Return the leaves that rows fall in, shape (n, n_trees)."""
+    def _find_leaves(self, X: Any, first: int = 0, last: int | None = None) -> Any:
+        """Return the leaves that rows fall in, shape (n, n_trees), in the trees of some rounds."""
         self._check_fitted()
-        function = FindLeaves(self._schema, self._trees, self.n_jobs)
-        n_trees = sum(len(group) for group in self._trees.groups)
-        return self._map(X, function, Output(np.dtype(np.int32), n_trees, "apply"))
+        groups = [group[first:last] for group in self._trees.groups]
+        n_trees = sum(map(len, groups))
+        whole = len(groups[0]) == self._trees.n_rounds  # which may be packed already
+        function = FindLeaves(self._schema, self._trees if whole else AdditiveTrees(groups), self.n_jobs)
+        return self._check_columns(X).predict(X, function, Output(np.dtype(np.int32), n_trees, "apply"))
 
     def _single_trees(self, kind: type[TreeEstimator], classes: Any, scale: float = 1.0) -> list[list[Any]]:
         """Return each of the trees, by groups, as a fitted estimator of its own, with those parameters of its fit that both kinds have.

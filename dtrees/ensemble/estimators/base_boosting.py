@@ -372,6 +372,64 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             }
         super()._take_rounds(rounds)
 
+    def _refit_plan(self, class_weight: tuple[Any, ...] | None) -> BoostingPlan:
+        loss = self._fitted_loss
+        if self._loss_name == NAME:
+            if not callable(self.loss):
+                raise ValueError(f"loss is {self.loss!r}, a function that a model file could not hold; set it, to find new values by it")
+            loss = registry.loss_for(self.loss, getattr(self, "n_classes_", 0), {}, self._n_targets)
+        limits = rules.rules_of_values(self, "newton")
+        rate, first_order = float(self.learning_rate_), self.criterion == "squared_error"
+        return BoostingPlan(limits, 0, loss, 0, learning_rate=rate, first_order=first_order, class_weight=class_weight)
+
+    def _take_refitted(self, train_score: NDArray[np.float64] | None) -> None:
+        assert train_score is not None
+        self._forget("validation_score_", "_validated_by", "oob_scores_", "oob_improvement_", "oob_score_")
+        self._forget("evals_result_", "best_iteration_", "best_score_")
+        self.train_score_ = np.full_like(train_score, np.nan) if callable(self.loss) else train_score
+
+    def refit_leaves(self, X: Any, y: Any, sample_weight: Any = None, *, decay: float = 0.9, base_margin: Any = None) -> Self:
+        """Return a model with the same splits, whose leaves have learnt from other rows: see :meth:`RandomForestRegressor.refit_leaves`.
+
+        Gradients of a round are those at what the rounds before it come to with their new values; what boosting starts from stays, and
+        ``warm_start`` can go on from there.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        y : array-like of shape (n,) or (n, n_outputs_)
+            Of a classifier, labels that are among ``classes_``.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Non-negative; rows of weight 0 are as good as absent.
+        decay : float, default=0.9
+            Between 0 and 1, the share of the values before: LightGBM's ``refit_decay_rate``.
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
+            Where the model was fitted with ``base_margin``: that of these rows.
+
+        Returns
+        -------
+        estimator of the same type
+            Another one, with ``train_score_`` of these rows after each round.
+
+        Raises
+        ------
+        ValueError
+            If the rows are not like those of the fit, ``decay`` is not between 0 and 1, or ``loss`` is a function that is not at hand.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dtrees import GradientBoostingRegressor
+        >>> X = np.arange(20.0)[:, np.newaxis]
+        >>> model = GradientBoostingRegressor().fit(X, np.where(X[:, 0] > 9, 1.0, 0.0))
+        >>> model.refit_leaves(X, np.where(X[:, 0] > 9, 3.0, 0.0), decay=0.0).predict([[0.0], [15.0]]).round(1)
+        array([0., 3.])
+        """
+        model = self._starting_from(base_margin)
+        made = super(Boosting, model).refit_leaves(X, y, sample_weight, decay=decay)
+        made.__dict__.pop("_margin", None)
+        return made
+
     def _plan(self, table: Table, loss: LinkedLoss, keep: bool) -> BoostingPlan:
         class_weight = rules.class_weights(getattr(self, "class_weight", None), table, by_rows=False)
         weight, factors = float(table.total_weight), 1.0 if class_weight is None or table.n_targets > 1 else np.asarray(class_weight)

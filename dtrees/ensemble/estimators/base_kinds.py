@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from dtrees.engine.plan.plans import ForestPlan
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import BaseEstimator, ClassifierMixin, RegressorMixin
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.inspection import mean_predictions, side_by_side
 from dtrees.ensemble.estimators.parameters import RegressionCriterion
 from dtrees.ensemble.in_process import Backend
+from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.target import common_dtype
 from dtrees.ensemble.metrics import accuracy_score, r2_score, subset_accuracy
 from dtrees.ensemble.prediction import Labels, Mean, Step, by_target, columns_of_targets, first_column, logarithm, split_targets
@@ -204,8 +206,20 @@ class TreeClassifier(Classifier, TreeEstimator):
         return backend, table
 
 
-class AveragingRegressor(RegressionCriterion, TreeRegressor):
-    """Base of single trees and forests for regression: means of what trees predict."""
+class Averaging(TreeEstimator):
+    """Base of single trees and forests: means of what trees predict."""
+
+    criterion: str
+
+    def _refit_plan(self, class_weight: tuple[Any, ...] | None) -> ForestPlan:
+        n_classes = [len(labels) for labels in by_target(getattr(self, "classes_", None))]
+        targets = tuple(n_classes or [1] * self._n_targets) if self._n_targets > 1 else ()
+        limits = rules.rules_of_values(self, self.criterion)
+        return ForestPlan(limits, 0, sum(n_classes), class_weight=class_weight, targets=targets)
+
+
+class AveragingRegressor(RegressionCriterion, TreeRegressor, Averaging):
+    """Base of single trees and forests for regression."""
 
     def _value_steps(self) -> tuple[Step, ...]:
         mean = Mean(self._n_used or self._trees.n_rounds)
@@ -222,8 +236,8 @@ class AveragingRegressor(RegressionCriterion, TreeRegressor):
         return means[:, 0] if self._n_targets == 1 else means.T
 
 
-class AveragingClassifier(TreeClassifier):
-    """Base of single trees and forests for classification: means of what trees predict."""
+class AveragingClassifier(TreeClassifier, Averaging):
+    """Base of single trees and forests for classification."""
 
     def _probability_steps(self) -> tuple[Step, ...]:
         return (Mean(self._n_used or self._trees.n_rounds),)

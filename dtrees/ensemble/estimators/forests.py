@@ -373,6 +373,9 @@ class Forest(Members, ForestParameters, TreeEstimator):
         super()._take_rounds(rounds)
         self._forget_growth()
 
+    def _take_refitted(self, train_score: NDArray[np.float64] | None) -> None:
+        self._forget_growth()
+
     @property
     def estimator_(self) -> Any:
         """What each tree is before it is fitted: a single tree with those parameters of the forest that it has."""

@@ -22,6 +22,7 @@ from dtrees.ensemble.input.warning import warn
 
 if TYPE_CHECKING:
     from dtrees.ensemble.backend import Table
+    from dtrees.ensemble.input.target import TargetSummary
 
 #: Other names of criteria. Friedman's orders splits as squared error does: scikit-learn maps it likewise.
 CRITERION_ALIASES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
@@ -218,6 +219,19 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
     )
 
 
+def rules_of_values(estimator: Any, criterion: str) -> Rules:
+    """Return the rules that the values of nodes follow from, whatever the splits."""
+    return Rules(
+        criterion=CRITERION_ALIASES.get(criterion, criterion),
+        max_features=1,
+        columns_per_tree=1,
+        reg_lambda=float(getattr(estimator, "reg_lambda_", 0.0)),
+        reg_alpha=float(getattr(estimator, "reg_alpha", 0.0)),
+        monotonic=monotonic_rule(estimator),
+        alpha=float(estimator.alpha) if criterion == "quantile" else 0.0,
+    )
+
+
 def forest_plan(
     estimator: Any, table: Table, class_weight: tuple[Any, ...] | None, seed: int, *, random_splits: bool, **draws: Any
 ) -> ForestPlan:
@@ -352,7 +366,7 @@ def draw_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def class_weights(class_weight: Any, table: Table, *, by_rows: bool) -> tuple[Any, ...] | None:
+def class_weights(class_weight: Any, table: TargetSummary, *, by_rows: bool) -> tuple[Any, ...] | None:
     """Return the factor for the weights of each class, of several targets in a tuple for each; or None for all ones.
 
     Parameters
@@ -360,7 +374,7 @@ def class_weights(class_weight: Any, table: Table, *, by_rows: bool) -> tuple[An
     class_weight : dict, list of dicts, str or None
         A dict maps labels to factors (1 for those it leaves out); a preset means n / (n_classes * count). Of several targets, a list has a
         dict for each.
-    table : Table
+    table : TargetSummary
     by_rows : bool
         Whether presets count rows (scikit-learn's trees do) or sample weights (its forests do).
 

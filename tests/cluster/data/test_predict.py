@@ -50,6 +50,16 @@ def test_a_frame_gives_a_series_with_its_partitions_and_index(classifier: dtrees
     assert computed.dtype == predicted.dtype
 
 
+@pytest.mark.parametrize("n_partitions", LENGTHS)
+def test_refitted_leaves(client: Client, classifier: dtrees.RandomForestClassifier, regressor: Any, n_partitions: int) -> None:
+    """Whatever the partitions, and wherever rows are computed, they are the same."""
+    lengths = LENGTHS[n_partitions]
+    for model, X, y in ((classifier, FRAME, TARGETS["binary"]), (regressor, NUMBERS, TARGETS["regression"])):
+        lazy = in_partitions(pd.DataFrame(X), lengths)
+        made = model.refit_leaves(lazy if model is classifier else lazy.to_dask_array(), in_partitions(y, lengths), decay=0.5)
+        assert pickle.dumps(made._trees.groups) == pickle.dumps(model.refit_leaves(X, y, decay=0.5)._trees.groups)
+
+
 def test_probabilities_of_a_frame_have_a_column_for_each_class(classifier: dtrees.RandomForestClassifier) -> None:
     for method in ("predict_proba", "predict_log_proba"):
         lazy = in_partitions(FRAME, LENGTHS[7])

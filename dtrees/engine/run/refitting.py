@@ -1,0 +1,212 @@
+"""New values for the nodes of trees that are there, by rows that these were not grown on.
+
+It is known which leaf each row falls in. Rows are put in the order of the leaves, so that those of every node are side by side; from there
+on values are found as those of a tree that has just been grown: sums in fixed point, or what is measured on rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.outcome.beyond_sums import measure_leaves, measure_nodes
+from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures, put_in_order
+from dtrees.engine.outcome.scoring import scores_of
+from dtrees.engine.plan.node_limits import criterion_of, n_sums_of
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.protocol.messages import Measured
+from dtrees.engine.shard.targets.boosting_target import BoostingTarget
+from dtrees.engine.shard.targets.forest_target import ForestTarget
+from dtrees.engine.shard.targets.scales import Prepared
+from dtrees.engine.threads import Threads
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import NODE, Nodes
+from dtrees.tree.tree import Tree
+
+#: From the numbers of a first round and of the one after a last to leaf numbers, shape (n_rows, n_rounds * K), round by round.
+LeavesOf = Callable[[int, int], NDArray[np.int32]]
+#: Leaf numbers that are asked for together: 256 MB of them.
+_MOST_LEAVES = 2**26
+
+
+class _Placed(NamedTuple):
+    """A tree's rows in the order of its leaves, and those of its nodes that divide them.
+
+    Attributes
+    ----------
+    rows : ndarray of uint32
+        Those in sample.
+    records : ndarray of NODE
+        In preorder; a node that sends all of its rows one way is left out, in favour of that child.
+    at : ndarray of int64, shape (node_count,)
+        For each node of the tree the record that has its rows, -1 where there are none.
+    """
+
+    rows: NDArray[np.uint32]
+    records: NDArray[Any]
+    at: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, tree: Tree, leaf: NDArray[np.integer], in_sample: NDArray[np.bool_] | None) -> _Placed:
+        """Place the rows that fall in these leaves."""
+        rows = np.arange(leaf.shape[0]) if in_sample is None else np.flatnonzero(in_sample)
+        leaf = leaf[rows]
+        n, inner = tree.node_count, tree.children_left >= 0
+        left, right = np.where(inner, tree.children_left, 0), np.where(inner, tree.children_right, 0)
+        numbers = np.arange(n)
+        counts = np.bincount(leaf, minlength=n)  # of inner nodes 0
+        ends = np.cumsum(counts)
+        start, stop = ends - counts, ends[_followed(np.where(inner, right, numbers))]
+        some = stop > start
+        alone = inner & (some[left] != some[right])
+        holder = _followed(np.where(alone, np.where(some[left], left, right), numbers))
+        kept = np.flatnonzero(some & ~alone)
+        at = np.full(n, -1)
+        at[kept] = np.arange(kept.shape[0])
+        at = np.where(some, at[holder], -1)
+        records = np.zeros(kept.shape[0], NODE)
+        records["column"] = np.where(inner[kept], 0, -1)
+        for name, values in (("left", np.where(inner, at[left], -1)), ("right", np.where(inner, at[right], -1)), ("start", start)):
+            records[name] = values[kept]
+        records["stop"] = records["in_stop"] = stop[kept]
+        return cls(rows[np.argsort(leaf, kind="stable")].astype(np.uint32), records, at)
+
+    def sums(self, amounts: Iterator[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return what rows of each record add up to, a column for each of the amounts, which are by row."""
+        before = [np.concatenate([[0], np.cumsum(one[self.rows])]) for one in amounts]
+        return np.stack([one[self.records["stop"]] - one[self.records["start"]] for one in before], axis=1)
+
+    @property
+    def of_leaves(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the rows of each leaf begin, and end."""
+        leaves = self.records[self.records["column"] < 0]
+        return leaves["start"].astype(np.int64), leaves["stop"].astype(np.int64)
+
+
+def _followed(target: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where it ends to go from each number to its target, and so on."""
+    while not np.array_equal(further := target[target], target):
+        target = further
+    return target
+
+
+def _with_new_values(
+    plan: ForestPlan | BoostingPlan,
+    decay: float,
+    tree: Tree,
+    placed: _Placed,
+    prepared: Prepared,
+    measured: NDArray[np.float64] | Measured | None,
+) -> Tree:
+    """Return a tree with new values where it has rows, ``decay`` of which are those before; measured ones are as of :func:`finish_tree`."""
+    if decay == 1.0:
+        return tree
+    monotonic, rate = plan.rules.monotonic, plan.learning_rate if isinstance(plan, BoostingPlan) else 1.0
+    plan = replace(plan, rules=replace(plan.rules, monotonic=()))
+    nodes, exponents = Nodes(placed.records, placed.sums(_amounts(plan, prepared))), prepared.exponents
+    found = finish_tree(plan, nodes, exponents, draft_tree(plan, nodes, exponents, rate), measured, rate)[0].value[placed.at]
+    mixed = decay * tree.value + (1.0 - decay) * found if decay else found
+    made = replace(tree, value=np.where(placed.at[:, np.newaxis] < 0, tree.value, mixed))
+    if monotonic:
+        put_in_order(made, monotonic, measured=isinstance(plan, BoostingPlan) and measured is not None)
+    return made
+
+
+def _by_rounds(n_rows: int, n_rounds: int, n_outputs: int, leaves_of: LeavesOf) -> Iterator[tuple[int, int, NDArray[np.int32]]]:
+    """Yield the leaves of rows in each tree: the number of its round, and its output, round by round."""
+    step = max(1, _MOST_LEAVES // (n_rows * n_outputs))
+    for first in range(0, n_rounds, step):
+        leaves = leaves_of(first, min(first + step, n_rounds))
+        for i in range(leaves.shape[1]):
+            yield first + i // n_outputs, i % n_outputs, leaves[:, i]
+
+
+def refit_boosting(
+    plan: BoostingPlan,
+    groups: tuple[tuple[Tree, ...], ...],
+    initial: NDArray[np.float64],
+    leaves_of: LeavesOf,
+    target: NDArray[Any],
+    weight: NDArray[np.float64] | None,
+    decay: float,
+    n_threads: int,
+) -> tuple[list[list[Tree]], NDArray[np.float64]]:
+    """Return boosted trees with new values, by output, and the mean losses of the rows after each round.
+
+    Gradients of a round are those at what the rounds before it come to with their new values.
+
+    Parameters
+    ----------
+    plan : BoostingPlan
+    groups : tuple of tuple of Tree
+        By output.
+    initial : ndarray of float64, shape (K,) or (K, n_rows)
+        What they start from.
+    leaves_of : callable
+    target, weight : ndarray
+    decay : float
+        The share of the values before.
+    n_threads : int
+    """
+    made, scores = [list(group) for group in groups], []
+    with Threads(n_threads) as threads:
+        rows = BoostingTarget.of_table(plan, target, weight, initial, threads)
+        for round_, output, leaf in _by_rounds(target.shape[0], len(groups[0]), len(groups), leaves_of):
+            tree = groups[output][round_]
+            prepared, placed = rows.start(round_ * len(groups) + output, output), _Placed.of(tree, leaf, rows.in_sample)
+            start, stop = placed.of_leaves
+            measured = rows.measure_leaves(output, placed.rows, start, stop) if measures(plan) else None
+            made[output][round_] = tree = _with_new_values(plan, decay, tree, placed, prepared, measured)
+            of_leaf = tree.value[(tree.children_left < 0) & (placed.at >= 0), 0]
+            rows.add_leaves(output, placed.rows, start, of_leaf)
+            if output == len(groups) - 1:
+                scores.append(scores_of([rows.losses(0, target.shape[0])]).train)
+    return made, np.array(scores)
+
+
+def refit_forest(
+    plan: ForestPlan,
+    trees: tuple[Tree, ...],
+    leaves_of: LeavesOf,
+    target: NDArray[Any],
+    weight: NDArray[np.float64] | None,
+    decay: float,
+    n_threads: int,
+) -> list[Tree]:
+    """Return the trees of a forest, or a single one, with new values; parameters are those of :func:`refit_boosting`."""
+    rows, criterion = ForestTarget.of_table(plan, target, weight), criterion_of(plan.rules)
+    prepared = rows.start(0, 0)
+    made = []
+    with Threads(n_threads) as threads:
+        for number, _, leaf in _by_rounds(target.shape[0], len(trees), 1, leaves_of):
+            placed, measured = _Placed.of(trees[number], leaf, rows.in_sample), None
+            if criterion.measured:
+                h = prepared.h[placed.rows if prepared.h.shape[0] else placed.rows[:0]]
+                in_order = RowPartition(placed.rows, prepared.g[placed.rows], h)
+                if criterion.measured == "leaves":
+                    measured = measure_leaves(in_order, rows.by_target, criterion, *placed.of_leaves, threads)
+                else:
+                    left, right, start, stop = (np.ascontiguousarray(placed.records[name]) for name in ("left", "right", "start", "stop"))
+                    places = start.astype(np.int64), stop.astype(np.int64)
+                    measured = measure_nodes(in_order, rows.by_target, prepared.targets, criterion, left, right, *places)
+            made.append(_with_new_values(plan, decay, trees[number], placed, prepared, measured))
+    return made
+
+
+def _amounts(plan: ForestPlan | BoostingPlan, prepared: Prepared) -> Iterator[NDArray[np.int64]]:
+    """Yield what rows add to each of the sums that values follow from; what is measured wants weights alone."""
+    g = prepared.g
+    h = prepared.h if prepared.h.shape[0] else np.ones(g.shape[0], np.int64)
+    n_classes = 0 if isinstance(plan, BoostingPlan) else plan.n_classes
+    if n_classes > 2 or (prepared.targets is not None and n_classes):
+        codes = g[:, np.newaxis] if prepared.targets is None else prepared.targets
+        yield from (np.where((codes == k).any(axis=1), h, 0) for k in range(n_classes))
+        if prepared.targets is not None:
+            yield h
+        return
+    yield from [g] * (n_sums_of(plan) - 1)
+    yield h

@@ -1,0 +1,119 @@
+"""Trees that stay as they are, with leaves that say what other rows do."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.threads import effective_n_jobs
+from dtrees.ensemble.backend import Output
+from dtrees.ensemble.compat import BaseEstimator
+from dtrees.ensemble.estimators.inspection import copy_of
+from dtrees.ensemble.evaluation_sets import encoded_rows
+from dtrees.ensemble.input import rules
+from dtrees.ensemble.input.target import TargetSummary, check_lengths, decode_target
+from dtrees.ensemble.prediction import AdditiveTrees, by_target
+
+
+class Refitting(BaseEstimator):
+    """Mixin: new values for the leaves of a fitted model."""
+
+    _trees: AdditiveTrees
+    _n_targets: int
+
+    def _refit_plan(self, class_weight: tuple[Any, ...] | None) -> ForestPlan | BoostingPlan:
+        """Return the plan of a fit on all rows that would find values as those of the model were found."""
+        raise NotImplementedError
+
+    def refit_leaves(self, X: Any, y: Any, sample_weight: Any = None, *, decay: float = 0.9) -> Self:
+        """Return a model with the same splits, whose leaves have learnt from other rows.
+
+        Each value becomes ``decay`` times what it was, plus ``1 - decay`` times what the rows that fall in its node say, as a fit would
+        have it that had grown this tree on all of these rows. A node in which there are none keeps its value. Boosting takes round by round
+        its gradients at what the rounds before come to with their new values; what it starts from stays.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        y : array-like of shape (n,) or (n, n_outputs_)
+            Of a classifier, labels that are among ``classes_``.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Non-negative; rows of weight 0 are as good as absent.
+        decay : float, default=0.9
+            Between 0 and 1: LightGBM's ``refit_decay_rate``.
+
+        Returns
+        -------
+        estimator of the same type
+            Another one: this one, whose values count, too, stays as it is, so that both can be compared, and no call counts twice by
+            mistake. Splits, and what is known of the rows that found them (gains, weights, importances), are the same.
+
+        Raises
+        ------
+        ValueError
+            If the rows are not like those of the fit, ``decay`` is not between 0 and 1, or ``loss`` is a function that is not at hand.
+
+        Notes
+        -----
+        Parameters that say what leaves hold (``reg_lambda_``, ``reg_alpha``, ``criterion``, ``class_weight``, ``monotonic_cst``) are those
+        of the model; no rows are drawn. Of Dask collections, targets, weights and leaf numbers (four bytes for each row and tree, those of
+        some trees at a time) are fetched to this process, and the rest is done here: it does not matter how rows are partitioned.
+
+        Examples
+        --------
+        >>> from dtrees import DecisionTreeRegressor
+        >>> tree = DecisionTreeRegressor().fit([[0.0], [1.0]], [1.0, 5.0])
+        >>> tree.refit_leaves([[0.0], [0.2]], [3.0, 4.0], decay=0.5).predict([[0.0], [1.0]]).tolist()
+        [2.25, 5.0]
+        """
+        self._check_fitted()
+        if isinstance(decay, bool) or not isinstance(decay, Real) or not 0.0 <= decay <= 1.0:
+            raise ValueError(f"decay is {decay!r}; wants a number from 0 to 1")
+        backend, start, classes = self._check_columns(X), self._predictor().start, getattr(self, "classes_", None)
+        starts = None
+        if start is not None:
+            starts = backend.predict(X, start, Output(np.dtype(np.float64), len(self._trees.groups), "start"), self._margin)
+        y, sample_weight, starts = backend.gather(y, sample_weight, starts)
+        target, weight = encoded_rows(y, sample_weight, None, classes, self._n_targets)
+        TargetSummary.of(target, weight, classify=False).check()
+        plan = self._refit_plan(_class_factors(self, target, weight))
+
+        def leaves_of(first: int, last: int) -> NDArray[np.int32]:
+            (leaves,) = backend.gather(self._find_leaves(X, first, last))
+            check_lengths(len(leaves), target)
+            return np.asarray(leaves)
+
+        about = leaves_of, target, weight, float(decay), effective_n_jobs(self.n_jobs)
+        from dtrees.engine.run.refitting import refit_boosting, refit_forest  # brings in the compiler
+
+        made, score = copy_of(self), None
+        if isinstance(plan, BoostingPlan):
+            initial = self._trees.initial
+            if starts is not None:
+                initial = initial[:, np.newaxis] + np.asarray(starts).reshape(len(target), -1).T
+            groups, score = refit_boosting(plan, self._trees.groups, initial, *about)
+        else:
+            groups = [refit_forest(plan, self._trees.groups[0], *about)]
+        made._trees = AdditiveTrees(groups, self._trees.initial)
+        made._forget("_members")
+        made._take_refitted(score)
+        return cast(Self, made)
+
+    def _take_refitted(self, train_score: NDArray[np.float64] | None) -> None:
+        """Set what was measured of the rows that values are by now of, and take away what was measured of others."""
+
+
+def _class_factors(model: Any, target: NDArray[Any], weight: NDArray[np.float64] | None) -> tuple[Any, ...] | None:
+    """Return the factors of the weights of classes, also of those that no row is of."""
+    class_weight, each = getattr(model, "class_weight", None), by_target(getattr(model, "classes_", None))
+    if class_weight is None:
+        return None
+    one_of_each = np.stack([np.resize(np.arange(len(labels)), max(map(len, each))) for labels in each], axis=-1)
+    with_all = np.concatenate([target, one_of_each.reshape(-1, *target.shape[1:])])
+    weights = np.concatenate([np.ones(len(target)) if weight is None else weight, np.zeros(len(one_of_each))])
+    known = TargetSummary.of(decode_target(with_all, model.classes_), weights, classify=True)
+    return rules.class_weights(class_weight, known, by_rows=not hasattr(model, "n_estimators"))
