@@ -213,7 +213,7 @@ CASES: dict[str, Case] = {
     ),
     "boosting of quantiles, best first": Case(
         "regression",
-        regressor(loss="quantile", alpha=0.3, n_estimators=5, subsample=0.7, max_leaf_nodes=6, random_state=16),
+        regressor(loss="quantile", alpha=[0.3, 0.5, 0.9], n_estimators=3, subsample=0.7, max_leaf_nodes=6, random_state=16),
         evaluated=True,
     ),
     "boosting, pruned": Case("binary", classifier(n_estimators=5, ccp_alpha=0.04, subsample=0.8, random_state=23), array=True),

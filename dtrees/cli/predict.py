@@ -23,7 +23,7 @@ from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError
 from dtrees.cli.models import load_trees
-from dtrees.cli.target import TEXT, TargetSummary, as_document, baseline, classes_of, score, summarize, with_target
+from dtrees.cli.target import TEXT, TargetSummary, as_document, baseline, classes_of, quantiles_of, score, summarize, with_target
 from dtrees.ensemble.prediction import by_target
 from dtrees.files import atomic_file
 from dtrees.plots import pyplot
@@ -67,7 +67,7 @@ def predict_part(part: pd.DataFrame, model: Any, features: list[str], keep: list
 
     ``names`` are those of the prediction for each target, and after them, where these are wanted, of the probability of each class.
     """
-    frame, X, n = part[keep].reset_index(drop=True), part[features], model.n_outputs_
+    frame, X, n = part[keep].reset_index(drop=True), part[features], len(quantiles_of(model)) or model.n_outputs_
     classes = by_target(getattr(model, "classes_", None))
     dtypes = [labels.dtype for labels in classes] or [np.dtype(np.float64)] * n
     if not len(part):
@@ -238,9 +238,9 @@ def features_of(estimator: Any, table: tables.Table, targets: Sequence[str] = ()
 
 
 def _output_names(estimator: Any, proba: bool) -> list[str]:
-    """Return the names of the prediction for each target, numbered where there are several, and of the probabilities of their classes."""
-    n_targets = estimator.n_outputs_
-    numbers = [f"_{k}" for k in range(n_targets)] if n_targets > 1 else [""]
+    """Return the names of predictions, numbered by target or quantile where there are several, and of the probabilities of classes."""
+    n_targets, quantiles = estimator.n_outputs_, quantiles_of(estimator)
+    numbers = [f"_{quantile:g}" for quantile in quantiles] or ([f"_{k}" for k in range(n_targets)] if n_targets > 1 else [""])
     classes = by_target(estimator.classes_) if proba else []
     shares = [f"probability{number}_{label}" for number, labels in zip(numbers, classes, strict=False) for label in labels]
     return [*(PREDICTION + number for number in numbers), *shares]

@@ -374,6 +374,12 @@ def classes_of(estimator: Any) -> list[list[Any] | None]:
     return [labels.tolist() for labels in classes] or [None] * estimator.n_outputs_
 
 
+def quantiles_of(estimator: Any) -> tuple[float, ...]:
+    """Return the quantiles that a model predicts, if these are several: it is scored by the one next to the median."""
+    quantiles: tuple[float, ...] = getattr(estimator, "_quantiles", ())
+    return quantiles
+
+
 def score(estimator: Any, rows: Any, columns: Sequence[str], trivial: Mapping[str, Baseline], client: Any) -> dict[str, list[Score]]:
     """Return the scores of each target on the rows of a Dask DataFrame.
 
@@ -411,5 +417,7 @@ def _score_part(part: Any, model: Any, columns: list[str], trivial: dict[str, Ba
     if any(one.classes for one in trivial.values()):
         shares = by_target(model.predict_proba(part[columns]))
         return [classification_sums(part[name], mine, one) for (name, one), mine in zip(trivial.items(), shares, strict=True)]
-    predicted = model.predict(part[columns]).reshape(len(part), -1).T
+    predicted, quantiles = model.predict(part[columns]).reshape(len(part), -1).T, quantiles_of(model)
+    if quantiles:
+        predicted = predicted[[int(np.argmin(np.abs(np.array(quantiles) - 0.5)))]]
     return [regression_sums(part[name], mine, one.mean) for (name, one), mine in zip(trivial.items(), predicted, strict=True)]

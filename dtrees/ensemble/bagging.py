@@ -520,6 +520,10 @@ class BaggingRegressor(Regressor, Bagging):
 
     _BOOSTER: ClassVar[type[Boosting]] = GradientBoostingRegressor
 
+    @property
+    def _quantiles(self) -> tuple[float, ...]:
+        return self.estimators_[0]._quantiles
+
 
 @with_parameters
 class BaggingClassifier(Classifier, Bagging):

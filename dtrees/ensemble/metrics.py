@@ -583,6 +583,15 @@ def r2_score(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
     return float(metrics.r2_score(_in_order(y_true), _in_order(y_pred), sample_weight=_in_order(sample_weight)))
 
 
+def pinball_score(alphas: Sequence[float], y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+    """Return the mean of :func:`sklearn.metrics.d2_pinball_score` over quantiles, each a column of the predictions."""
+    from sklearn import metrics
+
+    y, weight = _in_order(y_true), _in_order(sample_weight)
+    each = zip(alphas, np.transpose(y_pred), strict=True)
+    return float(np.mean([metrics.d2_pinball_score(y, _in_order(mine), sample_weight=weight, alpha=alpha) for alpha, mine in each]))
+
+
 def accuracy_score(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
     """Return :func:`sklearn.metrics.accuracy_score`."""
     from sklearn import metrics

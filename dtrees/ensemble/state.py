@@ -79,7 +79,7 @@ class EstimatorState(BaseEstimator):
         }
         if hasattr(self, "_loss_name"):
             metadata["parameters"]["loss"] = self._loss_name
-            metadata["parameters"].update(self._loss_parameters)
+            metadata["parameters"].update({name: plain(value) for name, value in self._loss_parameters.items()})
             metadata["starts"] = self._starts
             if self._init_estimator is not None:
                 raise ValueError(

@@ -37,7 +37,7 @@ from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_MARGIN
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.objective.classification import BinaryLogLoss, Exponential, MultinomialLogLoss
 from dtrees.ensemble.objective.registry import CustomObjective
-from dtrees.ensemble.objective.regression import ByOrder, LogLink, SquaredError
+from dtrees.ensemble.objective.regression import ByOrder, LogLink, SeveralQuantiles, SquaredError
 from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
 
@@ -189,6 +189,11 @@ def _bag(boosters: list[PlainModel], bag: Bagging, target: str) -> PlainModel:
 
 def _link_of(loss: Any, name: str, target: str) -> tuple[str, float]:
     """Return the link of a loss, and its slope."""
+    if isinstance(loss, SeveralQuantiles):
+        raise ValueError(
+            f"alpha={[*(loss.residual_quantiles or ())]} are several quantiles, which are put in order row by row, and {target} cannot do "
+            "that; fit a model for each quantile, and sort what they predict"
+        )
     if loss.by_target:
         loss = loss.by_target[0]
     if isinstance(loss, CustomObjective):

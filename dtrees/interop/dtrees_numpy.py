@@ -110,7 +110,7 @@ class Model:
         self._members = [_Trees(part, own, labels, len(self._schema)) for own, part in members]
 
     def predict(self, X: Any, base_margin: Any = None) -> Any:
-        """Return the values, shape (n,) or (n, n_targets), or the labels of the likeliest classes.
+        """Return the values, shape (n,), (n, n_targets) or (n, n_quantiles), or the labels of the likeliest classes.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class Model:
         """
         found = self._mean(X, base_margin)
         if self.classes_ is None:
-            return found if self._n_targets > 1 else found[:, 0]
+            return found if found.shape[1] > 1 else found[:, 0]
         labels = [own.take(shares.argmax(axis=1)) for own, shares in zip(_listed(self.classes_), self._by_target(found), strict=True)]
         return np.column_stack(labels) if self._n_targets > 1 else labels[0]
 
@@ -237,7 +237,10 @@ class _Trees:
         self._loss = None if self._initial is None else state["parameters"]["loss"]
         if self._loss not in {None} | (set(_SLOPES) if labels else _IDENTITY | _EXPONENTIAL):
             raise ValueError(f"what raw predictions of loss={self._loss!r:.40} mean is not known here")
-        n_outputs = sum(n if n > 2 or self._loss is None else 1 for n in self._n_classes) or state.get("targets", 1)
+        alpha = state["parameters"]["alpha"] if self._loss == "quantile" else None
+        self._in_order = isinstance(alpha, list)  # several quantiles of one target
+        of_numbers = len(alpha) if isinstance(alpha, list) else state.get("targets", 1)
+        n_outputs = sum(n if n > 2 or self._loss is None else 1 for n in self._n_classes) or of_numbers
         wanted = (1, n_outputs) if self._loss is None else (n_outputs, 1)
         if (
             (len(counts), *self._value.shape[1:]) != wanted
@@ -308,6 +311,8 @@ class _Trees:
         """Return values, or probabilities, of several targets side by side, from raw predictions."""
         if self._loss is None:
             return raw / self._roots.shape[1]
+        if self._in_order:
+            return np.sort(raw, axis=1)
         if not self._n_classes:
             return raw if self._loss in _IDENTITY else np.where(raw > 0.0, 1.0 / _exp(-np.abs(raw)), _exp(-np.abs(raw)))
         parts = np.split(raw, np.cumsum([n if n > 2 else 1 for n in self._n_classes])[:-1], axis=1)

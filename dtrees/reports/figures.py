@@ -100,6 +100,8 @@ def trees(model: Any, n_trees: int, max_depth: int | None) -> list[Picture]:
 def _output_in_words(model: Any, output: int) -> str:
     """Return what one of several outputs of boosting is about."""
     losses = model._fitted_loss.by_target
+    if quantiles := getattr(model, "_quantiles", ()):
+        return f"{quantiles[output]:g} quantile"
     if not losses:
         return f"class {model.classes_[output]}"
     k, number = [(k, number) for k, loss in enumerate(losses) for number in range(loss.n_outputs)][output]

@@ -36,6 +36,8 @@ class Target:
     classes : ndarray of shape (n_classes,) or None
         None for numbers.
     weight : ndarray of float64 of shape (n,) or None
+    alpha : float or None
+        Which quantile is predicted, where that does not follow from the model.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Target:
     probabilities: NDArray[np.float64] | None
     classes: NDArray[Any] | None
     weight: NDArray[np.float64] | None
+    alpha: float | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,10 @@ def take_rows(model: Any, X: Any, y: Any, sample_weight: Any, base_margin: Any, 
     predicted = model.predict(X, **more)
     seconds = time.perf_counter() - start
     actual, found = y.reshape(len(y), -1).T, predicted.reshape(len(y), -1).T
+    quantiles = getattr(model, "_quantiles", ())
+    if quantiles and len(actual) == 1:
+        each = zip(quantiles, found, strict=True)
+        return Rows(n_total, X, [Target(f"{q:g} quantile", actual[0], mine, None, None, weight, q) for q, mine in each], 0, seconds)
     if len(actual) != len(found):
         raise ValueError(f"y has {len(actual)} target(s), but the model predicts {len(found)}; pass the targets of the fit")
     labels = names if len(names) == len(actual) else [f"target {k}" if len(actual) > 1 else "" for k in range(len(actual))]
@@ -166,7 +173,7 @@ def _scores_of_numbers(target: Target, model: Any) -> tuple[str, list[Score]]:
     loss, criterion = str(getattr(model, "loss", "")), str(model.criterion)
     strategy, words, alpha = "mean", "the mean", None
     if loss == "quantile":
-        alpha = float(model.alpha)
+        alpha = float(model.alpha) if target.alpha is None else target.alpha
         strategy, words = "quantile", f"the {alpha:g} quantile"
     elif "absolute_error" in (loss, criterion):
         strategy, words = "median", "the median"

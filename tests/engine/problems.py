@@ -21,7 +21,7 @@ from dtrees.engine.run.local_executor import grow_forest
 from dtrees.ensemble.objective.classification import Exponential, log_loss_for
 from dtrees.ensemble.objective.loss import SeveralTargets
 from dtrees.ensemble.objective.registry import CustomObjective
-from dtrees.ensemble.objective.regression import AbsoluteError, Gamma, Huber, Poisson, Quantile, SquaredError, Tweedie
+from dtrees.ensemble.objective.regression import AbsoluteError, Gamma, Huber, Poisson, Quantile, SquaredError, Tweedie, quantile_loss
 from dtrees.split.table import keyed_columns, zone_map
 from dtrees.split.table.columns import presort
 from tests.engine.shards import (
@@ -56,6 +56,7 @@ LOSSES: dict[str, tuple[Any, tuple[int, ...], dict[str, Any]]] = {
     "squared": (SquaredError(), (1,), {}),
     "median": (AbsoluteError(), (1,), {}),
     "quantile": (Quantile(0.8), (1,), {}),
+    "quantiles": (quantile_loss((0.1, 0.5, 0.8)), (1,), {}),
     "Huber": (Huber(0.7), (1,), {}),
     "targets": (SeveralTargets((Huber(0.7), Huber(0.7))), (1, 1), {}),
     "steps": (Poisson(), (1,), {"first_order": True, "reg_lambda": 0.0}),

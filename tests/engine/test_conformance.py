@@ -172,7 +172,7 @@ BOOSTED_SETS = {
 #: Losses whose leaves are measured, and Newton steps beside plain gradients.
 MEASURED = {
     f"{loss}{name}": boosting(loss, **changes)
-    for loss in ("median", "quantile", "Huber", "targets", "steps", "steps of two classes")
+    for loss in ("median", "quantile", "quantiles", "Huber", "targets", "steps", "steps of two classes")
     for name, changes in {
         "": {},
         ", drawn": {"weighted": True, "monotonic": IN_ORDER, "subsample": 0.6},
@@ -340,7 +340,9 @@ def test_cells_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: st
 
 ANY = {
     "boosting": [boosting(), boosting("log loss")],
-    "boosting by order": [boosting(loss) for loss in ("median", "quantile", "Huber", "targets", "steps", "steps of two classes")],
+    "boosting by order": [
+        boosting(loss) for loss in ("median", "quantile", "quantiles", "Huber", "targets", "steps", "steps of two classes")
+    ],
     "boosted sets": [boosting(), boosting("log loss")],
     "forests": [forest(), forest("gini", 2), forest("gini", 3), forest("entropy", 4)],
     "forests of targets": [forest("squared_error", 1, 1), forest("squared_error", 1, 1, 1), forest("gini", 2, 3)],

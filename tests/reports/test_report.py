@@ -136,6 +136,10 @@ def test_boosting_of_every_shape():
     report = dtrees.report(classes, X, labels, n_trees=2)
     assert "Tree 0 (round 1, target 0)" in report.html
     assert "Tree 1 (round 1, target 1, class 0)" in report.html
+    quantiles = dtrees.GradientBoostingRegressor(n_estimators=2, loss="quantile", alpha=[0.1, 0.9]).fit(X, SIGNAL)
+    page = Page(dtrees.report(quantiles, X, SIGNAL, n_trees=2).html)
+    assert "Tree 1 (round 1, 0.9 quantile)" in page.text
+    assert "of the 0.1 quantile" in page.text
     for loss in ("quantile", "poisson", "gamma", "tweedie", "absolute_error"):
         positive = SIGNAL - SIGNAL.min() + 1
         model = dtrees.GradientBoostingRegressor(n_estimators=3, loss=loss).fit(X, positive)

@@ -201,8 +201,8 @@ class Loss(Protocol):
         """Whether derivatives are made of all rows at once, by :meth:`for_round`, and have the weights in them."""
 
     @property
-    def residual_quantile(self) -> float | None:
-        """Which quantile of its rows' residuals each leaf holds, where leaves are measured; None if it is something else."""
+    def residual_quantiles(self) -> tuple[float, ...] | None:
+        """Which quantile of its rows' residuals each leaf holds, of each output, where leaves are measured; None if something else."""
 
     @property
     def cut_quantile(self) -> float | None:

@@ -22,7 +22,7 @@ def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: Any = None) ->
     if isinstance(plan, ForestPlan):
         return _refusal_of_forest(plan)
     given = getattr(loss, "__name__", None) or repr(plan.loss if loss is None else loss)
-    if plan.loss.measures_leaves and plan.loss.residual_quantile is None:
+    if plan.loss.measures_leaves and plan.loss.residual_quantiles is None:
         return (
             f'placement="rows" does not take loss={given}: its leaves are measured on rows in one place, and are no quantiles of residuals'
         )

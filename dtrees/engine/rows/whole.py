@@ -110,11 +110,11 @@ def leaf_quantiles(
 
     ``known`` are nodes as shards know them, and the leaves of the tree that they are.
     """
-    quantile = shards.boosting.loss.residual_quantile
-    assert quantile is not None
+    of_outputs = shards.boosting.loss.residual_quantiles
+    assert of_outputs is not None
     leaves, target, residuals = rows.find_leaves(tree, known), rows.boosting, rows.boosting.residuals(output)
     own = leaves.grouped(residuals, target.weights)
-    values = yield from _quantiles(shards, rows, own, quantile, int(tree.n_node_samples[0]))
+    values = yield from _quantiles(shards, rows, own, of_outputs[output], int(tree.n_node_samples[0]))
     if cuts is None:
         return values
     weights = yield from shards.gather("weights of leaves", leaves.weights(target.weights))

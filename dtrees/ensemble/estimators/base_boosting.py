@@ -24,6 +24,7 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Rul
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grown_or_kept, split_callbacks, with_monitor
+from dtrees.ensemble.compat import sklearn_metric
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import Members, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
@@ -37,6 +38,7 @@ from dtrees.ensemble.metrics import check_metrics, check_scoring, metric_for, me
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import LinkedLoss
 from dtrees.ensemble.objective.registry import NAME
+from dtrees.ensemble.objective.regression import SeveralQuantiles
 from dtrees.ensemble.prediction import AdditiveTrees, Step
 from dtrees.ensemble.state import SERIES
 
@@ -119,13 +121,17 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     def _parameters_of_loss(self) -> dict[str, Any]:
         """Return the parameters that the loss takes."""
-        return {name: float(getattr(self, name)) for name in registry.parameters_of(registry.name_of(self.loss))}
+        values = {name: getattr(self, name) for name in registry.parameters_of(registry.name_of(self.loss))}
+        for name, value in values.items():
+            if np.ndim(value) > 1:
+                raise ValueError(f"{name} is {value!r:.200}; wants numbers in one dimension")
+        return {name: tuple(map(float, value)) if np.ndim(value) else float(value) for name, value in values.items()}
 
     def _warn_of_parameters_without_effect(self) -> None:
         """Warn of parameters that were set for another loss, or for rows held out; scikit-learn's estimators ignore such."""
         for name in self._PARAMETERS_OF_LOSSES:
             others, value = registry.losses_with(name), getattr(self, name)
-            if registry.name_of(self.loss) not in others and value not in others.values():
+            if registry.name_of(self.loss) not in others and (np.ndim(value) or value not in others.values()):
                 wanted = " or ".join(f"loss={other!r}" for other in others)
                 warn(f"{name}={value} has no effect: it is for {wanted}, but loss is {self.loss!r}; pass such a loss, or no {name}")
         rules.warn_of_rows_held_out(self)
@@ -283,6 +289,13 @@ class Boosting(StartingPoints, Members, TreeEstimator):
                 f"scoring={self.scoring!r} is for early stopping by n_iter_no_change, but n_iter_no_change is None; pass a number of "
                 "rounds, or scoring='loss'"
             )
+        if isinstance(registry.loss_for(self.loss, 2 * classify, self._parameters_of_loss()), SeveralQuantiles):
+            for name, given in (("eval_metric", asked), ("scoring", [scorer])):
+                if sklearns := [one for one in given if one not in ("loss", None) and (isinstance(one, str) or sklearn_metric(one))]:
+                    raise ValueError(
+                        f"{name} has {metric_name(sklearns[0])!r}, which is of one prediction a row, but alpha has several quantiles; "
+                        "wants 'loss', or a function of your own"
+                    )
         if callable(self.loss):
             if "loss" in asked:
                 raise ValueError("eval_metric has 'loss', but loss is a function of derivatives, which has no value; use another metric")
@@ -480,7 +493,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     @property
     def n_trees_per_iteration_(self) -> int:
-        """Trees a round: 1, or the number of classes where these are more than two; of several targets, those of all."""
+        """Trees a round: 1, or the number of quantiles, or of classes where these are more than two; of several targets, those of all."""
         check_is_fitted(self)
         return len(self._trees.groups)
 
@@ -499,7 +512,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return mean raw predictions, shape (n_outputs, n_points), as scikit-learn's ``partial_dependence(method="recursion")`` does."""
         check_is_fitted(self)
-        if not is_classifier(self) and np.any(self._fitted_loss.predictions(np.full((1, self._n_targets), 2.0)) != 2.0):
+        if not is_classifier(self) and np.any(self._fitted_loss.predictions(np.full((1, len(self._trees.groups)), 2.0)) != 2.0):
             raise ValueError(
                 f"method='recursion' averages raw predictions, which are no predictions with loss={self._loss_name!r}; "
                 "pass method='brute', which averages these"
@@ -520,11 +533,11 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         -------
         ndarray of int32 of shape (n, n_estimators_, n_outputs) or (n, n_estimators_)
             Node numbers within each tree; with one output for two classes, for each class for more; of several targets, those of all.
-            Two-dimensional for one target. For a Dask collection: not computed yet, of shape (n, n_estimators_ * n_outputs), round by
+            Two-dimensional for one number. For a Dask collection: not computed yet, of shape (n, n_estimators_ * n_outputs), round by
             round.
         """
         leaves = self._find_leaves(X)
-        if isinstance(leaves, np.ndarray) and (hasattr(self, "classes_") or self._n_targets > 1):
+        if isinstance(leaves, np.ndarray) and (hasattr(self, "classes_") or len(self._trees.groups) > 1):
             return leaves.reshape(len(leaves), self._trees.n_rounds, -1)
         return leaves
 

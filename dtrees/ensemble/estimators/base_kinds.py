@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from dtrees.ensemble.estimators.parameters import RegressionCriterion
 from dtrees.ensemble.in_process import Backend
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.target import common_dtype
-from dtrees.ensemble.metrics import accuracy_score, r2_score, subset_accuracy
+from dtrees.ensemble.metrics import accuracy_score, pinball_score, r2_score, subset_accuracy
 from dtrees.ensemble.prediction import Labels, Mean, Step, by_target, columns_of_targets, first_column, logarithm, split_targets
 from dtrees.ensemble.state import take_classes
 
@@ -27,10 +28,19 @@ class Regressor(RegressorMixin, BaseEstimator):
     """What regressors have in common, given the steps from raw predictions to values."""
 
     _n_targets: int
-    _metric = staticmethod(r2_score)
+
+    @property
+    def _quantiles(self) -> tuple[float, ...]:
+        """Which quantiles are predicted, if these are several of one target."""
+        return ()
+
+    @property
+    def _metric(self) -> Callable[..., float]:
+        return partial(pinball_score, self._quantiles) if self._quantiles else r2_score
 
     def _value_output(self) -> Output:
-        return Output(np.dtype(np.float64), self._n_targets if self._n_targets > 1 else None)
+        width = len(self._quantiles) or self._n_targets
+        return Output(np.dtype(np.float64), width if width > 1 else None, labels=self._quantiles or None)
 
     def predict(self, X: Any) -> Any:
         """Predict the target, or targets.
@@ -51,6 +61,8 @@ class Regressor(RegressorMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination (R2) of the predictions, of several targets the mean over these.
 
+        Of several quantiles, it is the mean over them of :func:`sklearn.metrics.d2_pinball_score`.
+
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
@@ -60,13 +72,13 @@ class Regressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         float
-            1 at best, 0 for predicting the mean.
+            1 at best, 0 for predicting the mean, or the same quantile for all rows.
         """
         return self._score(self._metric, X, y, sample_weight)
 
     def _keep_out_of_bag(self, mean: NDArray[np.float64]) -> NDArray[Any]:
         """Set the means of out-of-bag predictions as an attribute; return what to score of them."""
-        self.oob_prediction_ = mean if self._n_targets > 1 else mean[:, 0]
+        self.oob_prediction_ = mean if mean.shape[1] > 1 else mean[:, 0]
         return self.oob_prediction_
 
 

@@ -46,8 +46,10 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         held out too; ``raw`` are raw predictions, which here are the predictions and start from zero, ``weight`` may be None. Of k targets,
         ``y``, ``raw``, gradient and hessian have the shape (n, k). The function travels by cloudpickle; a model file keeps the trees, and
         calls the loss "custom".
-    alpha : float
-        For "quantile", which quantile is predicted; for "huber", which share of the residuals counts as small.
+    alpha : float or array-like of floats
+        For "quantile", which quantile is predicted; for "huber", which share of the residuals counts as small. Several quantiles, in
+        ascending order, have a tree a round each, as if there were no others; ``predict`` returns a column for each, and puts what the
+        trees say of a row in ascending order, so that quantiles never cross, which never makes the pinball loss larger [2]_.
     tweedie_variance_power : float
         For "tweedie": the variance grows with this power of the mean, between 1 (Poisson) and 2 (gamma), both excluded.
     eval_metric : str, callable, list of them, or None
@@ -61,6 +63,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
     References
     ----------
     .. [1] J. Friedman, "Greedy function approximation: a gradient boosting machine", Annals of Statistics 29(5), 2001, algorithms 3 and 4.
+    .. [2] V. Chernozhukov, I. Fernandez-Val and A. Galichon, "Quantile and probability curves without crossing", Econometrica 78(3), 2010.
 
     Examples
     --------
@@ -73,10 +76,12 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
     >>> y[::4] = 100.0
     >>> GradientBoostingRegressor(loss="absolute_error").fit(np.where(X < 10, 0, 1), y).predict([[0.0], [1.0]]).round(1)
     array([1., 3.])
+    >>> GradientBoostingRegressor(loss="quantile", alpha=[0.1, 0.9]).fit(np.where(X < 10, 0, 1), y).predict([[0.0]]).round(1)
+    array([[  1., 100.]])
     """
 
     loss: Any = parameter(default="squared_error", allowed=[StrOptions(registry.REGRESSION), callable, Hidden(StrOptions({NAME}))])
-    alpha: float = parameter(default=ALPHA, allowed=[INSIDE_ONE])
+    alpha: Any = parameter(default=ALPHA, allowed=[INSIDE_ONE, "array-like"])
     tweedie_variance_power: float = parameter(default=1.5, allowed=[Interval(Real, 1.0, 2.0, closed="neither")])
     _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ("alpha", "tweedie_variance_power")
 
@@ -93,6 +98,11 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
     def _value_steps(self) -> tuple[Step, ...]:
         return (self._fitted_loss.predictions,)
 
+    @property
+    def _quantiles(self) -> tuple[float, ...]:
+        alpha = self._loss_parameters.get("alpha")
+        return alpha if isinstance(alpha, tuple) else ()
+
     def predict(self, X: Any, base_margin: Any = None, *, n_trees: int | None = None) -> Any:
         """Predict the target, or targets.
 
@@ -106,9 +116,9 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
 
         Returns
         -------
-        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
+        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns, or (n, n_quantiles)
             A Dask collection, not computed yet, if X is one: of several targets, an Array of that shape, or a DataFrame with the columns
-            0, 1 and so on.
+            0, 1 and so on; of several quantiles, with these as names.
         """
         return TreeRegressor.predict(self._first(n_trees)._starting_from(base_margin), X)
 
@@ -123,7 +133,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
 
         Yields
         ------
-        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
+        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns, or (n, n_quantiles)
             A Dask collection, not computed yet, if X is one.
         """
         check_is_fitted(self)

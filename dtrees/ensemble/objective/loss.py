@@ -58,7 +58,7 @@ class BaseLoss:
     takes_all_rows: ClassVar[bool] = False
 
     @property
-    def residual_quantile(self) -> float | None:
+    def residual_quantiles(self) -> tuple[float, ...] | None:
         """None: leaves hold no quantiles."""
         return None
 
@@ -143,6 +143,8 @@ def outputs_of(losses: Sequence[LinkedLoss]) -> tuple[slice, ...]:
 class SeveralTargets(BaseLoss):
     """The mean over targets of their losses. Derivatives and leaves are those of each target's own loss, as if there were no others.
 
+    :class:`~dtrees.ensemble.objective.regression.SeveralQuantiles` has several losses of one target.
+
     Targets have the shape (k, n). Raw predictions have a row for each output of each target: one, or one for each of more than two classes.
 
     Parameters
@@ -169,6 +171,10 @@ class SeveralTargets(BaseLoss):
         """The outputs of each target."""
         return outputs_of(self.losses)
 
+    def _target(self, target: Target, k: int) -> Target:
+        """Return what one loss is of."""
+        return target[k]
+
     def _place(self, output: int) -> tuple[int, slice]:
         """Return the target that has an output, and all outputs that it has."""
         return next((k, mine) for k, mine in enumerate(self.outputs) if output < mine.stop)
@@ -184,9 +190,10 @@ class SeveralTargets(BaseLoss):
         return self.losses[0].measures_leaves
 
     @property
-    def residual_quantile(self) -> float | None:
-        """As of the loss of each target."""
-        return self.losses[0].residual_quantile
+    def residual_quantiles(self) -> tuple[float, ...] | None:
+        """Those of the losses of all targets."""
+        each = [loss.residual_quantiles for loss in self.losses]
+        return None if each[0] is None else tuple(quantile for one in each for quantile in one or ())
 
     @property
     def cut_quantile(self) -> float | None:
@@ -200,24 +207,25 @@ class SeveralTargets(BaseLoss):
 
     def check(self, target: Target) -> None:
         """Raise a ValueError, which names the target, if the loss is not defined for it, or if there are no rows."""
-        if target.shape[1] == 0:
+        if target.shape[-1] == 0:
             raise ValueError("class_weight leaves no row with a weight above 0; wants classes of all targets above 0 that some row has")
         for k, loss in enumerate(self.losses):
             with naming_target(k):
-                loss.check(target[k])
+                loss.check(self._target(target, k))
 
     def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return the best constants of all targets, shape (K,)."""
         best = []
         for k, loss in enumerate(self.losses):
             with naming_target(k):
-                best.append(loss.initial(np.ascontiguousarray(target[k]), weight))
+                best.append(loss.initial(np.ascontiguousarray(self._target(target, k)), weight))
         return np.concatenate(best)
 
     def for_round(self, target: Target, raw: Floats, weight: Any) -> Self:
         """Return the losses of the targets for this round."""
         losses = [
-            loss.for_round(target[k], raw[mine], weight) for k, (loss, mine) in enumerate(zip(self.losses, self.outputs, strict=True))
+            loss.for_round(self._target(target, k), raw[mine], weight)
+            for k, (loss, mine) in enumerate(zip(self.losses, self.outputs, strict=True))
         ]
         return replace(self, losses=tuple(cast(LinkedLoss, loss) for loss in losses))
 
@@ -229,7 +237,7 @@ class SeveralTargets(BaseLoss):
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
         """Write the derivatives of one target's loss."""
         k, mine = self._place(output)
-        self.losses[k].gradients(target[k], opened[mine], output - mine.start, g, h)
+        self.losses[k].gradients(self._target(target, k), opened[mine], output - mine.start, g, h)
 
     def limit_steps(self, values: Floats, learning_rate: float) -> None:
         """Shorten steps as the loss of each target does."""
@@ -240,7 +248,7 @@ class SeveralTargets(BaseLoss):
         out.fill(0.0)
         losses = np.empty_like(out)
         for k, (loss, mine) in enumerate(zip(self.losses, self.outputs, strict=True)):
-            loss.pointwise(target[k], raw[mine], losses)
+            loss.pointwise(self._target(target, k), raw[mine], losses)
             out += losses
         out /= len(self.losses)
 
@@ -248,7 +256,7 @@ class SeveralTargets(BaseLoss):
         self, target: Target, raw: Floats, output: int, weight: Integers, rows: Any, start: Integers, stop: Integers, out: Floats
     ) -> None:
         """Write what the loss of one target measures."""
-        self.losses[output].measure_leaves(target[output], raw, 0, weight, rows, start, stop, out)
+        self.losses[output].measure_leaves(self._target(target, output), raw, 0, weight, rows, start, stop, out)
 
     def predictions(self, raw: Floats) -> Floats:
         """Return what is predicted of each target side by side, values or probabilities, from raw predictions of shape (n, K)."""

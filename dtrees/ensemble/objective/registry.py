@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 
 from dtrees.ensemble.objective.classification import Exponential, log_loss_for
 from dtrees.ensemble.objective.loss import PARTS, BaseLoss, Floats, LinkedLoss, SeveralTargets, Target, naming_target
-from dtrees.ensemble.objective.regression import AbsoluteError, Gamma, Huber, Poisson, Quantile, SquaredError, Tweedie
+from dtrees.ensemble.objective.regression import (
+    AbsoluteError,
+    Gamma,
+    Huber,
+    Poisson,
+    SeveralQuantiles,
+    SquaredError,
+    Tweedie,
+    quantile_loss,
+    share_of,
+)
 
 #: What ``loss`` is called in model files, which hold no functions.
 NAME = "custom"
@@ -245,6 +255,8 @@ def loss_for(loss: Any, n_classes: int | list[int], parameters: Mapping[str, Any
     if entry.n_classes == (2,) and n_classes > 2:
         raise ValueError(f"loss={loss!r} is for two classes, but y has {n_classes}; use loss='log_loss'")
     found = entry.make(n_classes, **{**entry.parameters, **(parameters or {})})
+    if n_targets > 1 and isinstance(found, SeveralQuantiles):
+        raise ValueError(f"alpha has {found.n_outputs} quantiles, and y {n_targets} columns; wants one quantile, or one target")
     return found if n_targets == 1 else SeveralTargets((found,) * n_targets)
 
 
@@ -274,8 +286,8 @@ def registered_losses() -> Iterator[tuple[str, int, LinkedLoss]]:
 
 register_loss("squared_error", lambda n_classes: SquaredError(), classify=False, metric="rmse")
 register_loss("absolute_error", lambda n_classes: AbsoluteError(), classify=False, metric="mae")
-register_loss("huber", lambda n_classes, alpha: Huber(alpha), classify=False, parameters={"alpha": 0.9}, metric="mae")
-register_loss("quantile", lambda n_classes, alpha: Quantile(alpha), classify=False, parameters={"alpha": 0.9})
+register_loss("huber", lambda n_classes, alpha: Huber(share_of(alpha)), classify=False, parameters={"alpha": 0.9}, metric="mae")
+register_loss("quantile", lambda n_classes, alpha: quantile_loss(alpha), classify=False, parameters={"alpha": 0.9})
 register_loss("poisson", lambda n_classes: Poisson(), classify=False)
 register_loss("gamma", lambda n_classes: Gamma(), classify=False)
 register_loss(

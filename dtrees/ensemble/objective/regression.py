@@ -15,11 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from dtrees.ensemble.objective.loss import ROUNDING, Floats, Integers, OneOutput, Target, kernels
+from dtrees.ensemble.objective.loss import ROUNDING, Floats, Integers, LinkedLoss, OneOutput, SeveralTargets, Target, kernels
 
 
 class _Identity(OneOutput):
@@ -72,9 +73,9 @@ class ByOrder(_Identity):
         return 0.5
 
     @property
-    def residual_quantile(self) -> float | None:
+    def residual_quantiles(self) -> tuple[float, ...] | None:
         """As of the target."""
-        return self.quantile
+        return (self.quantile,)
 
     def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return the weighted quantile of the target, shape (1,)."""
@@ -129,6 +130,59 @@ class Quantile(ByOrder):
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
         """Write each row's pinball loss."""
         kernels().pinball_loss(target, raw[0], self.alpha, out)
+
+
+@dataclass(frozen=True)
+class SeveralQuantiles(SeveralTargets):
+    """The mean over several quantiles of one target of their pinball losses; each has trees as if there were no others.
+
+    Predictions are the raw ones of a row in ascending order, so that quantiles do not cross. That never makes the loss larger
+    (Chernozhukov, Fernandez-Val and Galichon, "Quantile and probability curves without crossing", Econometrica 78(3), 2010).
+    """
+
+    losses: tuple[Quantile, ...]
+
+    @property
+    def by_target(self) -> tuple[LinkedLoss, ...]:
+        """None: there is one target."""
+        return ()
+
+    def _target(self, target: Target, k: int) -> Target:
+        return target
+
+    def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
+        """Write each row's mean loss, of quantiles in ascending order."""
+        super().pointwise(target, np.sort(raw, axis=0), out)
+
+    def predictions(self, raw: Floats) -> Floats:
+        """Return the quantiles in ascending order, shape (n, K), from raw predictions of that shape."""
+        return np.sort(raw, axis=1)
+
+    def raw_predictions(self, predicted: Floats) -> Floats:
+        """Return the quantiles."""
+        return predicted
+
+
+def quantile_loss(alpha: float | tuple[float, ...]) -> Quantile | SeveralQuantiles:
+    """Return the loss of a quantile, or of several.
+
+    Raises
+    ------
+    ValueError
+        Unless several are at least two, between 0 and 1, and ascend.
+    """
+    if not isinstance(alpha, tuple):
+        return Quantile(alpha)
+    if len(alpha) < 2 or not all(one < other for one, other in pairwise((0.0, *alpha, 1.0))):
+        raise ValueError(f"alpha is {list(alpha)}; wants a number between 0 and 1, or at least two of them in ascending order")
+    return SeveralQuantiles(tuple(map(Quantile, alpha)))
+
+
+def share_of(alpha: float | tuple[float, ...]) -> float:
+    """Return the share of residuals that Huber's loss takes for small; raise ValueError for several."""
+    if isinstance(alpha, tuple):
+        raise ValueError(f"alpha is {list(alpha)}; wants one number with loss='huber', as several are for loss='quantile'")
+    return alpha
 
 
 @dataclass(frozen=True)
