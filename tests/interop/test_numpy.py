@@ -119,6 +119,12 @@ def test_base_margin(tmp_path: Path) -> None:
         plain.predict(X, SIGNAL)
 
 
+def test_several_quantiles(tmp_path: Path) -> None:
+    model = dtrees.GradientBoostingRegressor(n_estimators=5, loss="quantile", alpha=[0.1, 0.5, 0.9]).fit(X, SIGNAL)
+    check(model, tmp_path, X)
+    check(dtrees.BaggingRegressor(model, n_estimators=2).fit(X, SIGNAL), tmp_path, X)
+
+
 def test_objectives_and_all_losses(tmp_path: Path) -> None:
     def squares(y: Any, raw: Any, weight: Any) -> Any:
         return raw - y, np.ones_like(raw)
