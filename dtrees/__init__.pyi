@@ -4,6 +4,8 @@ from dtrees.cluster.growing.submission import submit as submit
 from dtrees.cluster.growing.watching import fits as fits
 from dtrees.cluster.growing.watching import progress as progress
 from dtrees.cluster.reliability.fit import Settings as Settings
+from dtrees.effects import plot_partial_dependence as plot_partial_dependence
+from dtrees.effects import plot_shap as plot_shap
 from dtrees.ensemble.bagging import BaggingClassifier as BaggingClassifier
 from dtrees.ensemble.bagging import BaggingRegressor as BaggingRegressor
 from dtrees.ensemble.callbacks import EarlyStopping as EarlyStopping

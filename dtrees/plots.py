@@ -19,7 +19,7 @@ from dtrees.selection.curves import CrossValidation
 from dtrees.version import needed
 
 _MEANINGS = {"gain": "gain of the splits", "split": "number of splits", "cover": "weight of the rows that are split"}
-_COLOUR, _INCHES, _MAX_NAME = "#3c82c8", 0.28, 40
+COLOUR, INCHES, _MAX_NAME = "#3c82c8", 0.28, 40
 
 
 def plot_importance(
@@ -92,9 +92,9 @@ def plot_importance(
         meaning = "importance"
     names = column_names(model, feature_names)
     order = np.argsort(-mean, kind="stable")[:max_num_features]
-    ax = axes_for(ax, (7.0, 1.2 + _INCHES * len(order)) if ax is None and figsize is None else figsize)
+    ax = axes_for(ax, (7.0, 1.2 + INCHES * len(order)) if ax is None and figsize is None else figsize)
     _draw(ax, mean[order], None if deviation is None else deviation[order], precision)
-    ax.set_yticks(range(len(order)), [_short(names[j]) for j in order.tolist()], parse_math=False)
+    ax.set_yticks(range(len(order)), [short_name(names[j]) for j in order.tolist()], parse_math=False)
     left_out = len(mean) - len(order)
     ax.set_xlabel(f"{meaning}{f' ({left_out} columns of less are not shown)' if left_out else ''}")
     if title is not None:
@@ -126,7 +126,7 @@ def _given(importances: ArrayLike, n_features: int) -> tuple[NDArray[np.float64]
 
 def _draw(ax: Any, mean: NDArray[np.float64], deviation: NDArray[np.float64] | None, precision: int) -> None:
     places = np.arange(len(mean))
-    ax.barh(places, mean, xerr=deviation, color=_COLOUR, height=0.7, error_kw={"ecolor": "#303030", "capsize": 2})
+    ax.barh(places, mean, xerr=deviation, color=COLOUR, height=0.7, error_kw={"ecolor": "#303030", "capsize": 2})
     low, high = min(0.0, float(mean.min())), max(0.0, float(mean.max()))
     reach = (high - low) or 1.0
     spread = np.zeros(len(mean)) if deviation is None else deviation
@@ -137,8 +137,14 @@ def _draw(ax: Any, mean: NDArray[np.float64], deviation: NDArray[np.float64] | N
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 3]}..."
+def short_name(name: Any, most: int = _MAX_NAME) -> str:
+    """Return what something is called, cut if that is long.
+
+    >>> short_name("a very long name", 9)
+    'a very...'
+    """
+    text = str(name)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 _LOSS = "loss"

@@ -26,5 +26,8 @@ for name, ax in (
     ("tree", dtrees.plot_tree(tree, impurity=False)),
     ("importance", dtrees.plot_importance(model)),
     ("curves", dtrees.plot_metric(model)),
+    ("dependence", dtrees.plot_partial_dependence(model, X, ["centre_km", "built", "district"])[0]),
+    ("shap", dtrees.plot_shap(model, X, max_rows=500)),
+    ("row", dtrees.plot_shap(model, X, row=3)),
 ):
     ax.figure.savefig(FOLDER / f"looking_{name}.svg", metadata={"Date": None})

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
+from dtrees.effects import members_of
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.schema import Schema, is_sparse
 from dtrees.node_texts import column_names, short_text
-from dtrees.reports.rows import importances_of, members_of
+from dtrees.reports.rows import importances_of
 from dtrees.version import __version__
 
 _PACKAGES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "dask", "distributed", "matplotlib")

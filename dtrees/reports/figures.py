@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.effects import members_of
 from dtrees.node_texts import NodeOptions, NodeTexts
 from dtrees.plots import deciding_metric, draw_tree, learning_curves, plot_importance, plot_metric
-from dtrees.reports.rows import Target, importances_of, members_of
+from dtrees.reports.rows import Target, importances_of
 
 #: Of more classes, only the most frequent ones are drawn.
 _MAX_CLASSES_OF_MATRIX, _MAX_CURVES = 20, 8

@@ -11,11 +11,12 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from dtrees.effects import members_of, without_steps
 from dtrees.files import atomic_file
 from dtrees.node_texts import check_integer, short_text
 from dtrees.plots import pyplot
 from dtrees.reports import facts, figures
-from dtrees.reports.rows import Rows, members_of, scores_of, take_rows, without_steps
+from dtrees.reports.rows import Rows, scores_of, take_rows
 
 #: Of more columns, or targets, these are shown.
 _MAX_COLUMNS, _MAX_TARGETS = 100, 4

@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 from sklearn import metrics
 from sklearn.base import is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
-from dtrees.ensemble.bagging import Bagging
+from dtrees.effects import members_of
 from dtrees.ensemble.input.target import check_target, check_weights
 from dtrees.ensemble.metrics import Score
-from dtrees.plots import check_model, importance_by
+from dtrees.plots import importance_by
 
 
 @dataclass(frozen=True)
@@ -130,31 +128,6 @@ def _target_of_classes(
         raise ValueError(f"y has none of the model's classes, such as {classes[0]!r}; pass the target that it was fitted on")
     kept = None if weight is None else weight[known]
     return Target(name, actual[known].astype(classes.dtype), predicted[known].astype(classes.dtype), shares[known], classes, kept), ~known
-
-
-def without_steps(model: Any, X: Any) -> tuple[Any, Any]:
-    """Return the estimator at the end of a pipeline, if the model is one, and X as the steps before pass it on.
-
-    Raises
-    ------
-    TypeError
-        If it is no estimator of dtrees.
-    sklearn.exceptions.NotFittedError
-        If it is not fitted.
-    """
-    if isinstance(model, Pipeline):
-        X = model[:-1].transform(X) if len(model) > 1 else X
-        model = model[-1]
-    if isinstance(model, Bagging):
-        check_is_fitted(model)
-    else:
-        check_model(model)
-    return model, X
-
-
-def members_of(model: Any) -> list[Any]:
-    """Return the boosters of a bag, or the estimator alone. The first one knows the columns, and how all were fitted."""
-    return list(model.estimators_) if isinstance(model, Bagging) else [model]
 
 
 def importances_of(model: Any, kind: str) -> NDArray[np.float64]:
