@@ -59,12 +59,12 @@ def members_of(model: Any) -> list[Any]:
 
 
 class Outputs:
-    """What a model predicts: the number of each target, or the probability of each class; of two classes, that of the second one.
+    """What a model predicts: the number of each target or quantile, or the probability of each class; of two classes, that of the second one.
 
     Attributes
     ----------
     keys : list
-        What users call them: classes, numbers of targets, or pairs of both; None if there is only one.
+        What users call them: classes, numbers of targets, or pairs of both; quantiles; None if there is only one.
     """
 
     def __init__(self, model: Any) -> None:
@@ -73,9 +73,9 @@ class Outputs:
         kept = [i for i, (k, label) in enumerate(every) if len(classes[k]) != 2 or label == classes[k][1]]
         self._n_all, self._kept = len(every), kept
         if not classes:
-            n_targets = int(getattr(model, "n_outputs_", 1))
-            self.keys: list[Any] = list(range(n_targets)) if n_targets > 1 else [None]
-            self.names = [f"target {k}" if n_targets > 1 else "" for k in range(n_targets)]
+            n_targets, quantiles = int(getattr(model, "n_outputs_", 1)), getattr(members_of(model)[0], "_quantiles", ())
+            self.keys: list[Any] = list(quantiles) or (list(range(n_targets)) if n_targets > 1 else [None])
+            self.names = [f"the {q:g} quantile" for q in quantiles] or [f"target {k}" if n_targets > 1 else "" for k in range(n_targets)]
         else:
             self.keys = [every[i] if len(classes) > 1 else every[i][1] for i in kept]
             self.names = [f"target {every[i][0]}: {every[i][1]}" if len(classes) > 1 else str(every[i][1]) for i in kept]
@@ -104,7 +104,7 @@ class Outputs:
 
 def _has_link(booster: Any) -> bool:
     """Return whether predictions of boosting are something else than its raw scores."""
-    return bool(np.any(booster._fitted_loss.predictions(np.full((1, booster._n_targets), 2.0)) != 2.0))
+    return bool(np.any(booster._fitted_loss.predictions(np.full((1, len(booster._trees.groups)), 2.0)) != 2.0))
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ def plot_partial_dependence(
         Names or numbers of columns: one, a pair (a tuple), or a list, each of which is drawn by itself. None for the six that
         ``feature_importances_`` has at the top.
     target : object, default=None
-        Which class, of several targets the number of which, or a pair of that and a class. None for all, a line for each; of two classes
+        Which class or quantile, of several targets the number of which, or a pair of that and a class. None for all, a line for each; of two classes
         it is the second.
     kind : {"average", "individual", "both"}, default="both"
         The mean, rows, or both. Where several classes or targets are drawn, it is the means.
@@ -492,7 +492,7 @@ def plot_shap(
     row : int or None, default=None
         The place in X of the one row to explain; None for many. All of a Dask collection is brought here for it.
     target : object, default=None
-        Which class, of several targets the number of which, or a pair of that and a class. None for all; for one row, it has to be said
+        Which class or quantile, of several targets the number of which, or a pair of that and a class. None for all; for one row, it has to be said
         which unless there is only one. Of two classes it is the second.
     background : array-like, sparse table, frame or Dask collection of shape (m, n_features), or None, default=None
         As for ``shap_values``.

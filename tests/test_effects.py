@@ -169,6 +169,10 @@ def test_models_of_every_shape():
         assert_allclose(sorted(bar.get_width() for bar in ax.patches), sorted(raw))
         with pytest.raises(ValueError, match=r"target is \(0, 0\); wants one of \(0, 1\), \(1, 0\)"):
             plot_shap(model, FILLED, target=(0, 0))
+    quantiles = make(dtrees.GradientBoostingRegressor, loss="quantile", alpha=[0.1, 0.9]).fit(FILLED, SIGNAL)
+    (ax,) = plot_partial_dependence(quantiles, FILLED, [0])
+    assert texts(ax.get_legend().get_texts()) == [" the 0.1 quantile", " the 0.9 quantile"]
+    assert plot_shap(quantiles, FILLED, row=0, target=0.9).get_xlabel().startswith("prediction of the 0.9 quantile: from ")
     start = make(dtrees.GradientBoostingRegressor, init=DummyRegressor()).fit(FRAME[["x", "count"]], SIGNAL)
     margin = make(dtrees.GradientBoostingRegressor).fit(FILLED, SIGNAL, base_margin=np.full(len(X), SIGNAL.mean()))
     steps = make_pipeline(StandardScaler(), make(dtrees.DecisionTreeRegressor)).fit(FILLED, SIGNAL)
