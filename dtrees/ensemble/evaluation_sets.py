@@ -53,12 +53,21 @@ class EvalSet:
     start: Start | None = field(default=None, repr=False)
 
 
-def named_sets(eval_set: Any) -> list[EvalSet]:
+def named_sets(eval_set: Any, X_val: Any = None, y_val: Any = None, sample_weight_val: Any = None) -> list[EvalSet]:
     """Return evaluation sets with their names; those of a list are called ``validation_0`` and so on, as by XGBoost.
 
     Parameters
     ----------
     eval_set : sequence or mapping of (X, y), (X, y, weight) or (X, y, weight, base_margin), or None
+    X_val, y_val, sample_weight_val : object
+        A set that is given in scikit-learn's way, called ``X_val``, or None.
+
+    Raises
+    ------
+    ValueError
+        If a part of a set is absent, or there are sets in both ways.
+    TypeError
+        If they are no tuples in a list or a dict.
 
     Examples
     --------
@@ -67,6 +76,13 @@ def named_sets(eval_set: Any) -> list[EvalSet]:
     >>> named_sets({"later": ("X", "y")})
     [EvalSet(name='later', X='X', y='y', weight=None, base_margin=None)]
     """
+    if X_val is not None or y_val is not None or sample_weight_val is not None:
+        for name, part in (("X_val", X_val), ("y_val", y_val)):
+            if part is None:
+                raise ValueError(f"{name} is None, but another of X_val, y_val and sample_weight_val is given; wants both X_val and y_val")
+        if eval_set is not None:
+            raise ValueError("X_val and eval_set are given; wants one: X_val is the set that decides when to stop, eval_set may be many")
+        return [EvalSet("X_val", X_val, y_val, sample_weight_val)]
     if eval_set is None:
         return []
     form = "wants a list of tuples (X, y), (X, y, weight) or (X, y, weight, base_margin), or a dict from names to such tuples"

@@ -477,7 +477,7 @@ class ScoredClassifier(ClassifierMixin, ScoredRegressor):
 
 @dataclass(frozen=True)
 class EstimatorScore:
-    """A callable ``scorer(estimator, X, y)``, asked of raw predictions; see :class:`dtrees.engine.plan.plans.Scoring`.
+    """A callable ``scorer(estimator, X, y)``, asked of raw predictions; see :class:`dtrees.engine.plan.plans.Scoring`. Also a metric.
 
     ``classes`` are labels, None for regression.
     """
@@ -485,6 +485,20 @@ class EstimatorScore:
     scorer: Any
     link: LinkedLoss
     classes: NDArray[Any] | None
+    needs_rows: bool = True
+
+    @property
+    def name(self) -> str:
+        """What the callable is called."""
+        return metric_name(self.scorer)
+
+    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
+        """Return the raw predictions."""
+        return raw
+
+    def value(self, partials: Sequence[Any], rows: Any) -> float:
+        """Call the function."""
+        return self.score(rows[0].T, np.concatenate(partials, axis=1), rows[1])
 
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
         """Return the score of raw predictions, shape (K, n)."""

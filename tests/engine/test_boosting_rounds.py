@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dtrees.engine.plan import node_limits
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult
-from dtrees.engine.run.boosting_rounds import boost, has_stalled
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, has_stalled
+from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.shard import dense_runner
 from dtrees.engine.shard import zone_planner as sums
 from dtrees.ensemble.objective.classification import log_loss_for

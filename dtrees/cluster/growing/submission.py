@@ -153,6 +153,10 @@ def submit(
     return _submit(model, given, client, placement, detached=detached, priority=priority, max_restarts=max_restarts, label=label)
 
 
+#: What of the options of ``fit`` may be collections.
+_DATA = ("X", "y", "sample_weight", "eval_set", "base_margin", "X_val", "y_val", "sample_weight_val")
+
+
 def _submit(
     model: Any,
     given: dict[str, Any],
@@ -184,7 +188,7 @@ def _submit(
     if given.get("checkpoint") is not None:  # workers may have another working directory
         given = {**given, "checkpoint": _seen_by_all(absolute_path(given["checkpoint"]), client)}
     pickled = {part: _pickle(part, value) for part, value in {"model": _to_send(model), **given}.items()}
-    needed = [future.key for future in futures_of([given.get(part) for part in ("X", "y", "sample_weight", "eval_set", "base_margin")])]
+    needed = [future.key for future in futures_of([given.get(part) for part in _DATA])]
     registering = register(client)
     if not client.asynchronous:
         check_processes(client)

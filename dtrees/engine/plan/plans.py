@@ -17,6 +17,7 @@ loss
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -308,6 +309,42 @@ class Stopping:
     def ends(self, scores: Sequence[float]) -> bool:
         """Tell whether the fit ends here."""
         return len(scores) - 1 - self.best(scores) >= self.rounds
+
+
+class Stalling(Stopping):
+    """Stop by scikit-learn's rule (:func:`has_stalled`), as rows held out do; no round is left out.
+
+    Examples
+    --------
+    >>> rule = Stalling(rounds=2)
+    >>> rule.ends([0.5, 0.4, 0.6]), rule.ends([0.5, 0.4, 0.6, 0.6]), rule.best([0.5, 0.4, 0.6, 0.6])
+    (False, True, 3)
+    """
+
+    def best(self, scores: Sequence[float]) -> int:
+        """Return the last round."""
+        return len(scores) - 1
+
+    def ends(self, scores: Sequence[float]) -> bool:
+        """Tell whether the fit ends here."""
+        return has_stalled([-score for score in scores] if self.greater_is_better else scores, self.rounds, self.tol)
+
+
+def has_stalled(scores: Sequence[float], patience: int, tol: float) -> bool:
+    """Tell whether none of the last ``patience`` losses is below all those before by more than ``tol``, scikit-learn's rule.
+
+    NaN is above all numbers.
+
+    Examples
+    --------
+    >>> has_stalled([3.0, 2.0, 1.0], 2, 0.0), has_stalled([1.0, math.nan, math.nan], 2, 0.0), has_stalled([math.nan] * 3, 2, 0.0)
+    (False, True, True)
+    """
+    if len(scores) <= patience:
+        return False
+    losses = [math.inf if math.isnan(score) else score for score in scores]
+    latest = min(losses[-patience:])
+    return latest == math.inf or latest > min(losses[:-patience]) - tol
 
 
 class Scoring(Protocol):

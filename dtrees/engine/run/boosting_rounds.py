@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress, has_stalled
 from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores
 from dtrees.engine.run.lasting import LastingBoosting, TreeLog
 from dtrees.engine.run.local_executor import LocalExecutor, LocalFit
@@ -182,23 +182,6 @@ def _losses(scores: Sequence[Scores], plan: BoostingPlan) -> list[float]:
     """Return what decides about stopping, those of earlier fits included: less is better."""
     found = [*plan.scores_before, *(one.validation for one in scores)]
     return found if plan.scoring is None else [-score for score in found]
-
-
-def has_stalled(scores: Sequence[float], patience: int, tol: float) -> bool:
-    """Tell whether none of the last ``patience`` losses is below all those before by more than ``tol``, scikit-learn's rule.
-
-    NaN is above all numbers.
-
-    Examples
-    --------
-    >>> has_stalled([3.0, 2.0, 1.0], 2, 0.0), has_stalled([1.0, math.nan, math.nan], 2, 0.0), has_stalled([math.nan] * 3, 2, 0.0)
-    (False, True, True)
-    """
-    if len(scores) <= patience:
-        return False
-    losses = [math.inf if math.isnan(score) else score for score in scores]
-    latest = min(losses[-patience:])
-    return latest == math.inf or latest > min(losses[:-patience]) - tol
 
 
 def _scores_found(found: BoostingResult, number: int) -> Scores:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Rules, Stopping
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Rules, Stalling, Stopping
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grown_or_kept, split_callbacks, with_monitor
@@ -148,6 +148,9 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         y: Any,
         sample_weight: Any = None,
         *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
         base_margin: Any = None,
         eval_set: Any = None,
         callbacks: Sequence[Callback | EarlyStopping] = (),
@@ -168,6 +171,11 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             the trees of each: what a model of that target alone would grow, but for rows and columns that are drawn.
         sample_weight : array-like of shape (n,) or None, default=None
             Non-negative; rows of weight 0 are as good as absent.
+        X_val, y_val, sample_weight_val : as X, y and sample_weight, or None, default=None
+            Further rows that decide when to stop, in place of rows of X that are held out, as of scikit-learn's
+            ``HistGradientBoostingRegressor``. With ``n_iter_no_change``, they do so by ``scoring`` and ``tol``, ``validation_score_`` is
+            theirs, and ``validation_fraction`` does not matter; with ``early_stopping_rounds``, they are an ``eval_set``. ``evals_result_``
+            calls them ``"X_val"``. Not beside ``eval_set``.
         base_margin : array-like of shape (n,), (n, n_classes) or (n, k), or None, default=None
             Raw scores, one a row (for more than two classes, or several targets, those of each), that trees start from, instead of
             ``init``: log odds for two classes, logarithms of the mean for losses of positive predictions. Predicting then wants those of
@@ -225,11 +233,14 @@ class Boosting(StartingPoints, Members, TreeEstimator):
                 f"warm_start=True keeps the trees of the loss {name!r} with {self._loss_parameters}, but now it is to have "
                 f"{loss_parameters}; pass the same"
             )
-        sets = named_sets(eval_set)
+        sets = named_sets(eval_set, X_val, y_val, sample_weight_val)
         asked, scorer = self._check_combinations(base_margin, keep=keep)
         rules.check_early_stopping(self.early_stopping_rounds, sets)
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
+        if X_val is not None:
+            stopping = self._stopping_by_validation(stopping, scorer, len(asked))
+        stalls = isinstance(stopping, Stalling)
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
         backend, table = self._load(
             X,
@@ -237,18 +248,22 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             sample_weight,
             keep=keep,
             sets=sets,
-            rows_refusal=self._rows_refusal(scorer),
+            rows_refusal=self._rows_refusal(None if stalls else scorer),
             base_margin=base_margin,
             fetch_X=self.init is not None and not self._init_is_zero,
         )
         self._check_classes(table)
         loss = self._loss(table)
         plan = replace(self._plan(table, loss, keep), stopping=stopping)
+        metrics = [metric_for(metric, loss) for metric in asked]
+        if stalls:
+            metrics.append(scoring_for(scorer, loss, table.classes) or metric_for("loss", loss))
+            plan = replace(plan, n_iter_no_change=None, scoring=None)
         initial = self._starting_points(backend, table, plan, loss, keep=keep)
         table = replace(table, X=None, base_margin=None)
         if sets:
             sets = [replace(given, start=self._start_of(given, loss)) for given in sets]
-            table = self._load_evaluation(backend, table, sets, [metric_for(metric, loss) for metric in asked])
+            table = self._load_evaluation(backend, table, sets, metrics)
         if keep and getattr(self, "_validated_by", None) == self._validation(plan):
             plan = replace(plan, scores_before=tuple(self.validation_score_.tolist()))
         previous = list(zip(*self._trees.groups, strict=True)) if keep else []
@@ -266,6 +281,20 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             )
         self._keep_scores(result, sets, [metric_name(metric) for metric in asked], stopping)
         return self
+
+    def _stopping_by_validation(self, stopping: Stopping | None, scorer: Any, n_metrics: int) -> Stopping:
+        """Return the rule by which ``X_val`` ends the fit: the one that is asked for, or that of rows held out, by a further metric."""
+        if (stopping is None) == (self.n_iter_no_change is None):
+            raise ValueError(
+                f"X_val is given to decide when to stop, but n_iter_no_change is {self.n_iter_no_change!r} and early_stopping_rounds "
+                f"{self.early_stopping_rounds!r}; wants one of them, or eval_set in place of X_val, to watch other rows only"
+            )
+        if stopping is not None:
+            return stopping
+        if registry.name_of(self.loss) == "huber" and scorer is None:
+            raise ValueError("X_val is given with scoring='loss', but loss='huber' is another one in each round; wants another scoring")
+        assert self.n_iter_no_change is not None
+        return Stalling(int(self.n_iter_no_change), 0, n_metrics, float(self.tol), scorer is not None)
 
     def _rows_refusal(self, scorer: Any) -> str | None:
         """Return why these parameters cannot be boosted with where rows stay where they are, whatever the table; None if they can."""
@@ -316,7 +345,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         self._loss_name, self._loss_parameters = registry.name_of(self.loss), self._parameters_of_loss()
         score = np.full_like(result.train_score, np.nan) if plan.loss.takes_all_rows else result.train_score
         self.train_score_ = np.concatenate([self.train_score_, score]) if keep else score
-        if self.n_iter_no_change is not None:
+        if plan.n_iter_no_change is not None:
             earlier = getattr(self, "validation_score_", np.empty(0)) if keep else np.empty(0)
             self.validation_score_ = np.concatenate([earlier, result.validation_score])
             self._validated_by = self._validation(plan)
@@ -360,6 +389,10 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         if stopping is None:
             return
         deciding = scores[:, stopping.set, stopping.metric]
+        if isinstance(stopping, Stalling):
+            self.validation_score_ = deciding.copy()
+            _check_deciding(deciding, f"scoring={self.scoring!r} of X_val")
+            return
         _check_deciding(deciding, f"eval_metric {metrics[stopping.metric]!r} of the set {sets[stopping.set].name!r}")
         self.best_iteration_ = stopping.best(deciding.tolist())
         self.best_score_ = float(deciding[self.best_iteration_])

@@ -472,6 +472,7 @@ class BoostingParameters:
         sum of hessians and each leaf that it has more than one, the one that gains least becomes a leaf.
     validation_fraction : float or None
         With ``n_iter_no_change``, share of the rows (of each class) that is held out. None holds out none: the rows trained on decide.
+        Nor are any where ``fit`` is given ``X_val``: these rows decide.
     n_iter_no_change : int or None
         Stop when the loss of the held-out rows has not become smaller, or their score larger, by ``tol`` in this many rounds. With
         ``warm_start``, the rounds of earlier fits count where these scored the same rows by the same ``scoring``.

@@ -94,6 +94,21 @@ def test_scores_are_those_of_one_process(client: Client, task: str, n_partitions
     assert np.isfinite([list(metrics.values()) for metrics in model.evals_result_.values()]).all()
 
 
+@pytest.mark.parametrize("scoring", one_quick(["loss", "roc_auc"]))
+@pytest.mark.parametrize("placement", one_quick(["rows", "sharded", "one-worker"]))
+def test_rows_that_decide_when_to_stop(client: Client, placement: str, scoring: str) -> None:
+    """By a scorer, too, wherever the rows that are fitted stay."""
+    model = make("binary", n_iter_no_change=2, tol=0.01, scoring=scoring)
+    val = {"X_val": REST, "y_val": REST_TARGETS["binary"], "sample_weight_val": REST_WEIGHTS}
+    lazy = {name: in_partitions(data, REST_LENGTHS[7]) for name, data in val.items()}
+    here = clone(model).fit(FRAME, TARGETS["binary"], WEIGHTS, **val)
+    there = model.fit(*data_there("binary"), **lazy, placement=placement)
+    assert there.placement_.kind == placement
+    assert_same_scores(there, here)
+    assert there.validation_score_.tobytes() == here.validation_score_.tobytes()
+    assert len(here.validation_score_) == here.n_estimators_
+
+
 @pytest.mark.slow
 def test_sets_of_other_kinds(client: Client, sharded: None) -> None:
     """In memory beside Dask collections, and the other way round; see also test_data_in.py."""
