@@ -53,6 +53,7 @@ SAME = [
     *((kind, target(kind), {}) for kind in KINDS),
     *((Regressor, COUNTS + 1, {"loss": loss}) for loss in ("absolute_error", "quantile", "huber", "poisson", "gamma", "tweedie")),
     (Regressor, BOTH, {}),
+    (Regressor, SIGNAL, {"loss": "quantile", "alpha": [0.2, 0.5]}),
     (Regressor, BOTH, {"loss": "absolute_error", "max_depth": 3}),
     (Regressor, COUNTS, {"loss": "poisson", "criterion": "squared_error"}),
     (Regressor, SIGNAL, {"reg_alpha": 2.0, "reg_lambda": 3.0, "monotonic_cst": SIGNS}),
