@@ -179,12 +179,6 @@ JOINED_SLOTS = 1024
 BOUNDED_ROWS = 128
 #: Slots for each thread that grows subtrees: a waiting node without one is summed anew. The second is for slots with room for all parts.
 SLOTS_PER_THREAD, FINE_SLOTS_PER_THREAD = 16, 8
-#: Fewest rows of a task of summing by zones, on a level.
-LEVEL_CHUNK_ROWS = 4096
-#: To bound the zones of a node costs as much as to look at so many rows.
-BOUNDS_ROWS = 2000
-#: Cells of a level to be searched for each thread: to start one from Python (0.1 ms) takes as long as a part of these.
-LEVEL_THREAD_CELLS = 65_536
 #: To map the zones of a table of fewer cells takes less time than to start threads.
 SERIAL_MAP_CELLS = 100_000
 

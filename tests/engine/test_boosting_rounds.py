@@ -12,7 +12,7 @@ from dtrees.engine.plan import node_limits
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, has_stalled
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.shard import dense_runner
-from dtrees.engine.shard import zone_planner as sums
+from dtrees.engine.shard import zone_sums as sums
 from dtrees.ensemble.objective.classification import log_loss_for
 from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.tree.packing import pack

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan import node_limits
 from dtrees.engine.rows import quantiles, zone_edges
-from dtrees.engine.shard import row_division
+from dtrees.engine.shard import node_search, row_division, runner
 from dtrees.engine.shard import tree as tree_program
 from dtrees.engine.shard import tree_state as one_tree
-from dtrees.engine.shard import zone_planner as sums
+from dtrees.engine.shard import zone_sums as sums
 from dtrees.engine.shard.targets import boosting_target as boosting_rows
 from dtrees.engine.shard.targets import scales
 from dtrees.split.table import zone_map
@@ -246,12 +246,12 @@ def test_threads_and_shards_of_columns(name: str) -> None:
     ],
 )
 def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By zone sums, large nodes by all threads; then with no slots to spare; then by levels, as a very wide table is."""
+    """By zone sums, large nodes by all threads; then with no slots to spare; then by levels, as a very wide table is, and on shards."""
     problem, one = grown(f"boosting: {name}")
     monkeypatch.setattr(node_limits, "WHOLE_BLOCK_CELLS", 0)
     for module, constant in (
-        (node_limits, "BOUNDED_ROWS"), (sums, "LEVEL_THREAD_CELLS"), (one_tree, "THREAD_ROWS"), (row_division, "THREAD_ROWS"),
-        (one_tree, "GROW_CELLS"), (one_tree, "GROW_CELLS_BY_SUMS"), (one_tree, "SHARE_ROWS"), (scales, "GATHERED_ROWS"),
+        (node_limits, "BOUNDED_ROWS"), (node_search, "GROW_CELLS_BY_SUMS"), (one_tree, "THREAD_ROWS"), (row_division, "THREAD_ROWS"),
+        (one_tree, "GROW_CELLS"), (one_tree, "GROW_CELLS_BY_SUMS"), (runner, "SHARE_ROWS"), (scales, "GATHERED_ROWS"),
         (boosting_rows, "ADDITION_ROWS"), (boosting_rows, "LOGARITHM_ROWS"),
     ):  # fmt: skip
         monkeypatch.setattr(module, constant, 1)
@@ -265,6 +265,10 @@ def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch)
     assert_same(one, problem.grow(n_threads=3))
     monkeypatch.setattr(tree_program, "subtree_rows", lambda *about: 50)
     assert_same(one, problem.grow(n_threads=130))  # more than there are chunks of work
+    monkeypatch.setattr(sums, "SLOTS_MIN_BYTES", 0)
+    monkeypatch.setattr(sums, "SLOTS_BYTES_PER_ROW", 0)
+    for n_threads in (1, 3):
+        assert_same(one, problem.grow_on(problem.columns(columns_of(problem, SPREADS[0]), n_threads)))
 
 
 #: On shards of rows these do nothing that others do not do.

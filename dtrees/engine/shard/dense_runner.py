@@ -27,11 +27,22 @@ from dtrees.split.grow.by_criterion import METHODS, search_tiny
 from dtrees.split.grow.parallel_subtree import Wanted, grow_plain, grow_together, likely_kernels
 from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task, of_criterion
-from dtrees.split.grow.work_pool import Opening, Roots, WorkPool, begin, give_up, grown, make_work_pool, opening, wait_for_work_pool
+from dtrees.split.grow.work_pool import (
+    Opening,
+    Roots,
+    WorkPool,
+    begin,
+    begin_level,
+    give_up,
+    grown,
+    make_work_pool,
+    opening,
+    wait_for_work_pool,
+)
 from dtrees.split.node.limits import RandomThreshold, limits_for_thread
 from dtrees.split.node.limits import most_nodes as most_nodes_of
 from dtrees.split.node.partition import NOWHERE, no_rows
-from dtrees.split.node.records import Nodes, empty_candidates
+from dtrees.split.node.records import Candidates, Nodes, empty_candidates
 from dtrees.split.policy import MOST_NODES_KEPT, PLAIN_CELLS, TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import compile_zones
@@ -85,12 +96,26 @@ class SubtreeRunner(Runner):
         ones are searched by, these are searched as others are: the same trees.
         """
         waits = self._awaited and are_compiled_elsewhere(self._awaited)
-        run = None if waits else self._prepare(n_threads, assignment)
-        if run is None:
+        ready = None if waits else self._prepare(n_threads, assignment)
+        if ready is None:
             most_rows = max(in_stop - start for start, in_stop, _, _ in assignment.roots.places)
             n_threads, assignment = 1, assignment._replace(block_rows=most_rows, share_rows=most_rows, sum_slots=None, is_plain=True)
-            run = self._prepare(n_threads, assignment)
-        kernel, work_pool, tasks = cast(_Ready, run)
+            ready = self._prepare(n_threads, assignment)
+        work_pool = self._run(threads, n_threads, assignment, cast(_Ready, ready))
+        room_is_kept = work_pool.parts.records.shape[0] <= MOST_NODES_KEPT
+        if not room_is_kept:
+            self._work_pool, self._made_for = None, ()
+        return [grown(work_pool, i, copy=assignment.keep and room_is_kept) for i in range(len(assignment.roots.places))]
+
+    def search(self, threads: Threads, n_threads: int, assignment: Assignment) -> tuple[Candidates, NDArray[np.int64]]:
+        """Search nodes of a level; return the candidates found, and slots, of all nodes of the assignment."""
+        n, ready = len(assignment.roots.places), self._prepare(n_threads, assignment)
+        work_pool = self._run(threads, n_threads, assignment, cast(_Ready, ready))
+        return work_pool.found.take(slice(0, n)), work_pool.places["slot"][:n].copy()
+
+    def _run(self, threads: Threads, n_threads: int, assignment: Assignment, ready: _Ready) -> WorkPool:
+        """Have threads do the work of a work pool."""
+        kernel, work_pool, tasks = ready
         self._budget = assignment.context.budget
         self._control = work_pool.control
         if assignment.is_interruptible:
@@ -105,15 +130,12 @@ class SubtreeRunner(Runner):
                 give_up=lambda: give_up(work_pool.control),
             )
         self._end()
-        room_is_kept = work_pool.parts.records.shape[0] <= MOST_NODES_KEPT
-        if not room_is_kept:
-            self._work_pool, self._made_for = None, ()
-        return [grown(work_pool, i, copy=assignment.keep and room_is_kept) for i in range(len(assignment.roots.places))]
+        return work_pool
 
     def _prepare(self, n_threads: int, assignment: Assignment) -> _Ready | None:
         """Return what is called to grow nodes, and with what; None while its kernels are compiled by the helper."""
-        context, roots, block_rows, share_rows, find_sums, _, is_plain = assignment
-        self._make_room(context, roots, block_rows, share_rows, find_sums is not None)
+        context, roots, block_rows, share_rows, find_sums, slots, _, is_plain = assignment
+        self._make_room(context, roots, block_rows, share_rows, find_sums is not None, slots is not None)
         for thread in range(len(self._tasks), n_threads):
             self._tasks.append(self._task(thread, context))
         assert self._work_pool is not None
@@ -131,7 +153,7 @@ class SubtreeRunner(Runner):
             methods.kernels.pop(_TINY, None)
         is_plain = is_plain or _TINY in methods.kernels
         sum_slots = None if find_sums is None else find_sums()
-        if sum_slots is not None and self._task_size[0] > min(block_rows, share_rows):  # nodes are searched by zone sums
+        if sum_slots is not None and slots is None and self._task_size[0] > min(block_rows, share_rows):  # nodes are searched by zone sums
             rows, place_of = context.partition.rows, sum_slots.sums.place_of
             if rows.shape[0] < place_of.shape[0]:  # the others are nowhere
                 place_of.fill(NOWHERE)
@@ -139,6 +161,8 @@ class SubtreeRunner(Runner):
         if sum_slots is not None and self._tasks[n_threads - 1].sum_slots is _NO_SUM_SLOTS:
             self._tasks = [task._replace(sum_slots=for_thread(sum_slots, task.stack.path.shape[0])) for task in self._tasks]
         work_pool = begin(self._work_pool, self._opening, roots, share_rows, n_threads)
+        if slots is not None:
+            work_pool = begin_level(work_pool, len(roots.places), slots)
         tasks = [_on(context, task, block_rows, sum_slots, methods, is_plain) for task in self._tasks[:n_threads]]
         return kernel, work_pool, tasks
 
@@ -148,19 +172,23 @@ class SubtreeRunner(Runner):
         if self._control is not None:
             give_up(self._control)
 
-    def _make_room(self, context: TreeContext, roots: Roots, block_rows: int, share_rows: int, inherit: bool) -> None:
+    def _make_room(
+        self, context: TreeContext, roots: Roots, block_rows: int, share_rows: int, inherit: bool, is_level: bool = False
+    ) -> None:
         """See to it that there is room for all that is to be grown."""
         limits, stops, places = context.limits, context.stops, roots.places
         n_sums, weighted = roots.sums.shape[1], context.partition.h.shape[0] > 0
         kind = (n_sums, weighted, type(limits.thresholds), kinds_of(limits.criterion), inherit, limits.categories.some)
-        wanted = (places, block_rows, share_rows, stops.max_depth, limits.min_samples, kind)
+        wanted = (places, block_rows, share_rows, stops.max_depth, limits.min_samples, kind, is_level)
         if wanted == self._made_for and context.pool is self._pool:
             return
         sizes = [in_stop - start for start, in_stop, _, _ in places]
         most_nodes = most_nodes_of.py_func
-        n_nodes = [most_nodes(stops, limits, in_stop - start, depth) for start, in_stop, _, depth in places]
+        n_nodes = [1 if is_level else most_nodes(stops, limits, in_stop - start, depth) for start, in_stop, _, depth in places]
         most_shared = last = 0
-        if max(sizes) > share_rows:
+        if is_level:
+            most_shared = len(places)
+        elif max(sizes) > share_rows:
             most_shared = sum(sizes) // max(1, share_rows) + 1
             last = max(stop for _, _, stop, _ in places)
         pool_size = (len(places), most_shared, last, sum(n_nodes))

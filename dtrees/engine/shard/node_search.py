@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.shard.runner import TreeContext, Workspace
-from dtrees.engine.shard.zone_planner import Level, Sizes, ZoneSums
+from dtrees.engine.shard.dense_runner import SubtreeRunner
+from dtrees.engine.shard.runner import Assignment, TreeContext, Workspace, rows_to_share
+from dtrees.engine.shard.zone_sums import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, without_words
 from dtrees.split.criteria.several import SeveralDeviations
-from dtrees.split.grow.level import SCAN, SummedLevel, search_level
+from dtrees.split.grow.best_first import origins
+from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NO_SPLIT, Candidates, NodesOfTree, best_by_node, empty_candidates
 from dtrees.split.numbers.hashing import child_paths
-from dtrees.split.policy import SEARCH_TASK_ROWS, SERIAL_MAP_CELLS
+from dtrees.split.policy import GROW_CELLS_BY_SUMS, SEARCH_TASK_ROWS, SERIAL_MAP_CELLS
 from dtrees.split.search.categories import NodesByCategory
 from dtrees.split.search.column import find_pure, pair_drawn, search_many, search_on
 from dtrees.split.search.scratch import Scratch, make_scratch
@@ -27,6 +30,10 @@ from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.split.table.zone_map import ZoneMap, map_zones
 from dtrees.split.zones.sum_slots import SumSlots
 from dtrees.split.zones.sums import MAX_PACKED_ROWS
+
+_NOTHING = np.empty(0, np.int64)
+#: The depth of nodes of a level that are not searched.
+_NOT_SEARCHED = np.iinfo(np.int64).max
 
 
 class NodeTable:
@@ -150,7 +157,9 @@ class NodeSearch:
         shard_columns = self._shard_columns
         self._nodes, self._levels = nodes, levels
         self._places = shard_columns.places if pool is shard_columns.everything else shard_columns.places_among(pool)
-        self.by_sums = self._may_sum and inherit and int(nodes.in_stop[0]) < MAX_PACKED_ROWS
+        self.by_sums = self._may_sum and inherit and int(nodes.in_stop[0]) < MAX_PACKED_ROWS and self._places.shape[0] > 0
+        self._pool = pool if shard_columns.ids.shape[0] == shard_columns.n_columns_total else self._places.astype(np.int32)
+        self._last_level = _NOTHING, _NOTHING
         self._begin: tuple[Any, ...] | None = workspace, categorical, (self._places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
 
     def _sums(self) -> ZoneSums:
@@ -171,7 +180,7 @@ class NodeSearch:
 
     def sum_slots(self, n_threads: int) -> SumSlots:
         """Return zone sums for threads that grow subtrees (:attr:`by_sums`)."""
-        return self._sums().sum_slots(n_threads, self._shard_columns.n_columns_total)
+        return self._sums().sum_slots(n_threads, self._shard_columns.ids)
 
     def scratch_for(self, thread: int, workspace: Workspace, limits: SplitLimits) -> Scratch:
         """Return the scratch space of a thread for any node of the tree."""
@@ -187,18 +196,12 @@ class NodeSearch:
         self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], workspace: Workspace, context: TreeContext
     ) -> Candidates:
         """Return the best splits of nodes, children of ``parents``, in those of this shard's columns that are drawn for them."""
-        table = self._nodes
-        best = empty_candidates(nodes.shape[0], table.sums.shape[1])
-        impure = np.flatnonzero(~self._mark_pure(nodes, best, context))
-        level = None
         if self.by_sums:
-            level = self._sums().plan(parents, left, nodes[impure], table.start, table.in_stop)
-        if impure.shape[0]:
-            if level is not None:
-                which, found = self._search_level(nodes[impure], level, workspace, context)
-            else:
-                which, found = self._search_each(nodes[impure], workspace, context)
-            best_by_node(found, impure[which], best)
+            return self._search_level(nodes, parents, left, workspace, context)
+        best = empty_candidates(nodes.shape[0], self._nodes.sums.shape[1])
+        impure = np.flatnonzero(~self._mark_pure(nodes, best, context))
+        which, found = self._search_each(nodes[impure], workspace, context)
+        best_by_node(found, impure[which], best)
         return best
 
     def search_rest(
@@ -215,24 +218,24 @@ class NodeSearch:
         return found, place
 
     def _search_level(
-        self, nodes: NDArray[np.int64], level: Level, workspace: Workspace, context: TreeContext
-    ) -> tuple[NDArray[np.int64], Candidates]:
-        """Search nodes by zone sums; return the candidates found, and the index of the node that each belongs to."""
-        assert self._zone_sums is not None
-        node_sums, operations, shard_columns = self._nodes.sums[nodes], level.operations, self._shard_columns
-        found, n_tasks = empty_candidates(operations.shape[0], node_sums.shape[1]), level.tasks.shape[0]
-        bars = np.full(nodes.shape[0], -1.0)
-        summed = SummedLevel(self._zone_sums.zone_map, shard_columns.ids, level.sums, context.partition, level.nodes, node_sums, bars)
-        scratch = [self.scratch_for(thread, workspace, context.limits) for thread in range(max(1, min(level.n_threads, n_tasks)))]
-        workspace.threads.share(
-            n_tasks,
-            lambda queue, thread: search_level(
-                queue, level.tasks, operations, shard_columns.columns, summed, limits_for_thread(context.limits), scratch[thread], found
-            ),
-            level.n_threads,
-        )
-        scans = operations[:, 0] == SCAN
-        return operations[scans, 1], found.take(scans)
+        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], workspace: Workspace, context: TreeContext
+    ) -> Candidates:
+        """Search nodes by zone sums, which they inherit from their parents."""
+        table, threads, (level, slots) = self._nodes, workspace.threads, self._last_level
+        children = np.stack([left, left + 1], axis=1).ravel() if parents.shape[0] else nodes
+        every, n_parents = np.append(parents, children), parents.shape[0]
+        depth = np.where(np.isin(every, nodes), table.depth[every], _NOT_SEARCHED)
+        places = list(zip(*(array.tolist() for array in (table.start[every], table.in_stop[every], table.stop[every], depth)), strict=True))
+        sizes = table.in_stop[nodes] - table.start[nodes]
+        n_threads = min(threads.n_threads, 1 + int(sizes.sum()) * self._places.shape[0] // GROW_CELLS_BY_SUMS)
+        roots = Roots(places, table.path[every], table.sums[every], origins(every.shape[0]))
+        held = slots[np.searchsorted(level, parents)]
+        sums = partial(self._sums().sum_slots, n_threads, self._shard_columns.ids, held)
+        self.scratch_for(n_threads - 1, workspace, context.limits)
+        assignment = Assignment(context._replace(pool=self._pool), roots, 0, rows_to_share(int(sizes.max()), n_threads), sums, slots=held)
+        found, slots = cast(SubtreeRunner, workspace.runner).search(threads, n_threads, assignment)
+        self._last_level = children, slots[n_parents:]
+        return found.take(n_parents + np.searchsorted(children, nodes))
 
     def _search_each(self, nodes: NDArray[np.int64], workspace: Workspace, context: TreeContext) -> tuple[NDArray[np.int64], Candidates]:
         """Search each node in the columns drawn for it; return as :meth:`_search_level`."""

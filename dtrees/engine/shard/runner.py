@@ -16,6 +16,7 @@ from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.limits import NodeLimits, SplitLimits
 from dtrees.split.node.partition import RowPartition, no_rows
 from dtrees.split.node.records import Nodes
+from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.split.zones.sum_slots import SumSlots
@@ -48,6 +49,8 @@ class Assignment(NamedTuple):
         Nodes of more rows are shared out.
     sum_slots : callable or None
         Given, larger nodes are searched by the zone sums that it returns.
+    slots : ndarray of int64 or None, default=None
+        Given, nodes are only searched: those of a level (:func:`~dtrees.split.grow.work_pool.begin_level`).
     keep : bool, default=True
         Whether the subtrees are needed when others are grown; otherwise they may lie where those will.
     is_plain : bool, default=False
@@ -59,6 +62,7 @@ class Assignment(NamedTuple):
     block_rows: int
     share_rows: int
     sum_slots: Callable[[], SumSlots] | None = None
+    slots: NDArray[np.int64] | None = None
     keep: bool = True
     is_plain: bool = False
 
@@ -67,6 +71,11 @@ class Assignment(NamedTuple):
         """Whether they are to be grown by other threads than this one, as it takes long, and Ctrl-C is to end it."""
         n_rows = sum([stop - start for start, _, stop, _ in self.roots.places])
         return n_rows * self.context.pool.shape[0] >= INTERRUPTIBLE_CELLS and in_main_thread()
+
+
+def rows_to_share(most_rows: int, n_threads: int) -> int:
+    """Return up to how many rows a node is left to one of some threads, where the largest has ``most_rows``."""
+    return most_rows if n_threads == 1 else max(SHARE_ROWS, most_rows // (NODES_PER_THREAD * n_threads))
 
 
 class Runner(ABC):

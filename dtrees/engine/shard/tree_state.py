@@ -36,12 +36,12 @@ from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
 from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.node_search import NodeSearch, NodeTable, ShardColumns
 from dtrees.engine.shard.row_division import divide_tasks, find_sets, mark_by_number, mark_by_threshold
-from dtrees.engine.shard.runner import Assignment, TreeContext, Workspace
+from dtrees.engine.shard.runner import Assignment, TreeContext, Workspace, rows_to_share
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.scales import add_up_sample, many_sums
-from dtrees.engine.shard.zone_planner import Sizes
+from dtrees.engine.shard.zone_sums import Sizes
 from dtrees.split.criteria.constraints import root_words
 from dtrees.split.grow.best_first import LeafBudget, make_budget, origins
 from dtrees.split.grow.block import block_rows
@@ -50,7 +50,7 @@ from dtrees.split.node import partition
 from dtrees.split.node.partition import SplitsOfRows
 from dtrees.split.node.records import Candidates, Nodes
 from dtrees.split.numbers import hashing
-from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, SHARE_ROWS, THREAD_ROWS
+from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, THREAD_ROWS
 from dtrees.split.search.categories import mark_by_sets
 from dtrees.split.table.columns import Assembly, Columns, take_rows
 from dtrees.split.table.sparse_columns import SparseColumns
@@ -330,8 +330,7 @@ class TreeState:
         n_cells = sum(stop - start for start, _, stop, _ in places) * n_columns
         if by_sums:
             n_threads = min(most_threads, 1 + n_cells // GROW_CELLS_BY_SUMS)
-            share_rows = most_rows if n_threads == 1 else max(SHARE_ROWS, most_rows // (NODES_PER_THREAD * n_threads))
-            return n_threads, rows_in_block(rules, most_rows, n_columns), share_rows
+            return n_threads, rows_in_block(rules, most_rows, n_columns), rows_to_share(most_rows, n_threads)
         in_block = block_rows(rules.random_splits, rules.max_features, n_columns) if self._fits_blocks() else 0
         return min(most_threads, len(places), 1 + n_cells // GROW_CELLS), in_block, most_rows
 

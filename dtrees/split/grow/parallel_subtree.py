@@ -57,6 +57,7 @@ from dtrees.split.grow.stack import put_root
 from dtrees.split.grow.subtree import Task, grow_subtree, hand_down_slot, is_large
 from dtrees.split.grow.work_pool import (
     CHUNKS_LEFT,
+    DIVIDED,
     DONE,
     GROW,
     LEAD,
@@ -87,7 +88,7 @@ from dtrees.split.policy import AHEAD_TO_WRITE, CHUNKS
 from dtrees.split.search.categories import search_categories_of_list
 from dtrees.split.table.columns import Columns
 from dtrees.split.zones.by_category import SummedNode
-from dtrees.split.zones.sum_slots import give_back, has_slots, search_columns
+from dtrees.split.zones.sum_slots import give_back, has_slots, keep_slot, search_columns
 from dtrees.split.zones.sums import are_few
 
 
@@ -101,7 +102,9 @@ def grow_together(columns, work_pool, task):
         kind, i, chunk = claim_work(work_pool)
         if kind == DONE:
             return
-        if kind == GROW:
+        if kind == GROW and work_pool.is_level:
+            _search(columns, work_pool, task, i)
+        elif kind == GROW:
             _bring_back(work_pool, task, i)
             place = work_pool.places[i]
             start, in_stop, stop, depth, first = place.start, place.in_stop, place.stop, place.depth, place.room
@@ -119,6 +122,20 @@ def grow_together(columns, work_pool, task):
         acquire(work_pool.control, LOCK)
         work_pool.control[NODES_LEFT if kind == GROW else CHUNKS_LEFT] -= 1
         release(work_pool.control, LOCK)
+
+
+@lean_kernel
+def _search(columns, work_pool, task, i):
+    """Search a node of a level by one thread, if it is to be searched."""
+    place, sums = work_pool.places[i], work_pool.sums[i]
+    start, in_stop = place.start, place.in_stop
+    if _wants_slot(work_pool, task, i) and not is_pure(task.target, task.partition.rows, start, in_stop):
+        task.stack.path[0] = work_pool.paths[i]
+        _begin(task.sum_slots, place.slot)
+        search_zones(columns, task, ZERO(), start, in_stop, sums)
+        _offer(work_pool, task, i)
+        if place.slot < 0:
+            place.slot = keep_slot(task.sum_slots, ZERO(), work_pool.n_threads)
 
 
 @lean_entry
@@ -187,13 +204,15 @@ def do_chunk(columns, work_pool, task, kind, i, chunk):
             _start_scans(sum_slots, work_pool, task, i)
     elif kind == SCAN:
         _scan(sum_slots, columns, work_pool, task, i, chunk)
-        if is_last(work_pool, i):
+        if is_last(work_pool, i) and not work_pool.is_level:
             _decide(sum_slots, columns, work_pool, task, i)
     elif kind == MARK:
         _mark(sum_slots, columns, work_pool, task, i, chunk)
         if is_last(work_pool, i):
             _place_children(work_pool, task, i)
             add_chunks(work_pool, SPREAD, i, n_chunks(work_pool, work_pool.places[i].stop - work_pool.places[i].start))
+    elif kind == DIVIDED:
+        _hand_down(sum_slots, work_pool, task, i)
     else:
         _spread(sum_slots, work_pool, task, i, chunk)
         if is_last(work_pool, i):

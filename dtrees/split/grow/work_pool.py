@@ -1,7 +1,7 @@
 """What threads share that grow subtrees together (:mod:`dtrees.split.grow.parallel_subtree`): the work that waits, and the nodes so far.
 
 Two kinds of work wait: *chunks* of a step on a large node, and nodes small enough to be grown to their end by one thread. A lock guards
-both lists, the counters and the numbering of nodes.
+both lists, the counters and the numbering of nodes. Where a tree is grown level by level, the nodes of one are searched in the same steps.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.compile.work_queue import acquire, load, release, rest
 from dtrees.split.grow.best_first import ORIGIN
-from dtrees.split.node.records import Candidates, Nodes, empty_candidates, empty_nodes
+from dtrees.split.node.records import NO_SPLIT, Candidates, Nodes, empty_candidates, empty_nodes
 from dtrees.split.policy import CHUNK_ROWS, CHUNKS, SHARED_NODES
 
 #: Most nodes of a tree: numbers of children have 32 bits, one of which is for the sign.
 MOST_NODES = 2**31 - 1
 
 #: Kinds of work.
-DONE, GROW, OPEN, SUM, SETTLE, LEAD, SCAN, MARK, SPREAD = (np.int64(kind) for kind in range(-1, 8))
+DONE, GROW, OPEN, SUM, SETTLE, LEAD, SCAN, MARK, SPREAD, DIVIDED = (np.int64(kind) for kind in range(-1, 9))
 #: What is in ``control``: the lock, chunks and nodes that wait, those not finished, nodes there are, and 1 if a thread has failed.
 LOCK, WAITING_CHUNKS, WAITING_NODES, CHUNKS_LEFT, NODES_LEFT, N_NODES, FAILED = (np.int64(8 * k) for k in range(7))
 #: A node of a work pool; see there.
@@ -91,6 +91,8 @@ class WorkPool(NamedTuple):
     share_rows : int
         Nodes of more rows are shared out.
     n_threads : int
+    is_level : bool
+        Whether nodes are only searched, not split.
     """
 
     control: NDArray[np.int64]
@@ -107,6 +109,7 @@ class WorkPool(NamedTuple):
     parts: Nodes
     share_rows: int
     n_threads: int
+    is_level: bool
 
 
 def make_work_pool(n: int, most_shared: int, n_rows: int, room: int, n_sums: int, n_kept: int) -> WorkPool:
@@ -143,6 +146,7 @@ def make_work_pool(n: int, most_shared: int, n_rows: int, room: int, n_sums: int
         empty_nodes(room, n_kept),
         0,
         1,
+        False,
     )
 
 
@@ -196,7 +200,23 @@ def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, 
     work_pool.paths[:n] = roots.paths
     work_pool.origins[:n] = roots.origins
     work_pool.sums[:n] = roots.sums
-    return WorkPool(opening.control.copy(), *work_pool[1:-2], share_rows, n_threads)
+    return WorkPool(opening.control.copy(), *work_pool[1:-3], share_rows, n_threads, False)
+
+
+def begin_level(work_pool: WorkPool, n: int, slots: NDArray[np.int64]) -> WorkPool:
+    """Return a work pool with ``n`` nodes that has the first of them, which were divided and have these slots, hand these down to the rest.
+
+    The rest are the children of the first, in pairs, or the root of the tree. They are only searched.
+    """
+    n_parents, places = slots.shape[0], work_pool.places
+    places["slot"][:n_parents], places["left_child"][:n_parents] = slots, n_parents + 2 * np.arange(n_parents)
+    places["room"][:n] = np.arange(n)
+    work_pool.found.records["status"][:n], work_pool.found.records["column"][:n] = NO_SPLIT, -1
+    anew = np.flatnonzero(np.append(np.repeat(slots < 0, 2), np.ones(n - 3 * n_parents, np.bool_))) + n_parents
+    some = [(OPEN, i, 0) for i in anew] + [(DIVIDED, i, 0) for i in np.flatnonzero(slots >= 0)]
+    work_pool.chunks[: len(some)] = some
+    work_pool.control[WAITING_CHUNKS] = work_pool.control[CHUNKS_LEFT] = len(some)
+    return work_pool._replace(is_level=True)
 
 
 @kernel

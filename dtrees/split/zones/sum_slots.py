@@ -70,15 +70,19 @@ class SumSlots(NamedTuple):
     bar: NDArray[np.float64]
 
 
-def make_sum_slots(zone_map: ZoneMap, sums: Sums, n_columns: int, n_threads: int) -> SumSlots:
-    """Return what threads that grow a tree of a table of ``n_columns`` columns share; each adds a ``slot_of`` and ``bar`` of its own."""
-    n_slots = sums.slots.shape[0]
-    free = np.arange(-int(_FIRST), n_slots)
-    free[:_FIRST] = 0
-    free[_COUNT] = n_slots
-    ids, place_in_map = np.arange(n_columns, dtype=np.int32), np.full(n_columns, -1)
+def make_sum_slots(zone_map: ZoneMap, sums: Sums, ids: NDArray[np.int32], n_threads: int) -> SumSlots:
+    """Return what threads that grow a tree of columns of these numbers share; each adds a ``slot_of`` and ``bar`` of its own."""
+    free, place_in_map = free_slots(sums.slots.shape[0], np.empty(0, np.int64)), np.full(ids.shape[0], -1)
     place_in_map[zone_map.which] = np.arange(zone_map.which.shape[0])
     return SumSlots(zone_map, sums, free, n_threads, np.empty(0, np.int64), ids, place_in_map, np.empty(0))
+
+
+def free_slots(n_slots: int, held: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return ``free`` of :class:`SumSlots` where all slots are but those ``held``."""
+    others = np.setdiff1d(np.arange(n_slots), held, assume_unique=True)
+    free = np.zeros(int(_FIRST) + n_slots, np.int64)
+    free[_COUNT], free[_FIRST : _FIRST + others.shape[0]] = others.shape[0], others
+    return free
 
 
 def no_sum_slots() -> SumSlots:
@@ -86,7 +90,7 @@ def no_sum_slots() -> SumSlots:
     numbers, none = np.empty((0, 0), np.int64), np.empty(0, np.int64)
     scales, shifts, places = np.empty(0, SCALE), np.empty((0, 0), np.uint64), np.empty(0, np.uint32)
     sums = Sums(numbers, none, scales, scales, numbers, shifts, 0, 0, 0, none, places, np.empty((0, 0), np.uint8), *NOTHING_KNOWN)
-    return make_sum_slots(no_zones(), sums, 0, 0)
+    return make_sum_slots(no_zones(), sums, np.empty(0, np.int32), 0)
 
 
 @optional
@@ -145,6 +149,14 @@ def slot_for(sum_slots, n, partition, start, in_stop):
         slot = sum_slots.slot_of[n] = take(sum_slots, ZERO())
         begin_slot(sum_slots.sums, slot, in_stop - start)
         sum_rows(sum_slots.zone_map, partition, start, in_stop, sum_slots.sums, slot)
+    return sum_slots.slot_of[n]
+
+
+@inner_kernel
+def keep_slot(sum_slots, n, n_threads):
+    """Leave the n-th node of the stack the slot that it was summed in, if so many others are free; return it, -1 if it has none then."""
+    if load(sum_slots.free, _COUNT) < n_threads:
+        give_back_of(sum_slots, n)
     return sum_slots.slot_of[n]
 
 

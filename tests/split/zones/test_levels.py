@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,25 +11,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.shard import zone_planner as engine_sums
-from dtrees.engine.shard.zone_planner import Sizes, ZoneSums
+from dtrees.engine.shard import zone_sums as engine_sums
+from dtrees.engine.shard.dense_runner import SubtreeRunner
+from dtrees.engine.shard.node_search import NodeSearch, NodeTable, ShardColumns
+from dtrees.engine.shard.runner import TreeContext, Workspace
+from dtrees.engine.shard.zone_sums import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
-from dtrees.split.compile.work_queue import make_queue
-from dtrees.split.grow import level
-from dtrees.split.grow.level import BAR, SCAN, SUM, SummedLevel, search_level
+from dtrees.split.compile.kernels import NONE as NOTHING
+from dtrees.split.compile.kernels import ZERO, kernel
+from dtrees.split.grow.best_first import make_budget
+from dtrees.split.node.limits import NodeLimits
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.records import Candidates, empty_candidates
+from dtrees.split.node.records import empty_candidates
+from dtrees.split.numbers.hashing import RIGHT, ROOT
 from dtrees.split.policy import FOLD, LIST_ROWS, MAX_PARTS
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table import zone_map as zone_map_module
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import map_zones
-from dtrees.split.zones.sums import SCALE, Sums, fold, lay_out_slots, size_shift
+from dtrees.split.zones.by_category import SummedNode
+from dtrees.split.zones.sum_slots import search_columns
+from dtrees.split.zones.sums import SCALE, Sums, best_edges, get_ready, lay_out_slots, size_shift, sum_rows
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
 from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, one_quick, quick_criteria, slow_for, thorough_for
-from tests.split.nodes import best_of, comparable, package_limits, same, search_of, slope_of
+from tests.split.nodes import best_of, candidate, comparable, package_limits, same, search_of, slope_of
 from tests.split.strategies import Task, as_lists
 
 # --- a level searched by zone sums, bit for bit against trying every split of every node ---
@@ -83,55 +89,51 @@ def search_in_levels(
     Returns the scales of the halves' sums.
     """
     rng = np.random.default_rng(seed)
-    n = a.shape[0]
-    columns = presort(table)
-    ids = np.arange(len(table), dtype=np.int32)
+    n, k = a.shape[0], len(table)
+    columns = ShardColumns(presort(table), np.arange(k, dtype=np.int32), k)
     weights = b if b.shape[0] else np.ones(n, np.int64)
-    slope = float((np.abs(a) / weights).max())
+    of_tree = package_limits(limits, float((np.abs(a) / weights).max())), NodeLimits(9, 0, 0, k, RIGHT, True, False)
     goes_left = rng.random(n) < rng.choice([0.5, 0.02])
     goes_left[0], goes_left[-1] = True, False
-    order = np.concatenate([np.flatnonzero(goes_left), np.flatnonzero(~goes_left)])
-    n_left = int(goes_left.sum())
+    nodes, search, rows, nothing = NodeTable(2), NodeSearch(columns, sums_zones=True), np.arange(n), np.empty(0, np.int64)
+    nodes.open(n, n, ROOT, np.array([a.sum(), weights.sum()]))
     with Threads(n_threads) as threads:
-        sums = ZoneSums(map_zones(columns), threads, fine_rows)
-        sums.start(np.arange(len(table)), n, Sizes(int(np.abs(a).sum())), b.shape[0] > 0)
-        nothing = np.empty(0, np.int64)
-        levels = [
-            (np.arange(n), np.array([0]), np.array([n]), np.array([0]), nothing, nothing),
-            (order, np.array([0, 0, n_left]), np.array([n, n_left, n]), np.array([1, 2]), np.array([0]), np.array([1])),
-        ]
-        for rows, start, in_stop, nodes, parents, left in levels:
+        workspace = Workspace(threads, SubtreeRunner(presort(table)))
+        search._zone_sums = sums = ZoneSums(columns.zone_map(threads, ()), threads, fine_rows)
+        search.open(workspace, columns.everything, nodes, nothing, RowPartition(rows, a, b), Sizes(int(np.abs(a).sum())), inherit=True)
+        for which, parents in (np.array([0]), nothing), (np.array([1, 2]), np.array([0])):
+            if parents.shape[0]:
+                rows = np.argsort(~goes_left, kind="stable")
+                nodes.divide(parents, which[:1], *2 * [np.array([goes_left.sum()])])
+                for node, inside in (1, goes_left), (2, ~goes_left):
+                    nodes.sums[node] = a[inside].sum(), weights[inside].sum()
             partition = RowPartition(rows.astype(np.uint32), a[rows], b[rows] if b.shape[0] else b)
-            work = sums.plan(parents, left, nodes, start, in_stop)
-            assert work is not None
-            node_sums = np.array(
-                [[a[rows[i:j]].sum(), weights[rows[i:j]].sum()] for i, j in zip(start[nodes], in_stop[nodes], strict=True)]
-            )
-            found = empty_candidates(work.operations.shape[0], 2)
-            bars = np.full(nodes.shape[0], -1.0)
-
-            summed = level.SummedLevel(sums.zone_map, ids, work.sums, partition, work.nodes, node_sums, bars)
-            arguments = work.tasks, work.operations, columns, summed, package_limits(limits, slope)
-            run = partial(_search_level, arguments, found, n)
-            threads.share(work.tasks.shape[0], run)
-            for i, node in enumerate(nodes.tolist()):
-                mine = rows[start[node] : in_stop[node]]
-                scans = (work.operations[:, 0] == level.SCAN) & (work.operations[:, 1] == i)
+            context = TreeContext(partition, partition, nothing, *of_tree, (ROOT, ROOT), make_budget(0), columns.everything)
+            found = search.find(which, parents, which[: parents.shape[0]], workspace, context)
+            for i, node in enumerate(which.tolist()):
+                mine = rows[nodes.start[node] : nodes.in_stop[node]]
                 if n <= 700:
                     lists, weight = as_lists(table), b.tolist() or None
-                    expected = comparable(
-                        naive.best_split(lists, range(len(table)), np.sort(mine).tolist(), a.tolist(), weight, limits, [0] * len(table))
-                    )
+                    expected = comparable(naive.best_split(lists, range(k), np.sort(mine).tolist(), a.tolist(), weight, limits, [0] * k))
                 else:  # nodes of up to 2047 rows are scanned whole there
-                    inside = np.isin(np.arange(n), mine)
-                    expected = best_of(search_of(Task(table, a, b, inside, limits)))
+                    expected = best_of(search_of(Task(table, a, b, np.isin(np.arange(n), mine), limits)))
                 # A level does not tell columns that are constant in a node from those without an allowed split.
-                assert same(best_of(found.take(scans)), expected if expected[1] else (naive.NO_SPLIT, None))
-        return work.sums.scales[work.nodes[:, 2]]
+                assert same(candidate(found, i), expected if expected[1] else (naive.NO_SPLIT, None))
+        return sums._scales[search._last_level[1]]
 
 
-def _search_level(arguments: tuple[Any, ...], found: Candidates, n: int, queue: NDArray[np.int64], _: int) -> None:
-    search_level(queue, *arguments, make_scratch(n, n, 0), found)
+@kernel
+def begin_node(summed, limits, scratch):  # type: ignore[no-untyped-def]
+    """Sum a node's rows; return its bar."""
+    zone_map, ids, sums, partition, place, node_sums = summed
+    sum_rows(zone_map, partition, place[0], place[1], sums, place[2])
+    get_ready(zone_map, partition, sums, place, node_sums, limits)
+    return best_edges(ids, zone_map, sums, place, node_sums, limits, (ZERO(), zone_map.which.shape[0]), -1.0, scratch)[0]
+
+
+@kernel
+def scan_columns(summed, first, last, columns, limits, bar, scratch, out):  # type: ignore[no-untyped-def]
+    search_columns(summed, first, last, NOTHING(), columns, limits, bar, scratch, out)
 
 
 def make_case(kinds: list[str], target: str, criterion: str, weighted: bool, n: int, seed: int) -> tuple[Any, ...]:
@@ -269,28 +271,20 @@ def search_by_zones(
     if lists:
         sums.place_of[rows] = np.arange(n)
         zone_map.ends[:, 0], zone_map.ends[:, 1] = 0, zone_map.n_zones << zone_map.fold  # nothing else is listed
-    node_sums = np.array([[a.sum(), b.sum() if b.shape[0] else n]])
-    operations = [(SUM, 0, n, 0), (BAR, 0, 0, 0), *((SCAN, 0, j, min(j + together, k)) for j in range(0, k, together))]
-    limits = package_limits(task.limits, slope_of(task))
-    scratch, bars = make_scratch(n, int(np.diff(columns.offsets).max()), 0), np.full(1, -1.0)
-    found = empty_candidates(len(operations), 2)
-    done = set()
-    for t, operation in enumerate(operations):
+    node_sums = np.array([a.sum(), b.sum() if b.shape[0] else n])
+    summed = SummedNode(zone_map, np.arange(k, dtype=np.int32), sums, RowPartition(rows, a, b), (0, n, 0), node_sums)
+    limits, scratch = package_limits(task.limits, slope_of(task)), make_scratch(n, int(np.diff(columns.offsets).max()), 0)
+    bar, found, done = np.array([begin_node(summed, limits, scratch)]), empty_candidates(k, 2), set()
+    for first in range(0, k, together):
         traces = scratch.keys, scratch.marks, scratch.cuts[1]  # written by all ways to pick rows, by one, and where zones are cut
         for array in traces:
             array[:] = _SENTINEL
-        out = empty_candidates(1, 2)
-        search_level(
-            make_queue(), np.array([[0, 1, 0]]), np.array([operation]), columns,
-            SummedLevel(zone_map, np.arange(k, dtype=np.int32), sums, RowPartition(rows, a, b), np.array([[0, n, 0]]), node_sums, bars),
-            limits, scratch, out,
-        )  # fmt: skip
-        found.records[t], found.left[t] = out.records[0], out.left[0]
-        if operation[0] == SCAN:
-            changed = [bool((array != _SENTINEL).any()) for array in traces]
-            done.add((NONE if not changed[0] else PICKED if changed[1] else LISTED, changed[2]))
+        scan_columns(summed, first, min(first + together, k), columns, limits, bar, scratch, found.take(slice(first, None)))
+        changed = [bool((array != _SENTINEL).any()) for array in traces]
+        done.add((NONE if not changed[0] else PICKED if changed[1] else LISTED, changed[2]))
     assert 0 <= flagged[0] <= flagged[1] or lists
-    return best_of(found.take(slice(2, None))), done
+    status, split = best_of(found)
+    return (status if split else naive.NO_SPLIT, split), done
 
 
 def noise(n: int, seed: int, criterion: str, weighted: bool) -> Task:
@@ -429,19 +423,6 @@ def test_most_parts_are_not_looked_at_again(criterion: str) -> None:
     assert n_flagged[1] < n_flagged[0] / 2
 
 
-def test_sums_are_folded_where_slots_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    table, a, b = make_case(["continuous", "missing"], "noise", NEWTON, False, 1500, 3)
-    columns = presort(table)
-    size = 8 * int(lay_out_slots(map_zones(columns), 2)[0][FOLD - 2, -1])  # as the table is listed
-    monkeypatch.setattr(engine_sums, "SLOTS_MIN_BYTES", 5 * size)
-    monkeypatch.setattr(engine_sums, "SLOTS_BYTES_PER_ROW", 0)
-    monkeypatch.setattr(engine_sums, "FINE_SLOTS_PER_THREAD", 4)
-    folded = []
-    monkeypatch.setattr(engine_sums, "fold", lambda *arguments: folded.append(fold(*arguments)))
-    search_in_levels(table, a, b, naive.SplitLimits(NEWTON, penalty=1.0), 0, 1, 0)
-    assert len(folded) == 1
-
-
 def test_zones_are_cut_where_much_was_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first tree of a table without lists is summed by parts, the next by what the one before has shown."""
     monkeypatch.setattr(zone_map_module, "LIST_ROWS", 0)
@@ -449,15 +430,13 @@ def test_zones_are_cut_where_much_was_flagged(monkeypatch: pytest.MonkeyPatch) -
     n = 3000
     columns = presort([rng.normal(size=n) for _ in range(5)])
     with Threads(1) as threads:
-        sums = ZoneSums(map_zones(columns), threads, fine_rows=1000)
-        nothing, places = np.empty(0, np.int64), np.arange(5)
+        sums, places = ZoneSums(map_zones(columns), threads, fine_rows=1000), np.arange(5)
 
         def grain_after(flagged: tuple[int, int]) -> int:
             sums.start(places, n, Sizes(1), False)
-            work = sums.plan(nothing, nothing, np.array([0]), np.array([0]), np.array([n]))
-            assert work is not None
-            work.sums.flagged[:] = flagged
-            return int(work.sums.grains[work.nodes[0, 2]])
+            of_tree = sums.sum_slots(1, np.arange(5, dtype=np.int32)).sums
+            of_tree.flagged[:] = flagged
+            return of_tree.most_grain
 
         assert grain_after((900, 1000)) == FOLD - 1
         assert grain_after((10, 1000)) == FOLD
@@ -481,7 +460,7 @@ def test_slots_are_as_fine_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch)
             sums = ZoneSums(map_zones(columns), threads, fine_rows=1000)
             for grain, flagged in zip(wanted, [1000, 0, 0], strict=True):
                 sums.start(np.arange(1), n, Sizes(1), False)
-                sum_slots = sums.sum_slots(2, 1)
+                sum_slots = sums.sum_slots(2, np.zeros(1, np.int32))
                 assert sum_slots is not None
                 assert sum_slots.sums.slots.shape[1] == starts[grain, -1]
                 sum_slots.sums.flagged[:] = flagged, 1000

@@ -1,0 +1,146 @@
+"""The slots of a shard for zone sums: how many there are, how fine, and in which scale (:mod:`dtrees.split.zones.sums`)."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.threads import Threads
+from dtrees.split.policy import (
+    COARSER_FOLD,
+    FINE_SLOTS_PER_THREAD,
+    FLAGGED_SHARE,
+    FOLD,
+    JOINED_SLOTS,
+    KEPT_SHARE,
+    MUCH_FLAGGED_SHARE,
+    ROWS_PER_PART,
+    SLOTS_BYTES_PER_ROW,
+    SLOTS_MIN_BYTES,
+    SLOTS_PER_THREAD,
+)
+from dtrees.split.table.zone_map import ZoneMap, not_joined
+from dtrees.split.zones.sum_slots import SumSlots, free_slots, make_sum_slots
+from dtrees.split.zones.sums import SCALE, Sums, grain_for, lay_out_slots, size_shift
+
+_NO_PLACES = np.empty(0, np.uint32)
+
+
+class Sizes(NamedTuple):
+    """How large the rows of a tree are, about a centre: at most so much in all, and each for its weight."""
+
+    total: int
+    centre: int = 0
+    slope: float = math.inf
+
+
+class ZoneSums:
+    """The slots of one shard.
+
+    Parameters
+    ----------
+    zone_map : ZoneMap
+        Of all columns of the shard.
+    threads : Threads
+    fine_rows : int, optional
+        Nodes of at least so many rows are summed by the smallest parts of zones, those of half as many by parts twice as large, and so on.
+    """
+
+    def __init__(self, zone_map: ZoneMap, threads: Threads, fine_rows: int | None = None) -> None:
+        self._all = zone_map
+        self._fine_rows = ROWS_PER_PART * (self._all.firsts.shape[1] - 1) if fine_rows is None else fine_rows
+        self._place_of = np.empty(self._all.lists.shape[1], np.uint32)
+        self._threads = threads
+        self.zone_map = self._all
+        self._sum_slots: SumSlots | None = None
+        self._places: NDArray[np.int64] | None = None
+        self._width, self._grain = 0, 0
+        self._starts, self._shifts = np.zeros((1, 1), np.int64), np.zeros((1, 0), np.uint64)
+        self._slots = np.empty((0, 0), np.int64)
+        self._grains = np.empty(0, np.int64)
+        self._scales = np.zeros(0, SCALE)
+        self._sides = np.empty((0, 0), np.uint8)
+        self._first_scale = np.zeros(1, SCALE)
+        self._flagged = np.zeros(2, np.int64)
+        n_rows, (k, room) = 0 if self._place_of.shape[0] else zone_map.part.shape[0], zone_map.firsts.shape
+        self._known = np.full((2, k if n_rows else 0, room + 1), -1)
+        self._kept = np.empty((k, n_rows // KEPT_SHARE), np.uint64)
+        self._most_grain = FOLD - 1
+
+    def start(self, places: NDArray[np.int64], n_in: int, sizes: Sizes, weighted: bool) -> None:
+        """Forget all nodes: a new tree, of the columns at ``places``, with ``n_in`` rows of these sizes."""
+        width = 3 if weighted else 2
+        if places is not self._places or width != self._width:
+            self._places, self._width = places, width
+            self._known[1, :, -1] = -1
+            self.zone_map = self._all if places.shape[0] == self._all.which.shape[0] else self._all.take(places)
+            self._starts, self._shifts = lay_out_slots(self.zone_map, width)
+            if self._room(self._slot_size(0)) < JOINED_SLOTS:
+                self.zone_map = self.zone_map._replace(joined=not_joined(self.zone_map.part.shape[0]))
+        listed = self._place_of.shape[0] > 0
+        if listed:
+            self._most_grain = FOLD - COARSER_FOLD  # what is flagged is listed: to scan it costs less than to sum and bound smaller parts
+        elif self._flagged[1] > 0:
+            flagged, n_rows = self._flagged.tolist()
+            self._most_grain = (
+                FOLD if flagged * MUCH_FLAGGED_SHARE > n_rows else FOLD - COARSER_FOLD if flagged * FLAGGED_SHARE > n_rows else 0
+            )
+        self._flagged[:] = 0
+        self._known[0, :, -1] = -1
+        # Slots get room for the smallest parts when these are first wanted: a single tree, or one of much signal, is summed without.
+        finest = self._most_grain if listed else max(FOLD - 1, self._most_grain, self._grain)
+        grain = grain_for(finest, self._fine_rows >> (FOLD - finest), n_in)
+        while grain > 0 and self._room(self._slot_size(grain)) < FINE_SLOTS_PER_THREAD * self._threads.n_threads:
+            grain -= 1
+        size = self._slot_size(grain)
+        self._grain = grain
+        if size != self._slots.shape[1]:
+            self._slots = np.empty((0, size), np.int64)
+        self._max_slots = self._room(size)
+        self._first_scale[0] = int(size_shift(sizes.total)), sizes.centre, sizes.slope
+
+    def _slot_size(self, grain: int) -> int:
+        return int(self._starts[grain, -1]) + self._width * self.zone_map.joined.n_elements
+
+    def _room(self, size: int) -> int:
+        """Return for how many slots of so many numbers there is room."""
+        return max(SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW * self._all.part.shape[0]) // max(1, size * 8)
+
+    def _sums(self) -> Sums:
+        grain = self._grain
+        most_grain = min(grain, self._most_grain)
+        fine_rows = self._fine_rows >> (FOLD - (most_grain or grain))
+        return Sums(
+            self._slots, self._grains, self._scales, self._first_scale, self._starts, self._shifts, self._width, most_grain, fine_rows,
+            self._flagged, _NO_PLACES, self._sides, self._known, self._kept,
+        )  # fmt: skip
+
+    def sum_slots(self, n_threads: int, ids: NDArray[np.int32], held: NDArray[np.int64] | None = None) -> SumSlots:
+        """Return slots for threads that grow subtrees of a table of columns of these numbers, if they are usable at all.
+
+        Where they search a level, there are as many as there is room for, and ``held`` are those that nodes have already.
+        """
+        wanted = FINE_SLOTS_PER_THREAD if self._grain else SLOTS_PER_THREAD
+        n_slots = max(n_threads, self._max_slots if held is not None else min(wanted * n_threads, self._max_slots))
+        if self._slots.shape[0] < n_slots:
+            self._slots = np.empty((n_slots, self._slots.shape[1]), np.int64)
+            self._grains, self._scales = np.zeros(n_slots, np.int64), np.zeros(n_slots, SCALE)
+            self._sides = np.empty((n_slots, self.zone_map.most_codes), np.uint8)
+        sum_slots = self._sum_slots
+        if (
+            sum_slots is None
+            or sum_slots.zone_map is not self.zone_map
+            or sum_slots.sums.slots.base is not self._slots
+            or sum_slots.sums.slots.shape[0] != n_slots
+            or sum_slots.n_threads != n_threads
+        ):
+            sums = self._sums()
+            sum_slots = self._sum_slots = make_sum_slots(self.zone_map, sums._replace(slots=self._slots[:n_slots]), ids, n_threads)
+        # Where the rows of a level lie is not noted.
+        place_of = self._place_of if held is None else _NO_PLACES
+        sums = self._sums()._replace(slots=sum_slots.sums.slots, place_of=place_of)
+        free = sum_slots.free.copy() if held is None else free_slots(n_slots, held)
+        return sum_slots._replace(sums=sums, free=free)
