@@ -121,10 +121,11 @@ class ZoneSums:
     def sum_slots(self, n_threads: int, ids: NDArray[np.int32], held: NDArray[np.int64] | None = None) -> SumSlots:
         """Return slots for threads that grow subtrees of a table of columns of these numbers, if they are usable at all.
 
-        Where they search a level, there are as many as there is room for, and ``held`` are those that nodes have already.
+        Where they search a level, there are as many as there is room for, and one more than threads, for a node that they share; ``held``
+        are those that nodes have already.
         """
         wanted = FINE_SLOTS_PER_THREAD if self._grain else SLOTS_PER_THREAD
-        n_slots = max(n_threads, self._max_slots if held is not None else min(wanted * n_threads, self._max_slots))
+        n_slots = max(n_threads, min(wanted * n_threads, self._max_slots)) if held is None else max(n_threads + 1, self._max_slots)
         if self._slots.shape[0] < n_slots:
             self._slots = np.empty((n_slots, self._slots.shape[1]), np.int64)
             self._grains, self._scales = np.zeros(n_slots, np.int64), np.zeros(n_slots, SCALE)

@@ -88,7 +88,7 @@ from dtrees.split.policy import AHEAD_TO_WRITE, CHUNKS
 from dtrees.split.search.categories import search_categories_of_list
 from dtrees.split.table.columns import Columns
 from dtrees.split.zones.by_category import SummedNode
-from dtrees.split.zones.sum_slots import give_back, has_slots, keep_slot, search_columns
+from dtrees.split.zones.sum_slots import give_back, has_slots, keep, search_columns
 from dtrees.split.zones.sums import are_few
 
 
@@ -134,8 +134,7 @@ def _search(columns, work_pool, task, i):
         _begin(task.sum_slots, place.slot)
         search_zones(columns, task, ZERO(), start, in_stop, sums)
         _offer(work_pool, task, i)
-        if place.slot < 0:
-            place.slot = keep_slot(task.sum_slots, ZERO(), work_pool.n_threads)
+        place.slot = keep(task.sum_slots, task.sum_slots.slot_of[0], work_pool.n_threads)
 
 
 @lean_entry
@@ -204,8 +203,11 @@ def do_chunk(columns, work_pool, task, kind, i, chunk):
             _start_scans(sum_slots, work_pool, task, i)
     elif kind == SCAN:
         _scan(sum_slots, columns, work_pool, task, i, chunk)
-        if is_last(work_pool, i) and not work_pool.is_level:
-            _decide(sum_slots, columns, work_pool, task, i)
+        if is_last(work_pool, i):
+            if work_pool.is_level:
+                work_pool.places[i].slot = keep(sum_slots, work_pool.places[i].slot, work_pool.n_threads)
+            else:
+                _decide(sum_slots, columns, work_pool, task, i)
     elif kind == MARK:
         _mark(sum_slots, columns, work_pool, task, i, chunk)
         if is_last(work_pool, i):

@@ -153,11 +153,12 @@ def slot_for(sum_slots, n, partition, start, in_stop):
 
 
 @inner_kernel
-def keep_slot(sum_slots, n, n_threads):
-    """Leave the n-th node of the stack the slot that it was summed in, if so many others are free; return it, -1 if it has none then."""
-    if load(sum_slots.free, _COUNT) < n_threads:
-        give_back_of(sum_slots, n)
-    return sum_slots.slot_of[n]
+def keep(sum_slots, slot, n_threads):
+    """Return a slot that is not needed any more, if more than so many others are free; otherwise free it, and return -1."""
+    if slot < 0 or load(sum_slots.free, _COUNT) > n_threads:
+        return slot
+    give_back(sum_slots, slot)
+    return NONE()
 
 
 @inlined_kernel
