@@ -59,7 +59,7 @@ def members_of(model: Any) -> list[Any]:
 
 
 class Outputs:
-    """What a model predicts: the number of each target or quantile, or the probability of each class; of two classes, that of the second one.
+    """What a model predicts: a number for each target or quantile, or the probability of each class, of two classes of the second one.
 
     Attributes
     ----------
@@ -138,9 +138,18 @@ class Sample:
         X = X.toarray() if is_sparse(X) else nw.from_native(X, eager_only=True).to_pandas() if is_frame(X) and not hasattr(X, "iloc") else X
         return cls(model, X, model._schema.encode(X), base_margin)
 
+    def take(self, rows: NDArray[np.integer]) -> Sample:
+        """Return some of the rows, given their numbers."""
+        table = self.table.iloc[rows] if hasattr(self.table, "iloc") else self.table[rows]
+        return Sample(self.model, table, [values[rows] for values in self.encoded], None if self.margin is None else self.margin[rows])
+
     def __len__(self) -> int:
         """Return the number of rows."""
         return int(self.table.shape[0])
+
+    def column(self, j: int) -> NDArray[Any]:
+        """Return a column as X holds it."""
+        return self.table.iloc[:, j].to_numpy() if hasattr(self.table, "iloc") else self.table[:, j]
 
     def predict(self, replaced: Mapping[int, NDArray[Any]]) -> NDArray[np.float64]:
         """Return predictions, or probabilities of all classes, of all rows for each of several replacements.
@@ -276,8 +285,8 @@ def plot_partial_dependence(
         Names or numbers of columns: one, a pair (a tuple), or a list, each of which is drawn by itself. None for the six that
         ``feature_importances_`` has at the top.
     target : object, default=None
-        Which class or quantile, of several targets the number of which, or a pair of that and a class. None for all, a line for each; of two classes
-        it is the second.
+        Which class or quantile, of several targets the number of which, or a pair of that and a class. None for all, a line for each;
+        of two classes it is the second.
     kind : {"average", "individual", "both"}, default="both"
         The mean, rows, or both. Where several classes or targets are drawn, it is the means.
     grid_resolution : int, default=50
@@ -492,8 +501,8 @@ def plot_shap(
     row : int or None, default=None
         The place in X of the one row to explain; None for many. All of a Dask collection is brought here for it.
     target : object, default=None
-        Which class or quantile, of several targets the number of which, or a pair of that and a class. None for all; for one row, it has to be said
-        which unless there is only one. Of two classes it is the second.
+        Which class or quantile, of several targets the number of which, or a pair of that and a class. None for all; for one row, it has
+        to be said which unless there is only one. Of two classes it is the second.
     background : array-like, sparse table, frame or Dask collection of shape (m, n_features), or None, default=None
         As for ``shap_values``.
     max_num_features : int, default=12
@@ -544,7 +553,7 @@ def plot_shap(
         check_rows(row=(row, 0))
         if row >= len(sample):
             raise ValueError(f"row is {row}, but X has {len(sample)} rows; the first one is 0")
-        sample = sample.of(model, sample.table[row : row + 1])
+        sample = sample.take(np.array([row]))
     size = (7.0, 1.2 + INCHES * min(max_num_features, len(names)))
     ax = axes_for(ax, size if ax is None and figsize is None else figsize)
     draw_shap(ax, sample, names, outputs, chosen, max_num_features, seed=seed, one=row is not None, background=background)
@@ -631,6 +640,15 @@ def _draw_stacked(ax: Any, sizes: NDArray[np.float64], labels: list[str]) -> Non
         text.set_parse_math(False)
 
 
+def digits_of(reach: float) -> int:
+    """Return how many digits after the point tell numbers apart that lie within a range.
+
+    >>> digits_of(0.2), digits_of(3.0), digits_of(40000.0), digits_of(0.0)
+    (3, 2, 0, 2)
+    """
+    return max(0, 2 - math.floor(math.log10(reach))) if reach > 0 else 2
+
+
 def _draw_waterfall(
     ax: Any, sample: Sample, names: list[str], values: NDArray[np.float64], expected: float, order: NDArray[np.intp], n: int, said: str
 ) -> None:
@@ -647,7 +665,7 @@ def _draw_waterfall(
     ax.vlines(ends[:-1], places[:-1], places[1:], color=_GREY, linewidth=0.8, zorder=2)
     low, high = min(begins.min(), ends.min()), max(begins.max(), ends.max())
     reach = (high - low) or 1.0
-    digits = max(0, 2 - math.floor(math.log10(reach)))
+    digits = digits_of(reach)
     for place, size, end in zip(places.tolist(), sizes.tolist(), ends.tolist(), strict=True):
         text = f"{size:+,.{digits}f}"
         ax.text(end + np.copysign(0.015 * reach, size), place, text, va="center", ha="left" if size >= 0 else "right", fontsize="small")

@@ -131,7 +131,9 @@ def _draw(ax: Any, mean: NDArray[np.float64], deviation: NDArray[np.float64] | N
     reach = (high - low) or 1.0
     spread = np.zeros(len(mean)) if deviation is None else deviation
     for place, value, more in zip(places.tolist(), mean.tolist(), spread.tolist(), strict=True):
-        ax.text(max(value, 0.0) + more + 0.01 * reach, place, f"{value:.{precision}f}", va="center", fontsize="small")
+        ax.text(
+            max(value, 0.0) + more + 0.01 * reach, place, f"{round(value, precision) + 0.0:.{precision}f}", va="center", fontsize="small"
+        )
     ax.set_xlim(low - (0.05 * reach if low < 0 else 0.0), high + float(spread.max()) + 0.14 * reach)
     ax.set_ylim(len(mean) - 0.4, -0.6)
     ax.spines[["top", "right"]].set_visible(False)

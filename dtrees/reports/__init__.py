@@ -9,4 +9,8 @@
     what the model is: parameters, sizes, where it was fitted, with which versions; what the columns of the rows hold.
 ``figures``
     pictures, as SVG that can stand in the page.
+``behaviour``
+    more of these: what columns matter to predictions, how these depend on them, and what they are made of.
+``slices``
+    rows with some values of one column that are predicted worse than others.
 """

@@ -50,14 +50,14 @@ def curves(model: Any) -> list[Picture]:
     found, first = learning_curves(model), deciding_metric(model)
     if first is not None and list(found.get("loss", ())) == ["training"] and "training" in found[first]:
         del found["loss"]  # which is in the first picture
-    caption = "The value after each round."
+    caption = ""
     return [
-        _drawn(f"Learning curve: {name}", caption, partial(_plot, plot_metric, model, metric=name))
+        drawn(f"Learning curve: {name}", caption, partial(plot_in, plot_metric, model, metric=name))
         for name in sorted(found, key=lambda name: name != first)
     ]
 
 
-def _plot(plot: Callable[..., Any], model: Any, ax: Any, **options: Any) -> None:
+def plot_in(plot: Callable[..., Any], model: Any, ax: Any, **options: Any) -> None:
     """Draw what users can draw, too, without a title."""
     plot(model, title=None, ax=ax, **options)
 
@@ -68,13 +68,13 @@ def predictions(target: Target) -> list[Picture]:
 
 
 def importances(model: Any) -> list[Picture]:
-    """Return pictures of how much columns matter, by gain and by number of splits."""
+    """Return pictures of how much columns matter to trees, by gain and by number of splits."""
     first, *others = members_of(model)
-    size = 6.4, 1.1 + 0.28 * min(model.n_features_in_, 20)
+    size = 4.8, 1.1 + 0.28 * min(model.n_features_in_, 20)
     found = []
-    for kind in ("gain", "split"):
+    for kind, caption in (("gain", "Of all that splits gain, the share of those on a column."), ("split", "The share of the splits.")):
         options = {"importances": importances_of(model, kind)} if others else {"importance_type": kind}
-        found.append(_drawn(f"By {kind}", "As shares of all columns.", partial(_plot, plot_importance, first, **options), size))
+        found.append(drawn(f"By {kind}", caption, partial(plot_in, plot_importance, first, **options), size))
     return found
 
 
@@ -133,9 +133,9 @@ def _of_numbers(target: Target) -> Iterator[Picture]:
             if kind == "residual_vs_predicted":
                 ax.set_aspect("auto")
 
-        yield _drawn(title, caption + points, draw, (4.6, 4.2))
+        yield drawn(title, caption + points, draw, (4.6, 4.2))
     if n >= 2 * _BINS:
-        yield _drawn(
+        yield drawn(
             "Calibration", f"Means of {_BINS} groups of rows, in the order of their predictions.", lambda ax: _means(ax, target), (4.6, 4.2)
         )
 
@@ -188,14 +188,14 @@ def _of_classes(target: Target) -> Iterator[Picture]:
                 text.set_fontsize("x-small")
 
     size = 4.4 + 0.25 * max(0, len(shown) - 6)
-    yield _drawn("Confusion matrix", caption, matrix, (size, size))
+    yield drawn("Confusion matrix", caption, matrix, (size, size))
     if len(classes) < 2:
         return
-    drawn = [1] if len(classes) == 2 else [int(k) for k in shown if 0 < counts[k] < len(codes)]
-    drawn = sorted(sorted(drawn, key=lambda k: -counts[k])[:_MAX_CURVES])
+    which = [1] if len(classes) == 2 else [int(k) for k in shown if 0 < counts[k] < len(codes)]
+    which = sorted(sorted(which, key=lambda k: -counts[k])[:_MAX_CURVES])
     some = "" if len(classes) == 2 else " Each class against all others."
-    some += f" The {len(drawn)} most frequent of {len(classes)} classes." if 2 < len(drawn) < len(classes) else ""
-    if all(0 < counts[k] < len(codes) for k in drawn) and drawn:
+    some += f" The {len(which)} most frequent of {len(classes)} classes." if 2 < len(which) < len(classes) else ""
+    if all(0 < counts[k] < len(codes) for k in which) and which:
         for title, caption, draw in (
             ("ROC curve", "The share of a class that is found, against that of others that are taken for it.", _roc),
             (
@@ -209,7 +209,7 @@ def _of_classes(target: Target) -> Iterator[Picture]:
                 _calibration,
             ),
         ):
-            yield _drawn(title, caption + some, partial(draw, target=target, codes=codes, drawn=drawn), (4.6, 4.4))
+            yield drawn(title, caption + some, partial(draw, target=target, codes=codes, drawn=which), (4.6, 4.4))
 
 
 def _against_others(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int], draw: Callable[..., Any], **options: Any) -> None:
@@ -256,7 +256,8 @@ def _short(label: Any) -> str:
     return text if len(text) <= 20 else f"{text[:17]}..."
 
 
-def _drawn(title: str, caption: str, draw: Callable[[Any], Any], size: tuple[float, float] = (6.4, 4.0)) -> Picture:
+def drawn(title: str, caption: str, draw: Callable[[Any], Any], size: tuple[float, float] = (6.4, 4.0)) -> Picture:
+    """Return what a function draws in axes, as a picture; the size is in inches."""
     with _style():
         figure = _new_figure(figsize=size, layout="constrained")
         draw(figure.add_subplot())
@@ -282,6 +283,9 @@ def _uri(figure: Any) -> str:
 
     for text in figure.findobj(Text):
         text.set_parse_math(False)  # a dollar sign in a name is one
+    if (engine := figure.get_layout_engine()) is not None:  # once, which saves a drawing that is only for the layout
+        engine.execute(figure)
+        figure.set_layout_engine("none")
     stream = io.BytesIO()
     figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None}, dpi=150)
     return "data:image/svg+xml;base64," + base64.b64encode(stream.getvalue()).decode()

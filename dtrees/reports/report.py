@@ -15,8 +15,9 @@ from dtrees.effects import members_of, without_steps
 from dtrees.files import atomic_file
 from dtrees.node_texts import check_integer, short_text
 from dtrees.plots import pyplot
-from dtrees.reports import facts, figures
+from dtrees.reports import behaviour, facts, figures
 from dtrees.reports.rows import Rows, scores_of, take_rows
+from dtrees.reports.slices import means_named, worst_slices
 
 #: Of more columns, or targets, these are shown.
 _MAX_COLUMNS, _MAX_TARGETS = 100, 4
@@ -64,8 +65,9 @@ def report(
 ) -> Report:
     """Describe a model, and how well it does on some rows, on one page of HTML.
 
-    The page shows scores beside those of a prediction that looks at no column, learning curves, predictions beside what is, importances,
-    the columns, the first trees, parameters and versions. It is a single file, which loads nothing from elsewhere.
+    The page shows scores beside those of a prediction that looks at no column, learning curves, predictions beside what is, where the model
+    is worst, importances, what predictions depend on and what columns add to them, the columns, the first trees, parameters and versions.
+    It is a single file, which loads nothing from elsewhere.
 
     Parameters
     ----------
@@ -134,6 +136,7 @@ def report(
 def _page(model: Any, rows: Rows, what: str | None, title: str | None, n_trees: int, max_depth: int | None, *, weighted: bool) -> str:
     columns, n_columns = facts.summarise_columns(model, rows.X, _MAX_COLUMNS)
     parameters = facts.parameters_of(model)
+    looked = behaviour.Looked.of(model, rows)
     return str(
         _template().render(
             title=title or type(model).__name__,
@@ -143,7 +146,13 @@ def _page(model: Any, rows: Rows, what: str | None, title: str | None, n_trees: 
             targets=_targets(model, rows),
             n_targets=len(rows.targets),
             curves=figures.curves(model),
-            importances=figures.importances(model),
+            importances=[*figures.importances(model), behaviour.by_shuffling(looked)],
+            dependence=behaviour.dependence(looked),
+            explanations=behaviour.explanations(looked),
+            slices=worst_slices(looked.sample, looked.names, looked.target, looked.losses),
+            means=means_named(looked.target),
+            losses=looked.losses,
+            of_first=f" of {rows.targets[0].name}" if len(rows.targets) > 1 else "",
             columns=columns,
             n_columns=n_columns,
             trees=figures.trees(model, n_trees, max_depth),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from sklearn.base import is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 
 from dtrees.effects import members_of
+from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.input.target import check_target, check_weights
 from dtrees.ensemble.metrics import Score
 from dtrees.plots import importance_by
@@ -46,6 +47,11 @@ class Target:
     weight: NDArray[np.float64] | None
     alpha: float | None = None
 
+    def at(self, rows: NDArray[np.integer]) -> Target:
+        """Return the target of some of the rows."""
+        arrays = {name: getattr(self, name) for name in ("actual", "predicted", "probabilities", "weight")}
+        return replace(self, **{name: values[rows] for name, values in arrays.items() if values is not None})
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -55,25 +61,28 @@ class Rows:
     ----------
     n_total : int
         How many were given.
+    n : int
+        How many of them were taken.
     X : array, sparse table or frame
-        Those that were taken.
+        Those that were taken, without those of classes that the model does not know.
     targets : sequence of Target
-    n_unknown : int
-        Rows that were left out, as their class is none of the model's.
+    base_margin : array or None
+        What predictions start from, if that was given.
     seconds : float
         That predicting took.
     """
 
     n_total: int
+    n: int
     X: Any
     targets: Sequence[Target]
-    n_unknown: int
+    base_margin: Any
     seconds: float
 
     @property
-    def n(self) -> int:
-        """How many rows were taken."""
-        return int(self.X.shape[0])
+    def n_unknown(self) -> int:
+        """How many rows were left out."""
+        return self.n - int(self.X.shape[0])
 
 
 def take_rows(model: Any, X: Any, y: Any, sample_weight: Any, base_margin: Any, max_rows: int | None, seed: int) -> Rows:
@@ -100,34 +109,29 @@ def take_rows(model: Any, X: Any, y: Any, sample_weight: Any, base_margin: Any, 
     quantiles = getattr(model, "_quantiles", ())
     if quantiles and len(actual) == 1:
         each = zip(quantiles, found, strict=True)
-        return Rows(n_total, X, [Target(f"{q:g} quantile", actual[0], mine, None, None, weight, q) for q, mine in each], 0, seconds)
+        targets = [Target(f"{q:g} quantile", actual[0], mine, None, None, weight, q) for q, mine in each]
+        return Rows(n_total, len(y), X, targets, base_margin, seconds)
     if len(actual) != len(found):
         raise ValueError(f"y has {len(actual)} target(s), but the model predicts {len(found)}; pass the targets of the fit")
     labels = names if len(names) == len(actual) else [f"target {k}" if len(actual) > 1 else "" for k in range(len(actual))]
-    if is_classifier(model):
-        shares = model.predict_proba(X, **more)
-        # Lists, one of each target, where there are several.
-        classes, shares = (values if isinstance(values, list) else [values] for values in (model.classes_, shares))
-        parts = zip(labels, actual, found, shares, classes, strict=True)
-        targets, unknown = zip(*(_target_of_classes(*part, weight) for part in parts), strict=True)
-        return Rows(n_total, X, targets, int(np.any(unknown, axis=0).sum()), seconds)
-    return Rows(n_total, X, [Target(*three, None, None, weight) for three in zip(labels, actual, found, strict=True)], 0, seconds)
-
-
-def _target_of_classes(
-    name: str,
-    actual: NDArray[Any],
-    predicted: NDArray[Any],
-    shares: NDArray[np.float64],
-    classes: NDArray[Any],
-    weight: NDArray[np.float64] | None,
-) -> tuple[Target, NDArray[np.bool_]]:
-    """Return a target without the rows of classes that the model does not know, and which these are."""
-    known = np.isin(actual, classes)
-    if not known.any():
-        raise ValueError(f"y has none of the model's classes, such as {classes[0]!r}; pass the target that it was fitted on")
-    kept = None if weight is None else weight[known]
-    return Target(name, actual[known].astype(classes.dtype), predicted[known].astype(classes.dtype), shares[known], classes, kept), ~known
+    if not is_classifier(model):
+        targets = [Target(*three, None, None, weight) for three in zip(labels, actual, found, strict=True)]
+        return Rows(n_total, len(y), X, targets, base_margin, seconds)
+    shares = model.predict_proba(X, **more)
+    # Lists, one of each target, where there are several.
+    classes, shares = (values if isinstance(values, list) else [values] for values in (model.classes_, shares))
+    parts = list(zip(labels, actual, found, shares, classes, strict=True))
+    known = np.flatnonzero(np.all([np.isin(mine, learnt) for _, mine, _, _, learnt in parts], axis=0))
+    if not len(known):
+        raise ValueError(f"y has none of the model's classes, such as {classes[0][0]!r}; pass the target that it was fitted on")
+    targets = [
+        Target(name, mine[known].astype(learnt.dtype), guess[known].astype(learnt.dtype), share[known], learnt, weight)
+        for name, mine, guess, share, learnt in parts
+    ]
+    if len(known) < len(y):
+        X, base_margin = safe_indexing(X, known), None if base_margin is None else np.asarray(base_margin)[known]
+        targets = [replace(one, weight=None if weight is None else weight[known]) for one in targets]
+    return Rows(n_total, len(y), X, targets, base_margin, seconds)
 
 
 def importances_of(model: Any, kind: str) -> NDArray[np.float64]:
@@ -141,12 +145,52 @@ def scores_of(target: Target, model: Any) -> tuple[str, list[Score]]:
     return _scores_of_classes(target) if target.classes is not None else _scores_of_numbers(target, model)
 
 
+def _alpha(target: Target, model: Any) -> float | None:
+    """Return which quantile is predicted, if it is one."""
+    return target.alpha if target.alpha is not None else float(model.alpha) if str(getattr(model, "loss", "")) == "quantile" else None
+
+
+@dataclass(frozen=True)
+class Losses:
+    """How far predictions are from what is, row by row.
+
+    Attributes
+    ----------
+    name : str
+        What their mean is called, or its root.
+    of_rows : ndarray of float64 of shape (n,)
+    root : bool
+    """
+
+    name: str
+    of_rows: NDArray[np.float64]
+    root: bool = False
+
+    @classmethod
+    def of(cls, target: Target, model: Any) -> Losses:
+        """Return the losses of a target: logarithmic ones of classes, and of numbers those that the model was fitted to make small."""
+        if target.probabilities is not None and target.classes is not None:
+            shares = target.probabilities / target.probabilities.sum(axis=1, keepdims=True)
+            mine = np.take_along_axis(shares, np.searchsorted(target.classes, target.actual)[:, np.newaxis], 1)[:, 0]
+            return cls("log loss", -np.log(np.maximum(mine, np.finfo(np.float64).eps)))
+        error, alpha = np.asarray(target.actual - target.predicted, np.float64), _alpha(target, model)
+        if alpha is not None:
+            return cls("pinball loss", np.maximum(alpha * error, (alpha - 1) * error))
+        if "absolute_error" in (getattr(model, "loss", ""), model.criterion):
+            return cls("MAE", np.abs(error))
+        return cls("RMSE", error**2, root=True)
+
+    def mean(self, rows: Any = slice(None)) -> float:
+        """Return the mean over some rows, or its root."""
+        mean = float(self.of_rows[rows].mean())
+        return float(np.sqrt(mean)) if self.root else mean
+
+
 def _scores_of_numbers(target: Target, model: Any) -> tuple[str, list[Score]]:
     actual, predicted, weight = target.actual, target.predicted, target.weight
     loss, criterion = str(getattr(model, "loss", "")), str(model.criterion)
-    strategy, words, alpha = "mean", "the mean", None
-    if loss == "quantile":
-        alpha = float(model.alpha) if target.alpha is None else target.alpha
+    strategy, words, alpha = "mean", "the mean", _alpha(target, model)
+    if alpha is not None:
         strategy, words = "quantile", f"the {alpha:g} quantile"
     elif "absolute_error" in (loss, criterion):
         strategy, words = "median", "the median"

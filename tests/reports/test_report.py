@@ -19,6 +19,9 @@ from dtrees.reports.facts import parameters_of, summarise_columns, times_of
 from dtrees.reports.rows import Target, scores_of
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, every_kind, make, target
 
+#: Pictures of importances, of dependence and of Shapley values, of a model of five columns of numbers.
+BEHAVIOUR = 3 + 6 + 2
+
 
 class Page(HTMLParser):
     """The elements and the text of a page; raises if one is not closed."""
@@ -89,8 +92,9 @@ def test_a_report(tmp_path):
     path = tmp_path / "page.html"
     report = dtrees.report(model, frame[200:], LABELS[200:], path, rows="held <out>", title="A & B", max_rows=90)
     assert path.read_text(encoding="utf-8") == report.html
-    page = assert_self_contained(report.html, pictures=4 + 2 + 1)
-    assert headings(report.html) == ["Scores", "Predictions", "Importance of columns", "Columns", "The first trees", "Model"]
+    page = assert_self_contained(report.html, pictures=4 + 3 + 4 + 2 + 1)
+    behaviour = ["Where it is worst", "Importance of columns", "What predictions depend on", "What predictions are made of"]
+    assert headings(report.html) == ["Scores", "Predictions", *behaviour, "Columns", "The first trees", "Model"]
     assert "<script>alert(1)</script>" in page.text
     assert "<script" not in report.html
     assert "90 of 100 rows (held <out>), drawn at random" in page.text
@@ -108,7 +112,7 @@ def test_every_estimator(kind):
     report = dtrees.report(model, X, target(kind), sample_weight=WEIGHT, max_depth=1)
     boosting = "GradientBoosting" in kind.__name__
     assert_self_contained(
-        report.html, pictures=boosting + 3 + hasattr(model, "classes_") + 2 + (2 if hasattr(model, "n_estimators") else 1)
+        report.html, pictures=boosting + 3 + hasattr(model, "classes_") + BEHAVIOUR + (2 if hasattr(model, "n_estimators") else 1)
     )
     page = Page(report.html)
     score = model.score(X, target(kind), WEIGHT)
@@ -123,11 +127,12 @@ def test_boosting_of_every_shape():
         X, LABELS == "low", base_margin=margin, eval_set={"<i>": (X, LABELS == "low", None, margin)}
     )
     report = dtrees.report(two, X, LABELS == "low", base_margin=margin, n_trees=1)
-    assert_self_contained(report.html, pictures=1 + 4 + 2 + 1)
+    assert_self_contained(report.html, pictures=1 + 4 + BEHAVIOUR + 1)
     y = pd.DataFrame({"<u>": SIGNAL, "b": np.nan_to_num(X[:, 2])})
     several = dtrees.GradientBoostingRegressor(n_estimators=3, n_iter_no_change=2, scoring="r2").fit(X, y)
     report = dtrees.report(several, X, y, n_trees=2)
-    page = assert_self_contained(report.html, pictures=2 + 2 * 3 + 2 + 2)
+    page = assert_self_contained(report.html, pictures=2 + 2 * 3 + BEHAVIOUR + 2)
+    assert "RMSE of <u> is above" in page.text
     assert "<u>" in page.text
     assert "Tree 1 (round 1, target 1)" in page.text
     assert "6: 3 rounds of 2" in page.text

@@ -1,0 +1,162 @@
+"""What a model does with the rows of a report, as pictures: what columns matter, how predictions depend on them, what they are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.effects import Outputs, Sample, digits_of, draw_dependence, draw_shap, members_of, most_important
+from dtrees.ensemble.in_process import drawn_rows
+from dtrees.ensemble.input.column import CATEGORICAL
+from dtrees.node_texts import column_names, short_text
+from dtrees.plots import plot_importance
+from dtrees.reports.figures import Picture, drawn, plot_in
+from dtrees.reports.rows import Losses, Rows, Target
+
+#: Rows of wide tables are so many that they have no more cells, but no fewer than these.
+_MAX_CELLS, _LEAST_ROWS = 20_000_000, 100
+#: How many columns are shuffled, how often, and in how many rows.
+_MAX_SHUFFLED, _N_REPEATS, _ROWS_SHUFFLED = 20, 3, 2000
+#: How many columns, and rows, dependence is drawn of.
+_MAX_COLUMNS, _ROWS_OF_DEPENDENCE = 5, 500
+#: Of how many rows and columns Shapley values are drawn; fewer rows of models with many nodes (a second on one thread).
+_ROWS_EXPLAINED, _COLUMNS_EXPLAINED, _MAX_NODES = 1000, 12, 200_000_000
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the pictures are made of.
+
+    Attributes
+    ----------
+    sample : Sample
+        Rows of the report.
+    target : Target
+        The first one, of these rows.
+    outputs : Outputs
+    chosen : list of int
+        Which of them belong to that target.
+    """
+
+    sample: Sample
+    target: Target
+    outputs: Outputs
+    chosen: list[int]
+
+    @classmethod
+    def of(cls, model: Any, rows: Rows) -> Looked:
+        """Return the rows of a report, fewer of a wide table."""
+        n_rows = max(_LEAST_ROWS, _MAX_CELLS // model.n_features_in_)
+        outputs, several = Outputs(model), getattr(model, "n_outputs_", 1) > 1
+        chosen = [i for i, key in enumerate(outputs.keys) if not several or (key[0] if isinstance(key, tuple) else key) == 0]
+        target = rows.targets[0].at(drawn_rows(rows.X.shape[0], n_rows, 0))
+        return cls(Sample.of(model, rows.X, n_rows, base_margin=rows.base_margin), target, outputs, chosen)
+
+    def some(self, n: int) -> Looked:
+        """Return at most so many of the rows, drawn at random."""
+        rows = drawn_rows(len(self.sample), n, 0)
+        return replace(self, sample=self.sample.take(rows), target=self.target.at(rows))
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return column_names(self.sample.model)
+
+    @property
+    def losses(self) -> Losses:
+        """How far predictions are from what is."""
+        return Losses.of(self.target, members_of(self.sample.model)[0])
+
+
+def by_shuffling(looked: Looked) -> Picture:
+    """Return a picture of how much predictions lose without what columns say."""
+    some = looked.some(_ROWS_SHUFFLED)
+    name, n = some.losses.name, min(_MAX_SHUFFLED, len(looked.names))
+    caption = (
+        f"How much the {name} of {len(some.sample):,} rows rises when the values of a column are shuffled among them: means and standard "
+        f"deviations of {_N_REPEATS} times."
+    )
+    if n < len(looked.names):
+        caption += f" Of the {n} columns of most gain."
+
+    rises = rises_by_shuffling(some)
+
+    def draw(ax: Any) -> None:
+        options = {"importances": rises, "max_num_features": n, "precision": digits_of(float(rises.max()))}
+        plot_in(plot_importance, members_of(looked.sample.model)[0], ax=ax, **options)
+        ax.set_xlabel(f"rise of the {name}")
+
+    return drawn("By permutation", caption, draw, (4.8, 1.1 + 0.28 * n))
+
+
+def rises_by_shuffling(looked: Looked) -> NDArray[np.float64]:
+    """Return how much the loss rises when a column is shuffled, shape (n_features, n_repeats).
+
+    Columns that are not looked at have the smallest rise of all.
+    """
+    sample, target, before = looked.sample, looked.target, looked.losses.mean()
+    random = np.random.default_rng(0)
+    orders = np.array([random.permutation(len(sample)) for _ in range(_N_REPEATS)])
+    most = most_important(sample.model, _MAX_SHUFFLED)
+    rises = np.empty((len(looked.names), _N_REPEATS))
+    for j in most:
+        for k, found in enumerate(sample.predict({j: sample.column(j)[orders]})):
+            if target.classes is None:
+                changed = replace(target, predicted=found[:, 0])
+            else:
+                changed = replace(target, probabilities=found[:, : len(target.classes)])
+            rises[j, k] = replace(looked, target=changed).losses.mean() - before
+    rises[np.setdiff1d(np.arange(len(rises)), most)] = rises[most].min(initial=0.0)
+    return rises
+
+
+def dependence(looked: Looked) -> list[Picture]:
+    """Return pictures of how predictions depend on each of the most important columns, and on the first two columns of numbers together."""
+    sample, names = looked.some(_ROWS_OF_DEPENDENCE).sample, looked.names
+    columns, every = sample.model._schema.columns, most_important(sample.model, len(names))
+    numbers = [j for j in every if columns[j].kind != CATEGORICAL][:2]
+    found = []
+    for places in [*([j] for j in every[:_MAX_COLUMNS]), *([numbers] if len(numbers) == 2 else [])]:
+        levels = min(20, len(columns[places[0]].categories))
+        draw = partial(
+            draw_dependence,
+            sample=sample,
+            places=places,
+            names=names,
+            outputs=looked.outputs,
+            chosen=looked.chosen,
+            kind="both",
+            resolution=50,
+        )
+        caption = "" if len(places) == 1 else "Both together: the colour is the mean prediction, white points are rows."
+        found.append(drawn(" and ".join(names[j] for j in places), caption, draw, (4.6, max(3.4, 1.2 + 0.22 * levels))))
+    return found
+
+
+def explanations(looked: Looked) -> list[Picture]:
+    """Return pictures of the Shapley values of rows, and of those of the row that is predicted worst."""
+    model, chosen = looked.sample.model, looked.chosen
+    n_nodes = sum(tree.node_count for member in members_of(model) for group in member._trees.groups for tree in group)
+    some = looked.some(int(np.clip(_MAX_NODES // n_nodes, 20, _ROWS_EXPLAINED)))
+    size = 6.4, 1.4 + 0.28 * min(len(looked.names), _COLUMNS_EXPLAINED)
+    options: dict[str, Any] = {"names": looked.names, "outputs": looked.outputs, "n_columns": _COLUMNS_EXPLAINED}
+    n = f"{len(some.sample):,} rows"
+    caption = f"What columns have added to the predictions of {n}, mean sizes for each."
+    if len(chosen) == 1:
+        caption = f"A point for each of {n} and each column: to the right, the column has made the prediction greater."
+    every = drawn("Many rows", caption, partial(draw_shap, sample=some.sample, chosen=chosen, **options), size)
+    worst = int(np.argmax(looked.losses.of_rows))
+    row, target = looked.sample.take(np.array([worst])), looked.target
+    actual, predicted = (
+        value if target.classes is not None else short_text(float(value), 3) for value in (target.actual[worst], target.predicted[worst])
+    )
+    caption = f"The row whose prediction is the farthest off: it is {actual}, and {predicted} was predicted."
+    which = chosen[0]
+    if target.classes is not None and len(chosen) > 1:
+        which = chosen[int(np.searchsorted(target.classes, predicted))]
+    draw = partial(draw_shap, sample=row, chosen=[which], one=True, **options)
+    return [every, drawn("One row", caption, draw, size)]

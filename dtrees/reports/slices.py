@@ -1,0 +1,117 @@
+"""Where a model is worst: rows with some values of one column, whose loss is above that of the others by more than chance explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.effects import Sample
+from dtrees.ensemble.input.column import CATEGORICAL
+from dtrees.node_texts import short_text
+from dtrees.plots import short_name
+from dtrees.reports.rows import Losses, Target
+
+#: Ranges that columns of numbers are cut into; those of fewer values, and the most frequent categories, are looked at one by one.
+_N_RANGES, _MAX_LEVELS, _MAX_SLICES = 5, 12, 10
+#: Smaller slices are not looked at: rows, and their share.
+_LEAST_ROWS, _LEAST_SHARE = 20, 0.01
+#: By so many standard errors the mean loss is above that of the other rows; many slices are looked at, and few are to be there by chance.
+_STANDARD_ERRORS = 3.0
+#: Of slices that share more than this part of the rows of either, the worse one is shown.
+_SAME = 0.5
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some rows.
+
+    Attributes
+    ----------
+    name : str
+        Which they are.
+    n : int
+    share : float
+        Of all rows.
+    loss, ratio : float
+        Their loss, and over that of all rows.
+    means : list of float
+        Mean actual and mean predicted values, or the share of rows whose class is predicted; see :func:`means_named`.
+    """
+
+    name: str
+    n: int
+    share: float
+    loss: float
+    ratio: float
+    means: list[float]
+
+
+def means_named(target: Target) -> list[str]:
+    """Return what the means of slices are."""
+    if target.classes is None:
+        return ["mean actual", "mean predicted"]
+    if len(target.classes) == 2:
+        return [f"share of {short_name(target.classes[1], 20)}", "mean probability"]
+    return ["accuracy"]
+
+
+def worst_slices(sample: Sample, names: list[str], target: Target, losses: Losses) -> list[Slice]:
+    """Return the slices whose loss is the highest, the worst one first.
+
+    They are ordered by the lower end of what the mean loss may be.
+    """
+    n, total, squares = len(sample), losses.of_rows.sum(), (losses.of_rows**2).sum()
+    found: list[tuple[float, str, NDArray[np.bool_]]] = []
+    for name, rows in (each for j in range(len(names)) for each in _slices(sample, j, names[j])):
+        inside = losses.of_rows[rows]
+        others = n - len(inside)
+        if len(inside) < max(_LEAST_ROWS, _LEAST_SHARE * n) or others < _LEAST_ROWS:
+            continue
+        mean, rest = inside.mean(), (total - inside.sum()) / others
+        variance = max(0.0, (squares - (inside**2).sum()) / others - rest**2) / others
+        error = np.sqrt(inside.var() / len(inside) + variance)
+        if mean - rest > _STANDARD_ERRORS * error:
+            found.append((float(mean - _STANDARD_ERRORS * error), name, rows))
+    shown: list[tuple[str, NDArray[np.bool_]]] = []
+    for _, name, rows in sorted(found, key=lambda each: -each[0]):
+        if len(shown) < _MAX_SLICES and all((rows & other).sum() <= _SAME * (rows | other).sum() for _, other in shown):
+            shown.append((name, rows))
+    overall = losses.mean() or 1.0
+    return [
+        Slice(name, int(rows.sum()), float(rows.mean()), losses.mean(rows), losses.mean(rows) / overall, _means(target, rows))
+        for name, rows in shown
+    ]
+
+
+def _means(target: Target, rows: NDArray[np.bool_]) -> list[float]:
+    if target.classes is None:
+        return [float(target.actual[rows].mean()), float(target.predicted[rows].mean())]
+    assert target.probabilities is not None
+    if len(target.classes) == 2:
+        return [float((target.actual[rows] == target.classes[1]).mean()), float(target.probabilities[rows, 1].mean())]
+    return [float((target.actual[rows] == target.predicted[rows]).mean())]
+
+
+def _slices(sample: Sample, j: int, name: str) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield the slices of a column, and what they are called."""
+    column, values, name = sample.model._schema.columns[j], sample.encoded[j], short_name(name)
+    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), np.bool_)
+    if missing.any():
+        yield f"{name} is missing", missing
+    present = values[~missing]
+    distinct, counts = np.unique(present, return_counts=True)
+    if column.kind == CATEGORICAL or len(distinct) <= _N_RANGES:
+        for k in np.argsort(-counts, kind="stable")[:_MAX_LEVELS].tolist():
+            rows = values == distinct[k]
+            yield f"{name} = {short_name(sample.text(j, int(rows.argmax())))}", rows
+        return
+    edges = np.unique(np.quantile(present, np.linspace(0, 1, _N_RANGES + 1)[1:-1], method="lower"))
+    for low, high in zip([None, *edges], [*edges, None], strict=True):
+        rows = ~missing & (True if low is None else values > low) & (True if high is None else values <= high)
+        start = "" if low is None or high is None else f"{short_text(float(low), 3)} < "
+        end = f"{name} > {short_text(float(low), 3)}" if high is None else f"{name} \u2264 {short_text(float(high), 3)}"
+        if rows.any():
+            yield start + end, rows
