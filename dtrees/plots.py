@@ -113,6 +113,8 @@ def importance_by(model: Any, importance_type: str) -> NDArray[np.float64]:
     """Return the importances of a model by another count than its own, shape (n_features,)."""
     if importance_type not in _MEANINGS:
         raise ValueError(f"importance_type is {importance_type!r}; wants {', '.join(map(repr, _MEANINGS))}")
+    if not hasattr(model, "feature_importances_"):
+        raise ValueError(f"model is of type {type(model).__name__}, which has no importances of columns; wants one that learns a target")
     importances: NDArray[np.float64] = copy.copy(model).set_params(importance_type=importance_type).feature_importances_
     return importances
 

@@ -27,6 +27,7 @@ from dtrees import (
     ExtraTreesRegressor,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
+    IsolationForest,
     RandomForestClassifier,
     RandomForestRegressor,
     save,
@@ -200,6 +201,14 @@ CASES: dict[str, Case] = {
     # Without sets of categories, which an extra tree has.
     "extra trees of classes": Case(
         "multiclass", ExtraTreesClassifier(4, bootstrap=True, max_samples=0.5, categorical_features=None, random_state=8), weighted=False
+    ),
+    # Of a table without y: what they are given is not looked at.
+    "isolation forest": Case("regression", IsolationForest(n_estimators=4, contamination=0.1, random_state=42), weighted=False),
+    "isolation forest, by weight": Case(
+        "regression", IsolationForest(n_estimators=4, max_samples=60, max_features=3, random_state=43), array=True
+    ),
+    "isolation forest, with replacement": Case(
+        "regression", IsolationForest(n_estimators=4, bootstrap=True, max_samples=0.9, random_state=44)
     ),
     "boosting": Case("regression", regressor(n_estimators=5, subsample=0.7, max_features=0.4, random_state=9)),
     "boosting with defaults": Case("binary", GradientBoostingClassifier(n_estimators=4, random_state=9)),

@@ -79,6 +79,7 @@ def models(rare: bool) -> list[Any]:
         *(dtrees.load(path) for path in sorted(earlier_models.FOLDER.glob("*.dtrees")) if rare or path.stem not in RARE),
         dtrees.RandomForestRegressor(n_estimators=2, random_state=0).fit(many, many[:, 0] * many[:, 1]),
         dtrees.GradientBoostingRegressor(reg_lambda=0.0, n_estimators=40).fit(few, few[:, 0]),
+        dtrees.IsolationForest(n_estimators=3, contamination=0.1, random_state=0).fit(many),
         dtrees.GradientBoostingClassifier(n_estimators=3, eval_metric=["auc"]).fit(few, labels[np.digitize(few[:, 0], [-0.5, 0.5])]),
     ]
 

@@ -52,7 +52,9 @@ def show(*, model: str, tree: int | None, depth: int, importance_type: str, colu
 
 
 def _importances(estimator: Any, kind: str) -> dict[str, float]:
-    """Return the importances by the name of the column, the largest first."""
+    """Return the importances by the name of the column, the largest first; none of an isolation forest."""
+    if not hasattr(estimator, "feature_importances_"):
+        return {}
     values = importance_by(estimator, kind)
     names = column_names(estimator)
     return {names[j]: float(values[j]) for j in np.argsort(-values, kind="stable").tolist()}

@@ -158,6 +158,8 @@ class LoadOptions:
         Whether y may have several columns, each a target.
     bag : bool
         Whether each of ``n_trees`` is a booster of its own, on rows that it draws.
+    target : bool
+        Whether there is a y; without, every row has a number of its own for it, which follows from its place.
     rows_refusal : str or None
         Why trees cannot be grown where rows stay where they are, if that is known without the table.
     """
@@ -174,6 +176,7 @@ class LoadOptions:
     categories: tuple[int, ...] = ()
     multi_output: bool = False
     bag: bool = False
+    target: bool = True
     rows_refusal: str | None = None
 
 

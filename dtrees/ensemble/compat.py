@@ -59,11 +59,25 @@ if TYPE_CHECKING:  # scikit-learn has no types, and where a base is of unknown t
     class RegressorMixin:
         """What makes a regressor."""
 
+    class OutlierMixin:
+        """What makes a detector of outliers."""
+
 else:
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin
 
 #: What is taken from here as it is.
-__all__ = ["BaseEstimator", "ClassifierMixin", "HasMethods", "Hidden", "Interval", "Options", "RealNotInt", "RegressorMixin", "StrOptions"]
+__all__ = [
+    "BaseEstimator",
+    "ClassifierMixin",
+    "HasMethods",
+    "Hidden",
+    "Interval",
+    "Options",
+    "OutlierMixin",
+    "RealNotInt",
+    "RegressorMixin",
+    "StrOptions",
+]
 
 #: Rows of arrays and of frames of every kind, as scikit-learn takes them for its own validation sets.
 safe_indexing = _safe_indexing

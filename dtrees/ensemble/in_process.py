@@ -21,7 +21,7 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Fit
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.backend import GrowOne, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.input.schema import Schema, checked_table, is_frame, is_sparse
-from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_target
+from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_target, target_of_rows
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
@@ -206,12 +206,15 @@ def load_table(X: Any, y: Any, sample_weight: Any, options: LoadOptions, presort
     """Return the table of a training set in memory; see :meth:`Backend.load`. ``presort`` is given what :func:`presort_table` is."""
     from dtrees.engine.run.local_executor import note_compilation
 
-    y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
+    if options.target:
+        y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
     X = checked_table(X)
     note_compilation(is_sparse(X))
     n_rows = X.shape[0]
     if n_rows == 0:
         raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
+    if not options.target:
+        y = target_of_rows(0, n_rows)
     check_lengths(n_rows, y)
     weight = check_weights(sample_weight, n_rows)
     summary = TargetSummary.of(y, weight, classify=options.classify)

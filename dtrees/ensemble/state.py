@@ -37,6 +37,8 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
     "max_depth_": (int, type(None)),
     "n_estimators_": (int,),
     "oob_score_": (int, float),
+    "max_samples_": (int,),
+    "offset_": (float,),
     "best_iteration_": (int,),
     "best_score_": (int, float),
 }
@@ -282,7 +284,8 @@ def _series(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
 
 def _describe_plan(plan: ForestPlan) -> dict[str, Any]:
     """Return a plan (without checkpoint) and its rules as plain data."""
-    return {name: plain(value) for name, value in (plan.rules.described() | vars(plan)).items() if name not in _APART}
+    described = plan.rules.described() | {name: value for name, value in vars(plan).items() if value or name != "distinct_draws"}
+    return {name: plain(value) for name, value in described.items() if name not in _APART}
 
 
 def _restore_batches(model: Any, data: Any) -> list[tuple[ForestPlan, int, int]]:

@@ -33,6 +33,7 @@ from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier
+from dtrees.ensemble.estimators.isolation_forest import IsolationForest
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_MARGIN
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.objective.classification import BinaryLogLoss, Exponential, MultinomialLogLoss
@@ -126,13 +127,17 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
     sklearn.exceptions.NotFittedError
         If it is not fitted.
     ValueError
-        If it starts from what only Python can compute, is of a loss whose link is not known, a classifier of several targets, or a bag
-        whose mean is none of sums of trees.
+        If it starts from what only Python can compute, is of a loss whose link is not known, a classifier of several targets, a bag
+        whose mean is none of sums of trees, or an isolation forest.
     """
     if isinstance(model, Bagging):
         return _bag(describe_members(model, target), model, target)
     if not isinstance(model, TreeEstimator):
         raise TypeError(f"model is of type {type(model).__name__}; wants a fitted estimator of dtrees (of a pipeline, its last step)")
+    if isinstance(model, IsolationForest):
+        raise ValueError(
+            f"model is an IsolationForest, whose scores are no sum of trees, and {target} cannot carry it; use dtrees.interop.dtrees_numpy"
+        )
     model._check_fitted()
     groups = model._trees.groups
     classes = model.classes_ if isinstance(model, TreeClassifier) else None

@@ -108,9 +108,13 @@ class Model:
         labels = None if classes is None else [np.array(one["values"], _label_dtype(one)) for one in _listed(classes)]
         self.classes_ = labels if labels is None or self._n_targets > 1 else labels[0]
         self._members = [_Trees(part, own, labels, len(self._schema)) for own, part in members]
+        self._isolates = estimator == "IsolationForest"
+        self._offset = float(first["attributes"]["offset_"]) if self._isolates else 0.0
 
     def predict(self, X: Any, base_margin: Any = None) -> Any:
-        """Return the values, shape (n,), (n, n_targets) or (n, n_quantiles), or the labels of the likeliest classes.
+        """Return the values, the labels of the likeliest classes, or -1 for outliers and 1 for others.
+
+        Values have the shape (n,), (n, n_targets) or (n, n_quantiles).
 
         Parameters
         ----------
@@ -120,6 +124,8 @@ class Model:
         base_margin : array-like of shape (n,) or (n, n_outputs), or number, or None, default=None
             Raw scores that trees are added to, of a model that was fitted with such.
         """
+        if self._isolates:
+            return np.where(self.decision_function(X) < 0.0, -1, 1)
         found = self._mean(X, base_margin)
         if self.classes_ is None:
             return found if found.shape[1] > 1 else found[:, 0]
@@ -134,11 +140,19 @@ class Model:
         return shares if self._n_targets > 1 else shares[0]
 
     def decision_function(self, X: Any, base_margin: Any = None) -> Any:
-        """Return the raw predictions of boosting for classes, shape (n,) or (n, n_outputs); X as of :meth:`predict`."""
+        """Return raw predictions of classes, shape (n,) or (n, n_outputs), or scores less their offset; X as of :meth:`predict`."""
+        if self._isolates:
+            return self.score_samples(X) - self._offset
         if self.estimator != "GradientBoostingClassifier":
             raise TypeError(f"the model is a {self.estimator}, which has no raw predictions of classes")
         raw = self._members[0].raw(self._matrix(X), base_margin)
         return raw[:, 0] if raw.shape[1] == 1 else raw
+
+    def score_samples(self, X: Any) -> Any:
+        """Return the scores of an isolation forest, shape (n,); X as of :meth:`predict`."""
+        if not self._isolates:
+            raise TypeError(f"the model is a {self.estimator}, which has no scores of rows")
+        return -_exp(-self._mean(X, None)[:, 0] * math.log(2.0))
 
     def _by_target(self, shares: Any) -> list[Any]:
         return np.split(shares, np.cumsum([len(labels) for labels in _listed(self.classes_)])[:-1], axis=1)

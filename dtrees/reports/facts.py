@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier, is_outlier_detector
 
 from dtrees.effects import members_of
 from dtrees.ensemble.input.column import CATEGORICAL
@@ -112,6 +112,8 @@ def speed_of(n_rows: int, seconds: float) -> tuple[str, str]:
 
 
 def _task(model: Any) -> str:
+    if is_outlier_detector(model):
+        return "outliers"
     task, n_targets = "classification" if is_classifier(model) else "regression", getattr(model, "n_outputs_", 1)
     if n_targets > 1:
         return f"{task}, {n_targets} targets"

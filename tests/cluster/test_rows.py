@@ -87,6 +87,7 @@ def test_a_forest(five_threads: Client, by_rows: None, few_rows: None) -> None:
 
 #: What cases have that cannot be grown where rows stay where they are.
 NOT_BY_ROWS = {
+    "isolation forest, by weight": "sample_weight without bootstrap",
     "tree of absolute error": "criterion='absolute_error'",
     "forest of absolute error": "criterion='absolute_error'",
     "forest by quantile, in order": "criterion='quantile'",

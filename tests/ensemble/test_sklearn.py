@@ -45,7 +45,8 @@ def expected_failures(estimator) -> dict[str, str]:
     checks = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
     if isinstance(estimator, dtrees.GradientBoostingClassifier):
         return {**dict.fromkeys(checks, _BY_ROWS), "check_classifier_multioutput": _AS_ARRAY}
-    return dict.fromkeys(checks, _BOOTSTRAP) if getattr(estimator, "bootstrap", False) else {}
+    draws = getattr(estimator, "bootstrap", False) or isinstance(estimator, dtrees.IsolationForest)
+    return dict.fromkeys(checks, _BOOTSTRAP) if draws else {}
 
 
 def slow_for_some(checks):
@@ -72,7 +73,8 @@ CHECKS = parametrize_with_checks(
     + [dtrees.DecisionTreeRegressor(criterion="absolute_error"), dtrees.RandomForestRegressor(n_estimators=5, criterion="absolute_error")]
     + [kind(n_estimators=5) for kind in FORESTS]
     + [dtrees.GradientBoostingRegressor(n_estimators=50), dtrees.GradientBoostingClassifier(n_estimators=25)]
-    + BAGS,
+    + BAGS
+    + [dtrees.IsolationForest(n_estimators=5)],
     expected_failed_checks=expected_failures,
 )
 

@@ -65,12 +65,12 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     check_placement(current_fit().settings.placement, boosting=options.n_trees is None, whole=whole)
     if current_fit().settings.placement == "rows" and options.rows_refusal is not None:
         raise ValueError(f'{options.rows_refusal}. Place it by columns: placement="sharded"')
-    if not is_lazy(y):
+    if options.target and not is_lazy(y):
         y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
     before = worker_capacities(client)
     with Tasks(client) as tasks:
         margin = options.base_margin
-        parts = align(tasks, X, y, sample_weight, margin if is_lazy(margin) else None)
+        parts = align(tasks, X, y if options.target else None, sample_weight, margin if is_lazy(margin) else None)
         if not parts.lengths:
             shape = (0, X.shape[1])
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")

@@ -23,7 +23,7 @@ from dtrees.cluster.compat import partitions_together
 from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.ensemble.in_process import drawn_rows
 from dtrees.ensemble.input.schema import is_sparse
-from dtrees.ensemble.input.target import warn_of_column
+from dtrees.ensemble.input.target import target_of_rows, warn_of_column
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,7 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any, base_margin: Any = N
     tasks : Tasks
     X : Dask DataFrame or 2-D Dask Array
     y : Dask Series or Array, or local array of shape (n,); for several targets a Dask DataFrame or an array of shape (n, k)
+        None has :func:`~dtrees.ensemble.input.target.target_of_rows` make it.
     sample_weight : Dask Series or Array, local array of shape (n,), number or None
     base_margin : Dask Series, DataFrame or Array, or local array, of shape (n,) or (n, k), or None
 
@@ -206,7 +207,9 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any, base_margin: Any = N
     kept = [i for i, length in enumerate(wanted) if length]
 
     def parts_of(name: str) -> list[Future]:
-        if name not in lazy:
+        if name == "y" and y is None:
+            parts = [tasks.submit("align", target_of_rows, *bounds) for bounds in itertools.pairwise([0, *itertools.accumulate(wanted)])]
+        elif name not in lazy:
             parts = _send(tasks, name, named[name], wanted)
         elif lengths[name] == wanted:
             parts = computed[name]

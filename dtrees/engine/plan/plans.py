@@ -149,6 +149,8 @@ class ForestPlan:
         with its weight.
     class_weight : tuple of float, tuple of such tuples or None
         Multiplies the weights of the rows of each class; of several targets, there is a tuple for each.
+    distinct_draws : bool
+        Draw each row at most once instead, of a weight above 0. ``n_draws`` are then no more than there are.
     balanced_draws : bool
         Draw as many rows of each class as the smallest one has, with probability proportional to the weights within the class. Rows of
         weight 0 do not count. ``n_draws`` is then the most that this may come to.
@@ -166,6 +168,7 @@ class ForestPlan:
     seed: int
     n_classes: int = 0
     n_draws: int | None = None
+    distinct_draws: bool = False
     class_weight: tuple[float, ...] | tuple[tuple[float, ...], ...] | None = None
     balanced_draws: bool = False
     balanced_subsample: bool = False

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.numbers import hashing
+from dtrees.split.numbers.elementary import log
 from dtrees.split.numbers.fixed_point import exponent_for, scale_into
 
 _NONE = np.empty(0, np.int64)
@@ -32,12 +33,15 @@ class Drawing(NamedTuple):
         What the rows of each group come to, of which draws are made: their number, or their weight in fixed point.
     classes : ndarray of int64, shape (n_groups,) or (0,)
         The number of the class of each group; empty if draws are made of all rows.
+    distinct : bool
+        Whether each row is drawn at most once, in proportion to weights among those that are not drawn yet.
     """
 
     n_draws: int
     exponent: int
     points: NDArray[np.int64]
     classes: NDArray[np.int64]
+    distinct: bool = False
 
 
 def find_drawing(
@@ -58,7 +62,7 @@ def find_drawing(
     assert plan.n_draws is not None
     n_rows, n_draws, classes = target.shape[0], plan.n_draws, _NONE
     if weight is None and not plan.balanced_draws:
-        return Drawing(n_draws, 0, np.array([n_rows]), classes), starts[np.newaxis]
+        return Drawing(n_draws, 0, np.array([n_rows]), classes, plan.distinct_draws), starts[np.newaxis]
     ordered = weight
     if plan.balanced_draws:
         rows = np.arange(n_rows) if weight is None else np.flatnonzero(weight)
@@ -71,7 +75,7 @@ def find_drawing(
         scale_into(weight, exponent, fixed)
     groups = [fixed] if not plan.balanced_draws else [np.where(target == k, fixed, 0) for k in classes]
     up_to = np.array([np.append(0, np.cumsum(group))[np.append(starts, n_rows)] for group in groups], np.int64)
-    return Drawing(n_draws, exponent, up_to[:, -1].copy(), classes), up_to[:, :-1].copy()
+    return Drawing(n_draws, exponent, up_to[:, -1].copy(), classes, plan.distinct_draws), up_to[:, :-1].copy()
 
 
 class RowDraws:
@@ -101,6 +105,7 @@ class RowDraws:
         weight: NDArray[np.float64] | None,
     ) -> None:
         self._drawing, self._seed, self._n_rows = drawing, hashing.as_seed(seed), target.shape[0]
+        self._ranges, self._weight = ranges, weight
         points = _NONE
         if weight is not None:
             points = np.empty(weight.shape[0], np.int64)
@@ -130,10 +135,30 @@ class RowDraws:
 
     def counts(self, tree: int) -> NDArray[np.int64]:
         """Return how often a tree draws each row, shape (n_rows,)."""
+        if self._drawing.distinct:
+            return self._chosen(tree).astype(np.int64)
         counts, drawing = np.zeros(self._n_rows, np.int64), self._drawing
         key = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_BOOTSTRAP, tree))
         _count(key, drawing.n_draws, drawing.points, self._segments, self._ends, self._rows, counts)
         return counts
+
+    def _chosen(self, tree: int) -> NDArray[np.bool_]:
+        """Tell which rows a tree draws, each at most once; who has weights has those of all rows.
+
+        By weight, they are those that come first if each comes after a time that is exponentially distributed, with its weight as the rate
+        (Efraimidis and Spirakis, 2006, "Weighted random sampling with a reservoir").
+        """
+        n_draws, stream = self._drawing.n_draws, hashing.STREAM_SUBSAMPLE
+        if self._weight is None:
+            n_rows = int(self._drawing.points[0])
+            chosen = np.empty(n_rows, np.bool_)
+            hashing.subsample(self._seed, stream, tree, n_draws, np.ones(n_rows, np.bool_), chosen)
+            return np.concatenate([chosen[first:last] for first, last in self._ranges])
+        rows, chosen = np.flatnonzero(self._weight), np.zeros(self._n_rows, np.bool_)
+        bits = hashing.mix_each(np.uint64(hashing.stream_key(self._seed, stream, tree)) ^ hashing.mix_each(rows))
+        times = -log(1.0 - (bits >> np.uint64(11)) * 2.0**-53) / self._weight[rows]
+        chosen[rows[np.argsort(times, kind="stable")[:n_draws]]] = True
+        return chosen
 
 
 @kernel

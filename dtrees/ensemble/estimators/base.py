@@ -112,7 +112,7 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
 
 
 class TreeEstimator(CommonParameters, Explaining, Refitting, EstimatorState, Model, ABC):
-    """Base class of the ten estimators.
+    """Base class of the estimators of trees.
 
     Attributes
     ----------
@@ -440,7 +440,7 @@ def all_or_nothing(fit: F) -> F:
             if unknown in parameter_names(type(self)):
                 hint = f"; it is a parameter of {type(self).__name__}"
             raise TypeError(f"{type(self).__name__}.fit() {error}{hint}") from None
-        _, X, y, sample_weight = options.pop("self"), options.pop("X"), options.pop("y"), options.pop("sample_weight", None)
+        _, X, y, sample_weight = options.pop("self"), options.pop("X"), options.pop("y", None), options.pop("sample_weight", None)
         client, placement = options.pop("client", None), options.pop("placement", None)
         callbacks, bars = with_bars(options.get("callbacks", ()), getattr(self, "verbose", 0))
         if bars:

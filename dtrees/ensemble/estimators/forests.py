@@ -228,6 +228,21 @@ class Forest(Members, ForestParameters, TreeEstimator):
         ValueError
             If a parameter or the data cannot be used; the message says what is wanted.
         """
+        refusal = rules.rows_refusal_of_trees(self.criterion, random_splits=self._RANDOM_SPLITS)
+        return self._fit(X, y, sample_weight, callbacks, monitor, checkpoint, checkpoint_interval, rows_refusal=refusal)
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        callbacks: Sequence[Callback],
+        monitor: Monitor | None,
+        checkpoint: Any,
+        checkpoint_interval: float,
+        **purpose: Any,
+    ) -> Self:
+        """Grow the forest; ``purpose`` are fields of :class:`~dtrees.ensemble.backend.LoadOptions`."""
         self._check_bootstrap()
         rules.check_checkpoint(checkpoint, checkpoint_interval)
         keep = self._continues_previous_fit()
@@ -238,8 +253,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
             )
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
         n_trees = self.n_estimators - len(trees)
-        refusal = rules.rows_refusal_of_trees(self.criterion, random_splits=self._RANDOM_SPLITS)
-        backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score, rows_refusal=refusal)
+        backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score, **purpose)
         rules.check_targets(self, table)
         if not keep:
             self._batches, self._oob_sums, self._drawn_from = [], None, []
@@ -255,10 +269,14 @@ class Forest(Members, ForestParameters, TreeEstimator):
             batch = replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)
             self._note_batch(batch, SampleSource.of(table, plan))
             self.max_features_ = plan.rules.max_features
-            self._trees = AdditiveTrees([trees + result.trees])
+            self._trees = AdditiveTrees([[*trees, *self._valued(result.trees)]])
             self._warn_if_constant()
         self._score_out_of_bag(backend, table, None if len(trees) == self.n_estimators else result, earlier)
         return self
+
+    def _valued(self, trees: list[Tree]) -> list[Tree]:
+        """Return trees that were grown, with the values that they predict by."""
+        return trees
 
     def _note_batch(self, batch: _Batch, source: SampleSource | None) -> None:
         """Note what trees were grown by and on: one batch with those before, if these differ in nothing but their numbers."""

@@ -167,12 +167,13 @@ def with_parameters(cls: C) -> C:
 
 
 def _make_estimator(cls: Any) -> None:
-    """Set what follows from the parameters of a class and its bases; an inherited one keeps its place."""
+    """Set what follows from the parameters of a class and its bases, but for those ``_WITHOUT``; an inherited one keeps its place."""
     found: dict[str, _Declared] = {}
     for base in cls.__mro__:
         for name, known in _declared.get(base, {}).items():
             over = found.pop(name, known)
             found[name] = over._replace(allowed=over.allowed or known.allowed, kw_only=over.kw_only and known.kw_only)
+    found = {name: known for name, known in found.items() if name not in getattr(cls, "_WITHOUT", ())}
     found = dict(sorted(found.items(), key=lambda item: item[1].kw_only))
     cls._parameter_constraints = {name: known.allowed for name, known in found.items()}
     fields = [(name, known.annotation, dataclasses.field(default=known.default, kw_only=known.kw_only)) for name, known in found.items()]

@@ -1,0 +1,282 @@
+"""Isolation forests: how few random splits it takes to set a row apart from others says how unusual it is (Liu, Ting and Zhou, 2008).
+
+An isolation tree is an extra-tree that considers one column in each node, so that whatever divides rows is taken, whatever it gains. It is
+grown on few rows, and to a depth at which most of them are alone. In the place of y are numbers that follow from those of the rows: all
+that they decide is on which side of a split missing values are.
+
+A leaf of n rows at depth d has the value (d + c(n)) / c(rows drawn), where c(n) is the mean depth of the leaves of a random tree of n rows.
+The score of a row is -2**-h, h being the mean over trees: -1 for what is alone at once, -1/2 for a row like most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.plans import Callback, ForestPlan, Rules
+from dtrees.ensemble.backend import Output, Table
+from dtrees.ensemble.callbacks import Monitor
+from dtrees.ensemble.compat import Interval, OutlierMixin, StrOptions
+from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
+from dtrees.ensemble.estimators.forests import Forest
+from dtrees.ensemble.estimators.parameters import (
+    FLOAT_SHARE,
+    POSITIVE_INTEGER,
+    CommonParameters,
+    ForestParameters,
+    parameter,
+    with_parameters,
+)
+from dtrees.ensemble.estimators.single_tree import ExtraTreeRegressor
+from dtrees.ensemble.in_process import in_memory
+from dtrees.ensemble.input import rules
+from dtrees.ensemble.input.warning import warn
+from dtrees.ensemble.prediction import Mean, Step, first_column
+from dtrees.tree.tree import Tree
+
+#: Rows that a tree draws where "auto" is to say.
+_FEW_ROWS = 256
+
+
+def mean_path_length(n: Any) -> NDArray[np.float64]:
+    """Return the mean depth of the leaves of random trees that set apart each of n rows.
+
+    >>> mean_path_length(np.array([1, 2, 256])).round(3).tolist()
+    [0.0, 1.0, 10.245]
+    """
+    from dtrees.split.numbers.elementary import log  # brings in the compiler
+
+    n = np.asarray(n, np.float64)
+    found = 2.0 * (log(np.maximum(n - 1.0, 1.0)) + np.euler_gamma) - 2.0 * (n - 1.0) / n
+    return np.where(n > 2.0, found, np.where(n == 2.0, 1.0, 0.0))
+
+
+def with_path_lengths(tree: Tree, n_drawn: int) -> Tree:
+    """Return a tree of so many rows drawn whose values are path lengths, as shares of the mean; of a single row, 1."""
+    whole, none = float(mean_path_length(n_drawn)), np.zeros(tree.node_count)
+    length = (tree.node_depth + mean_path_length(tree.n_node_samples)) / whole if whole else none + 1.0
+    return replace(tree, value=length[:, np.newaxis], impurity=none, gain=none)
+
+
+def scores(path_length: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Step: mean path lengths to scores."""
+    from dtrees.split.numbers.elementary import exp  # brings in the compiler
+
+    return -exp(-path_length * math.log(2.0))
+
+
+@dataclass(frozen=True)
+class Above:
+    """Step: scores to what they are above the offset."""
+
+    offset: float
+
+    def __call__(self, score: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Take the offset from scores."""
+        return score - self.offset
+
+
+def signs(decision: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Step: -1 for what is below 0, else 1."""
+    return np.where(decision < 0.0, -1, 1).astype(np.int64)
+
+
+@with_parameters
+class IsolationForest(OutlierMixin, Forest):
+    """An isolation forest, which finds rows that are unlike the others (Liu, Ting and Zhou, 2008).
+
+    Parameters
+    ----------
+    max_samples : "auto", int or float
+        Rows drawn for each tree: a number, at most all, or a share of them; "auto" is 256. Rows of a weight of 0 do not count.
+    contamination : "auto" or float
+        The share of the rows at fit that ``predict`` takes for outliers; "auto" takes those with a score below -0.5.
+    max_features : int or float
+        Columns drawn for each tree: a number, or a share.
+    bootstrap : bool
+        Draw rows with replacement.
+    categorical_features : None
+        Text and categories are taken for their numbers, in the order of an ordered dtype, otherwise sorted.
+
+    Attributes
+    ----------
+    offset_ : float
+        What ``decision_function`` takes from scores: -0.5, or the quantile of those of the rows at fit that ``contamination`` asks for.
+    max_samples_ : int
+        Rows drawn for each tree.
+
+    Notes
+    -----
+    Trees are exact in that a threshold is drawn uniformly between the lowest and the highest value that a node's rows have in a column
+    drawn for it, by a function of the node, the column and ``random_state``. Missing values are sent to one side of a split, which is as
+    good as drawn; where a column has but one value besides, they are set apart from it. Trees are as deep as the logarithm to base 2 of
+    ``max_samples_``.
+
+    Examples
+    --------
+    >>> from dtrees import IsolationForest
+    >>> forest = IsolationForest(random_state=0).fit([[-1.1], [0.3], [0.5], [100.0]])
+    >>> forest.predict([[0.1], [0.0], [90.0]]).tolist()
+    [1, 1, -1]
+    """
+
+    _TREE: ClassVar[type[TreeEstimator]] = ExtraTreeRegressor
+    _MULTI_OUTPUT: ClassVar[bool] = False
+    #: What there is no use for without a y.
+    _WITHOUT: ClassVar[frozenset[str]] = frozenset(
+        {*vars(CommonParameters), *vars(ForestParameters), "max_depth", "min_samples_leaf", "max_leaf_nodes"}
+    ) - {"n_estimators", "max_samples", "max_features", "bootstrap", "n_jobs", "random_state", "verbose", "warm_start"}
+
+    max_samples: int | float | str = parameter(default="auto", allowed=[StrOptions({"auto"}), POSITIVE_INTEGER, FLOAT_SHARE])  # type: ignore[assignment]
+    contamination: float | str = parameter(default="auto", allowed=[StrOptions({"auto"}), Interval(Real, 0.0, 0.5, closed="right")])
+    max_features: int | float = parameter(default=1.0, allowed=[POSITIVE_INTEGER, FLOAT_SHARE])
+    bootstrap: bool = False
+
+    criterion = "squared_error"
+    categorical_features = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        return tags
+
+    @all_or_nothing
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        callbacks: Sequence[Callback] = (),
+        monitor: Monitor | None = None,
+        checkpoint: Any = None,
+        checkpoint_interval: float = rules.CHECKPOINT_INTERVAL,
+        client: Any = None,
+        placement: str | None = None,
+    ) -> Self:
+        """Grow the forest.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
+            Numbers; in frames also text and categories. NaN marks missing values.
+        y : None
+            Not looked at.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Non-negative. Rows are drawn in proportion to it.
+        callbacks, monitor, checkpoint, checkpoint_interval, client, placement
+            As of :meth:`dtrees.ExtraTreesRegressor.fit`. With weights, and without ``bootstrap``, rows cannot stay where they are
+            (``placement="rows"``).
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the message says what is wanted.
+        """
+        weighted = sample_weight is not None and not self.bootstrap
+        refusal = 'placement="rows" does not take sample_weight without bootstrap: who draws a row once must know the weights of all'
+        how = callbacks, monitor, checkpoint, checkpoint_interval
+        self._fit(X, None, sample_weight, *how, target=False, rows_refusal=refusal if weighted else None)
+        self.offset_ = -0.5
+        if self.contamination != "auto":
+            self.offset_ = float(np.percentile(in_memory(self.score_samples(X))[0], 100.0 * float(self.contamination)))
+        return self
+
+    @classmethod
+    def _restore_facts(cls, metadata: Any, arrays: dict[str, NDArray[Any]]) -> Self:
+        model = super()._restore_facts(metadata, arrays)
+        if not math.isfinite(getattr(model, "offset_", math.nan)) or getattr(model, "max_samples_", 0) < 1:
+            raise ValueError("the model's state has no finite offset_, or no max_samples_ above 0")
+        return model
+
+    def _check_bootstrap(self) -> None:
+        """Accept all numbers of rows to be drawn."""
+
+    def _plan(self, table: Table, keep: bool) -> ForestPlan:
+        n_rows, n_columns, given = table.rows_that_count(None), len(table.schema), self.max_samples
+        if isinstance(given, str):
+            given = min(_FEW_ROWS, n_rows)
+        elif isinstance(given, float):
+            given = max(1, int(given * n_rows))
+        elif given > n_rows:
+            warn(f"max_samples is {given}, greater than the total number of samples: all {n_rows} rows of a weight above 0 are drawn")
+        self.max_samples_ = n_drawn = int(min(given, n_rows))
+        chosen = self.max_features if not isinstance(self.max_features, float) else max(1, int(self.max_features * n_columns))
+        if chosen > n_columns:
+            raise ValueError(f"max_features is {chosen}, but X has {n_columns} columns; wants at most as many")
+        if not keep or isinstance(self.random_state, int | np.integer):
+            self._seed = rules.draw_seed(self.random_state)
+        tree = Rules(self.criterion, 1, int(chosen), random_splits=True, max_depth=max(1, math.ceil(math.log2(n_drawn))))
+        return ForestPlan(tree, self._seed, n_draws=n_drawn, distinct_draws=not self.bootstrap)
+
+    def _valued(self, trees: list[Tree]) -> list[Tree]:
+        return [with_path_lengths(tree, self.max_samples_) for tree in trees]
+
+    def _warn_if_constant(self) -> None:
+        """Accept trees without splits: rows may all be alike."""
+
+    def _scored(self, X: Any, name: str, *steps: Step, dtype: Any = np.float64) -> Any:
+        """Return what steps make of scores."""
+        self._check_fitted()
+        mean = Mean(self._n_used or self._trees.n_rounds)
+        return self._map(X, self._predictor(mean, first_column, scores, *steps), Output(np.dtype(dtype), None, name))
+
+    def score_samples(self, X: Any) -> Any:
+        """Return how usual rows are: -1 for what is set apart at once, near 0 for what is deep in the midst of others.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n,)
+            The opposite of the score of the paper. A Dask collection, not computed yet, if X is one.
+        """
+        return self._scored(X, "score_samples")
+
+    def decision_function(self, X: Any) -> Any:
+        """Return scores less ``offset_``: below 0 for outliers.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n,)
+            A Dask collection, not computed yet, if X is one.
+        """
+        self._check_fitted()
+        return self._scored(X, "decision_function", Above(self.offset_))
+
+    def predict(self, X: Any) -> Any:
+        """Tell outliers from others.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of int64 of shape (n,)
+            -1 for outliers, 1 for others. A Dask collection, not computed yet, if X is one.
+        """
+        self._check_fitted()
+        return self._scored(X, "predict", Above(self.offset_), signs, dtype=np.int64)
+
+    def _without_target(self) -> Any:
+        """Raise AttributeError: there is no target."""
+        raise AttributeError("an isolation forest has no target, which columns could matter to, or leaves be fitted to")
+
+    feature_importances_ = oob_permutation_importances = refit_leaves = property(_without_target)
