@@ -180,6 +180,9 @@ def with_monitor(callbacks: Sequence[Callback], monitor: Monitor | None, estimat
     TypeError
         If the monitor cannot be called.
     """
+    for callback in callbacks:
+        if isinstance(callback, SklearnCallbacks):
+            callback.under_way = estimator
     if monitor is None:
         return callbacks
     if not callable(monitor):
@@ -250,6 +253,59 @@ class ProgressBar:
         return {}  # it is shown where it was made
 
 
+class SklearnCallbacks(ProgressBar):
+    """Calls the callbacks of scikit-learn (``set_callbacks``, from 1.9 on) for each tree or round, wherever these grow.
+
+    What is shown to them is the estimator of the user; in this process, on the way also one that is fitted with the trees so far.
+
+    Parameters
+    ----------
+    model : object
+        The estimator, as it is before the fit.
+    n_before : int
+        Trees or rounds that it keeps.
+    data : dict
+        What it is fitted to: "X", "y" and "metadata".
+    """
+
+    #: The copy of the estimator that is under way, and what returns its result so far, where the fit is in this process.
+    under_way: Any = None
+    watched: Callable[[], Any] | None = None
+
+    def __init__(self, model: Any, n_before: int, data: dict[str, Any]) -> None:
+        self._model, self._told = model, {"estimator": model, **data}
+        self._n_done, self._unit = n_before if model._GROUP_PER_OUTPUT else 0, model._UNIT
+        self._task = model._init_callback_context(max_subtasks=max(0, getattr(model, "n_estimators", 1) - n_before))
+        self._task.call_on_fit_task_begin(**self._told)
+
+    def _display_of(self, unit: str) -> Display:
+        return Display()
+
+    def watch(self, result: Callable[[], Any]) -> None:
+        """Note what returns the result so far of a fit in this process."""
+        self.watched = result
+
+    def __call__(self, progress: Progress) -> Any:
+        """Take in finished trees or rounds; return whether a callback ends the fit."""
+        ends = False
+        for number in range(self._n_done + 1, progress.done + 1):
+            task = self._task.subcontext(task_name=self._unit)
+            task.call_on_fit_task_begin(**self._told)
+            ends |= task.call_on_fit_task_end(**self._told, reconstruction_attributes=self._so_far if number == progress.done else None)
+        self._n_done = progress.done
+        return ends
+
+    def _so_far(self) -> dict[str, Any] | None:
+        """Return the attributes of a model with the trees so far."""
+        if self.watched is None or self.under_way is None:
+            return None
+        return {**vars(self.under_way), "_grown_by": (), **self.under_way._so_far(self.watched())}
+
+    def ended_with(self, fitted: Any) -> None:
+        """Note that the fit has ended."""
+        self._task.call_on_fit_task_end(**self._told, reconstruction_attributes=lambda: vars(fitted))
+
+
 class _Verbose(ProgressBar):
     """What ``verbose`` asks for."""
 
@@ -300,4 +356,7 @@ def called_together(callbacks: Sequence[Callback]) -> Callback | None:
         stops = [callback(progress) for callback in callbacks]
         return any(stops)
 
+    for callback in callbacks:
+        if isinstance(callback, SklearnCallbacks):
+            call.watch = callback.watch  # type: ignore[attr-defined]
     return call

@@ -62,12 +62,30 @@ if TYPE_CHECKING:  # scikit-learn has no types, and where a base is of unknown t
     class OutlierMixin:
         """What makes a detector of outliers."""
 
+    class CallbackSupportMixin:
+        """What takes callbacks of scikit-learn."""
+
+        def _init_callback_context(self, task_name: str = "fit", task_id: int = 0, max_subtasks: int | None = 0) -> Any: ...
+
+    def with_callbacks(method: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Have callbacks of scikit-learn end with a method."""
+        ...
+
 else:
     from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin
+
+    try:
+        from sklearn.callback import CallbackSupportMixin, with_callbacks
+    except ImportError:  # before 1.9
+
+        class CallbackSupportMixin:
+            """Nothing: there are no such callbacks."""
+
 
 #: What is taken from here as it is.
 __all__ = [
     "BaseEstimator",
+    "CallbackSupportMixin",
     "ClassifierMixin",
     "HasMethods",
     "Hidden",
@@ -77,6 +95,7 @@ __all__ = [
     "RealNotInt",
     "RegressorMixin",
     "StrOptions",
+    "with_callbacks",
 ]
 
 #: Rows of arrays and of frames of every kind, as scikit-learn takes them for its own validation sets.

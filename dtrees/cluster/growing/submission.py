@@ -176,6 +176,8 @@ def _submit(
     check_parameters(model)
     _check_options(model, given)
     _check_bars(given.get("callbacks"))
+    if getattr(model, "_skl_callbacks", None):
+        raise TypeError("model has callbacks of scikit-learn (set_callbacks), but submit does not wait; take them off, or call fit")
     settings, X = Settings.read(max_restarts=max_restarts, placement=placement), given["X"]
     if is_lazy(X):
         check_placement(settings.placement, boosting=model._GROUP_PER_OUTPUT)

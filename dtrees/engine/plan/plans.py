@@ -491,6 +491,12 @@ class FitInterrupted(KeyboardInterrupt):
 Callback = Callable[[Progress], bool | None]
 
 
+def watch(callback: Callback | None, result: Callable[[], Any]) -> None:
+    """Tell a callback that wants to know it (by a method ``watch``) what returns the result so far, whenever it is called."""
+    if callback is not None and hasattr(callback, "watch"):
+        callback.watch(result)
+
+
 @dataclass(frozen=True)
 class ForestResult:
     """Trees in order, and what the out-of-bag rows were told.

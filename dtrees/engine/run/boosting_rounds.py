@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress, has_stalled
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress, has_stalled, watch
 from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores
 from dtrees.engine.run.lasting import LastingBoosting, TreeLog
 from dtrees.engine.run.local_executor import LocalExecutor, LocalFit
@@ -110,6 +110,7 @@ def boost(
         out_of_bag = np.stack(outside, axis=1)[: None if plan.subsample < 1.0 else 0]
         return BoostingResult(rounds, initial, train.copy(), validation[: None if decides else 0].copy(), out_of_bag, evaluated)
 
+    watch(callback, result)
     if found is None:
         saver.offer(result)
     began = time.perf_counter()

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import scores_of
-from dtrees.engine.plan.plans import BoostingPlan, Callback, FitInterrupted, ForestPlan, ForestResult, Progress
+from dtrees.engine.plan.plans import BoostingPlan, Callback, FitInterrupted, ForestPlan, ForestResult, Progress, watch
 from dtrees.engine.protocol.exchange import Shards, alone
 from dtrees.engine.protocol.messages import NO_SCORES, Scores
 from dtrees.engine.shard.shard import Shard
@@ -181,6 +181,7 @@ def grow_forest(
                 stopped.set()
         return tree
 
+    watch(callback, lambda: ForestResult([tree for _, tree in sorted(finished.items())]))
     try:
         executor.begin(plan)
         if last_tree and not plan.rules.categorical:  # whose sets are still to be found in the columns

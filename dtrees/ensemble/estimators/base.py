@@ -22,19 +22,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.ensemble.backend import LoadOptions, Output, Placement, Table
-from dtrees.ensemble.callbacks import shown, with_bars
+from dtrees.ensemble.callbacks import SklearnCallbacks, shown, with_bars
 from dtrees.ensemble.compat import (
     BaseEstimator,
+    CallbackSupportMixin,
     CheckedParameters,
     DocumentationLink,
     checked_fit,
     parameter_names,
     stand_in_for_sklearns,
+    with_callbacks,
     with_known_names,
 )
 from dtrees.ensemble.estimators.inspection import Explaining, copy_of
 from dtrees.ensemble.estimators.parameters import CommonParameters, NamedParameters, suggestion
-from dtrees.ensemble.estimators.refitting import Refitting
 from dtrees.ensemble.in_process import LOCAL, Backend, backend_for
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
@@ -111,7 +112,7 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
         self.oob_score_ = metric(backend.target(table), self._keep_out_of_bag(mean))
 
 
-class TreeEstimator(CommonParameters, Explaining, Refitting, EstimatorState, Model, ABC):
+class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, EstimatorState, Model, ABC):
     """Base class of the estimators of trees.
 
     Attributes
@@ -418,6 +419,26 @@ def _backend_to_fit(X: Any, client: Any) -> Backend:
     return backend
 
 
+#: Where scikit-learn keeps callbacks, and what a fit within another one is a part of.
+_OF_SKLEARNS_CALLBACKS = {"_skl_callbacks", "_parent_callback_ctx"}
+
+
+def _called_back(fit: Callable[..., Any], model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> Any:
+    """Fit a model that has callbacks of scikit-learn, by a copy without them, which may be anywhere."""
+
+    def run(model: Any) -> None:
+        metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
+        n_before = model._trees.n_rounds if getattr(model, "warm_start", False) and model.__sklearn_is_fitted__() else 0
+        called = SklearnCallbacks(model, n_before, {"X": X, "y": y, "metadata": metadata})
+        bare, held = copy_of(model), {name: value for name, value in vars(model).items() if "_callback" in name}
+        bare._forget(*held)
+        model.__dict__ = vars(fit(bare, X, y, sample_weight, **{**options, "callbacks": [*options.get("callbacks", ()), called]})) | held
+        called.ended_with(bare)
+
+    with_callbacks(run)(model)
+    return model
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -441,6 +462,8 @@ def all_or_nothing(fit: F) -> F:
                 hint = f"; it is a parameter of {type(self).__name__}"
             raise TypeError(f"{type(self).__name__}.fit() {error}{hint}") from None
         _, X, y, sample_weight = options.pop("self"), options.pop("X"), options.pop("y", None), options.pop("sample_weight", None)
+        if isinstance(self, TreeEstimator) and vars(self).keys() & _OF_SKLEARNS_CALLBACKS:
+            return _called_back(wrapper, self, X, y, sample_weight, options)
         client, placement = options.pop("client", None), options.pop("placement", None)
         callbacks, bars = with_bars(options.get("callbacks", ()), getattr(self, "verbose", 0))
         if bars:

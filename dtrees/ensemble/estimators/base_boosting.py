@@ -27,6 +27,7 @@ from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, g
 from dtrees.ensemble.compat import sklearn_metric
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import Members, importance_by_column, mean_predictions, normalised
+from dtrees.ensemble.estimators.refitting import Refitting
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN, SAID, ZERO, StartingPoints
 from dtrees.ensemble.evaluation_sets import EvalSet, named_sets
@@ -43,7 +44,7 @@ from dtrees.ensemble.prediction import AdditiveTrees, Step
 from dtrees.ensemble.state import SERIES
 
 
-class Boosting(StartingPoints, Members, TreeEstimator):
+class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
     """What the two boosting estimators share.
 
     Attributes
@@ -357,6 +358,11 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         self.max_leaf_nodes_, self.max_depth_ = plan.rules.max_leaf_nodes, plan.rules.max_depth
         self.n_estimators_ = len(result.rounds)
         self._trees = AdditiveTrees(list(zip(*result.rounds, strict=True)), result.initial)
+
+    def _so_far(self, result: BoostingResult) -> dict[str, Any]:
+        trees = AdditiveTrees(list(zip(*result.rounds, strict=True)), result.initial)
+        loss = {"_loss_name": registry.name_of(self.loss), "_loss_parameters": self._parameters_of_loss()}
+        return {"_trees": trees, "n_estimators_": trees.n_rounds, **loss}
 
     def _validation(self, plan: BoostingPlan) -> str:
         """Return which rows early stopping scores, and by what: scores of fits in which these differ do not compare."""

@@ -16,6 +16,7 @@ from dtrees.ensemble.compat import BaseEstimator, ClassifierMixin, RegressorMixi
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.inspection import mean_predictions, side_by_side
 from dtrees.ensemble.estimators.parameters import RegressionCriterion
+from dtrees.ensemble.estimators.refitting import Refitting
 from dtrees.ensemble.in_process import Backend
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.target import common_dtype
@@ -218,7 +219,7 @@ class TreeClassifier(Classifier, TreeEstimator):
         return backend, table
 
 
-class Averaging(TreeEstimator):
+class Averaging(TreeEstimator, Refitting):
     """Base of single trees and forests: means of what trees predict."""
 
     criterion: str

@@ -278,6 +278,10 @@ class Forest(Members, ForestParameters, TreeEstimator):
         """Return trees that were grown, with the values that they predict by."""
         return trees
 
+    def _so_far(self, result: ForestResult) -> dict[str, Any]:
+        earlier = self._trees.groups[0][: self._batches[-1][2]] if self._batches else ()
+        return {"_trees": AdditiveTrees([[*earlier, *self._valued(result.trees)]])}
+
     def _note_batch(self, batch: _Batch, source: SampleSource | None) -> None:
         """Note what trees were grown by and on: one batch with those before, if these differ in nothing but their numbers."""
         # A model from a file does not know what its trees were grown on.

@@ -109,6 +109,31 @@ def test_rows_that_decide_when_to_stop(client: Client, placement: str, scoring: 
     assert len(here.validation_score_) == here.n_estimators_
 
 
+def test_callbacks_of_scikit_learn(client: Client) -> None:
+    """They are called in the process of the user, who is shown no model on the way."""
+    pytest.importorskip("sklearn.callback")
+    told: list[Any] = []
+
+    class Told:
+        def setup(self, estimator: Any, context: Any) -> None:
+            told.append(("begin", os.getpid()))
+
+        on_fit_task_begin = setup
+
+        def on_fit_task_end(self, estimator: Any, context: Any, *, fitted_estimator: Any) -> None:
+            told.append((context.task_name, fitted_estimator is None))
+
+        def teardown(self, estimator: Any, context: Any) -> None:
+            told.append(("teardown", True))
+
+    model = make("regression").set_callbacks(Told()).fit(*data_there("regression"))
+    assert [one for one in told if one[0] != "begin"] == [*[("round", True)] * 7, ("fit", False), ("teardown", True)]
+    assert {process for name, process in told if name == "begin"} == {os.getpid()}
+    assert_same_model(model.set_callbacks(), fitted_here("regression"))
+    with pytest.raises(TypeError, match="model has callbacks of scikit-learn"):
+        dtrees.submit(model.set_callbacks(Told()), *data_there("regression"))
+
+
 @pytest.mark.slow
 def test_sets_of_other_kinds(client: Client, sharded: None) -> None:
     """In memory beside Dask collections, and the other way round; see also test_data_in.py."""
