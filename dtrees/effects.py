@@ -14,6 +14,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
@@ -114,9 +115,10 @@ class Sample:
     Attributes
     ----------
     model : estimator or bag
-    table : ndarray or pandas.DataFrame of shape (n, n_columns)
+    table : pandas.DataFrame of shape (n, n_columns)
+        Of an array, its columns are numbered, which are no names.
     encoded : sequence of ndarray of shape (n,)
-        Its columns as numbers; NaN where missing.
+        Its columns as numbers; NaN where missing, infinities as the extremes of the dtype.
     margin : ndarray or None
         What predictions start from, where the model was fitted with ``base_margin``.
     """
@@ -135,21 +137,24 @@ class Sample:
             raise ValueError("X has no rows; wants at least one")
         if getattr(first, "_starts", None) == BY_MARGIN:
             base_margin = np.zeros(X.shape[0]) if base_margin is None else np.asarray(base_margin, np.float64)
-        X = X.toarray() if is_sparse(X) else nw.from_native(X, eager_only=True).to_pandas() if is_frame(X) and not hasattr(X, "iloc") else X
+        if not is_frame(X):
+            X = pd.DataFrame(X.toarray() if is_sparse(X) else X)
+        elif not hasattr(X, "iloc"):
+            X = nw.from_native(X, eager_only=True).to_pandas()
         return cls(model, X, model._schema.encode(X), base_margin)
 
     def take(self, rows: NDArray[np.integer]) -> Sample:
         """Return some of the rows, given their numbers."""
-        table = self.table.iloc[rows] if hasattr(self.table, "iloc") else self.table[rows]
-        return Sample(self.model, table, [values[rows] for values in self.encoded], None if self.margin is None else self.margin[rows])
+        margin = None if self.margin is None else self.margin[rows]
+        return Sample(self.model, self.table.iloc[rows], [values[rows] for values in self.encoded], margin)
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return int(self.table.shape[0])
+        return len(self.table)
 
-    def column(self, j: int) -> NDArray[Any]:
-        """Return a column as X holds it."""
-        return self.table.iloc[:, j].to_numpy() if hasattr(self.table, "iloc") else self.table[:, j]
+    def numbers(self, j: int) -> NDArray[np.float64]:
+        """Return a column as numbers, categories as theirs; NaN where missing."""
+        return as_numbers(self.encoded[j])
 
     def predict(self, replaced: Mapping[int, NDArray[Any]]) -> NDArray[np.float64]:
         """Return predictions, or probabilities of all classes, of all rows for each of several replacements.
@@ -167,20 +172,12 @@ class Sample:
         step = max(1, _CELLS // (n * len(self.encoded)))
         parts = []
         for begin in range(0, n_points, step):
-            some = {j: values[begin : begin + step] for j, values in replaced.items()}
-            size = len(next(iter(some.values())))
-            rows = np.tile(np.arange(n), size)
-            if hasattr(self.table, "iloc"):
-                table = self.table.iloc[rows].reset_index(drop=True)
-            else:
-                table = np.asarray(self.table, np.float64)[rows]
-            for j, values in some.items():
-                column = values.ravel() if values.ndim == 2 else np.repeat(values, n)
-                if hasattr(table, "iloc"):
-                    table.isetitem(j, column)
-                else:
-                    table[:, j] = column
-            parts.append(self._predicted(table, rows).reshape(size, n, -1))
+            points = np.arange(begin, min(begin + step, n_points))
+            rows = np.tile(np.arange(n), len(points))
+            table = self.table.iloc[rows].reset_index(drop=True)
+            for j, values in replaced.items():
+                table.isetitem(j, values[points].ravel() if values.ndim == 2 else np.repeat(values[points], n))
+            parts.append(self._predicted(table, rows).reshape(len(points), n, -1))
         return np.concatenate(parts)
 
     def _predicted(self, table: Any, rows: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -192,12 +189,21 @@ class Sample:
 
     def text(self, j: int, i: int) -> str:
         """Return what a row has in a column."""
-        value, column = float(self.encoded[j][i]), self.model._schema.columns[j]
+        value, column = float(self.numbers(j)[i]), self.model._schema.columns[j]
         if np.isnan(value):
             return "missing"
         if column.kind == CATEGORICAL:
             return str(column.categories[int(value)])
-        return str(bool(value)) if self.encoded[j].dtype == bool else short_text(float(value), 3)
+        return str(bool(value)) if self.encoded[j].dtype == bool else short_text(value, 3)
+
+
+def as_numbers(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the encoded values of a column as float64, with infinities, which are encoded as the extremes of the dtype."""
+    numbers = values.astype(np.float64)
+    if values.dtype.kind == "f":
+        extreme = np.abs(values) == np.finfo(values.dtype).max
+        numbers[extreme] = np.copysign(np.inf, numbers[extreme])
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -230,17 +236,14 @@ class Axis:
     @classmethod
     def of(cls, sample: Sample, j: int, name: str, resolution: int) -> Axis:
         """Return the points of a column, given how many they may be if it is one of numbers."""
-        column, numbers = sample.model._schema.columns[j], np.asarray(sample.encoded[j], np.float64)
-        present = numbers[~np.isnan(numbers)]
+        column, numbers = sample.model._schema.columns[j], sample.numbers(j)
+        present, missing = numbers[np.isfinite(numbers)], bool(np.isnan(numbers).any())
         distinct, counts = np.unique(present, return_counts=True)
-        missing = len(present) < len(numbers)
         if column.kind == CATEGORICAL or sample.encoded[j].dtype == bool or not len(present):
             shown = np.sort(np.argsort(-counts, kind="stable")[:_MAX_LEVELS])
             levels = [column.categories[int(k)] if column.kind == CATEGORICAL else bool(k) for k in distinct[shown]]
-            values = np.array([*levels, *([None] if missing else [])], object)
-            labels = [*map(str, levels), *(["missing"] if missing else [])]
+            values, labels = np.array([*levels, *[None] * missing], object), [*map(str, levels), *["missing"] * missing]
             rarer = len(distinct) - len(shown)
-            values = values if hasattr(sample.table, "iloc") else values.astype(np.float64)
             said = f"{short_name(name)} ({rarer} rarer ones are not shown)" if rarer else short_name(name)
             return cls(values, labels, bool(column.order), np.empty(0), missing, said)
         low, high = np.quantile(present, [0.01, 0.99])
@@ -336,7 +339,7 @@ def plot_partial_dependence(
     chosen = outputs.choose(target)
     if kind not in _KINDS:
         raise ValueError(f"kind is {kind!r}; wants {', '.join(map(repr, _KINDS))}")
-    check_rows(grid_resolution=(grid_resolution, 2), max_rows=(max_rows, 1), seed=(seed, 0))
+    check_integers(grid_resolution=(grid_resolution, 2), max_rows=(max_rows, 1), seed=(seed, 0))
     several = features is None or isinstance(features, list | np.ndarray)
     wanted = most_important(model, 6) if features is None else features if several else [features]
     places = [[_place(one, names) for one in (each if isinstance(each, tuple) else (each,))] for each in wanted]
@@ -356,7 +359,7 @@ def plot_partial_dependence(
     return drawn if several else drawn[0]
 
 
-def check_rows(**numbers: tuple[Any, int]) -> None:
+def check_integers(**numbers: tuple[Any, int]) -> None:
     """Raise TypeError or ValueError for arguments that are no integers of at least so much."""
     for name, (number, least) in numbers.items():
         check_integer(name, number, least)
@@ -411,11 +414,14 @@ def draw_dependence(
     (ax.set_ylabel if axis.labels is None else ax.set_xlabel)(outputs.said(outputs.predicted, chosen), parse_math=False)
     (ax.set_xlabel if axis.labels is None else ax.set_ylabel)(axis.said, parse_math=False)
     if ax.get_legend_handles_labels()[1]:
-        outside = {"loc": "upper left", "bbox_to_anchor": (1, 1), "frameon": False} if len(chosen) > 1 else {}
-        for text in ax.legend(fontsize="small", **outside).get_texts():
-            text.set_parse_math(False)
+        _legend(ax, **({"loc": "upper left", "bbox_to_anchor": (1, 1), "frameon": False} if len(chosen) > 1 else {}))
     ax.locator_params(axis="x" if axis.labels is not None else "both", nbins=6)
     ax.spines[["top", "right"]].set_visible(False)
+
+
+def _legend(ax: Any, **options: Any) -> None:
+    for text in ax.legend(fontsize="small", **options).get_texts():
+        text.set_parse_math(False)
 
 
 def _draw_numbers(ax: Any, axis: Axis, values: NDArray[np.float64], labels: list[tuple[str, str]], kind: str) -> None:
@@ -466,7 +472,7 @@ def _draw_map(ax: Any, sample: Sample, places: Sequence[int], axes: Sequence[Axi
     if axes[1].labels is not None:
         ax.invert_yaxis()
     elif axes[0].labels is None:
-        held = [np.asarray(sample.encoded[j], np.float64) for j in places]
+        held = [sample.numbers(j) for j in places]
         inside = np.all([(one >= axis[0]) & (one <= axis[-1]) for one, axis in zip(held, values, strict=True)], axis=0)
         ax.scatter(*(one[inside] for one in held), s=2, color="white", linewidths=0, rasterized=True)
 
@@ -545,12 +551,12 @@ def plot_shap(
     model, X = without_steps(model, X)
     names, outputs = column_names(model, feature_names), Outputs(model)
     chosen = outputs.choose(target)
-    check_rows(max_num_features=(max_num_features, 1), max_rows=(max_rows, 1), seed=(seed, 0))
+    check_integers(max_num_features=(max_num_features, 1), max_rows=(max_rows, 1), seed=(seed, 0))
     if row is not None and len(chosen) > 1:
         raise ValueError(f"target is None, but one of several is explained; wants one of {', '.join(map(repr, outputs.keys))}"[:400])
     sample = Sample.of(model, X, None if row is not None else max_rows, seed)
     if row is not None:
-        check_rows(row=(row, 0))
+        check_integers(row=(row, 0))
         if row >= len(sample):
             raise ValueError(f"row is {row}, but X has {len(sample)} rows; the first one is 0")
         sample = sample.take(np.array([row]))
@@ -606,7 +612,7 @@ def _draw_swarm(ax: Any, sample: Sample, values: NDArray[np.float64], shown: NDA
     shuffled = np.random.default_rng(seed).permutation(len(values))  # which of them lie on top of others says nothing
     reach = np.ptp(values[:, shown]) or 1.0
     for place, j in enumerate(shown.tolist()):
-        x, held = values[shuffled, j], np.asarray(sample.encoded[j], np.float64)[shuffled]
+        x, held = values[shuffled, j], sample.numbers(j)[shuffled]
         bins = np.round(80 * (x - x.min()) / reach).astype(np.int64)
         order = np.argsort(bins, kind="stable")
         rank = np.empty(len(x), np.int64)
@@ -614,8 +620,9 @@ def _draw_swarm(ax: Any, sample: Sample, values: NDArray[np.float64], shown: NDA
         aside = (rank + 1) // 2 * (2 * (rank % 2) - 1)
         y = place + 0.42 * aside / max(20, np.abs(aside).max())
         grey = np.isnan(held) | (sample.model._schema.columns[j].kind == CATEGORICAL)
-        low, high = np.quantile(held[~grey], [0.05, 0.95]) if not grey.all() else (0.0, 1.0)
-        share = np.clip((held - low) / ((high - low) or 1.0), 0, 1)
+        finite = held[~grey & np.isfinite(held)]
+        low, high = np.quantile(finite, [0.05, 0.95]) if len(finite) else (0.0, 1.0)
+        share = (np.clip(held, low, high) - low) / ((high - low) or 1.0)
         points = {"s": 7, "linewidths": 0, "rasterized": True, "zorder": 3}
         ax.scatter(x[grey], y[grey], color=_GREY, **points)
         ax.scatter(x[~grey], y[~grey], c=share[~grey], cmap=colours, vmin=0, vmax=1, **points)
@@ -636,8 +643,7 @@ def _draw_stacked(ax: Any, sizes: NDArray[np.float64], labels: list[str]) -> Non
         width = sizes[:, group].sum(axis=1)
         ax.barh(range(len(sizes)), width, left=begin, height=0.7, label=f" {label}", color=None if len(group) == 1 else _GREY)
         begin += width
-    for text in ax.legend(loc="lower right", fontsize="small").get_texts():
-        text.set_parse_math(False)
+    _legend(ax, loc="lower right")
 
 
 def digits_of(reach: float) -> int:

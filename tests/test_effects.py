@@ -134,6 +134,10 @@ def test_missing_values_and_few_numbers():
     constant = dtrees.DecisionTreeRegressor().fit(same, [2.0] * 4)
     for feature in (0, 1, (0, 1)):
         plot_partial_dependence(constant, same, feature).figure.canvas.draw()
+    infinite = np.where(np.arange(300) % 3, FILLED[:, 0], np.where(np.arange(300) % 2, np.inf, -np.inf))[:, np.newaxis]
+    model = make(dtrees.RandomForestRegressor, max_features=1).fit(infinite, SIGNAL)
+    assert np.abs(plot_partial_dependence(model, infinite, 0).get_lines()[-1].get_xdata()).max() < 4
+    plot_shap(model, infinite).figure.canvas.draw()
     plot_shap(constant, same[:1])
     plot_shap(constant, same, row=0)
 

@@ -82,7 +82,6 @@ def by_shuffling(looked: Looked) -> Picture:
     )
     if n < len(looked.names):
         caption += f" Of the {n} columns of most gain."
-
     rises = rises_by_shuffling(some)
 
     def draw(ax: Any) -> None:
@@ -104,11 +103,9 @@ def rises_by_shuffling(looked: Looked) -> NDArray[np.float64]:
     most = most_important(sample.model, _MAX_SHUFFLED)
     rises = np.empty((len(looked.names), _N_REPEATS))
     for j in most:
-        for k, found in enumerate(sample.predict({j: sample.column(j)[orders]})):
-            if target.classes is None:
-                changed = replace(target, predicted=found[:, 0])
-            else:
-                changed = replace(target, probabilities=found[:, : len(target.classes)])
+        for k, found in enumerate(sample.predict({j: sample.table.iloc[:, j].to_numpy()[orders]})):
+            of_first = {"predicted": found[:, 0]} if target.classes is None else {"probabilities": found[:, : len(target.classes)]}
+            changed = replace(target, **of_first)
             rises[j, k] = replace(looked, target=changed).losses.mean() - before
     rises[np.setdiff1d(np.arange(len(rises)), most)] = rises[most].min(initial=0.0)
     return rises
@@ -118,20 +115,12 @@ def dependence(looked: Looked) -> list[Picture]:
     """Return pictures of how predictions depend on each of the most important columns, and on the first two columns of numbers together."""
     sample, names = looked.some(_ROWS_OF_DEPENDENCE).sample, looked.names
     columns, every = sample.model._schema.columns, most_important(sample.model, len(names))
-    numbers = [j for j in every if columns[j].kind != CATEGORICAL][:2]
+    numbers = [j for j in every if columns[j].kind != CATEGORICAL and sample.encoded[j].dtype != bool][:2]
     found = []
     for places in [*([j] for j in every[:_MAX_COLUMNS]), *([numbers] if len(numbers) == 2 else [])]:
         levels = min(20, len(columns[places[0]].categories))
-        draw = partial(
-            draw_dependence,
-            sample=sample,
-            places=places,
-            names=names,
-            outputs=looked.outputs,
-            chosen=looked.chosen,
-            kind="both",
-            resolution=50,
-        )
+        options: dict[str, Any] = {"names": names, "outputs": looked.outputs, "chosen": looked.chosen, "kind": "both", "resolution": 50}
+        draw = partial(draw_dependence, sample=sample, places=places, **options)
         caption = "" if len(places) == 1 else "Both together: the colour is the mean prediction, white points are rows."
         found.append(drawn(" and ".join(names[j] for j in places), caption, draw, (4.6, max(3.4, 1.2 + 0.22 * levels))))
     return found
@@ -150,13 +139,11 @@ def explanations(looked: Looked) -> list[Picture]:
         caption = f"A point for each of {n} and each column: to the right, the column has made the prediction greater."
     every = drawn("Many rows", caption, partial(draw_shap, sample=some.sample, chosen=chosen, **options), size)
     worst = int(np.argmax(looked.losses.of_rows))
-    row, target = looked.sample.take(np.array([worst])), looked.target
-    actual, predicted = (
-        value if target.classes is not None else short_text(float(value), 3) for value in (target.actual[worst], target.predicted[worst])
-    )
+    target = looked.target.at(np.array([worst]))
+    actual, predicted = target.actual[0], target.predicted[0]
+    which = chosen[int(np.searchsorted(target.classes, predicted))] if target.classes is not None and len(chosen) > 1 else chosen[0]
+    if target.classes is None:
+        actual, predicted = (short_text(float(value), 3) for value in (actual, predicted))
     caption = f"The row whose prediction is the farthest off: it is {actual}, and {predicted} was predicted."
-    which = chosen[0]
-    if target.classes is not None and len(chosen) > 1:
-        which = chosen[int(np.searchsorted(target.classes, predicted))]
-    draw = partial(draw_shap, sample=row, chosen=[which], one=True, **options)
+    draw = partial(draw_shap, sample=looked.sample.take(np.array([worst])), chosen=[which], one=True, **options)
     return [every, drawn("One row", caption, draw, size)]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_outlier_detector
 
-from dtrees.effects import members_of
+from dtrees.effects import as_numbers, members_of
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.schema import Schema, is_sparse
 from dtrees.node_texts import column_names, short_text
@@ -194,10 +194,7 @@ def summarise_columns(model: Any, X: Any, limit: int) -> tuple[list[ColumnSummar
 
 
 def _summary(name: str, column: Any, values: NDArray[Any], importance: float) -> ColumnSummary:
-    numbers = values.astype(np.float64)
-    if values.dtype.kind == "f":  # infinities are encoded as the extremes of the dtype
-        extreme = np.abs(values) == np.finfo(values.dtype).max
-        numbers[extreme] = np.copysign(np.inf, numbers[extreme])
+    numbers = as_numbers(values)
     present = numbers[~np.isnan(numbers)]
     missing = 1 - len(present) / max(len(numbers), 1)
     if column.kind == CATEGORICAL:

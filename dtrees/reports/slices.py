@@ -97,8 +97,8 @@ def _means(target: Target, rows: NDArray[np.bool_]) -> list[float]:
 
 def _slices(sample: Sample, j: int, name: str) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield the slices of a column, and what they are called."""
-    column, values, name = sample.model._schema.columns[j], sample.encoded[j], short_name(name)
-    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), np.bool_)
+    column, values, name = sample.model._schema.columns[j], sample.numbers(j), short_name(name)
+    missing = np.isnan(values)
     if missing.any():
         yield f"{name} is missing", missing
     present = values[~missing]
