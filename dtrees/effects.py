@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals as nw
@@ -121,15 +121,23 @@ class Sample:
         Its columns as numbers; NaN where missing, infinities as the extremes of the dtype.
     margin : ndarray or None
         What predictions start from, where the model was fitted with ``base_margin``.
+    names : list of str
+        Of the columns.
+    outputs : Outputs
+        What the model predicts.
     """
 
     model: Any
     table: Any
     encoded: Sequence[NDArray[Any]]
     margin: NDArray[np.float64] | None
+    names: list[str]
+    outputs: Outputs
 
     @classmethod
-    def of(cls, model: Any, X: Any, max_rows: int | None = None, seed: int = 0, base_margin: Any = None) -> Sample:
+    def of(
+        cls, model: Any, X: Any, max_rows: int | None = None, seed: int = 0, base_margin: Any = None, names: list[str] | None = None
+    ) -> Sample:
         """Return at most ``max_rows`` rows of a table or of a Dask collection."""
         first = members_of(model)[0]
         _, (X, base_margin) = first._check_columns(X).draw_rows(max_rows, seed, X, base_margin)
@@ -141,12 +149,12 @@ class Sample:
             X = pd.DataFrame(X.toarray() if is_sparse(X) else X)
         elif not hasattr(X, "iloc"):
             X = nw.from_native(X, eager_only=True).to_pandas()
-        return cls(model, X, model._schema.encode(X), base_margin)
+        return cls(model, X, model._schema.encode(X), base_margin, names or column_names(model), Outputs(model))
 
     def take(self, rows: NDArray[np.integer]) -> Sample:
         """Return some of the rows, given their numbers."""
         margin = None if self.margin is None else self.margin[rows]
-        return Sample(self.model, self.table.iloc[rows], [values[rows] for values in self.encoded], margin)
+        return replace(self, table=self.table.iloc[rows], encoded=[values[rows] for values in self.encoded], margin=margin)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -234,9 +242,9 @@ class Axis:
     said: str
 
     @classmethod
-    def of(cls, sample: Sample, j: int, name: str, resolution: int) -> Axis:
+    def of(cls, sample: Sample, j: int, resolution: int) -> Axis:
         """Return the points of a column, given how many they may be if it is one of numbers."""
-        column, numbers = sample.model._schema.columns[j], sample.numbers(j)
+        column, numbers, name = sample.model._schema.columns[j], sample.numbers(j), short_name(sample.names[j])
         present, missing = numbers[np.isfinite(numbers)], bool(np.isnan(numbers).any())
         distinct, counts = np.unique(present, return_counts=True)
         if column.kind == CATEGORICAL or sample.encoded[j].dtype == bool or not len(present):
@@ -244,7 +252,7 @@ class Axis:
             levels = [column.categories[int(k)] if column.kind == CATEGORICAL else bool(k) for k in distinct[shown]]
             values, labels = np.array([*levels, *[None] * missing], object), [*map(str, levels), *["missing"] * missing]
             rarer = len(distinct) - len(shown)
-            said = f"{short_name(name)} ({rarer} rarer ones are not shown)" if rarer else short_name(name)
+            said = f"{name} ({rarer} rarer ones are not shown)" if rarer else name
             return cls(values, labels, bool(column.order), np.empty(0), missing, said)
         low, high = np.quantile(present, [0.01, 0.99])
         if len(distinct) > 10:  # no extremes, but also the rare ones of a few numbers
@@ -253,7 +261,7 @@ class Axis:
             grid = np.linspace(low, high, resolution) if low < high else distinct[[0, -1]]
             distinct = np.unique(np.round(grid)) if np.array_equal(present, np.round(present)) else grid
         deciles = np.quantile(present, np.linspace(0.1, 0.9, 9))
-        return cls(np.append(distinct, [np.nan] * missing), None, True, deciles, missing, short_name(name))
+        return cls(np.append(distinct, [np.nan] * missing), None, True, deciles, missing, name)
 
 
 def plot_partial_dependence(
@@ -335,8 +343,7 @@ def plot_partial_dependence(
     [1.0, 1.0, 1.0, 5.0]
     """
     model, X = without_steps(model, X)
-    names, outputs = column_names(model, feature_names), Outputs(model)
-    chosen = outputs.choose(target)
+    names, chosen = column_names(model, feature_names), Outputs(model).choose(target)
     if kind not in _KINDS:
         raise ValueError(f"kind is {kind!r}; wants {', '.join(map(repr, _KINDS))}")
     check_integers(grid_resolution=(grid_resolution, 2), max_rows=(max_rows, 1), seed=(seed, 0))
@@ -347,13 +354,13 @@ def plot_partial_dependence(
         raise ValueError(f"features is {features!r:.100}; wants columns, or pairs of them as tuples")
     if several and ax is not None:
         raise ValueError("ax is given, but features is a list; pass one column, or a pair, for these axes")
-    sample = Sample.of(model, X, max_rows, seed)
+    sample = Sample.of(model, X, max_rows, seed, names=names)
     if several:
         drawn = _panels(len(places), figsize)
     else:
         drawn = np.array([axes_for(ax, (6.4, 4.2) if ax is None and figsize is None else figsize)], object)
     for axes, each in zip(drawn, places, strict=True):
-        draw_dependence(axes, sample, each, names, outputs, chosen, kind, grid_resolution)
+        draw_dependence(axes, sample, each, chosen, kind, grid_resolution)
         if title is not None:
             axes.set_title(title, parse_math=False)
     return drawn if several else drawn[0]
@@ -394,15 +401,14 @@ def _panels(n: int, figsize: Any) -> NDArray[Any]:
 
 
 def draw_dependence(
-    ax: Any, sample: Sample, places: Sequence[int], names: list[str], outputs: Outputs, chosen: Sequence[int], kind: str, resolution: int
+    ax: Any, sample: Sample, places: Sequence[int], chosen: Sequence[int], kind: str = "both", resolution: int = 50
 ) -> None:
     """Draw how chosen outputs depend on one column, or the first of them on two."""
-    several = len(places) == 2
-    axes = [Axis.of(sample, j, names[j], min(resolution, _GRID_OF_TWO) if several else resolution) for j in places]
-    if several:
-        _draw_map(ax, sample, places, axes, outputs, chosen[0])
+    outputs = sample.outputs
+    if len(places) == 2:
+        _draw_map(ax, sample, places, chosen[0], min(resolution, _GRID_OF_TWO))
         return
-    (axis,) = axes
+    axis = Axis.of(sample, places[0], resolution)
     values = outputs.of(sample.predict({places[0]: axis.values}))[:, :, chosen]
     if len(chosen) > _MAX_OUTPUTS:  # those that change most
         most = np.sort(np.argsort(-np.ptp(values.mean(axis=1), axis=0), kind="stable")[:_MAX_OUTPUTS])
@@ -457,8 +463,9 @@ def _draw_levels(ax: Any, axis: Axis, values: NDArray[np.float64], labels: list[
     ax.grid(alpha=0.3, axis="x")
 
 
-def _draw_map(ax: Any, sample: Sample, places: Sequence[int], axes: Sequence[Axis], outputs: Outputs, chosen: int) -> None:
+def _draw_map(ax: Any, sample: Sample, places: Sequence[int], chosen: int, resolution: int) -> None:
     """Draw the mean prediction at pairs of values; of columns of numbers, without missing ones."""
+    axes, outputs = [Axis.of(sample, j, resolution) for j in places], sample.outputs
     values = [axis.values[: len(axis.values) - (axis.missing and axis.labels is None)] for axis in axes]
     x, y = (np.repeat(values[0], len(values[1])), np.tile(values[1], len(values[0])))
     means = outputs.of(sample.predict(dict(zip(places, (x, y), strict=True))))[:, :, chosen].mean(axis=1)
@@ -554,7 +561,7 @@ def plot_shap(
     check_integers(max_num_features=(max_num_features, 1), max_rows=(max_rows, 1), seed=(seed, 0))
     if row is not None and len(chosen) > 1:
         raise ValueError(f"target is None, but one of several is explained; wants one of {', '.join(map(repr, outputs.keys))}"[:400])
-    sample = Sample.of(model, X, None if row is not None else max_rows, seed)
+    sample = Sample.of(model, X, None if row is not None else max_rows, seed, names=names)
     if row is not None:
         check_integers(row=(row, 0))
         if row >= len(sample):
@@ -562,26 +569,17 @@ def plot_shap(
         sample = sample.take(np.array([row]))
     size = (7.0, 1.2 + INCHES * min(max_num_features, len(names)))
     ax = axes_for(ax, size if ax is None and figsize is None else figsize)
-    draw_shap(ax, sample, names, outputs, chosen, max_num_features, seed=seed, one=row is not None, background=background)
+    draw_shap(ax, sample, chosen, max_num_features, row is not None, seed, background)
     if title is not None:
         ax.set_title(title, parse_math=False)
     return ax
 
 
 def draw_shap(
-    ax: Any,
-    sample: Sample,
-    names: list[str],
-    outputs: Outputs,
-    chosen: Sequence[int],
-    n_columns: int,
-    *,
-    seed: int = 0,
-    one: bool = False,
-    background: Any = None,
+    ax: Any, sample: Sample, chosen: Sequence[int], n_columns: int, one: bool = False, seed: int = 0, background: Any = None
 ) -> None:
     """Draw the Shapley values of chosen outputs: points of all rows for one, bars for several; or those of the first row."""
-    members = members_of(sample.model)
+    members, outputs = members_of(sample.model), sample.outputs
     values = np.mean([member.shap_values(sample.table, background) for member in members], axis=0)
     values = outputs.of(values.reshape(*values.shape[:2], -1))[:, :, chosen]
     order = np.argsort(-np.abs(values).mean(axis=0).sum(axis=1), kind="stable")
@@ -589,7 +587,7 @@ def draw_shap(
     said = outputs.said(outputs.explained, chosen)
     if one:
         expected = np.mean([np.atleast_1d(member.shap_expected_value(background)) for member in members], axis=0)
-        _draw_waterfall(ax, sample, names, values[0, :, 0], float(outputs.of(expected)[chosen[0]]), order, n_columns, said)
+        _draw_waterfall(ax, sample, values[0, :, 0], float(outputs.of(expected)[chosen[0]]), n_columns, said)
         return
     if len(chosen) == 1:
         _draw_swarm(ax, sample, values[:, :, 0], shown, seed)
@@ -599,7 +597,7 @@ def draw_shap(
         said = f"mean size of the Shapley values, in {said}"
     ax.set_xlabel(said + (f" ({len(shown)} of {len(order)} columns)" if len(shown) < len(order) else ""), parse_math=False)
     ax.locator_params(axis="x", nbins=6)
-    ax.set_yticks(range(len(shown)), [short_name(names[j], 30) for j in shown.tolist()], parse_math=False)
+    ax.set_yticks(range(len(shown)), [short_name(sample.names[j], 30) for j in shown.tolist()], parse_math=False)
     ax.set_ylim(len(shown) - 0.5, -0.5)
     ax.spines[["top", "right"]].set_visible(False)
 
@@ -655,15 +653,13 @@ def digits_of(reach: float) -> int:
     return max(0, 2 - math.floor(math.log10(reach))) if reach > 0 else 2
 
 
-def _draw_waterfall(
-    ax: Any, sample: Sample, names: list[str], values: NDArray[np.float64], expected: float, order: NDArray[np.intp], n: int, said: str
-) -> None:
+def _draw_waterfall(ax: Any, sample: Sample, values: NDArray[np.float64], expected: float, n: int, said: str) -> None:
     """Draw bars from the expected value at the bottom to the prediction of the first row at the top."""
-    shown = order[: n if len(order) <= n else n - 1]
-    rest = float(values[order[len(shown) :]].sum())
-    sizes = np.append(values[shown], [rest] * (len(shown) < len(order)))[::-1]
-    labels = [f"{short_name(names[j], 24)} = {short_name(sample.text(j, 0), 20)}" for j in shown.tolist()]
-    labels = (labels + [f"{len(order) - len(shown)} other columns"] * (len(shown) < len(order)))[::-1]
+    order = np.argsort(-np.abs(values), kind="stable")
+    shown, rest = (order, order[:0]) if len(order) <= n else (order[: n - 1], order[n - 1 :])
+    sizes = np.append(values[shown], [values[rest].sum()] * bool(len(rest)))[::-1]
+    labels = [f"{short_name(sample.names[j], 24)} = {short_name(sample.text(j, 0), 20)}" for j in shown.tolist()]
+    labels = [*labels, *[f"{len(rest)} other columns"] * bool(len(rest))][::-1]
     ends = expected + np.cumsum(sizes)
     begins = np.concatenate([[expected], ends[:-1]])
     places = np.arange(len(sizes))

@@ -138,6 +138,7 @@ def _draw(ax: Any, mean: NDArray[np.float64], deviation: NDArray[np.float64] | N
         )
     ax.set_xlim(low - (0.05 * reach if low < 0 else 0.0), high + float(spread.max()) + 0.14 * reach)
     ax.set_ylim(len(mean) - 0.4, -0.6)
+    ax.locator_params(axis="x", nbins=6)
     ax.spines[["top", "right"]].set_visible(False)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.effects import Outputs, Sample, digits_of, draw_dependence, draw_shap, members_of, most_important
+from dtrees.effects import Sample, digits_of, draw_dependence, draw_shap, members_of, most_important
 from dtrees.ensemble.in_process import drawn_rows
 from dtrees.ensemble.input.column import CATEGORICAL
-from dtrees.node_texts import column_names, short_text
+from dtrees.node_texts import short_text
 from dtrees.plots import plot_importance
 from dtrees.reports.figures import Picture, drawn, plot_in
 from dtrees.reports.rows import Losses, Rows, Target
@@ -37,34 +37,27 @@ class Looked:
         Rows of the report.
     target : Target
         The first one, of these rows.
-    outputs : Outputs
     chosen : list of int
-        Which of them belong to that target.
+        Which outputs belong to that target.
     """
 
     sample: Sample
     target: Target
-    outputs: Outputs
     chosen: list[int]
 
     @classmethod
     def of(cls, model: Any, rows: Rows) -> Looked:
         """Return the rows of a report, fewer of a wide table."""
         n_rows = max(_LEAST_ROWS, _MAX_CELLS // model.n_features_in_)
-        outputs, several = Outputs(model), getattr(model, "n_outputs_", 1) > 1
-        chosen = [i for i, key in enumerate(outputs.keys) if not several or (key[0] if isinstance(key, tuple) else key) == 0]
+        sample, several = Sample.of(model, rows.X, n_rows, base_margin=rows.base_margin), getattr(model, "n_outputs_", 1) > 1
+        chosen = [i for i, key in enumerate(sample.outputs.keys) if not several or (key[0] if isinstance(key, tuple) else key) == 0]
         target = rows.targets[0].at(drawn_rows(rows.X.shape[0], n_rows, 0))
-        return cls(Sample.of(model, rows.X, n_rows, base_margin=rows.base_margin), target, outputs, chosen)
+        return cls(sample, target, chosen)
 
     def some(self, n: int) -> Looked:
         """Return at most so many of the rows, drawn at random."""
         rows = drawn_rows(len(self.sample), n, 0)
         return replace(self, sample=self.sample.take(rows), target=self.target.at(rows))
-
-    @property
-    def names(self) -> list[str]:
-        """The columns."""
-        return column_names(self.sample.model)
 
     @property
     def losses(self) -> Losses:
@@ -75,12 +68,12 @@ class Looked:
 def by_shuffling(looked: Looked) -> Picture:
     """Return a picture of how much predictions lose without what columns say."""
     some = looked.some(_ROWS_SHUFFLED)
-    name, n = some.losses.name, min(_MAX_SHUFFLED, len(looked.names))
+    name, n = some.losses.name, min(_MAX_SHUFFLED, len(looked.sample.names))
     caption = (
         f"How much the {name} of {len(some.sample):,} rows rises when the values of a column are shuffled among them: means and standard "
         f"deviations of {_N_REPEATS} times."
     )
-    if n < len(looked.names):
+    if n < len(looked.sample.names):
         caption += f" Of the {n} columns of most gain."
     rises = rises_by_shuffling(some)
 
@@ -101,7 +94,7 @@ def rises_by_shuffling(looked: Looked) -> NDArray[np.float64]:
     random = np.random.default_rng(0)
     orders = np.array([random.permutation(len(sample)) for _ in range(_N_REPEATS)])
     most = most_important(sample.model, _MAX_SHUFFLED)
-    rises = np.empty((len(looked.names), _N_REPEATS))
+    rises = np.empty((len(looked.sample.names), _N_REPEATS))
     for j in most:
         for k, found in enumerate(sample.predict({j: sample.table.iloc[:, j].to_numpy()[orders]})):
             of_first = {"predicted": found[:, 0]} if target.classes is None else {"probabilities": found[:, : len(target.classes)]}
@@ -113,16 +106,15 @@ def rises_by_shuffling(looked: Looked) -> NDArray[np.float64]:
 
 def dependence(looked: Looked) -> list[Picture]:
     """Return pictures of how predictions depend on each of the most important columns, and on the first two columns of numbers together."""
-    sample, names = looked.some(_ROWS_OF_DEPENDENCE).sample, looked.names
-    columns, every = sample.model._schema.columns, most_important(sample.model, len(names))
+    sample = looked.some(_ROWS_OF_DEPENDENCE).sample
+    columns, every = sample.model._schema.columns, most_important(sample.model, len(sample.names))
     numbers = [j for j in every if columns[j].kind != CATEGORICAL and sample.encoded[j].dtype != bool][:2]
     found = []
     for places in [*([j] for j in every[:_MAX_COLUMNS]), *([numbers] if len(numbers) == 2 else [])]:
         levels = min(20, len(columns[places[0]].categories))
-        options: dict[str, Any] = {"names": names, "outputs": looked.outputs, "chosen": looked.chosen, "kind": "both", "resolution": 50}
-        draw = partial(draw_dependence, sample=sample, places=places, **options)
+        draw = partial(draw_dependence, sample=sample, places=places, chosen=looked.chosen)
         caption = "" if len(places) == 1 else "Both together: the colour is the mean prediction, white points are rows."
-        found.append(drawn(" and ".join(names[j] for j in places), caption, draw, (4.6, max(3.4, 1.2 + 0.22 * levels))))
+        found.append(drawn(" and ".join(sample.names[j] for j in places), caption, draw, (4.6, max(3.4, 1.2 + 0.22 * levels))))
     return found
 
 
@@ -131,13 +123,12 @@ def explanations(looked: Looked) -> list[Picture]:
     model, chosen = looked.sample.model, looked.chosen
     n_nodes = sum(tree.node_count for member in members_of(model) for group in member._trees.groups for tree in group)
     some = looked.some(int(np.clip(_MAX_NODES // n_nodes, 20, _ROWS_EXPLAINED)))
-    size = 6.4, 1.4 + 0.28 * min(len(looked.names), _COLUMNS_EXPLAINED)
-    options: dict[str, Any] = {"names": looked.names, "outputs": looked.outputs, "n_columns": _COLUMNS_EXPLAINED}
+    size = 6.4, 1.4 + 0.28 * min(len(looked.sample.names), _COLUMNS_EXPLAINED)
     n = f"{len(some.sample):,} rows"
     caption = f"What columns have added to the predictions of {n}, mean sizes for each."
     if len(chosen) == 1:
         caption = f"A point for each of {n} and each column: to the right, the column has made the prediction greater."
-    every = drawn("Many rows", caption, partial(draw_shap, sample=some.sample, chosen=chosen, **options), size)
+    every = drawn("Many rows", caption, partial(draw_shap, sample=some.sample, chosen=chosen, n_columns=_COLUMNS_EXPLAINED), size)
     worst = int(np.argmax(looked.losses.of_rows))
     target = looked.target.at(np.array([worst]))
     actual, predicted = target.actual[0], target.predicted[0]
@@ -145,5 +136,5 @@ def explanations(looked: Looked) -> list[Picture]:
     if target.classes is None:
         actual, predicted = (short_text(float(value), 3) for value in (actual, predicted))
     caption = f"The row whose prediction is the farthest off: it is {actual}, and {predicted} was predicted."
-    draw = partial(draw_shap, sample=looked.sample.take(np.array([worst])), chosen=[which], one=True, **options)
+    draw = partial(draw_shap, sample=looked.sample.take(np.array([worst])), chosen=[which], n_columns=_COLUMNS_EXPLAINED, one=True)
     return [every, drawn("One row", caption, draw, size)]

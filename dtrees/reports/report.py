@@ -149,7 +149,7 @@ def _page(model: Any, rows: Rows, what: str | None, title: str | None, n_trees: 
             importances=[*figures.importances(model), behaviour.by_shuffling(looked)],
             dependence=behaviour.dependence(looked),
             explanations=behaviour.explanations(looked),
-            slices=worst_slices(looked.sample, looked.names, looked.target, looked.losses),
+            slices=worst_slices(looked.sample, looked.target, looked.losses),
             means=means_named(looked.target),
             losses=looked.losses,
             of_first=f" of {rows.targets[0].name}" if len(rows.targets) > 1 else "",

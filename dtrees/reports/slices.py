@@ -58,14 +58,14 @@ def means_named(target: Target) -> list[str]:
     return ["accuracy"]
 
 
-def worst_slices(sample: Sample, names: list[str], target: Target, losses: Losses) -> list[Slice]:
+def worst_slices(sample: Sample, target: Target, losses: Losses) -> list[Slice]:
     """Return the slices whose loss is the highest, the worst one first.
 
     They are ordered by the lower end of what the mean loss may be.
     """
     n, total, squares = len(sample), losses.of_rows.sum(), (losses.of_rows**2).sum()
     found: list[tuple[float, str, NDArray[np.bool_]]] = []
-    for name, rows in (each for j in range(len(names)) for each in _slices(sample, j, names[j])):
+    for name, rows in (each for j in range(len(sample.names)) for each in _slices(sample, j)):
         inside = losses.of_rows[rows]
         others = n - len(inside)
         if len(inside) < max(_LEAST_ROWS, _LEAST_SHARE * n) or others < _LEAST_ROWS:
@@ -95,9 +95,9 @@ def _means(target: Target, rows: NDArray[np.bool_]) -> list[float]:
     return [float((target.actual[rows] == target.predicted[rows]).mean())]
 
 
-def _slices(sample: Sample, j: int, name: str) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def _slices(sample: Sample, j: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield the slices of a column, and what they are called."""
-    column, values, name = sample.model._schema.columns[j], sample.numbers(j), short_name(name)
+    column, values, name = sample.model._schema.columns[j], sample.numbers(j), short_name(sample.names[j])
     missing = np.isnan(values)
     if missing.any():
         yield f"{name} is missing", missing

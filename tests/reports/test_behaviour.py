@@ -99,14 +99,14 @@ def test_the_worst_slices_are_where_errors_were_put():
     ):
         predicted = np.where(rows, 2.0, 0.5) * random.normal(size=n)
         target, losses = predicted_by(predicted, np.zeros(n))
-        worst, *others = worst_slices(sample, list(frame), target, losses)
+        worst, *others = worst_slices(sample, target, losses)
         assert (worst.name, worst.n, worst.share) == (name, rows.sum(), pytest.approx(rows.mean()))
         assert worst.loss == pytest.approx(np.sqrt(np.mean(predicted[rows] ** 2)))
         assert worst.ratio == pytest.approx(worst.loss / np.sqrt(np.mean(predicted**2)))
         assert worst.means == [0.0, pytest.approx(predicted[rows].mean())]
         assert len(others) <= 1
         assert not [one for one in others if one.name.startswith("same")]
-    assert worst_slices(sample, list(frame), *predicted_by(random.normal(size=n), np.zeros(n))) == []
+    assert worst_slices(sample, *predicted_by(random.normal(size=n), np.zeros(n))) == []
 
 
 def test_what_slices_say_of_classes():
@@ -114,7 +114,7 @@ def test_what_slices_say_of_classes():
     model = make(dtrees.DecisionTreeClassifier, max_depth=1).fit(X, y)
     shares = np.where((X[:, 1] > 1)[:, np.newaxis], [0.5, 0.5], np.where((y == "yes")[:, np.newaxis], [0.1, 0.9], [0.9, 0.1]))
     target, losses = predicted_by(shares, y, np.array(["no", "yes"]))
-    worst = worst_slices(Sample.of(model, X), list("abcde"), target, losses)[0]
+    worst = worst_slices(Sample.of(model, X, names=list("abcde")), target, losses)[0]
     rows = X[:, 1] > np.nanquantile(X[:, 1], 0.8, method="lower")
     assert worst.name.startswith("b > ")
     assert worst.means == [pytest.approx((y[rows] == "yes").mean()), pytest.approx(shares[rows, 1].mean())]
