@@ -29,7 +29,7 @@ from dtrees.node_texts import check_integer, column_names, short_text
 from dtrees.plots import COLOUR, INCHES, axes_for, check_model, checked_size, pyplot, short_name
 
 #: Lines of rows; categories, classes that are drawn; points of a grid for two columns; cells that are predicted at once.
-_MAX_LINES, _MAX_LEVELS, _MAX_OUTPUTS, _GRID_OF_TWO, _CELLS = 50, 20, 8, 24, 2_000_000
+_MAX_LINES, _MAX_LEVELS, _MAX_OUTPUTS, _GRID_OF_TWO, _CELLS = 50, 20, 8, 20, 2_000_000
 _RED, _GREY, _DARK = "#d1495b", "#9a9a9a", "#303030"
 _KINDS = ("average", "individual", "both")
 
@@ -201,8 +201,12 @@ class Sample:
         if np.isnan(value):
             return "missing"
         if column.kind == CATEGORICAL:
-            return str(column.categories[int(value)])
+            return _level(column.categories[int(value)])
         return str(bool(value)) if self.encoded[j].dtype == bool else short_text(value, 3)
+
+
+def _level(category: Any) -> str:
+    return short_text(category, 3) if isinstance(category, float) else str(category)
 
 
 def as_numbers(values: NDArray[Any]) -> NDArray[np.float64]:
@@ -250,7 +254,7 @@ class Axis:
         if column.kind == CATEGORICAL or sample.encoded[j].dtype == bool or not len(present):
             shown = np.sort(np.argsort(-counts, kind="stable")[:_MAX_LEVELS])
             levels = [column.categories[int(k)] if column.kind == CATEGORICAL else bool(k) for k in distinct[shown]]
-            values, labels = np.array([*levels, *[None] * missing], object), [*map(str, levels), *["missing"] * missing]
+            values, labels = np.array([*levels, *[None] * missing], object), [*map(_level, levels), *["missing"] * missing]
             rarer = len(distinct) - len(shown)
             said = f"{name} ({rarer} rarer ones are not shown)" if rarer else name
             return cls(values, labels, bool(column.order), np.empty(0), missing, said)
