@@ -1,7 +1,7 @@
 """Exact decision-tree ensembles, on one machine or on a Dask cluster.
 
-Ten estimators with scikit-learn's interface (single trees, forests, extra-trees, gradient boosting, each as regressor and
-classifier), bags of boosters, isolation forests, and model files that are safe to load:
+Eleven estimators with scikit-learn's interface (single trees, forests, extra-trees, gradient boosting, each as regressor and
+classifier, and boosting for rankings), bags of boosters, isolation forests, and model files that are safe to load:
 
 >>> import numpy as np
 >>> from dtrees import DecisionTreeClassifier

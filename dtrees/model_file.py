@@ -47,7 +47,7 @@ _ESTIMATORS = frozenset(
     f"{kind}{task}"
     for kind in ("DecisionTree", "ExtraTree", "ExtraTrees", "RandomForest", "GradientBoosting", "Bagging")
     for task in ("Classifier", "Regressor")
-) | {"IsolationForest"}
+) | {"GradientBoostingRanker", "IsolationForest"}
 
 
 def save(model: Any, path: str | os.PathLike[str], *, mappable: bool = False) -> None:

@@ -37,6 +37,9 @@ def cases() -> Iterator[tuple[str, Any, Any]]:
     limits = {"max_depth": 5, "random_state": 0}
     for loss, y in (("squared_error", signal), ("poisson", counts), ("gamma", signal), ("tweedie", counts), ("huber", signal)):
         yield loss, dtrees.GradientBoostingRegressor(loss=loss, learning_rate="auto", **few), y
+    times = np.column_stack([signal, np.where(counts > 1, np.inf, signal)])
+    for name in ("cox", "aft"):
+        yield name, dtrees.GradientBoostingRegressor(loss=name, **few), times
     yield "several", dtrees.GradientBoostingRegressor(loss="poisson", **few), several
     yield "binary", dtrees.GradientBoostingClassifier(**few), two
     yield "exponential", dtrees.GradientBoostingClassifier(loss="exponential", n_iter_no_change=2, **few), two

@@ -18,7 +18,7 @@ from distributed import Future
 from numpy.typing import NDArray
 
 from dtrees.cluster.data.loading import load
-from dtrees.cluster.data.partitions import column_names, computed, draw_rows, in_order, is_array, whole_rows
+from dtrees.cluster.data.partitions import column_names, computed, draw_rows, in_order, is_array, queries_beside, whole_rows
 from dtrees.cluster.data.predict import predict
 from dtrees.cluster.growing.submission import coordinate, fit
 from dtrees.cluster.reliability.fit import Fit, Settings, coordinating, current_fit, is_coordinating, new_name, register
@@ -137,6 +137,10 @@ class DaskBackend(Backend):
     def predict(self, X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> Any:
         """Apply ``function`` lazily; see :func:`dtrees.cluster.data.predict.predict`."""
         return predict(X, function, output, beside)
+
+    def beside(self, y: Any, qid: Any) -> Any:
+        """Return relevances and queries side by side, lazily, in the partitions of y."""
+        return queries_beside(y, qid)
 
     def gather(self, *collections: Any) -> list[Any]:
         """Compute collections, those of a kind together."""

@@ -7,7 +7,7 @@ How a fit goes::
 and a prediction: a function of a block of rows (:mod:`dtrees.ensemble.prediction`), which the backend of X maps over it.
 
 - :mod:`~dtrees.ensemble.estimators.single_tree`, :mod:`~dtrees.ensemble.estimators.forests`,
-  :mod:`~dtrees.ensemble.estimators.gradient_boosting`: the ten estimators.
+  :mod:`~dtrees.ensemble.estimators.gradient_boosting`: the estimators.
 - :mod:`~dtrees.ensemble.estimators.base`, :mod:`~dtrees.ensemble.estimators.base_kinds`,
   :mod:`~dtrees.ensemble.estimators.base_boosting`: what they share.
 - :mod:`~dtrees.ensemble.bagging`: bags of boosters.

@@ -154,8 +154,9 @@ class LoadOptions:
         Whether trees are grown once from the table, so that its columns need not stay in memory when these are grown.
     categories : tuple of int
         Columns whose values are categories, also where they are numbers.
-    multi_output : bool
-        Whether y may have several columns, each a target.
+    multi_output : bool or str
+        Whether y may have several columns, each a target, or what its two columns are; see
+        :func:`~dtrees.ensemble.input.target.check_target`.
     bag : bool
         Whether each of ``n_trees`` is a booster of its own, on rows that it draws.
     target : bool
@@ -174,7 +175,7 @@ class LoadOptions:
     fetch_X: bool = False
     single_use: bool = False
     categories: tuple[int, ...] = ()
-    multi_output: bool = False
+    multi_output: bool | str = False
     bag: bool = False
     target: bool = True
     rows_refusal: str | None = None

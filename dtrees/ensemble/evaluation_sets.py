@@ -43,7 +43,7 @@ Rows = tuple[NDArray[Any], NDArray[np.float64] | None]
 
 @dataclass(frozen=True)
 class EvalSet:
-    """An evaluation set as the user gave it, and what its raw scores start from where that is not the same for all rows."""
+    """An evaluation set as given, what its raw scores start from where that is not the same for all rows, and what y's columns are."""
 
     name: str
     X: Any
@@ -51,9 +51,16 @@ class EvalSet:
     weight: Any = None
     base_margin: Any = None
     start: Start | None = field(default=None, repr=False)
+    columns: str = field(default="", repr=False)
 
 
-def named_sets(eval_set: Any, X_val: Any = None, y_val: Any = None, sample_weight_val: Any = None) -> list[EvalSet]:
+def named_sets(
+    eval_set: Any,
+    X_val: Any = None,
+    y_val: Any = None,
+    sample_weight_val: Any = None,
+    join: Callable[[Any, Any], Any] | None = None,
+) -> list[EvalSet]:
     """Return evaluation sets with their names; those of a list are called ``validation_0`` and so on, as by XGBoost.
 
     Parameters
@@ -61,6 +68,8 @@ def named_sets(eval_set: Any, X_val: Any = None, y_val: Any = None, sample_weigh
     eval_set : sequence or mapping of (X, y), (X, y, weight) or (X, y, weight, base_margin), or None
     X_val, y_val, sample_weight_val : object
         A set that is given in scikit-learn's way, called ``X_val``, or None.
+    join : callable, optional
+        Of y and of queries, which are given after it then, makes one collection.
 
     Raises
     ------
@@ -85,7 +94,8 @@ def named_sets(eval_set: Any, X_val: Any = None, y_val: Any = None, sample_weigh
         return [EvalSet("X_val", X_val, y_val, sample_weight_val)]
     if eval_set is None:
         return []
-    form = "wants a list of tuples (X, y), (X, y, weight) or (X, y, weight, base_margin), or a dict from names to such tuples"
+    first = "(X, y" if join is None else "(X, y, qid"
+    form = f"wants a list of tuples {first}), {first}, weight) or {first}, weight, base_margin), or a dict from names to such tuples"
     if isinstance(eval_set, Mapping):
         given = dict(eval_set)
     elif isinstance(eval_set, list) or (isinstance(eval_set, tuple) and all(isinstance(one, tuple | list) for one in eval_set)):
@@ -93,8 +103,10 @@ def named_sets(eval_set: Any, X_val: Any = None, y_val: Any = None, sample_weigh
     else:
         raise TypeError(f"eval_set is of type {type(eval_set).__name__}; {form}")
     for name, one in given.items():
-        if not isinstance(name, str) or not isinstance(one, tuple | list) or len(one) not in (2, 3, 4):
+        if not isinstance(name, str) or not isinstance(one, tuple | list) or len(one) - first.count(",") not in (1, 2, 3):
             raise ValueError(f"eval_set has {name!r}: {type(one).__name__}; {form}")
+    if join is not None:
+        given = {name: (one[0], join(one[1], one[2]), *one[3:]) for name, one in given.items()}
     return [EvalSet(name, *one) for name, one in given.items()]
 
 
@@ -120,6 +132,7 @@ def make_block(
     schema: Schema,
     classes: NDArray[Any] | list[NDArray[Any]] | None,
     set_name: str,
+    columns: str = "",
     n_targets: int = 1,
     start: Start | None = None,
 ) -> Block:
@@ -132,7 +145,7 @@ def make_block(
     """
     try:
         matrix = schema.matrix(X)
-        y, weight = encoded_rows(y, weight, len(matrix), classes, n_targets)
+        y, weight = encoded_rows(y, weight, len(matrix), classes, n_targets, columns)
         margin = None if start is None else np.ascontiguousarray(start(X, base_margin).T)
     except ValueError as error:
         raise ValueError(f"eval_set {set_name!r}: {error}") from error
@@ -140,7 +153,7 @@ def make_block(
 
 
 def encoded_rows(
-    y: Any, weight: Any, n_rows: int | None, classes: NDArray[Any] | list[NDArray[Any]] | None, n_targets: int
+    y: Any, weight: Any, n_rows: int | None, classes: NDArray[Any] | list[NDArray[Any]] | None, n_targets: int, columns: str = ""
 ) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
     """Return targets, of classes their numbers, and weights of rows that are to be like those of a fit, as many as X has, if that is known.
 
@@ -149,7 +162,7 @@ def encoded_rows(
     ValueError
         If they are not.
     """
-    y = check_target(y, classify=classes is not None, name="fit", multi_output=n_targets > 1)
+    y = check_target(y, classify=classes is not None, name="fit", multi_output=columns or n_targets > 1)
     if n_targets > 1 and y.shape[1:] != (n_targets,):
         raise ValueError(f"y has the shape {y.shape}; wants (n, {n_targets}), as the y that is fitted has {n_targets} targets")
     if n_rows is not None:

@@ -21,7 +21,15 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Fit
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.backend import GrowOne, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.input.schema import Schema, checked_table, is_frame, is_sparse
-from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_target, target_of_rows
+from dtrees.ensemble.input.target import (
+    TargetSummary,
+    as_floats,
+    check_lengths,
+    check_target,
+    check_weights,
+    encode_target,
+    target_of_rows,
+)
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
@@ -94,7 +102,7 @@ class Backend:
             X, y, weight, base_margin = in_memory(given.X, given.y, given.weight, given.base_margin)
             block = make_block(
                 checked_table(X), y, weight, base_margin, schema=table.schema, classes=table.classes, set_name=given.name,
-                n_targets=table.n_targets, start=given.start,
+                columns=given.columns, n_targets=table.n_targets, start=given.start,
             )  # fmt: skip
             check_set(given.name, len(block.y), has_weight(block))
             blocks.append(block)
@@ -181,6 +189,10 @@ class Backend:
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}); {output.name} wants at least one")
         return function(X) if beside is None else function(X, in_memory(beside)[0])
 
+    def beside(self, y: Any, qid: Any) -> Any:
+        """Return relevances and queries side by side, of shape (n, 2); lazy where y is."""
+        return side_by_side(y, *in_memory(qid))
+
     def gather(self, *collections: Any) -> list[Any]:
         """Return collections (or None) as local arrays, to score with."""
         return list(collections)
@@ -217,7 +229,7 @@ def load_table(X: Any, y: Any, sample_weight: Any, options: LoadOptions, presort
         y = target_of_rows(0, n_rows)
     check_lengths(n_rows, y)
     weight = check_weights(sample_weight, n_rows)
-    summary = TargetSummary.of(y, weight, classify=options.classify)
+    summary = TargetSummary.of(y, weight, classify=options.classify, columns=options.multi_output)
     summary.check()
     schema = Schema.infer(X, options.categories)
     columns = presort(schema, X, options.n_jobs)
@@ -243,6 +255,22 @@ def presort_table(schema: Schema, X: Any, n_jobs: int | None) -> AnyColumns:
         with concurrent.futures.ThreadPoolExecutor(n_threads) as pool:
             return presort(encoded, map=pool.map)
     return presort(encoded)
+
+
+def side_by_side(y: Any, qid: Any) -> NDArray[np.float64]:
+    """Return relevances and queries as an array of shape (n, 2)."""
+    given = np.asarray(qid)
+    numbers, relevance = (as_floats(values, name, "a number for each row") for values, name in ((qid, "qid"), (y, "y")))
+    if given.dtype.kind in "iu" and given.size and not np.array_equal(given, numbers.astype(given.dtype)):
+        raise ValueError("qid has integers beyond 2**53, some of which are one as floats; number queries from 0")
+    numbers, relevance = (values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values for values in (numbers, relevance))
+    if relevance.ndim != 1 or numbers.shape != relevance.shape:
+        raise ValueError(
+            f"y has the shape {np.shape(y)} and qid {np.shape(qid)}; wants a relevance and a query for each row, of shape (n,)"
+        )
+    if not np.isfinite(numbers).all():
+        raise ValueError("qid contains NaN or infinity; wants a number for each row")
+    return np.column_stack([relevance, numbers])
 
 
 def drawn_rows(n_rows: int, n: int | None, seed: int) -> NDArray[np.int64]:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -224,6 +224,28 @@ class CustomMetric:
         return self.value([self.partial(block, raw)], (target, weight))
 
 
+@dataclass(frozen=True)
+class OfLoss:
+    """A figure that a loss of several columns of y makes of all rows at once (:meth:`~.objective.survival.Censored.measure`)."""
+
+    name: str
+    link: Any
+    needs_rows: bool = True
+
+    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
+        """Return raw predictions."""
+        return raw
+
+    def value(self, partials: Sequence[Any], rows: Any) -> float:
+        """Ask the loss."""
+        y, weight = rows
+        return self.score(np.ascontiguousarray(y.T), np.concatenate(partials, axis=1), weight)
+
+    def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+        """Return the score of raw predictions, shape (K, n); see :class:`dtrees.engine.plan.plans.Scoring`."""
+        return float(self.link.measure(self.name, target, raw, weight))
+
+
 def _squared_error(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
     error = y - link.predictions(raw.T)
     with np.errstate(over="ignore"):
@@ -247,9 +269,10 @@ def _log_loss(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> ND
 
 
 def _loss(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    link.check(y)
+    target = np.ascontiguousarray(y.T)
+    link.check(target)
     losses = np.empty(y.shape[0])
-    link.pointwise(y, raw, losses)
+    link.pointwise(target, raw, losses)
     return losses
 
 
@@ -274,6 +297,9 @@ _TERMS: dict[str, Callable[[Any, NDArray[Any], NDArray[np.float64]], NDArray[np.
 #: What a regressor and a classifier can be evaluated by.
 REGRESSION = ("rmse", "mse", "mae", "r2", "loss")
 CLASSIFICATION = ("logloss", "error", "accuracy", "auc", "loss")
+#: And by what where y has columns that are one target.
+BY_COLUMNS = {"bounds": ("concordance", "loss"), "queries": ("ndcg", "map")}
+_OF_LOSSES = {name for names in BY_COLUMNS.values() for name in names} - {"loss"}
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
@@ -299,7 +325,7 @@ def _arguments(metric: Callable[..., Any], y: Any, predicted: Any, weight: Any) 
     return (y, predicted, weight), {}
 
 
-def check_metrics(eval_metric: Any, *, classify: bool, default: str) -> list[str | Callable[..., Any]]:
+def check_metrics(eval_metric: Any, *, classify: bool, default: str, columns: str = "") -> list[str | Callable[..., Any]]:
     """Return what an estimator's ``eval_metric`` asks for, as a list.
 
     Parameters
@@ -308,6 +334,8 @@ def check_metrics(eval_metric: Any, *, classify: bool, default: str) -> list[str
     classify : bool
     default : str
         What None means.
+    columns : str
+        What the columns of y are (:func:`~dtrees.ensemble.objective.registry.columns_of`).
 
     Raises
     ------
@@ -316,10 +344,15 @@ def check_metrics(eval_metric: Any, *, classify: bool, default: str) -> list[str
     TypeError
         If a function takes other arguments.
     """
-    names = CLASSIFICATION if classify else REGRESSION
+    names = BY_COLUMNS.get(columns) or (CLASSIFICATION if classify else REGRESSION)
     asked = [default] if eval_metric is None else [*eval_metric] if isinstance(eval_metric, list | tuple) else [eval_metric]
     for metric in asked:
-        if not callable(metric) and metric not in names and not (isinstance(metric, str) and scorer_named(metric, classify)):
+        if columns and not callable(metric) and not _is_of(metric, names):
+            more = " (or of the first k rows, as in 'ndcg@5')" * (columns == "queries")
+            raise ValueError(
+                f"eval_metric has {metric!r}; wants, for this loss, some of {', '.join(names)}{more}, or functions (y, prediction, weight)"
+            )
+        if not (columns or callable(metric) or metric in names or (isinstance(metric, str) and scorer_named(metric, classify))):
             kind = "classification" if classify else "regression"
             raise ValueError(
                 f"eval_metric has {metric!r}; wants, for {kind}, some of {', '.join(names)}, names of scorers of scikit-learn "
@@ -341,6 +374,12 @@ def check_metrics(eval_metric: Any, *, classify: bool, default: str) -> list[str
     if not given or len(set(given)) < len(given):
         raise ValueError(f"eval_metric has the names {given}; wants at least one, each once (name functions by their __name__)")
     return asked
+
+
+def _is_of(metric: Any, names: Iterable[str]) -> bool:
+    """Return whether a metric is one of these names, or, of a ranking, one of them at a number of rows."""
+    name, at, k = metric.partition("@") if isinstance(metric, str) else ("", "", "")
+    return name in names and (not at or (name in BY_COLUMNS["queries"] and k.isdecimal() and int(k) > 0))
 
 
 def metric_name(metric: str | Callable[..., Any]) -> str:
@@ -381,6 +420,8 @@ def metric_for(metric: str | Callable[..., Any], link: LinkedLoss) -> Metric:
 
     Of several targets, it is the mean over them, but for callables and scorers, which get them all: their shape is (n, k) then.
     """
+    if _is_of(metric, _OF_LOSSES) or (metric == "loss" and link.takes_all_rows):
+        return OfLoss(str(metric), link)
     if not callable(metric) and metric not in (*REGRESSION, *CLASSIFICATION):
         scorer = scorer_named(metric, classify=True) or scorer_named(metric, classify=False)
         return CustomMetric(scorer, link, metric, sklearn_metric(scorer))
@@ -512,14 +553,17 @@ class EstimatorScore:
             raise TypeError(f"scoring {metric_name(self.scorer)!r} returned {found!r:.60}; wants a number") from error
 
 
-def check_scoring(scoring: Any, *, classify: bool) -> Any:
+def check_scoring(scoring: Any, *, classify: bool, columns: str = "") -> Any:
     """Return the scorer that the parameter asks for, None for the loss.
 
     Parameters
     ----------
     scoring : str, scorer or None
-        "loss", the name of a scorer, or a callable ``scorer(estimator, X, y)``; None is accuracy or R2.
+        "loss", the name of a scorer, or a callable ``scorer(estimator, X, y)``; None is accuracy or R2. For a loss of several columns
+        of y, a metric of it.
     classify : bool
+    columns : str
+        As of :func:`check_metrics`.
 
     Raises
     ------
@@ -528,6 +572,11 @@ def check_scoring(scoring: Any, *, classify: bool) -> Any:
     """
     if isinstance(scoring, str) and scoring == "loss":
         return None
+    if columns and not callable(scoring):
+        names = [name for name in BY_COLUMNS[columns] if name != "loss"]
+        if scoring is not None and scoring not in names:
+            raise ValueError(f"scoring is {scoring!r}; wants, for this loss, {' or '.join(map(repr, names))}, 'loss', None or a callable")
+        return scoring or names[0]
     scorer = scorer_named("accuracy" if classify else "r2", classify) if scoring is None else scoring
     if isinstance(scorer, str):
         scorer = scorer_named(scorer, classify)
@@ -554,10 +603,12 @@ def _takes_estimator(scorer: Any) -> bool:
     return True
 
 
-def scoring_for(scorer: Any, link: LinkedLoss, classes: NDArray[Any] | None = None) -> CustomMetric | EstimatorScore | None:
+def scoring_for(scorer: Any, link: LinkedLoss, classes: NDArray[Any] | None = None) -> CustomMetric | EstimatorScore | OfLoss | None:
     """Return what the plan is to have; ``link`` is the loss, ``classes`` are the labels of a classifier."""
     if scorer is None:
         return None
+    if isinstance(scorer, str):
+        return OfLoss(scorer, link)
     known = sklearn_metric(scorer)
     return EstimatorScore(scorer, link, classes) if known is None else CustomMetric(scorer, link, known.name, known)
 

@@ -42,8 +42,10 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
     "best_iteration_": (int,),
     "best_score_": (int, float),
 }
-#: Fitted attributes that are 1-D arrays of floats.
+#: Fitted attributes that are 1-D arrays of floats, one for each round.
 SERIES = ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_")
+#: And other ones.
+_ARRAYS = ("event_times_", "cumulative_baseline_hazard_")
 #: What is known of a fit besides, with types; attributes have an underscore before these names, and False says nothing.
 _FACTS = {"boosted": bool, "seed": int, "validated_by": str}
 #: How the names of arrays begin that hold trees as prediction wants them.
@@ -110,7 +112,7 @@ class EstimatorState(BaseEstimator):
             arrays |= {f"{PACKED}{name}": array for name, array in self._trees.packed_arrays().items()}
         if self._trees.initial is not None:
             arrays["initial"] = self._trees.initial
-        for name in SERIES:
+        for name in (*SERIES, *_ARRAYS):
             if hasattr(self, name):
                 arrays[name] = np.asarray(getattr(self, name), dtype=np.float64)
         for i, metrics in enumerate(evaluation.values()):
@@ -193,7 +195,7 @@ class EstimatorState(BaseEstimator):
             raise ValueError(f"the model's state has max_features_ = {attributes['max_features_']}, but {len(names)} columns")
         if cls._GROUP_PER_OUTPUT:
             _restore_by_size(model)
-        for name in SERIES:
+        for name in (*SERIES, *_ARRAYS):
             if name in arrays:
                 setattr(model, name, _series(arrays, name))
         if "evaluation" in metadata:

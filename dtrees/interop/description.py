@@ -38,7 +38,7 @@ from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_MARGIN
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.objective.classification import BinaryLogLoss, Exponential, MultinomialLogLoss
 from dtrees.ensemble.objective.registry import CustomObjective
-from dtrees.ensemble.objective.regression import ByOrder, LogLink, SeveralQuantiles, SquaredError
+from dtrees.ensemble.objective.regression import Identity, LogLink, SeveralQuantiles
 from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
 
@@ -211,7 +211,7 @@ def _link_of(loss: Any, name: str, target: str) -> tuple[str, float]:
         return LOGISTIC, 1.0
     if isinstance(loss, MultinomialLogLoss):
         return SOFTMAX, 1.0
-    if isinstance(loss, SquaredError | ByOrder):
+    if isinstance(loss, Identity):
         return IDENTITY, 1.0
     raise ValueError(
         f"loss={name!r} was registered by another package, and what its raw predictions mean is its own; {target} carries the losses of "

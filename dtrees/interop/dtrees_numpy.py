@@ -28,7 +28,10 @@ FORMAT_VERSION = 2
 _DTYPES = {"BOOL": "?"} | {
     f"{kind.upper()}{8 * size}": f"<{kind}{size}" for kind in "uif" for size in (1, 2, 4, 8) if kind + str(size) != "f1"
 }
-_IDENTITY, _EXPONENTIAL = {"squared_error", "absolute_error", "huber", "quantile", "custom"}, {"poisson", "gamma", "tweedie"}
+_IDENTITY, _EXPONENTIAL = (
+    {"squared_error", "absolute_error", "huber", "quantile", "lambdarank", "custom"},
+    {"poisson", "gamma", "tweedie", "cox", "aft"},
+)
 #: Of log odds, by the loss, how many times the raw prediction they are.
 _SLOPES = {"log_loss": 1.0, "custom": 1.0, "exponential": 2.0}
 

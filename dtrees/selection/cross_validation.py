@@ -84,7 +84,7 @@ class Validation:
     def __init__(self, estimator: Any, X: Any, y: Any, cv: Any, scoring: Any, sample_weight: Any, groups: Any) -> None:
         check_estimator(estimator)
         self.scorer = check_scoring(estimator, scoring=scoring)
-        self._y = check_target(y, classify=is_classifier(estimator), name=type(estimator).__name__, multi_output=estimator._MULTI_OUTPUT)
+        self._y = check_target(y, classify=is_classifier(estimator), name=type(estimator).__name__, multi_output=estimator._columns_of_y)
         self._table = self._load(X, estimator)
         self.n_rows = n = self._table.n_rows
         check_lengths(n, self._y)
@@ -137,7 +137,7 @@ def metrics_of(estimator: Any) -> list[str | Callable[..., Any]]:
     """Return the metrics of a booster; the last one decides."""
     classify = is_classifier(estimator)
     default = registry.default_metric(registry.name_of(estimator.loss), classify=classify)
-    return check_metrics(estimator.eval_metric, classify=classify, default=default)
+    return check_metrics(estimator.eval_metric, classify=classify, default=default, columns=registry.columns_of(estimator.loss))
 
 
 def curves_of(estimator: Any, folds: Sequence[FoldResult]) -> dict[str, Curve]:

@@ -20,8 +20,10 @@ from dtrees.engine.run.lasting import LastingForest
 from dtrees.engine.run.local_executor import grow_forest
 from dtrees.ensemble.objective.classification import Exponential, log_loss_for
 from dtrees.ensemble.objective.loss import SeveralTargets
+from dtrees.ensemble.objective.ranking import LambdaRank
 from dtrees.ensemble.objective.registry import CustomObjective
 from dtrees.ensemble.objective.regression import AbsoluteError, Gamma, Huber, Poisson, Quantile, SquaredError, Tweedie, quantile_loss
+from dtrees.ensemble.objective.survival import Aft, Cox
 from dtrees.split.table import keyed_columns, zone_map
 from dtrees.split.table.columns import presort
 from tests.engine.shards import (
@@ -69,6 +71,9 @@ LOSSES: dict[str, tuple[Any, tuple[int, ...], dict[str, Any]]] = {
     "tweedie": (Tweedie(1.2), (1,), {}),
     "objective": (CustomObjective(0, pulled_together), (1,), {}),
     "objective of three": (CustomObjective(3, pulled_together), (3,), {}),
+    "Cox": (Cox(), (1,), {}),
+    "AFT": (Aft("logistic", 0.5), (1,), {}),
+    "LambdaRank": (LambdaRank(5), (1,), {"min_child_weight": 1e-6}),
 }
 
 
@@ -167,6 +172,8 @@ class Case:
         y = _target(base, targets, of_target)
         if self.of.lower() in ("poisson", "steps", "tweedie", "gamma"):
             y = np.maximum(np.round(2 * y), float(self.of == "gamma"))
+        if self.of in ("Cox", "AFT", "LambdaRank"):
+            y = _of_two_columns(y, of_target, self.of)
         if loss is not None:
             some = rules("newton", len(table), **({"max_depth": 4, "reg_lambda": 1.0} | of_rules))
             n_classes = max(targets) if max(targets) > 1 else 0
@@ -203,6 +210,17 @@ def _target(base: Table, targets: Sequence[int], seed: int) -> NDArray[Any]:
         else:
             columns.append(wild_target(base, 0, seed + t) * 10.0**t + t * base[5])
     return np.asfortranarray(np.column_stack(columns))
+
+
+def _of_two_columns(y: NDArray[Any], seed: int, name: str) -> NDArray[Any]:
+    """Bounds of times with ties, or relevances and queries whose rows lie apart, as a loss takes them."""
+    rng = np.random.default_rng(seed)
+    if name == "LambdaRank":
+        found = [np.clip(np.round(y), 0.0, 4.0), rng.integers(0, max(2, y.shape[0] // 20), y.shape[0])]
+    else:
+        times = np.round(np.exp(y / 3.0), 1) + 0.1
+        found = [times, times * np.choose(rng.integers(0, 3, y.shape[0]), [1.0, np.inf, 1.0 if name == "Cox" else 1.5])]
+    return np.asfortranarray(np.column_stack(found))
 
 
 #: Columns of so many rows, by what is hard on zones, or on the shards that have a third of the rows each.

@@ -18,6 +18,8 @@ from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard import zone_sums as sums
 from dtrees.engine.shard.targets import boosting_target as boosting_rows
 from dtrees.engine.shard.targets import scales
+from dtrees.ensemble.metrics import OfLoss
+from dtrees.ensemble.objective.survival import Cox
 from dtrees.split.table import zone_map
 from dtrees.split.table.mmap_arrays import is_on_disk, on_disk
 from tests.engine.problems import (
@@ -182,7 +184,9 @@ MEASURED = {
 LOSSES_AS_THEY_ARE = {
     loss: boosting(loss, weighted=True, subsample=0.7, n_iter_no_change=9) for loss in ("exponential", "Poisson", "gamma", "tweedie")
 }
-LOSSES_AS_THEY_ARE |= {loss: boosting(loss, weighted=True, subsample=0.7) for loss in ("objective", "objective of three")}
+LOSSES_AS_THEY_ARE |= {loss: boosting(loss, weighted=True, subsample=0.7) for loss in ("objective", "objective of three", "LambdaRank")}
+LOSSES_AS_THEY_ARE["AFT"] = boosting("AFT", weighted=True, subsample=0.7, n_iter_no_change=9)
+LOSSES_AS_THEY_ARE["Cox"] = boosting("Cox", weighted=True, n_iter_no_change=9, scoring=OfLoss("concordance", Cox()))
 AT_RANDOM = {f"{name}, at random": case.but(random_splits=True, chance=0.0) for name, case in (FORESTS | CLASSES | SEVERAL | SETS).items()}
 CASES: dict[str, Case] = FORESTS | CLASSES | BY_ORDER | SEVERAL | SETS | {f"boosting: {name}": case for name, case in BOOSTING.items()}
 CASES |= BOOSTED_SETS | MEASURED | {f"by {name}": case for name, case in LOSSES_AS_THEY_ARE.items()} | AT_RANDOM

@@ -148,4 +148,4 @@ def _check(X: Any, y: Any, weight: Any, options: LoadOptions) -> tuple[Schema, T
     """Return the schema of a partition, and the summary of its target and weights."""
     y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
     weight = check_weights(weight, len(y))
-    return Schema.infer(X, options.categories), TargetSummary.of(y, weight, classify=options.classify)
+    return Schema.infer(X, options.categories), TargetSummary.of(y, weight, classify=options.classify, columns=options.multi_output)

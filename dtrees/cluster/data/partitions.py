@@ -21,7 +21,7 @@ from scipy import sparse
 
 from dtrees.cluster.compat import partitions_together
 from dtrees.cluster.reliability.waiting import Tasks
-from dtrees.ensemble.in_process import drawn_rows
+from dtrees.ensemble.in_process import drawn_rows, side_by_side
 from dtrees.ensemble.input.schema import is_sparse
 from dtrees.ensemble.input.target import target_of_rows, warn_of_column
 
@@ -117,7 +117,21 @@ def _check_kind(name: str, collection: Any, wanted: str) -> None:
         raise TypeError(f"{name} is of type {type(collection).__module__}.{type(collection).__qualname__}; wants {wanted}")
 
 
-def rows_beside(X: Any, values: Any) -> Any:
+def queries_beside(y: Any, qid: Any) -> Any:
+    """Return relevances and queries as a Dask collection of two columns with the partitions of y, of its kind; nothing is computed."""
+    qid = rows_beside(y, qid, "y", "qid")
+    if is_array(y):
+        rows = y if y.ndim == 2 else y[:, None]
+        return rows.map_blocks(side_by_side, qid, chunks=(rows.chunks[0], (2,)), dtype=np.float64, meta=np.empty((0, 2)))
+    meta = pd.DataFrame(np.empty((0, 2)), columns=["y", "qid"])
+    return y.map_partitions(_frame_of_queries, qid, meta=meta, align_dataframes=False)
+
+
+def _frame_of_queries(y: Any, qid: Any) -> pd.DataFrame:
+    return pd.DataFrame(side_by_side(y, qid), columns=["y", "qid"])
+
+
+def rows_beside(X: Any, values: Any, name: str = "X", other: str = "base_margin") -> Any:
     """Return values of the rows of X as a collection of its kind, with its partitions; nothing is computed. A number is for all rows.
 
     Parameters
@@ -137,7 +151,7 @@ def rows_beside(X: Any, values: Any) -> Any:
     import dask.array as da
 
     if is_lazy(values):
-        _check_kind("base_margin", values, "a Dask Series, DataFrame or Array, or an array")
+        _check_kind(other, values, "a Dask Series, DataFrame or Array, or an array")
     elif np.ndim(values) == 0:
         return values
     lengths = X.chunks[0] if is_array(X) else (np.nan,) * X.npartitions
@@ -145,7 +159,7 @@ def rows_beside(X: Any, values: Any) -> Any:
     if not is_lazy(values):
         if not known:
             raise ValueError(
-                f"base_margin is a {type(values).__name__} in memory, but X is a {type(X).__name__} of partitions whose numbers of rows "
+                f"{other} is a {type(values).__name__} in memory, but {name} is a {type(X).__name__} of partitions whose numbers of rows "
                 "are not known; wants a Dask collection with the same partitions, or one number for all"
             )
         values = da.from_array(np.asanyarray(values))  # a mask is seen where scores are read
@@ -155,12 +169,12 @@ def rows_beside(X: Any, values: Any) -> Any:
         values = _in_whole_rows(values[:, None] if values.ndim == 1 else values)
         if known and not np.isnan(values.shape[0]):
             if values.shape[0] != sum(lengths):
-                raise ValueError(f"X has {sum(lengths)} rows but base_margin has {values.shape[0]}; both must describe the same rows")
+                raise ValueError(f"{name} has {sum(lengths)} rows but {other} has {values.shape[0]}; both must describe the same rows")
             values = values.rechunk({0: lengths})
         values = values if is_array(X) else values.to_dask_dataframe()
     n_parts = values.numblocks[0] if is_array(values) else values.npartitions
     if n_parts != len(lengths):
-        raise ValueError(f"base_margin has {n_parts} partitions but X has {len(lengths)}; wants the rows of X in the same partitions")
+        raise ValueError(f"{other} has {n_parts} partitions but {name} has {len(lengths)}; wants the rows of {name} in the same partitions")
     return values
 
 

@@ -32,7 +32,7 @@ class Encoding:
     schema: Schema
     classes: Any
     estimator: str
-    multi_output: bool
+    multi_output: bool | str
     is_on_disk: bool
 
     def target(self, y: Any) -> NDArray[Any]:

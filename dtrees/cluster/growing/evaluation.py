@@ -80,7 +80,7 @@ def load_evaluation(table: Table, sets: Sequence[EvalSet], metrics: Sequence[Met
 
 def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
     about: Any = {"schema": table.schema, "classes": table.classes, "n_targets": table.n_targets}
-    about |= {"set_name": given.name, "start": given.start}
+    about |= {"columns": given.columns, "set_name": given.name, "start": given.start}
     if not is_lazy(given.X):
         with however_large():
             return [tasks.submit("encode", make_block, given.X, *fetch_rows(tasks, given.y, given.weight, given.base_margin), **about)]

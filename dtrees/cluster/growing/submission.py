@@ -154,7 +154,7 @@ def submit(
 
 
 #: What of the options of ``fit`` may be collections.
-_DATA = ("X", "y", "sample_weight", "eval_set", "base_margin", "X_val", "y_val", "sample_weight_val")
+_DATA = ("X", "y", "sample_weight", "qid", "eval_set", "base_margin", "X_val", "y_val", "sample_weight_val")
 
 
 def _submit(

@@ -228,8 +228,8 @@ class Loss(Protocol):
         """Return the loss to be used in a round that starts from these raw predictions, shape (K, n).
 
         ``weight`` are in fixed point, 0 for rows that are not trained on, and empty where all rows count the same. A loss that takes all
-        rows is given floats, or None. Within a round, it is asked again of a shard that takes another's place, by what :meth:`open_round`
-        wrote: so a loss of several outputs that changes with the rounds has that copy ``raw``.
+        rows is given floats, 0 for rows held out, or None. Within a round, it is asked again of a shard that takes another's place, by what
+        :meth:`open_round` wrote: so a loss of several outputs that changes with the rounds has that copy ``raw``.
         """
 
     def of_rows(self, rows: NDArray[np.int64]) -> Loss:

@@ -39,6 +39,7 @@ from dtrees.engine.shard.targets.scales import (
     find_boosted_rows,
     find_forest_rows,
     rows_trained_on,
+    weights_trained_on,
 )
 from dtrees.split.policy import SHARED_CELLS
 from dtrees.split.table.columns import Columns
@@ -202,7 +203,7 @@ class RowShard(FitShard):
             train = rows_trained_on(found.held_out, targets[1])
             self._scored_rows = AllRows(*targets, train if found.held_out is None else found.held_out)
         if plan.loss.takes_all_rows:
-            self._all_rows = AllRows(*targets)
+            self._all_rows = AllRows(targets[0], weights_trained_on(target.shape[0], targets[1], found.held_out), rows)
         held_out, scales = np.empty(0, np.bool_) if found.held_out is None else found.held_out, found.scales
         told = {}
         for shard, own in enumerate(rows):

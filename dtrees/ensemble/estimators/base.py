@@ -84,6 +84,11 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
         check_is_fitted(self)
         return int(self._n_targets)
 
+    @property
+    def _columns_of_y(self) -> bool | str:
+        """What columns y may have; see :func:`~dtrees.ensemble.input.target.check_target`."""
+        return self._MULTI_OUTPUT
+
     def _check_fitted(self) -> None:
         """Raise NotFittedError before fit."""
         if not self.__sklearn_is_fitted__():
@@ -92,7 +97,8 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
     def _score(self, metric: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
         """Return what a metric says of the predictions of X; y and the weights are read as they are at fit."""
         y, predictions, sample_weight = backend_for(X).gather(y, self.predict(X), sample_weight)
-        y = check_target(y, classify=is_classifier(self), name=type(self).__name__, multi_output=np.ndim(predictions) == 2)
+        columns = self._columns_of_y if isinstance(self._columns_of_y, str) else np.ndim(predictions) == 2
+        y = check_target(y, classify=is_classifier(self), name=type(self).__name__, multi_output=columns)
         y = np.ascontiguousarray(y)  # in another order, the last bit of a sum is another
         return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
 
@@ -196,7 +202,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
         chosen = self._chosen_categories()
-        purpose = {"multi_output": True, **purpose, "categories": chosen.named}
+        purpose = {"multi_output": self._columns_of_y, **purpose, "categories": chosen.named}
         options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose)
         start = time.perf_counter()
         table = backend.load(X, y, sample_weight, options)

@@ -31,7 +31,7 @@ from dtrees.ensemble.estimators.refitting import Refitting
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN, SAID, ZERO, StartingPoints
 from dtrees.ensemble.evaluation_sets import EvalSet, named_sets
-from dtrees.ensemble.in_process import LOCAL, in_memory
+from dtrees.ensemble.in_process import LOCAL, Backend, in_memory
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.by_size import draws_by_default_alone, resolved, set_by_size
 from dtrees.ensemble.input.warning import warn
@@ -126,7 +126,8 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         for name, value in values.items():
             if np.ndim(value) > 1:
                 raise ValueError(f"{name} is {value!r:.200}; wants numbers in one dimension")
-        return {name: tuple(map(float, value)) if np.ndim(value) else float(value) for name, value in values.items()}
+        kinds = {name: type(default) for name, default in registry.parameters_of(registry.name_of(self.loss)).items()}
+        return {name: tuple(map(float, value)) if np.ndim(value) else kinds[name](value) for name, value in values.items()}
 
     def _warn_of_parameters_without_effect(self) -> None:
         """Warn of parameters that were set for another loss, or for rows held out; scikit-learn's estimators ignore such."""
@@ -136,6 +137,11 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
                 wanted = " or ".join(f"loss={other!r}" for other in others)
                 warn(f"{name}={value} has no effect: it is for {wanted}, but loss is {self.loss!r}; pass such a loss, or no {name}")
         rules.warn_of_rows_held_out(self)
+
+    @property
+    def _columns_of_y(self) -> bool | str:
+        """Several targets, or what columns the target of the loss has."""
+        return registry.columns_of(self.loss) or self._MULTI_OUTPUT
 
     @property
     def _fitted_loss(self) -> LinkedLoss:
@@ -217,6 +223,23 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         ValueError
             If a parameter or the data cannot be used; the message says what is wanted.
         """
+        sets = named_sets(eval_set, X_val, y_val, sample_weight_val)
+        return self._fit(X, y, sample_weight, sets, X_val is not None, base_margin, callbacks, monitor, checkpoint, checkpoint_interval)
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        sets: list[EvalSet],
+        stops_by_set: bool,
+        base_margin: Any,
+        callbacks: Sequence[Callback | EarlyStopping],
+        monitor: Monitor | None,
+        checkpoint: Any,
+        checkpoint_interval: float,
+    ) -> Self:
+        """Boost where the data is; see :meth:`fit`."""
         keep = self._continues_previous_fit()
         if keep and self.n_estimators < self._trees.n_rounds:
             raise ValueError(
@@ -234,12 +257,12 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
                 f"warm_start=True keeps the trees of the loss {name!r} with {self._loss_parameters}, but now it is to have "
                 f"{loss_parameters}; pass the same"
             )
-        sets = named_sets(eval_set, X_val, y_val, sample_weight_val)
+        sets = [replace(given, columns=registry.columns_of(self.loss)) for given in sets]
         asked, scorer = self._check_combinations(base_margin, keep=keep)
         rules.check_early_stopping(self.early_stopping_rounds, sets)
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
-        if X_val is not None:
+        if stops_by_set:
             stopping = self._stopping_by_validation(stopping, scorer, len(asked))
         stalls = isinstance(stopping, Stalling)
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
@@ -281,7 +304,11 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
                 "a gain as min_impurity_decrease and min_split_gain do"
             )
         self._keep_scores(result, sets, [metric_name(metric) for metric in asked], stopping)
+        self._keep_more(backend, table, X, base_margin)
         return self
+
+    def _keep_more(self, backend: Backend, table: Table, X: Any, base_margin: Any) -> None:
+        """Set what else a loss says of the rows that were fitted, now that the trees are there."""
 
     def _stopping_by_validation(self, stopping: Stopping | None, scorer: Any, n_metrics: int) -> Stopping:
         """Return the rule by which ``X_val`` ends the fit: the one that is asked for, or that of rows held out, by a further metric."""
@@ -308,8 +335,11 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
     def _check_combinations(self, base_margin: Any, *, keep: bool) -> tuple[list[Any], Any]:
         """Return the metrics that are asked for, and the scorer; raise ValueError for parameters that make no sense together."""
         classify, name = is_classifier(self), registry.name_of(self.loss)
-        scorer = check_scoring(self.scoring, classify=classify)
-        asked = check_metrics(self.eval_metric, classify=classify, default=registry.default_metric(name, classify=classify))
+        columns = registry.columns_of(self.loss)
+        scorer = check_scoring(self.scoring, classify=classify, columns=columns)
+        asked = check_metrics(
+            self.eval_metric, classify=classify, default=registry.default_metric(name, classify=classify), columns=columns
+        )
         if name == "huber" and "loss" in asked:
             raise ValueError("eval_metric has 'loss', but loss='huber' is another one in each round; use 'mae' or 'rmse'")
         if isinstance(self.loss, str) and self.loss == NAME:
@@ -319,21 +349,22 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
                 f"scoring={self.scoring!r} is for early stopping by n_iter_no_change, but n_iter_no_change is None; pass a number of "
                 "rounds, or scoring='loss'"
             )
-        if isinstance(registry.loss_for(self.loss, 2 * classify, self._parameters_of_loss()), SeveralQuantiles):
+        loss = registry.loss_for(self.loss, 2 * classify, self._parameters_of_loss())
+        if isinstance(loss, SeveralQuantiles):
             for name, given in (("eval_metric", asked), ("scoring", [scorer])):
                 if sklearns := [one for one in given if one not in ("loss", None) and (isinstance(one, str) or sklearn_metric(one))]:
                     raise ValueError(
                         f"{name} has {metric_name(sklearns[0])!r}, which is of one prediction a row, but alpha has several quantiles; "
                         "wants 'loss', or a function of your own"
                     )
-        if callable(self.loss):
-            if "loss" in asked:
-                raise ValueError("eval_metric has 'loss', but loss is a function of derivatives, which has no value; use another metric")
-            if self.n_iter_no_change is not None and scorer is None:
-                raise ValueError(
-                    f"n_iter_no_change={self.n_iter_no_change} with scoring='loss' wants the value of the loss, but loss is a function of "
-                    "derivatives, which has none; pass another scoring"
-                )
+        if callable(self.loss) and "loss" in asked:
+            raise ValueError("eval_metric has 'loss', but loss is a function of derivatives, which has no value; use another metric")
+        if loss.takes_all_rows and self.n_iter_no_change is not None and scorer is None:
+            what = "a function of derivatives, which has none" if callable(self.loss) else f"{self.loss!r}, which has one of all rows only"
+            raise ValueError(
+                f"n_iter_no_change={self.n_iter_no_change} with scoring='loss' wants the value of the loss, but loss is {what}; pass "
+                "another scoring"
+            )
         if base_margin is not None and self.init is not None:
             raise ValueError(f"base_margin is given, and init is {self.init!r}; wants one of them, as both say what trees start from")
         starts = BY_MARGIN if base_margin is not None else BY_LOSS if self.init is None else ZERO if self._init_is_zero else BY_ESTIMATOR
@@ -353,7 +384,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             _check_deciding(self.validation_score_, f"scoring={self.scoring!r}")
         else:
             self._forget("validation_score_", "_validated_by")
-        self._take_over_out_of_bag(result, keep=keep)
+        self._take_over_out_of_bag(result, plan, keep=keep)
         self.max_features_, self.min_samples_leaf_ = plan.rules.max_features, plan.rules.min_samples_leaf
         self.max_leaf_nodes_, self.max_depth_ = plan.rules.max_leaf_nodes, plan.rules.max_depth
         self.n_estimators_ = len(result.rounds)
@@ -369,14 +400,14 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         scoring = self.scoring if self.scoring is None or isinstance(self.scoring, str) else metric_name(self.scoring)
         return f"{scoring!r} of {plan.validation_fraction!r} drawn by {plan.seed}"
 
-    def _take_over_out_of_bag(self, result: BoostingResult, *, keep: bool) -> None:
+    def _take_over_out_of_bag(self, result: BoostingResult, plan: BoostingPlan, *, keep: bool) -> None:
         """Set the losses of rows that rounds did not draw, NaN for rounds that drew all; as in scikit-learn, each is of other rows."""
         if keep and len(result.rounds) == self._trees.n_rounds:
             return
         earlier = getattr(self, "oob_scores_", np.full(self._trees.n_rounds, np.nan)) if keep else np.empty(0)
         improved = getattr(self, "oob_improvement_", earlier) if keep else np.empty(0)
         self._forget("oob_scores_", "oob_improvement_", "oob_score_")
-        if len(result.out_of_bag) and isinstance(self.loss, str):
+        if len(result.out_of_bag) and not plan.loss.takes_all_rows:
             scores, before = result.out_of_bag.T
             self.oob_scores_ = np.concatenate([earlier, scores])
             previous = np.concatenate([earlier[-1:] if len(earlier) else before[:1], scores[:-1]])
@@ -438,7 +469,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         assert train_score is not None
         self._forget("validation_score_", "_validated_by", "oob_scores_", "oob_improvement_", "oob_score_")
         self._forget("evals_result_", "best_iteration_", "best_score_")
-        self.train_score_ = np.full_like(train_score, np.nan) if callable(self.loss) else train_score
+        self.train_score_ = np.full_like(train_score, np.nan) if self._fitted_loss.takes_all_rows else train_score
 
     def refit_leaves(self, X: Any, y: Any, sample_weight: Any = None, *, decay: float = 0.9, base_margin: Any = None) -> Self:
         """Return a model with the same splits, whose leaves have learnt from other rows: see :meth:`RandomForestRegressor.refit_leaves`.
@@ -505,7 +536,9 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             validation_fraction=None if self.validation_fraction is None else float(self.validation_fraction),
             n_iter_no_change=None if self.n_iter_no_change is None else int(self.n_iter_no_change),
             tol=float(self.tol),
-            scoring=scoring_for(check_scoring(self.scoring, classify=is_classifier(self)), loss, table.classes),
+            scoring=scoring_for(
+                check_scoring(self.scoring, classify=is_classifier(self), columns=registry.columns_of(self.loss)), loss, table.classes
+            ),
             first_order=self.criterion == "squared_error",
             class_weight=class_weight,
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,74 +17,31 @@ from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.parameters import INSIDE_ONE, ClassWeight, parameter, with_parameters
 from dtrees.ensemble.estimators.starting import BY_LOSS
+from dtrees.ensemble.estimators.survival import Surviving
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.rules import ALPHA
-from dtrees.ensemble.metrics import CLASSIFICATION
+from dtrees.ensemble.metrics import BY_COLUMNS, CLASSIFICATION, OfLoss
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import naming_target
 from dtrees.ensemble.objective.registry import NAME
 from dtrees.ensemble.prediction import Step, by_target, first_column
 
 
-@with_parameters
-class GradientBoostingRegressor(TreeRegressor, Boosting):
-    """Gradient boosting for regression, with exact splits.
+class BoostedValues(TreeRegressor, Boosting):
+    """What boosting for values and for rankings has in common."""
 
-    Trees are added one after the other, each fitted to the gradients of the loss at the predictions so far: one tree a round, or, where y
-    has several columns, one for each of these targets.
+    @property
+    def _columns_of_target(self) -> str:  # type: ignore[override]
+        return registry.columns_of(self._loss_name)
 
-    Parameters
-    ----------
-    loss : str or callable
-        What is minimised. "squared_error" is for means. "absolute_error", "quantile" (the pinball loss of ``alpha``) and "huber" (squared
-        error of residuals up to the ``alpha``-quantile of their sizes, absolute error of larger ones) are for medians, quantiles, and means
-        that outliers hardly move: splits are found by gradients, each with a hessian of 1, and leaves hold exact weighted medians or
-        quantiles of residuals (inner nodes, steps along gradients), so that ``reg_lambda`` matters for splits only [1]_. "poisson", "gamma"
-        and "tweedie" (of ``tweedie_variance_power``) are deviances, for counts and amounts: trees add up to the logarithms of
-        predictions; targets must not be negative, for "gamma" they must be positive. Gradients are those of half the squared error, or
-        half the deviance; scores are the whole. Of several targets, each has the loss, and scores are means over them. A function
-        ``objective(y, raw, weight)`` returns gradient and hessian, each of shape (n,), weights included, of all rows in their order, those
-        held out too; ``raw`` are raw predictions, which here are the predictions and start from zero, ``weight`` may be None. Of k targets,
-        ``y``, ``raw``, gradient and hessian have the shape (n, k). The function travels by cloudpickle; a model file keeps the trees, and
-        calls the loss "custom".
-    alpha : float or array-like of floats
-        For "quantile", which quantile is predicted; for "huber", which share of the residuals counts as small. Several quantiles, in
-        ascending order, have a tree a round each, as if there were no others; ``predict`` returns a column for each, and puts what the
-        trees say of a row in ascending order, so that quantiles never cross, which never makes the pinball loss larger [2]_.
-    tweedie_variance_power : float
-        For "tweedie": the variance grows with this power of the mean, between 1 (Poisson) and 2 (gamma), both excluded.
-    eval_metric : str, callable, list of them, or None
-        What to compute on evaluation sets, by scikit-learn's formulas: "rmse", "mse", "mae", "r2", "loss" (the one that is minimised;
-        not for "huber", which is another one in each round) or a function ``(y_true, y_pred, weight) -> float`` of all rows of a set,
-        where ``weight`` may be None; also a function of :mod:`sklearn.metrics`, or a scorer, or the name of one. A function that is to
-        decide about early stopping says by its attribute ``greater_is_better``, True or False, what is better; scikit-learn's say it by
-        their names. None means "rmse" for "squared_error" and functions, "mae" for "absolute_error" and "huber", and otherwise "loss".
-        Of several targets, it is the mean over them; functions and scorers are given arrays of shape (n, k).
+    @property
+    def _metric(self) -> Callable[..., float]:
+        return self._measured_by_loss if self._columns_of_target else super()._metric
 
-    References
-    ----------
-    .. [1] J. Friedman, "Greedy function approximation: a gradient boosting machine", Annals of Statistics 29(5), 2001, algorithms 3 and 4.
-    .. [2] V. Chernozhukov, I. Fernandez-Val and A. Galichon, "Quantile and probability curves without crossing", Econometrica 78(3), 2010.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dtrees import GradientBoostingRegressor
-    >>> X = np.arange(20.0).reshape(-1, 1)
-    >>> y = np.where(X[:, 0] < 10, 1.0, 3.0)
-    >>> GradientBoostingRegressor().fit(X, y).predict([[2.0], [15.0]]).round(1)
-    array([1., 3.])
-    >>> y[::4] = 100.0
-    >>> GradientBoostingRegressor(loss="absolute_error").fit(np.where(X < 10, 0, 1), y).predict([[0.0], [1.0]]).round(1)
-    array([1., 3.])
-    >>> GradientBoostingRegressor(loss="quantile", alpha=[0.1, 0.9]).fit(np.where(X < 10, 0, 1), y).predict([[0.0]]).round(1)
-    array([[  1., 100.]])
-    """
-
-    loss: Any = parameter(default="squared_error", allowed=[StrOptions(registry.REGRESSION), callable, Hidden(StrOptions({NAME}))])
-    alpha: Any = parameter(default=ALPHA, allowed=[INSIDE_ONE, "array-like"])
-    tweedie_variance_power: float = parameter(default=1.5, allowed=[Interval(Real, 1.0, 2.0, closed="neither")])
-    _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ("alpha", "tweedie_variance_power")
+    def _measured_by_loss(self, y: NDArray[Any], predicted: NDArray[np.float64], sample_weight: NDArray[np.float64] | None) -> float:
+        """Return what a loss of several columns of y says of predictions."""
+        name = BY_COLUMNS[self._columns_of_target][0]  # by the order of rows only
+        return OfLoss(name, self._fitted_loss).score(np.ascontiguousarray(y.T), np.asarray(predicted)[np.newaxis], sample_weight)
 
     @property
     def init_(self) -> Any:
@@ -141,6 +99,83 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
 
 
 @with_parameters
+class GradientBoostingRegressor(Surviving, BoostedValues):
+    """Gradient boosting for regression, with exact splits.
+
+    Trees are added one after the other, each fitted to the gradients of the loss at the predictions so far: one tree a round, or, where y
+    has several columns, one for each of these targets.
+
+    Parameters
+    ----------
+    loss : str or callable
+        What is minimised. "squared_error" is for means. "absolute_error", "quantile" (the pinball loss of ``alpha``) and "huber" (squared
+        error of residuals up to the ``alpha``-quantile of their sizes, absolute error of larger ones) are for medians, quantiles, and means
+        that outliers hardly move: splits are found by gradients, each with a hessian of 1, and leaves hold exact weighted medians or
+        quantiles of residuals (inner nodes, steps along gradients), so that ``reg_lambda`` matters for splits only [1]_. "poisson", "gamma"
+        and "tweedie" (of ``tweedie_variance_power``) are deviances, for counts and amounts: trees add up to the logarithms of
+        predictions; targets must not be negative, for "gamma" they must be positive. Gradients are those of half the squared error, or
+        half the deviance; scores are the whole. "cox" (the partial likelihood of proportional hazards, with Breslow's ties) and "aft" (the
+        likelihood of accelerated failure times) are for times of events that may be censored, of which ``y`` has the event (boolean) and
+        the time, as a structured array or a frame, or lower and upper bounds, as numbers of shape (n, 2): equal where the event was seen,
+        the upper one infinite where it was not, and for "aft" any others. Predictions are factors of the hazard, or median times. Of
+        several targets, each has the loss, and scores are means over them; survival has one. A function ``objective(y, raw, weight)``
+        returns gradient and hessian, each of shape (n,), weights included, of all rows in their order, those held out too, which have a
+        weight of 0; ``raw`` are raw predictions, which here are the predictions and start from zero, ``weight`` may be None. Of k targets,
+        ``y``, ``raw``, gradient and hessian have the shape (n, k). The function travels by cloudpickle; a model file keeps the trees, and
+        calls the loss "custom".
+    alpha : float or array-like of floats
+        For "quantile", which quantile is predicted; for "huber", which share of the residuals counts as small. Several quantiles, in
+        ascending order, have a tree a round each, as if there were no others; ``predict`` returns a column for each, and puts what the
+        trees say of a row in ascending order, so that quantiles never cross, which never makes the pinball loss larger [2]_.
+    tweedie_variance_power : float
+        For "tweedie": the variance grows with this power of the mean, between 1 (Poisson) and 2 (gamma), both excluded.
+    aft_loss_distribution : {"normal", "logistic", "extreme"}
+        For "aft": the distribution of the errors of log(time), by which times are lognormal, loglogistic or Weibull.
+    aft_loss_distribution_scale : float
+        For "aft": what these errors are multiplied by.
+    eval_metric : str, callable, list of them, or None
+        What to compute on evaluation sets, by scikit-learn's formulas: "rmse", "mse", "mae", "r2", "loss" (the one that is minimised;
+        not for "huber", which is another one in each round) or a function ``(y_true, y_pred, weight) -> float`` of all rows of a set,
+        where ``weight`` may be None; also a function of :mod:`sklearn.metrics`, or a scorer, or the name of one. A function that is to
+        decide about early stopping says by its attribute ``greater_is_better``, True or False, what is better; scikit-learn's say it by
+        their names. None means "rmse" for "squared_error" and functions, "mae" for "absolute_error" and "huber", and otherwise "loss".
+        Of several targets, it is the mean over them; functions and scorers are given arrays of shape (n, k). For "cox" and "aft", there
+        are "concordance" (Harrell's index; None for "cox") and "loss"; functions are given the bounds, shape (n, 2).
+
+    References
+    ----------
+    .. [1] J. Friedman, "Greedy function approximation: a gradient boosting machine", Annals of Statistics 29(5), 2001, algorithms 3 and 4.
+    .. [2] V. Chernozhukov, I. Fernandez-Val and A. Galichon, "Quantile and probability curves without crossing", Econometrica 78(3), 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dtrees import GradientBoostingRegressor
+    >>> X = np.arange(20.0).reshape(-1, 1)
+    >>> y = np.where(X[:, 0] < 10, 1.0, 3.0)
+    >>> GradientBoostingRegressor().fit(X, y).predict([[2.0], [15.0]]).round(1)
+    array([1., 3.])
+    >>> y[::4] = 100.0
+    >>> GradientBoostingRegressor(loss="absolute_error").fit(np.where(X < 10, 0, 1), y).predict([[0.0], [1.0]]).round(1)
+    array([1., 3.])
+    >>> GradientBoostingRegressor(loss="quantile", alpha=[0.1, 0.9]).fit(np.where(X < 10, 0, 1), y).predict([[0.0]]).round(1)
+    array([[  1., 100.]])
+    """
+
+    loss: Any = parameter(default="squared_error", allowed=[StrOptions(registry.REGRESSION), callable, Hidden(StrOptions({NAME}))])
+    alpha: Any = parameter(default=ALPHA, allowed=[INSIDE_ONE, "array-like"])
+    tweedie_variance_power: float = parameter(default=1.5, allowed=[Interval(Real, 1.0, 2.0, closed="neither")])
+    aft_loss_distribution: str = parameter(default="normal", allowed=[StrOptions({"normal", "logistic", "extreme"})])
+    aft_loss_distribution_scale: float = parameter(default=1.0, allowed=[Interval(Real, 0.0, None, closed="neither")])
+    _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = (
+        "alpha",
+        "tweedie_variance_power",
+        "aft_loss_distribution",
+        "aft_loss_distribution_scale",
+    )
+
+
+@with_parameters
 class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
     """Gradient boosting for classification, with exact splits.
 
@@ -153,9 +188,9 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
     loss : {"log_loss", "exponential"} or callable
         What is minimised: the negative log likelihood of the labels, or, for two classes, the exponential loss of AdaBoost. A function
         ``objective(y, raw, weight)`` returns gradient and hessian, each of the shape of ``raw``, weights included, of all rows in their
-        order, those held out too. ``y`` are class codes; ``raw``, which starts from zero, has shape (n,) for two classes, and stands for
-        log odds, or (n, n_classes), for log probabilities up to a constant; ``weight`` may be None. It travels by cloudpickle; a model
-        file keeps the trees, and calls the loss "custom".
+        order, those held out too, which have a weight of 0. ``y`` are class codes; ``raw``, which starts from zero, has shape (n,) for two
+        classes, and stands for log odds, or (n, n_classes), for log probabilities up to a constant; ``weight`` may be None. It travels by
+        cloudpickle; a model file keeps the trees, and calls the loss "custom".
     eval_metric : str, callable, list of them, or None
         What to compute on evaluation sets, by scikit-learn's formulas: "logloss", "loss" (the one that is minimised), "error",
         "accuracy", "auc" (of more than two classes: of each against the others, weighted by frequency) or a function

@@ -24,6 +24,8 @@ class Refitting(BaseEstimator):
 
     _trees: AdditiveTrees
     _n_targets: int
+    #: What two columns of y are, if they are one target; see :func:`~dtrees.ensemble.input.target.check_target`.
+    _columns_of_target: str = ""
 
     def _refit_plan(self, class_weight: tuple[Any, ...] | None) -> ForestPlan | BoostingPlan:
         """Return the plan of a fit on all rows that would find values as those of the model were found."""
@@ -78,7 +80,7 @@ class Refitting(BaseEstimator):
         if start is not None:
             starts = backend.predict(X, start, Output(np.dtype(np.float64), len(self._trees.groups), "start"), self._margin)
         y, sample_weight, starts = backend.gather(y, sample_weight, starts)
-        target, weight = encoded_rows(y, sample_weight, None, classes, self._n_targets)
+        target, weight = encoded_rows(y, sample_weight, None, classes, self._n_targets, self._columns_of_target)
         TargetSummary.of(target, weight, classify=False).check()
         plan = self._refit_plan(_class_factors(self, target, weight))
 

@@ -29,6 +29,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from dtrees.ensemble.input.censored import check_bounds
 from dtrees.ensemble.input.column import is_missing
 from dtrees.ensemble.input.plain_data import check_labels, plain_label
 from dtrees.ensemble.input.schema import frame_columns, is_frame, is_sparse, without_mask
@@ -140,10 +141,11 @@ class TargetSummary:
         return sum(len(target.labels) for target in self.by_target)
 
     @classmethod
-    def of(cls, y: NDArray[Any], weight: NDArray[np.float64] | None, *, classify: bool) -> TargetSummary:
-        """Return the summary of targets from :func:`check_target` and weights from :func:`check_weights`."""
+    def of(cls, y: NDArray[Any], weight: NDArray[np.float64] | None, *, classify: bool, columns: bool | str = True) -> TargetSummary:
+        """Return the summary of targets from :func:`check_target`, with ``columns`` for ``multi_output``, and :func:`check_weights`."""
         total = Fraction(len(y)) if weight is None else _exact_sum(weight)
-        n_targets, n_weighted = y.shape[1] if y.ndim == 2 else 1, len(y) if weight is None else int(np.count_nonzero(weight))
+        joint = isinstance(columns, str)
+        n_targets, n_weighted = 1 if joint or y.ndim == 1 else y.shape[1], len(y) if weight is None else int(np.count_nonzero(weight))
         by_target = tuple(ClassSummary.of(labels_of(y, k), weight) for k in range(n_targets if classify else 0))
         return cls(len(y), total, n_targets, n_weighted, by_target)
 
@@ -181,7 +183,7 @@ class TargetSummary:
                 target.check(self.n_rows)
 
 
-def check_target(y: Any, *, classify: bool, name: str, multi_output: bool = False) -> NDArray[Any]:
+def check_target(y: Any, *, classify: bool, name: str, multi_output: bool | str = False) -> NDArray[Any]:
     """Return the target as an array of shape (n,): float64 for regression, labels as they came for classification.
 
     Several targets are of shape (n, k), the rows of each side by side in memory; labels of various kinds are objects then
@@ -193,8 +195,9 @@ def check_target(y: Any, *, classify: bool, name: str, multi_output: bool = Fals
     classify : bool
     name : str
         The estimator, for messages.
-    multi_output : bool
-        Whether there may be more targets than one.
+    multi_output : bool, "bounds" or "queries"
+        Whether there may be more targets than one, or what two columns are that make one: bounds (:func:`~.censored.check_bounds`), or
+        relevances and queries, as numbers.
 
     Raises
     ------
@@ -206,6 +209,8 @@ def check_target(y: Any, *, classify: bool, name: str, multi_output: bool = Fals
     """
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    if multi_output == "bounds":
+        return check_bounds(y)
     y = without_mask(y, "y")
     shape = getattr(y, "shape", None)
     if getattr(getattr(y, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from itertools import accumulate, pairwise
@@ -111,6 +111,49 @@ class OneOutput(BaseLoss):
     def open_round(self, raw: Floats, opened: Floats) -> None:
         """Write the raw prediction."""
         np.copyto(opened, raw)
+
+
+@dataclass(frozen=True)
+class OfAllRows(BaseLoss):
+    """Base of losses whose derivatives are made of all rows at once, weights included. Of a single row they have no value.
+
+    Parameters
+    ----------
+    derivatives : ndarray of float64 of shape (2, K, n_rows), or None
+        Gradients and hessians of all rows in the round that this is for.
+    """
+
+    derivatives: Floats | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+    constant_hessian: ClassVar[bool] = False
+    takes_all_rows: ClassVar[bool] = True
+
+    def derive(self, target: Target, raw: Floats, weight: Floats | None) -> Floats:
+        """Return gradients and hessians of all rows, shape (2, K, n_rows); those of rows of weight 0 do not count."""
+        raise NotImplementedError
+
+    def for_round(self, target: Target, raw: Floats, weight: Floats | None) -> Self:
+        """Return the loss with the derivatives at these predictions."""
+        return replace(self, derivatives=self.derive(target, raw, weight))
+
+    def of_rows(self, rows: NDArray[np.int64]) -> Self:
+        """Return the derivatives of some rows in a round."""
+        assert self.derivatives is not None
+        return replace(self, derivatives=np.ascontiguousarray(self.derivatives[:, :, rows]))
+
+    def open_round(self, raw: Floats, opened: Floats) -> None:
+        """Write the raw predictions."""
+        np.copyto(opened, raw)
+
+    def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
+        """Write the derivatives of all rows."""
+        assert self.derivatives is not None
+        np.copyto(g, self.derivatives[0, output])
+        np.copyto(h, self.derivatives[1, output])
+
+    def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
+        """Write zero for what could be predicted, and NaN for what could not."""
+        np.copyto(out, np.where(np.isfinite(raw).all(axis=0), 0.0, np.nan))
 
 
 @cache

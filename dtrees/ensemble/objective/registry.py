@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.objective.classification import Exponential, log_loss_for
-from dtrees.ensemble.objective.loss import PARTS, BaseLoss, Floats, LinkedLoss, SeveralTargets, Target, naming_target
+from dtrees.ensemble.objective.loss import PARTS, Floats, LinkedLoss, OfAllRows, SeveralTargets, Target, naming_target
+from dtrees.ensemble.objective.ranking import LambdaRank
 from dtrees.ensemble.objective.regression import (
     AbsoluteError,
     Gamma,
@@ -31,6 +32,7 @@ from dtrees.ensemble.objective.regression import (
     quantile_loss,
     share_of,
 )
+from dtrees.ensemble.objective.survival import Aft, Cox
 
 #: What ``loss`` is called in model files, which hold no functions.
 NAME = "custom"
@@ -40,7 +42,7 @@ Objective = Callable[[NDArray[Any], NDArray[np.float64], NDArray[np.float64] | N
 
 
 @dataclass(frozen=True, repr=False)
-class CustomObjective(BaseLoss):
+class CustomObjective(OfAllRows):
     """An objective by its derivatives.
 
     Parameters
@@ -49,19 +51,13 @@ class CustomObjective(BaseLoss):
         0 for regression.
     function : callable or None
         Without it, only predictions can be made.
-    derivatives : ndarray of float64 of shape (2, K, n_rows), or None
-        Gradients and hessians of all rows, weights included, in the round that this is for.
     n_targets : int
         More than one for regression only; the function is given, and returns, arrays of shape (n, n_targets) then.
     """
 
     n_classes: int
     function: Objective | None = None
-    derivatives: Floats | None = field(default=None, compare=False)
     n_targets: int = 1
-
-    constant_hessian: ClassVar[bool] = False
-    takes_all_rows: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         """Return what identifies it for checkpoints: the name and the code of the function, whatever else this refers to."""
@@ -90,8 +86,8 @@ class CustomObjective(BaseLoss):
         """Return zeros, shape (K,)."""
         return np.zeros(self.n_outputs)
 
-    def for_round(self, target: Target, raw: Floats, weight: Floats | None) -> Self:
-        """Return the objective with the derivatives at these predictions."""
+    def derive(self, target: Target, raw: Floats, weight: Floats | None) -> Floats:
+        """Call the function."""
         assert self.function is not None
         shape = raw.shape[1:] if self.n_outputs == 1 else raw.shape[::-1]
         found = self.function(target.T.copy(), raw.T.reshape(shape).copy(), None if weight is None else weight.copy())
@@ -103,26 +99,11 @@ class CustomObjective(BaseLoss):
                 f"the objective passed as loss returned the hessian {derivatives[1].min()}; wants numbers of at least 0 (of a loss that is "
                 "not convex, a bound from above, such as the absolute value)"
             )
-        return replace(self, derivatives=np.stack([values.reshape(raw.shape[1], -1).T for values in derivatives]))
+        return np.stack([values.reshape(raw.shape[1], -1).T for values in derivatives])
 
     def of_rows(self, rows: NDArray[np.int64]) -> Self:
         """Return the derivatives of some rows in a round, without the function."""
-        assert self.derivatives is not None
-        return replace(self, function=None, derivatives=np.ascontiguousarray(self.derivatives[:, :, rows]))
-
-    def open_round(self, raw: Floats, opened: Floats) -> None:
-        """Write the raw predictions."""
-        np.copyto(opened, raw)
-
-    def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write the derivatives of all rows."""
-        assert self.derivatives is not None
-        np.copyto(g, self.derivatives[0, output])
-        np.copyto(h, self.derivatives[1, output])
-
-    def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
-        """Write zero for what could be predicted, and NaN for what could not: the objective has no value."""
-        np.copyto(out, np.where(np.isfinite(raw).all(axis=0), 0.0, np.nan))
+        return replace(super().of_rows(rows), function=None)
 
     def predictions(self, raw: Floats) -> Floats:
         """Return values of shape (n,), or probabilities of shape (n, n_classes), from raw predictions of shape (n, K)."""
@@ -147,18 +128,20 @@ def _checked(name: str, values: Any, shape: tuple[int, ...]) -> Floats:
     return array
 
 
-#: The names of losses for regression and for classification.
+#: The names of losses for regression, for classification and for rankings.
 REGRESSION: set[str] = set()
 CLASSIFICATION: set[str] = set()
+RANKING: set[str] = set()
 
 
 class _Entry(NamedTuple):
-    """How a loss is made, for how many classes, by which parameters with which defaults, and its metric where none is asked for."""
+    """How a loss is made, for how many classes, by which parameters and defaults, its metric by default, and what its columns of y are."""
 
     make: Callable[..., LinkedLoss]
     n_classes: tuple[int, ...]
     parameters: Mapping[str, Any]
     metric: str
+    columns: str
 
 
 _entries: dict[str, _Entry] = {}
@@ -172,6 +155,7 @@ def register_loss(
     binary: bool = False,
     parameters: Mapping[str, Any] | None = None,
     metric: str = "loss",
+    columns: str = "",
 ) -> None:
     """Add a loss. On a cluster each worker must do so, as it does by importing a package that does.
 
@@ -189,6 +173,8 @@ def register_loss(
         Which parameters of the estimator the loss takes, and their defaults.
     metric : str, default="loss"
         What evaluation sets are evaluated by, unless something else is asked for. "loss" is the loss itself.
+    columns : {"", "bounds", "queries"}
+        What two columns of y are that make one target, of shape (2, n): bounds of times, or relevances and queries, for rankings.
 
     Raises
     ------
@@ -197,7 +183,7 @@ def register_loss(
     ValueError
         If there is another loss of the name.
     """
-    entry = _Entry(make, ((2,) if binary else (2, 3)) if classify else (0,), parameters or {}, metric)
+    entry = _Entry(make, ((2,) if binary else (2, 3)) if classify else (0,), parameters or {}, metric, columns)
     for n_classes in entry.n_classes:
         loss = make(n_classes, **entry.parameters)
         lacking = [part for part in PARTS if not _has(loss, part)]
@@ -206,7 +192,7 @@ def register_loss(
     if name in _entries:
         raise ValueError(f"there is a loss {name!r} already; wants another name")
     _entries[name] = entry
-    (CLASSIFICATION if classify else REGRESSION).add(name)
+    (CLASSIFICATION if classify else RANKING if columns == "queries" else REGRESSION).add(name)
 
 
 def _has(loss: LinkedLoss, part: str) -> bool:
@@ -217,8 +203,8 @@ def _has(loss: LinkedLoss, part: str) -> bool:
 def unregister_loss(name: str) -> None:
     """Take a loss away again."""
     del _entries[name]
-    REGRESSION.discard(name)
-    CLASSIFICATION.discard(name)
+    for names in (REGRESSION, CLASSIFICATION, RANKING):
+        names.discard(name)
 
 
 def name_of(loss: Any) -> str:
@@ -260,6 +246,11 @@ def loss_for(loss: Any, n_classes: int | list[int], parameters: Mapping[str, Any
     return found if n_targets == 1 else SeveralTargets((found,) * n_targets)
 
 
+def columns_of(loss: Any) -> str:
+    """Return what two columns of y are that make one target of a loss, "" where a target is a column."""
+    return "" if name_of(loss) == NAME else _entries[loss].columns
+
+
 def parameters_of(name: str) -> Mapping[str, Any]:
     """Return the parameters that a loss takes, with their defaults."""
     return {} if name == NAME else _entries[name].parameters
@@ -295,6 +286,22 @@ register_loss(
     lambda n_classes, tweedie_variance_power: Tweedie(tweedie_variance_power),
     classify=False,
     parameters={"tweedie_variance_power": 1.5},
+)
+register_loss("cox", lambda n_classes: Cox(), classify=False, metric="concordance", columns="bounds")
+register_loss(
+    "aft",
+    lambda n_classes, **parameters: Aft(**parameters),
+    classify=False,
+    parameters={"aft_loss_distribution": "normal", "aft_loss_distribution_scale": 1.0},
+    columns="bounds",
+)
+register_loss(
+    "lambdarank",
+    lambda n_classes, **parameters: LambdaRank(**parameters),
+    classify=False,
+    parameters={"lambdarank_truncation_level": 30, "ndcg_exp_gain": True},
+    metric="ndcg",
+    columns="queries",
 )
 register_loss("log_loss", log_loss_for, classify=True, metric="logloss")
 register_loss("exponential", lambda n_classes: Exponential(), classify=True, binary=True)

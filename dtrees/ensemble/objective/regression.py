@@ -23,7 +23,7 @@ import numpy as np
 from dtrees.ensemble.objective.loss import ROUNDING, Floats, Integers, LinkedLoss, OneOutput, SeveralTargets, Target, kernels
 
 
-class _Identity(OneOutput):
+class Identity(OneOutput):
     """Mixin: the raw prediction is the prediction."""
 
     def predictions(self, raw: Floats) -> Floats:
@@ -36,7 +36,7 @@ class _Identity(OneOutput):
 
 
 @dataclass(frozen=True)
-class SquaredError(_Identity):
+class SquaredError(Identity):
     """Squared error; the raw prediction is the prediction."""
 
     n_outputs: int = 1
@@ -60,7 +60,7 @@ class SquaredError(_Identity):
         return (ROUNDING * float(np.abs(initial).max())) ** 2
 
 
-class ByOrder(_Identity):
+class ByOrder(Identity):
     """Mixin: the raw prediction is the prediction, hessians are taken to be 1, and leaves are measured."""
 
     n_outputs: int = 1
@@ -220,10 +220,33 @@ class Huber(ByOrder):
 
 
 class LogLink(OneOutput):
-    """Mixin: a loss whose raw prediction is the logarithm of a mean."""
+    """Mixin: a loss whose raw prediction is the logarithm of what is predicted."""
 
     n_outputs: int = 1
     constant_hessian: bool = False
+
+    def predictions(self, raw: Floats) -> Floats:
+        """Return the values predicted, shape (n,), from raw predictions of shape (n, 1)."""
+        return kernels().exp(raw[:, 0])
+
+    def raw_predictions(self, predicted: Floats) -> Floats:
+        """Return the logarithms, shape (n, 1).
+
+        Raises
+        ------
+        ValueError
+            If a prediction is not above zero.
+        """
+        if predicted.size and not predicted.min() > 0.0:
+            raise ValueError(
+                f"the estimator passed as init predicts {predicted.min()}, but the loss wants predictions above zero; pass one that is for "
+                "such targets (sklearn.linear_model.PoissonRegressor, for example), or init=None"
+            )
+        return kernels().log(predicted)[:, np.newaxis]
+
+
+class Deviance(LogLink):
+    """Mixin: a loss of positive amounts."""
 
     #: The distribution that targets have, by which kernels are called.
     distribution: ClassVar[str]
@@ -271,39 +294,20 @@ class LogLink(OneOutput):
             raise ValueError("y is zero wherever a row has a weight; a loss of positive predictions wants a mean above zero")
         return kernels().log(np.array([mean]))
 
-    def predictions(self, raw: Floats) -> Floats:
-        """Return the values predicted, shape (n,), from raw predictions of shape (n, 1)."""
-        return kernels().exp(raw[:, 0])
-
-    def raw_predictions(self, predicted: Floats) -> Floats:
-        """Return the logarithms, shape (n, 1).
-
-        Raises
-        ------
-        ValueError
-            If a prediction is not above zero.
-        """
-        if predicted.size and not predicted.min() > 0.0:
-            raise ValueError(
-                f"the estimator passed as init predicts {predicted.min()}, but the loss wants predictions above zero; pass one that is for "
-                "such targets (sklearn.linear_model.PoissonRegressor, for example), or init=None"
-            )
-        return kernels().log(predicted)[:, np.newaxis]
-
     def negligible(self, initial: Floats) -> float:
         """Return a billionth of the prediction, or of one."""
         return ROUNDING * max(1.0, float(self.predictions(initial[np.newaxis])[0]))
 
 
 @dataclass(frozen=True)
-class Poisson(LogLink):
+class Poisson(Deviance):
     """The Poisson deviance, 2 (y log(y / p) - y + p); the raw prediction is log(p)."""
 
     distribution: ClassVar[str] = "poisson"
 
 
 @dataclass(frozen=True)
-class Gamma(LogLink):
+class Gamma(Deviance):
     """The gamma deviance, 2 (y / p - log(y / p) - 1); the raw prediction is log(p)."""
 
     distribution: ClassVar[str] = "gamma"
@@ -320,7 +324,7 @@ class Gamma(LogLink):
 
 
 @dataclass(frozen=True)
-class Tweedie(LogLink):
+class Tweedie(Deviance):
     """The Tweedie deviance of a variance that grows with this power of the mean, between Poisson (1) and gamma (2)."""
 
     distribution: ClassVar[str] = "tweedie"

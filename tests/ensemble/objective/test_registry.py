@@ -52,10 +52,14 @@ def poisson():
 
 COUNTS = np.random.default_rng(4).poisson(np.exp(SIGNAL / 4)).astype(float)
 REGISTERED = [*registered_losses(), ("own", 0, Poisson())]
+#: Of which a row has a value by itself; others have tests of their own.
+by_row = pytest.mark.parametrize(
+    ("name", "n_classes", "loss"), [case for case in REGISTERED if not case[2].takes_all_rows], ids=lambda case: str(case)
+)
 every_loss = pytest.mark.parametrize(("name", "n_classes", "loss"), REGISTERED, ids=lambda case: str(case))
 
 
-@every_loss
+@by_row
 def test_gradients_are_differences_of_the_loss(name, n_classes, loss):
     target, raw, _ = sample(loss, n_classes)
     factor = 0.5 if name in ("squared_error", "poisson", "gamma", "tweedie") else 1.0  # of these, derivatives are of one half
@@ -75,14 +79,14 @@ def test_gradients_are_differences_of_the_loss(name, n_classes, loss):
         assert_allclose(scale * curvature, h, rtol=1e-5, atol=1e-5)
 
 
-@every_loss
+@by_row
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_initial_prediction_is_the_best_constant(name, n_classes, loss, weighted):
     target, raw, weight = sample(loss, n_classes)
     weight = weight if weighted else None
     initial = loss.initial(target, weight)
     assert initial.shape == (loss.n_outputs,)
-    raw = np.repeat(initial[:, np.newaxis], len(target), axis=1)
+    raw = np.repeat(initial[:, np.newaxis], target.shape[-1], axis=1)
     if loss.measures_leaves:
         near = [np.average(pointwise(loss, target, raw + step), weights=weight) for step in (-1e-3, 0.0, 1e-3)]
         assert near[1] <= min(near) + 1e-12 or name == "huber"  # which starts from the median
@@ -211,9 +215,11 @@ def test_arrays_are_whole_and_in_order():
     model.fit(X, SIGNAL, WEIGHT, callbacks=[lambda progress: seen_scores.append((progress.train_score, progress.validation_score))])
     assert seen_scores == [(None, score) for score in model.validation_score_]
     assert len(seen) == 3
+    held_out = seen[0][2] == 0
+    assert 0 < held_out.sum() < N // 2
     for round_, (y, raw, weight) in enumerate(seen):
         assert_array_equal(y, SIGNAL)
-        assert_array_equal(weight, WEIGHT)
+        assert_array_equal(weight, np.where(held_out, 0.0, WEIGHT))
         assert_allclose(raw, np.zeros(N) if round_ == 0 else list(model.staged_predict(X))[round_ - 1], atol=1e-12)
 
     # What the function does to its arguments stays with it.

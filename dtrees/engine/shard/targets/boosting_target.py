@@ -28,6 +28,7 @@ from dtrees.engine.shard.targets.scales import (
     most_bits,
     rows_trained_on,
     weight_of,
+    weights_trained_on,
 )
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.work_queue import make_queue
@@ -168,7 +169,7 @@ class BoostingTarget:
         if output == 0:
             self.open_round()
         if output == 0 or self._loss_of != round_:  # a shard that took another's place within the round has no loss yet
-            weights = self.weight if self._takes_all_rows else self.weights
+            weights = weights_trained_on(self.g.shape[0], self.weight, self.held_out) if self._takes_all_rows else self.weights
             self.take_loss(round_, self.plan.loss.for_round(self.target, self._opened, weights))
         self.draw(round_)
         self.derive(output)

@@ -219,6 +219,11 @@ def rows_trained_on(held_out: NDArray[np.bool_] | None, weight: NDArray[np.float
     return train
 
 
+def weights_trained_on(n_rows: int, weight: NDArray[np.float64] | None, held_out: NDArray[np.bool_] | None) -> NDArray[np.float64] | None:
+    """Return the weights of rows, those held out having none; None where all rows count once."""
+    return weight if held_out is None else np.where(held_out, 0.0, np.ones(n_rows) if weight is None else weight)
+
+
 def weight_of(n_rows: int, weight: NDArray[np.float64] | None, part: NDArray[np.bool_] | None) -> float:
     """Return what the rows of a part, None for all, weigh."""
     if weight is None:

@@ -1,0 +1,154 @@
+"""Gradient boosting for rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+from dtrees.engine.plan.plans import Callback
+from dtrees.ensemble.callbacks import EarlyStopping, Monitor
+from dtrees.ensemble.compat import StrOptions
+from dtrees.ensemble.estimators.base import all_or_nothing
+from dtrees.ensemble.estimators.gradient_boosting import BoostedValues
+from dtrees.ensemble.estimators.parameters import POSITIVE_INTEGER, parameter, with_parameters
+from dtrees.ensemble.evaluation_sets import named_sets
+from dtrees.ensemble.in_process import backend_for
+from dtrees.ensemble.input import rules
+from dtrees.ensemble.objective import registry
+
+
+@with_parameters
+class GradientBoostingRanker(BoostedValues):
+    """Gradient boosting for rankings (LambdaMART), with exact splits.
+
+    The rows of a query are to be put in the order of their relevance. Predictions are scores, the highest for what is to come first; only
+    those of rows of one query are to be compared. Where the rows of a query are, in the table or in partitions, does not matter.
+
+    Parameters
+    ----------
+    loss : {"lambdarank"}
+        The gradients of LightGBM's objective of this name, and of XGBoost's "rank:ndcg": each pair of rows of a query in the wrong order
+        counts as much as NDCG would grow if they changed places [1]_.
+    lambdarank_truncation_level : int
+        Pairs count one of whose rows is among so many first ones of its query. A little more than the rank that is to be good.
+    ndcg_exp_gain : bool
+        Whether a relevance r is worth 2**r - 1, so that it is a whole number, of at most 31; otherwise it is worth r.
+    eval_metric : str, callable, list of them, or None
+        What to compute on evaluation sets: "ndcg" or "map" (where all relevances above 0 are the same), of all rows or of the first ones of
+        each query, as in "ndcg@5"; means over queries, by the mean weight of their rows, where a query without relevant rows has 1. Or a
+        function ``(y_true, y_pred, weight) -> float`` of all rows of a set, where ``y_true`` has relevances and queries, shape (n, 2).
+        None means "ndcg".
+
+    References
+    ----------
+    .. [1] C. Burges, "From RankNet to LambdaRank to LambdaMART: an overview", Microsoft Research, MSR-TR-2010-82.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dtrees import GradientBoostingRanker
+    >>> X = np.arange(40.0).reshape(-1, 1) % 4
+    >>> query, relevance = np.repeat(np.arange(10), 4), X[:, 0] // 2
+    >>> model = GradientBoostingRanker(n_estimators=10).fit(X, relevance, qid=query)
+    >>> np.argsort(-model.predict([[0.0], [3.0]])).tolist(), model.score(X, relevance, qid=query)
+    ([1, 0], 1.0)
+    """
+
+    loss: Any = parameter(default="lambdarank", allowed=[StrOptions(registry.RANKING)])
+    lambdarank_truncation_level: int = parameter(default=30, allowed=[POSITIVE_INTEGER])
+    ndcg_exp_gain: bool = parameter(default=True, allowed=["boolean"])
+    _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ()
+
+    @all_or_nothing
+    def fit(  # type: ignore[override]
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        qid: Any = None,
+        base_margin: Any = None,
+        eval_set: Any = None,
+        callbacks: Sequence[Callback | EarlyStopping] = (),
+        monitor: Monitor | None = None,
+        checkpoint: Any = None,
+        checkpoint_interval: float = rules.CHECKPOINT_INTERVAL,
+        client: Any = None,
+        placement: str | None = None,
+    ) -> Self:
+        """Boost.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
+            See :meth:`GradientBoostingRegressor.fit`, also for all that is not told here.
+        y : array-like of shape (n,)
+            How relevant each row is to its query, at least 0.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Non-negative factors of gradients; rows of weight 0 are as good as absent.
+        qid : array-like of shape (n,)
+            The query of each row, as a number. Rows of a query need not be together.
+        eval_set : list or dict of tuples, or None, default=None
+            Further data: tuples ``(X, y, qid)``, ``(X, y, qid, weight)`` or ``(X, y, qid, weight, base_margin)``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the message says what is wanted.
+        """
+        if self.n_iter_no_change is not None:
+            raise ValueError(
+                f"n_iter_no_change={self.n_iter_no_change} holds out rows, but a ranker learns from whole queries; pass an eval_set of "
+                "other queries, and early_stopping_rounds"
+            )
+        sets = named_sets(eval_set, join=_joined)
+        return self._fit(X, _joined(y, qid), sample_weight, sets, False, base_margin, callbacks, monitor, checkpoint, checkpoint_interval)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None) -> float:
+        """Return the mean over queries of NDCG, of all of their rows.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        y, qid : array-like of shape (n,)
+            Relevances, and queries.
+        sample_weight : array-like of shape (n,) or None, default=None
+
+        Returns
+        -------
+        float
+            1 at best.
+        """
+        return super().score(X, _joined(y, qid), sample_weight)
+
+    def refit_leaves(
+        self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None, decay: float = 0.9, base_margin: Any = None
+    ) -> Self:
+        """Return a model with the same splits, whose leaves have learnt from other rows: see :meth:`RandomForestRegressor.refit_leaves`.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        y, qid : array-like of shape (n,)
+            Relevances, and queries.
+        sample_weight : array-like of shape (n,) or None, default=None
+        decay : float, default=0.9
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
+            As of :meth:`GradientBoostingRegressor.refit_leaves`.
+
+        Returns
+        -------
+        GradientBoostingRanker
+        """
+        return super().refit_leaves(X, _joined(y, qid), sample_weight, decay=decay, base_margin=base_margin)
+
+
+def _joined(y: Any, qid: Any) -> Any:
+    """Return relevances and queries side by side, as a collection of the kind of y."""
+    if qid is None:
+        raise ValueError("qid is None; a ranker wants the query of each row, as a number")
+    return backend_for(y).beside(y, qid)

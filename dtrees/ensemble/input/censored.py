@@ -1,0 +1,64 @@
+"""Targets that are times of events, many of which are known by bounds only; see :mod:`dtrees.ensemble.objective.survival`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.ensemble.input.column import is_missing
+from dtrees.ensemble.input.schema import frame_columns, is_frame, without_mask
+
+_WANTED = (
+    "wants an event (boolean) and a time for each row, as a structured array or a frame of two columns, or the two bounds of each time as "
+    "numbers of shape (n, 2): equal where the event was seen, the upper one infinite where it was not seen yet"
+)
+
+
+def check_bounds(y: Any) -> NDArray[np.float64]:
+    """Return the bounds of times, shape (n, 2), those of a kind side by side in memory.
+
+    Parameters
+    ----------
+    y : array-like
+        A structured array, or a frame, of a boolean column (whether the event was seen) and one of times, in any order, or bounds as
+        numbers of shape (n, 2).
+
+    Raises
+    ------
+    ValueError
+        If it is neither, or holds NaN, times below zero, an infinite lower bound or an upper one below the lower one.
+    """
+    y = without_mask(y, "y")
+    names = getattr(getattr(y, "dtype", None), "names", None)
+    if names is not None:
+        columns = [y[name] for name in names]
+    elif is_frame(y):
+        columns = [_plain(series.to_numpy()) for _, series in frame_columns(y)]
+    else:
+        columns = list(np.asarray(y).T) if np.ndim(y) == 2 else []
+    if len(columns) != 2:
+        shape = f"{len(names)} fields" if names is not None else f"the shape {np.shape(y)}"
+        raise ValueError(f"y has {shape}, but loss is for times that may be censored: it {_WANTED}")
+    kinds = [np.asarray(column).dtype.kind for column in columns]
+    if "b" in kinds and kinds != ["b", "b"]:
+        event, time = columns if kinds[0] == "b" else columns[::-1]
+        columns = [time, np.where(event, time, np.inf)]
+    bounds = np.empty((len(columns[0]), 2), order="F")
+    try:
+        bounds[:, 0], bounds[:, 1] = columns
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y cannot be turned into times ({error}); it {_WANTED}") from error
+    wrong = ~((bounds[:, 0] >= 0.0) & np.isfinite(bounds[:, 0]) & (bounds[:, 1] >= bounds[:, 0]))
+    if wrong.any():
+        raise ValueError(
+            f"y has the bounds {bounds[int(np.argmax(wrong))].tolist()}; wants times of at least 0, no NaN, a finite lower bound and an "
+            "upper one that is no smaller"
+        )
+    return bounds
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Return a column of objects, such as one of a nullable dtype becomes, as booleans or numbers where it holds such."""
+    return np.array([np.nan if is_missing(value) else value for value in values]) if values.dtype.kind == "O" else values
