@@ -82,6 +82,8 @@ class Outputs:
             self.names = [f"target {every[i][0]}: {every[i][1]}" if len(classes) > 1 else str(every[i][1]) for i in kept]
         self.predicted = self.explained = "probability" if classes else "prediction"
         first = members_of(model)[0]
+        if hasattr(model, "score_samples"):
+            self.predicted, self.explained = "score", "path length"
         if hasattr(first, "learning_rate") and (classes or _has_link(first)):
             self.explained = "log odds" if first.loss == "log_loss" and self._n_all == 2 else "raw score"
 
@@ -191,7 +193,8 @@ class Sample:
     def _predicted(self, table: Any, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         more = {} if self.margin is None else {"base_margin": self.margin[rows]}
         if not is_classifier(self.model):
-            return np.asarray(self.model.predict(table, **more), np.float64).reshape(len(rows), -1)
+            predict = getattr(self.model, "score_samples", self.model.predict)
+            return np.asarray(predict(table, **more), np.float64).reshape(len(rows), -1)
         shares = self.model.predict_proba(table, **more)
         return np.hstack(shares) if isinstance(shares, list) else np.asarray(shares)
 
@@ -298,7 +301,7 @@ def plot_partial_dependence(
         Rows to look at.
     features : str, int, pair of these, list of these and of pairs, or None, default=None
         Names or numbers of columns: one, a pair (a tuple), or a list, each of which is drawn by itself. None for the six that
-        ``feature_importances_`` has at the top.
+        ``feature_importances_`` has at the top, or the first six of an isolation forest, which has none.
     target : object, default=None
         Which class or quantile, of several targets the number of which, or a pair of that and a class. None for all, a line for each;
         of two classes it is the second.
@@ -335,8 +338,8 @@ def plot_partial_dependence(
 
     Notes
     -----
-    A model that was fitted with ``base_margin`` is looked at from scores of 0. The numbers are those of
-    :func:`sklearn.inspection.partial_dependence` with ``method="brute"``, which knows no missing values.
+    A model that was fitted with ``base_margin`` is looked at from scores of 0, an isolation forest by ``score_samples``. The numbers are
+    those of :func:`sklearn.inspection.partial_dependence` with ``method="brute"``, which knows no missing values.
 
     Examples
     --------
@@ -378,7 +381,8 @@ def check_integers(**numbers: tuple[Any, int]) -> None:
 
 def most_important(model: Any, n: int) -> list[int]:
     """Return the columns that matter most, at most ``n``."""
-    importances = np.mean([member.feature_importances_ for member in members_of(model)], axis=0)
+    none = np.zeros(model.n_features_in_)  # of isolation forests, which have no importances, the first columns are taken
+    importances = np.mean([getattr(member, "feature_importances_", none) for member in members_of(model)], axis=0)
     return [int(j) for j in np.argsort(-importances, kind="stable")[:n]]
 
 

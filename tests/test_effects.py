@@ -177,6 +177,13 @@ def test_models_of_every_shape():
     (ax,) = plot_partial_dependence(quantiles, FILLED, [0])
     assert texts(ax.get_legend().get_texts()) == [" the 0.1 quantile", " the 0.9 quantile"]
     assert plot_shap(quantiles, FILLED, row=0, target=0.9).get_xlabel().startswith("prediction of the 0.9 quantile: from ")
+    outliers = dtrees.IsolationForest(10, random_state=0).fit(FILLED)
+    ax = plot_partial_dependence(outliers, FILLED, kind="average")[3]
+    (line,) = ax.get_lines()
+    changed = FILLED.copy()
+    changed[:, 3] = line.get_xdata()[0]
+    assert (ax.get_ylabel(), line.get_ydata()[0]) == ("score", pytest.approx(outliers.score_samples(changed).mean()))
+    assert plot_shap(outliers, FILLED, row=0).get_xlabel().startswith("path length: from ")
     start = make(dtrees.GradientBoostingRegressor, init=DummyRegressor()).fit(FRAME[["x", "count"]], SIGNAL)
     margin = make(dtrees.GradientBoostingRegressor).fit(FILLED, SIGNAL, base_margin=np.full(len(X), SIGNAL.mean()))
     steps = make_pipeline(StandardScaler(), make(dtrees.DecisionTreeRegressor)).fit(FILLED, SIGNAL)
