@@ -78,8 +78,8 @@ def expanded(small: CompactTree) -> Arrays:
     """Return all arrays of a tree."""
     feature = small.feature.astype(np.int32)
     inner = feature >= 0
-    left, right, n_samples = add_up(feature, small.n_node_samples.astype(np.int64)[:, None])
-    weight = add_up(feature, small.weighted_n_node_samples.astype(np.float64)[:, None])[2]
+    of_leaves = np.stack([small.n_node_samples, small.weighted_n_node_samples], axis=1).astype(np.float64)
+    left, right, sums = add_up(feature, of_leaves)  # numbers of rows have 32 bits: they are exact
     return {
         "children_left": left,
         "children_right": right,
@@ -88,8 +88,8 @@ def expanded(small: CompactTree) -> Arrays:
         "missing_go_to_left": _spread(small.missing_go_to_left, inner, False),
         "impurity": _spread(small.impurity, inner, 0.0) if small.impurity.shape[0] < feature.shape[0] else small.impurity,
         "gain": _spread(small.gain, inner, 0.0),
-        "n_node_samples": n_samples[:, 0],
-        "weighted_n_node_samples": weight[:, 0],
+        "n_node_samples": sums[:, 0].astype(np.int64),
+        "weighted_n_node_samples": sums[:, 1].copy(),
         "value": small.value,
     }
 

@@ -23,7 +23,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 @example(np.array([-1.7976931348623157e308, 1.7976931348623157e308]), 2**31)
 def test_levels_are_the_targets_but_for_rounding(y: NDArray[np.float64], total_weight: int) -> None:
     distinct = np.unique(y)
-    levels, exponent = levels_of(distinct, total_weight)
+    levels, exponent = levels_of([distinct], total_weight)
     bits = min(61, 84 - total_weight.bit_length())
     assert np.abs(levels).max() <= 2 ** (bits - 1)
     assert np.all(np.diff(levels) >= 0)

@@ -271,7 +271,8 @@ def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch)
     assert_same(one, problem.grow(n_threads=130))  # more than there are chunks of work
     monkeypatch.setattr(sums, "SLOTS_MIN_BYTES", 0)
     monkeypatch.setattr(sums, "SLOTS_BYTES_PER_ROW", 0)
-    for n_threads in (1, 3):
+    for n_threads, cells in (1, 1), (3, 1), (3, 500):
+        monkeypatch.setattr(node_search, "GROW_CELLS_BY_SUMS", cells)  # small levels are searched by fewer threads
         assert_same(one, problem.grow_on(problem.columns(columns_of(problem, SPREADS[0]), n_threads)))
 
 

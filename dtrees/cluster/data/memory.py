@@ -151,7 +151,7 @@ class Sizes:
         >>> Sizes.of(schema, 1000, weighted=False, partition=800)
         Sizes(n_rows=1000, columns=(10000, 10000), vectors=8000, partition=800, evaluation=(), oob_sums=0, amounts=0)
         """
-        width = 4 if all(map(_fits_float32, schema.columns)) else 8  # columns that lie together have values of one dtype
+        width = _width_of(schema)
         cell_bytes = [CODE_BYTES + ZONE_BYTES + _JOINED_BYTES * (column.kind == CATEGORICAL) for column in schema.columns]
         distinct = [min(n_rows, _most_distinct(column)) for column in schema.columns]
         columns = tuple(n_rows * each + width * n for each, n in zip(cell_bytes, distinct, strict=True))
@@ -257,15 +257,16 @@ def block_bytes(
     >>> block_bytes(schema, 1000, weighted=False, n_classes=0)
     40000
     """
-    width = 4 if all(map(_fits_float32, schema.columns)) else 8
+    width = _width_of(schema)
     n_outputs = n_classes if n_classes > 2 else n_targets
     vectors = n_targets + weighted + (_PREDICTIONS + started) * n_outputs
     held = width * len(schema.columns) if cells is None else math.ceil(cells) * (width + _VECTOR_BYTES)
     return n_rows * (held + _VECTOR_BYTES * vectors)
 
 
-def _fits_float32(column: Column) -> bool:
-    return column.kind == CATEGORICAL or (column.kind == NUMERIC and bool(np.can_cast(np.dtype(column.dtype), np.float32)))
+def _width_of(schema: Schema) -> int:
+    """Return the bytes of a distinct value; columns that lie together have values of one dtype."""
+    return 4 if all(column.stored_dtype is np.float32 for column in schema.columns) else 8
 
 
 def _most_distinct(column: Column) -> int:

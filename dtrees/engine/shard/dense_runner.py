@@ -14,19 +14,18 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
+from dtrees.engine.shard.runner import NO_SUM_SLOTS, Assignment, Runner, TreeContext, make_task, size_of_task
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import are_compiled_elsewhere, compile_all_elsewhere, compile_elsewhere, compile_together
 from dtrees.split.compile.kernels import bind, is_compiled
 from dtrees.split.compile.methods import UNKNOWN, Hidden, Methods
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import kinds_of, n_class_sums
-from dtrees.split.grow.best_first import ORIGIN, LeafBudget
+from dtrees.split.grow.best_first import LeafBudget
 from dtrees.split.grow.block import make_block
 from dtrees.split.grow.by_criterion import METHODS, search_tiny
 from dtrees.split.grow.parallel_subtree import Wanted, grow_plain, grow_together, likely_kernels
-from dtrees.split.grow.stack import make_stack
-from dtrees.split.grow.subtree import Task, of_criterion
+from dtrees.split.grow.subtree import Task
 from dtrees.split.grow.work_pool import (
     Opening,
     Roots,
@@ -42,15 +41,14 @@ from dtrees.split.grow.work_pool import (
 from dtrees.split.node.limits import RandomThreshold, limits_for_thread
 from dtrees.split.node.limits import most_nodes as most_nodes_of
 from dtrees.split.node.partition import NOWHERE, no_rows
-from dtrees.split.node.records import Candidates, Nodes, empty_candidates
+from dtrees.split.node.records import Candidates, Nodes
 from dtrees.split.policy import MOST_NODES_KEPT, PLAIN_CELLS, TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import compile_zones
-from dtrees.split.zones.sum_slots import SumSlots, for_thread, no_sum_slots
+from dtrees.split.zones.sum_slots import SumSlots, for_thread
 from dtrees.split.zones.sums import note_places
 from dtrees.tree.predict import compile_prediction
 
-_NO_SUM_SLOTS = no_sum_slots()
 #: What a growing kernel does without while a helper compiles it.
 _TINY = search_tiny.kernel
 _Kernel = Callable[[Columns, WorkPool, Task], None]
@@ -158,7 +156,7 @@ class SubtreeRunner(Runner):
             if rows.shape[0] < place_of.shape[0]:  # the others are nowhere
                 place_of.fill(NOWHERE)
             note_places(place_of, rows, 0, rows.shape[0])
-        if sum_slots is not None and self._tasks[n_threads - 1].sum_slots is _NO_SUM_SLOTS:
+        if sum_slots is not None and self._tasks[n_threads - 1].sum_slots is NO_SUM_SLOTS:
             self._tasks = [task._replace(sum_slots=for_thread(sum_slots, task.stack.path.shape[0])) for task in self._tasks]
         work_pool = begin(self._work_pool, self._opening, roots, share_rows, n_threads)
         if slots is not None:
@@ -197,10 +195,7 @@ class SubtreeRunner(Runner):
             measured = not weighted and not stops.keeps_sums
             self._work_pool, self._work_pool_size = make_work_pool(*pool_size, n_sums, 0 if measured else n_sums), pool_size
         self._opening = opening(self._work_pool, places, n_nodes)
-        # In the order of best-first growth, many nodes may wait at the same time.
-        limited = context.budget.first.shape[0] > 0
-        n_levels = max(sizes) if limited else stops.max_depth - min(depth for _, _, _, depth in places)
-        task_size = (max(sizes), max(stop - in_stop for _, in_stop, stop, _ in places), n_levels, min(max(sizes), block_rows))
+        task_size = (*size_of_task(context, places), min(max(sizes), block_rows))
         if not self._tasks or kind != self._kind or context.pool is not self._pool or not all(map(ge, self._task_size, task_size)):
             self._tasks, self._task_size, self._methods = [], task_size, None
         self._made_for, self._kind, self._pool = wanted, kind, context.pool
@@ -237,34 +232,11 @@ class SubtreeRunner(Runner):
         n_sums, weighted, thresholds, _, _, _ = self._kind
         criterion = context.limits.criterion
         most_rows, outside, n_levels, block_rows = self._task_size
-        stack = make_stack(n_levels, most_rows, n_sums)
-        return Task(
-            # What the trees of a fit have in turn is put in for each, and no longer needed then.
-            partition=no_rows(),
-            spare=no_rows(),
-            target=context.target[:0].copy(),
-            stops=context.stops,
-            keys=context.keys,
-            pool=context.pool.copy(),
-            scratch=self._scratch[thread],
-            best=empty_candidates(1, n_sums),
-            bits=np.empty((most_rows + outside + 7) // 8, np.uint8),
-            block=make_block(
-                block_rows,
-                outside,
-                weighted,
-                context.pool,
-                self._columns,
-                thresholds is RandomThreshold,
-                n_class_sums(criterion, n_sums),
-                TINY_RANKED_ROWS if Deviations in kinds_of(criterion) else TINY_ROWS,
-            ),
-            block_rows=block_rows,
-            stack=stack,
-            sum_slots=_NO_SUM_SLOTS,
-            budget=context.budget._replace(waiting=np.empty(stack.path.shape[0] if context.budget.first.shape[0] else 1, ORIGIN)),
-            **of_criterion(context.limits, n_sums),
-        )
+        rest = outside, weighted, context.pool, self._columns, thresholds is RandomThreshold, n_class_sums(criterion, n_sums)
+        block = make_block(block_rows, *rest, TINY_RANKED_ROWS if Deviations in kinds_of(criterion) else TINY_ROWS)
+        # What the trees of a fit have in turn is put in for each, and no longer needed then.
+        context = context._replace(partition=no_rows(), spare=no_rows(), target=context.target[:0].copy())
+        return make_task(context, (most_rows, outside, n_levels), n_sums, self._scratch[thread], block)
 
 
 def _driver(is_plain: bool) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,15 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.threads import INTERRUPTIBLE_CELLS, GivenUp, Threads, in_main_thread
-from dtrees.split.grow.best_first import LeafBudget, give_up_tree, was_given_up
+from dtrees.split.grow.best_first import ORIGIN, LeafBudget, give_up_tree, was_given_up
+from dtrees.split.grow.block import Block
+from dtrees.split.grow.stack import make_stack
+from dtrees.split.grow.subtree import Task, of_criterion
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.limits import NodeLimits, SplitLimits
 from dtrees.split.node.partition import RowPartition, no_rows
-from dtrees.split.node.records import Nodes
+from dtrees.split.node.records import Nodes, empty_candidates
 from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS
 from dtrees.split.search.scratch import Scratch
+from dtrees.split.search.sparse import CellRoom
 from dtrees.split.table.sparse_columns import AnyColumns
-from dtrees.split.zones.sum_slots import SumSlots
+from dtrees.split.zones.sum_slots import SumSlots, no_sum_slots
+
+NO_SUM_SLOTS = no_sum_slots()
 
 
 class TreeContext(NamedTuple):
@@ -76,6 +82,40 @@ class Assignment(NamedTuple):
 def rows_to_share(most_rows: int, n_threads: int) -> int:
     """Return up to how many rows a node is left to one of some threads, where the largest has ``most_rows``."""
     return most_rows if n_threads == 1 else max(SHARE_ROWS, most_rows // (NODES_PER_THREAD * n_threads))
+
+
+def size_of_task(context: TreeContext, places: Sequence[tuple[int, int, int, int]]) -> tuple[int, int, int]:
+    """Return the most rows in sample and out of it of nodes in these places, and of how many levels what grows of them may be."""
+    most_rows, first_depth = max(in_stop - start for start, in_stop, _, _ in places), min(depth for _, _, _, depth in places)
+    # In the order of best-first growth, many nodes may wait at the same time.
+    n_levels = most_rows if context.budget.first.shape[0] > 0 else context.stops.max_depth - first_depth
+    return most_rows, max(stop - in_stop for _, in_stop, stop, _ in places), n_levels
+
+
+def make_task(
+    context: TreeContext, size: tuple[int, int, int], n_sums: int, scratch: Scratch, block: Block | None, room: CellRoom | None = None
+) -> Task:
+    """Make room for what a thread needs to grow nodes of a size; its methods are still to be found."""
+    (most_rows, outside, n_levels), limited = size, context.budget.first.shape[0] > 0
+    stack = make_stack(n_levels, most_rows, n_sums)
+    return Task(
+        context.partition,
+        context.spare,
+        context.target,
+        stops=context.stops,
+        keys=context.keys,
+        pool=context.pool.copy(),
+        scratch=scratch,
+        best=empty_candidates(1, n_sums),
+        bits=np.empty((most_rows + outside + 7) // 8, np.uint8),
+        block=block,
+        block_rows=-1,
+        stack=stack,
+        sum_slots=None if block is None else NO_SUM_SLOTS,
+        budget=context.budget._replace(waiting=np.empty(stack.path.shape[0] if limited else 1, ORIGIN)),
+        room=room,
+        **of_criterion(context.limits, n_sums),
+    )
 
 
 class Runner(ABC):

@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 
 from dtrees.engine.protocol.nodes import join_subtrees
 from dtrees.engine.shard.dense_runner import SubtreeRunner
-from dtrees.engine.shard.runner import Assignment, Runner, TreeContext
+from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, make_task, size_of_task
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
 from dtrees.split.criteria.constraints import divide_sums
-from dtrees.split.grow.best_first import ORIGIN, LeafBudget, origins
+from dtrees.split.grow.best_first import origins
 from dtrees.split.grow.by_criterion import METHODS
 from dtrees.split.grow.column_by_column import search_some
-from dtrees.split.grow.stack import make_stack
-from dtrees.split.grow.subtree import Task, divide_shared, grow_sparse, of_criterion
+from dtrees.split.grow.subtree import Task, divide_shared, grow_sparse
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.limits import limits_for_thread, may_be_split, most_nodes, node_weight
 from dtrees.split.node.partition import NOWHERE, is_pure
@@ -111,31 +110,9 @@ class SparseRunner(Runner):
 
     def _task(self, context: TreeContext, roots: Roots, thread: int, room: CellRoom) -> Task:
         """Return what nodes are grown by."""
-        places, n_sums = roots.places, roots.sums.shape[1]
-        most_rows, most_places = max(in_stop - start for start, in_stop, _, _ in places), max(stop - start for start, _, stop, _ in places)
-        limited = context.budget.first.shape[0] > 0
-        n_levels = most_rows if limited else context.stops.max_depth - min(depth for _, _, _, depth in places)
-        stack = make_stack(n_levels, most_rows, n_sums)
-        first, control, _ = context.budget
-        partition, spare, target, limits, stops, keys = context[:6]
-        task = Task(
-            partition,
-            spare,
-            target,
-            stops=stops,
-            keys=keys,
-            budget=LeafBudget(first, control, np.empty(stack.path.shape[0], ORIGIN)),
-            pool=context.pool.copy(),
-            scratch=self._scratch[thread],
-            best=empty_candidates(1, n_sums),
-            bits=np.empty((most_places + 7) // 8, np.uint8),
-            block=None,
-            block_rows=-1,
-            stack=stack,
-            sum_slots=None,
-            **of_criterion(limits_for_thread(limits), n_sums),
-            room=room,
-        )
+        size, n_sums = size_of_task(context, roots.places), roots.sums.shape[1]
+        context = context._replace(limits=limits_for_thread(context.limits))
+        task = make_task(context, size, n_sums, self._scratch[thread], block=None, room=room)
         methods = METHODS.of(task, "limits", columns=self._table)
         methods.write(task.limits.hidden, task.limits.memory)
         return task._replace(methods=methods.addresses)

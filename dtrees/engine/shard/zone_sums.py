@@ -23,10 +23,10 @@ from dtrees.split.policy import (
     SLOTS_PER_THREAD,
 )
 from dtrees.split.table.zone_map import ZoneMap, not_joined
-from dtrees.split.zones.sum_slots import SumSlots, free_slots, make_sum_slots
+from dtrees.split.zones.sum_slots import SumSlots, make_sum_slots
 from dtrees.split.zones.sums import SCALE, Sums, grain_for, lay_out_slots, size_shift
 
-_NO_PLACES = np.empty(0, np.uint32)
+_NO_PLACES, _NONE = np.empty(0, np.uint32), np.empty(0, np.int64)
 
 
 class Sizes(NamedTuple):
@@ -55,7 +55,6 @@ class ZoneSums:
         self._place_of = np.empty(self._all.lists.shape[1], np.uint32)
         self._threads = threads
         self.zone_map = self._all
-        self._sum_slots: SumSlots | None = None
         self._places: NDArray[np.int64] | None = None
         self._width, self._grain = 0, 0
         self._starts, self._shifts = np.zeros((1, 1), np.int64), np.zeros((1, 0), np.uint64)
@@ -125,23 +124,13 @@ class ZoneSums:
         are those that nodes have already.
         """
         wanted = FINE_SLOTS_PER_THREAD if self._grain else SLOTS_PER_THREAD
-        n_slots = max(n_threads, min(wanted * n_threads, self._max_slots)) if held is None else max(n_threads + 1, self._max_slots)
+        n_slots = max(n_threads, min(wanted * n_threads, self._max_slots))
+        if held is not None:
+            n_slots = max(self._threads.n_threads + 1, self._max_slots)  # on every level of a tree, however few threads search it
         if self._slots.shape[0] < n_slots:
             self._slots = np.empty((n_slots, self._slots.shape[1]), np.int64)
             self._grains, self._scales = np.zeros(n_slots, np.int64), np.zeros(n_slots, SCALE)
             self._sides = np.empty((n_slots, self.zone_map.most_codes), np.uint8)
-        sum_slots = self._sum_slots
-        if (
-            sum_slots is None
-            or sum_slots.zone_map is not self.zone_map
-            or sum_slots.sums.slots.base is not self._slots
-            or sum_slots.sums.slots.shape[0] != n_slots
-            or sum_slots.n_threads != n_threads
-        ):
-            sums = self._sums()
-            sum_slots = self._sum_slots = make_sum_slots(self.zone_map, sums._replace(slots=self._slots[:n_slots]), ids, n_threads)
         # Where the rows of a level lie is not noted.
-        place_of = self._place_of if held is None else _NO_PLACES
-        sums = self._sums()._replace(slots=sum_slots.sums.slots, place_of=place_of)
-        free = sum_slots.free.copy() if held is None else free_slots(n_slots, held)
-        return sum_slots._replace(sums=sums, free=free)
+        sums = self._sums()._replace(slots=self._slots[:n_slots], place_of=self._place_of if held is None else _NO_PLACES)
+        return make_sum_slots(self.zone_map, sums, ids, n_threads, _NONE if held is None else held)

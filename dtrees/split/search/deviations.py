@@ -60,23 +60,17 @@ def weights_in_bits(weight: NDArray[np.float64], factor: int = 1) -> tuple[NDArr
     return out, exponent
 
 
-def levels_of(targets: NDArray[np.float64], total_weight: int) -> tuple[NDArray[np.int64], int]:
-    """Return targets in fixed point, less one of them, and the power of two they were multiplied by.
+def levels_of(targets: Sequence[NDArray[np.float64]], total_weight: int) -> tuple[NDArray[np.int64], int]:
+    """Return several targets in fixed point of one scale, one after the other, so that the deviations of all can be added up.
+
+    Each is less one of its own; the power of two that all were multiplied by comes with them.
 
     Parameters
     ----------
-    targets : ndarray of float64, shape (n,)
-        Ascending and finite.
+    targets : sequence of ndarray of float64, shape (n,)
+        Each ascending and finite.
     total_weight : int
         What the weights of a tree sum up to at most, times the larger factor.
-    """
-    return levels_of_several([targets], total_weight)
-
-
-def levels_of_several(targets: Sequence[NDArray[np.float64]], total_weight: int) -> tuple[NDArray[np.int64], int]:
-    """Return several targets in fixed point of one scale, one after the other, so that the deviations of all can be added up.
-
-    Parameters and result are otherwise those of :func:`levels_of`.
     """
     centered = []
     for one in targets:

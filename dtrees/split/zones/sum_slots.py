@@ -70,19 +70,18 @@ class SumSlots(NamedTuple):
     bar: NDArray[np.float64]
 
 
-def make_sum_slots(zone_map: ZoneMap, sums: Sums, ids: NDArray[np.int32], n_threads: int) -> SumSlots:
-    """Return what threads that grow a tree of columns of these numbers share; each adds a ``slot_of`` and ``bar`` of its own."""
-    free, place_in_map = free_slots(sums.slots.shape[0], np.empty(0, np.int64)), np.full(ids.shape[0], -1)
+def make_sum_slots(zone_map: ZoneMap, sums: Sums, ids: NDArray[np.int32], n_threads: int, held: NDArray[np.int64]) -> SumSlots:
+    """Return what threads that grow a tree of columns of these numbers share; each adds a ``slot_of`` and ``bar`` of its own.
+
+    All slots are free but those ``held``; -1 is none.
+    """
+    n_slots, place_in_map = sums.slots.shape[0], np.full(ids.shape[0], -1)
     place_in_map[zone_map.which] = np.arange(zone_map.which.shape[0])
+    free, is_free = np.zeros(int(_FIRST) + n_slots, np.int64), np.ones(n_slots, np.bool_)
+    is_free[held[held >= 0]] = False
+    free[_COUNT] = n_free = np.count_nonzero(is_free)
+    free[_FIRST : _FIRST + n_free] = is_free.nonzero()[0]
     return SumSlots(zone_map, sums, free, n_threads, np.empty(0, np.int64), ids, place_in_map, np.empty(0))
-
-
-def free_slots(n_slots: int, held: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return ``free`` of :class:`SumSlots` where all slots are but those ``held``."""
-    others = np.setdiff1d(np.arange(n_slots), held, assume_unique=True)
-    free = np.zeros(int(_FIRST) + n_slots, np.int64)
-    free[_COUNT], free[_FIRST : _FIRST + others.shape[0]] = others.shape[0], others
-    return free
 
 
 def no_sum_slots() -> SumSlots:
@@ -90,7 +89,7 @@ def no_sum_slots() -> SumSlots:
     numbers, none = np.empty((0, 0), np.int64), np.empty(0, np.int64)
     scales, shifts, places = np.empty(0, SCALE), np.empty((0, 0), np.uint64), np.empty(0, np.uint32)
     sums = Sums(numbers, none, scales, scales, numbers, shifts, 0, 0, 0, none, places, np.empty((0, 0), np.uint8), *NOTHING_KNOWN)
-    return make_sum_slots(no_zones(), sums, np.empty(0, np.int32), 0)
+    return make_sum_slots(no_zones(), sums, np.empty(0, np.int32), 0, none)
 
 
 @optional

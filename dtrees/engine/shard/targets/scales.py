@@ -23,7 +23,7 @@ from dtrees.split.node.partition import RowPartition, gather
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import absolute_sum, add_up, exponent_for, mean_of
 from dtrees.split.policy import GATHERED_ROWS
-from dtrees.split.search.deviations import MOST_WEIGHT, levels_of_several, weights_in_bits
+from dtrees.split.search.deviations import MOST_WEIGHT, levels_of, weights_in_bits
 from dtrees.split.table.columns import presort_column
 
 _NONE = np.empty(0, np.int64)
@@ -362,7 +362,7 @@ def _levels_of(
             f"{total_weight:,} rows are too many for criterion={plan.rules.criterion!r} with alpha={plan.rules.alpha}, whose "
             f"deviations count up to {factor} times; wants a fraction of a smaller denominator, such as alpha=0.9"
         )
-    levels, level_exponent = levels_of_several([distinct for _, distinct in presorted], total_weight * factor)
+    levels, level_exponent = levels_of([distinct for _, distinct in presorted], total_weight * factor)
     return (level_exponent, exponent), levels, codes
 
 
