@@ -143,6 +143,14 @@ def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:
     return min(exponent, 0) if integral else exponent
 
 
+def to_fixed(x: NDArray[np.float64], integral: bool = False) -> tuple[NDArray[np.int64], int]:
+    """Return ``x`` in fixed point, and the power of two it was multiplied by."""
+    exponent = exponent_for(x, integral)
+    out = np.empty(x.shape[0], dtype=np.int64)
+    scale_into(x, exponent, out)
+    return out, exponent
+
+
 #: Up to so many numbers are added up by eight sums side by side, more than these in two halves.
 _AT_ONCE = 128
 

@@ -23,6 +23,7 @@ from dtrees.split.numbers.fixed_point import (
     fix_into,
     mean_of,
     scale_into,
+    to_fixed,
 )
 
 vectors = st.one_of(
@@ -30,12 +31,6 @@ vectors = st.one_of(
     arrays(np.float64, st.integers(1, 50), elements=st.floats(-1e3, 1e3)),
     arrays(np.float64, st.integers(1, 50), elements=st.integers(-9, 9).map(float)),
 )
-
-
-def to_fixed(x: NDArray[np.float64], integral: bool = False) -> tuple[NDArray[np.int64], int]:
-    exponent, out = exponent_for(x, integral), np.empty(x.shape[0], np.int64)
-    scale_into(x, exponent, out)
-    return out, exponent
 
 
 @given(vectors, st.booleans())
