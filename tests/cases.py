@@ -154,7 +154,10 @@ CASES: dict[str, Case] = {
     "extra tree": Case("regression", ExtraTreeRegressor(random_state=3)),
     # Without sets of categories, which have a case of their own.
     "forest": Case(
-        "regression", RandomForestRegressor(5, oob_score=True, max_features=0.4, max_samples=0.8, categorical_features=None, random_state=5)
+        "regression",
+        RandomForestRegressor(
+            5, oob_score=True, keep_targets=True, max_features=0.4, max_samples=0.8, categorical_features=None, random_state=5
+        ),
     ),
     "forest with categories": Case(
         "regression", RandomForestRegressor(3, oob_score=True, max_features=0.4, cat_smooth=1, min_samples_category=2, random_state=6)
@@ -179,7 +182,10 @@ CASES: dict[str, Case] = {
         "multiclass", RandomForestClassifier(5, oob_score=True, class_weight="balanced", colsample_bytree=0.7, random_state=6)
     ),
     "forest of several targets": Case(
-        "several", RandomForestRegressor(4, oob_score=True, max_features=0.5, max_samples=0.8, categorical_features=None, random_state=34)
+        "several",
+        RandomForestRegressor(
+            4, oob_score=True, keep_targets=True, max_features=0.5, max_samples=0.8, categorical_features=None, random_state=34
+        ),
     ),
     "extra trees of several targets": Case("several", ExtraTreesRegressor(3, max_depth=7, random_state=35), array=True),
     "forest of several targets of classes": Case(
@@ -197,7 +203,7 @@ CASES: dict[str, Case] = {
     "tree of medians of several targets": Case(
         "several", DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=37), array=True
     ),
-    "extra trees": Case("regression", ExtraTreesRegressor(4, max_depth=6, random_state=7), array=True),
+    "extra trees": Case("regression", ExtraTreesRegressor(4, max_depth=6, keep_targets=True, random_state=7), array=True),
     # Without sets of categories, which an extra tree has.
     "extra trees of classes": Case(
         "multiclass", ExtraTreesClassifier(4, bootstrap=True, max_samples=0.5, categorical_features=None, random_state=8), weighted=False

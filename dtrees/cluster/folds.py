@@ -23,7 +23,7 @@ from dtrees.cluster.data.partitions import chunks_of, column_names, computed, is
 from dtrees.cluster.data.rows import ClusterRows, RowBlock
 from dtrees.cluster.reliability.waiting import Tasks, release
 from dtrees.cluster.transport.clients import own_client
-from dtrees.ensemble.backend import LoadOptions, Table
+from dtrees.ensemble.backend import LoadOptions, Output, Table
 from dtrees.ensemble.in_process import in_memory
 from dtrees.ensemble.input.target import TargetSummary
 from dtrees.selection.cross_validation import Validation
@@ -190,3 +190,7 @@ class SharedBackend(DaskBackend):
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Return the table that all folds share, with the weights of this one."""
         return X.table.load(y, sample_weight, options, X.futures)
+
+    def predict(self, X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> Any:
+        """Apply ``function`` lazily to all rows, also those of weight 0."""
+        return super().predict(X.table.collection, function, output, beside)

@@ -653,7 +653,7 @@ def pinball_score(alphas: Sequence[float], y_true: Any, y_pred: Any, sample_weig
     from sklearn import metrics
 
     y, weight = _in_order(y_true), _in_order(sample_weight)
-    each = zip(alphas, np.transpose(y_pred), strict=True)
+    each = zip(alphas, np.asarray(y_pred).T, strict=True)
     return float(np.mean([metrics.d2_pinball_score(y, _in_order(mine), sample_weight=weight, alpha=alpha) for alpha, mine in each]))
 
 

@@ -45,7 +45,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 #: Fitted attributes that are 1-D arrays of floats, one for each round.
 SERIES = ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_")
 #: And other ones.
-_ARRAYS = ("event_times_", "cumulative_baseline_hazard_")
+_ARRAYS = ("event_times_", "cumulative_baseline_hazard_", "conformity_scores_")
 #: What is known of a fit besides, with types; attributes have an underscore before these names, and False says nothing.
 _FACTS = {"boosted": bool, "seed": int, "validated_by": str}
 #: How the names of arrays begin that hold trees as prediction wants them.

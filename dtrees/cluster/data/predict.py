@@ -70,7 +70,8 @@ def _bytes_of_trees(function: Callable[..., NDArray[Any]]) -> int:
     models = [one.trees for one in getattr(function, "boosters", (function,)) if hasattr(one, "trees")]
     parts = [part for model in models for group in model.groups for tree in group for part in vars(tree).values()]
     arrays = [array for part in parts for array in (part if isinstance(part, tuple) else (part,))]
-    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+    beside: int = getattr(function, "nbytes", 0)  # targets of leaves
+    return beside + sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
 def _computing_client() -> Client | None:

@@ -384,6 +384,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             _check_deciding(self.validation_score_, f"scoring={self.scoring!r}")
         else:
             self._forget("validation_score_", "_validated_by")
+        self._forget("conformity_scores_")
         self._take_over_out_of_bag(result, plan, keep=keep)
         self.max_features_, self.min_samples_leaf_ = plan.rules.max_features, plan.rules.min_samples_leaf
         self.max_leaf_nodes_, self.max_depth_ = plan.rules.max_leaf_nodes, plan.rules.max_depth
@@ -446,7 +447,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             self.oob_score_ = float(self.oob_scores_[-1])
 
     def _take_rounds(self, rounds: range) -> None:
-        self._forget("best_iteration_", "best_score_")
+        self._forget("best_iteration_", "best_score_", "conformity_scores_")
         if (rounds.start, rounds.step) != (0, 1):
             self._forget("_seed")  # no further round would be what it is in a model that has those in between
         if hasattr(self, "evals_result_"):
@@ -468,7 +469,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
     def _take_refitted(self, train_score: NDArray[np.float64] | None) -> None:
         assert train_score is not None
         self._forget("validation_score_", "_validated_by", "oob_scores_", "oob_improvement_", "oob_score_")
-        self._forget("evals_result_", "best_iteration_", "best_score_")
+        self._forget("evals_result_", "best_iteration_", "best_score_", "conformity_scores_")
         self.train_score_ = np.full_like(train_score, np.nan) if self._fitted_loss.takes_all_rows else train_score
 
     def refit_leaves(self, X: Any, y: Any, sample_weight: Any = None, *, decay: float = 0.9, base_margin: Any = None) -> Self:

@@ -11,7 +11,7 @@ out of bag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, ClassVar, Self
@@ -29,6 +29,7 @@ from dtrees.ensemble.compat import Options, StrOptions
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
 from dtrees.ensemble.estimators.inspection import Members, decision_path_matrix, importance_by_column, normalised
+from dtrees.ensemble.estimators.intervals import LeafQuantiles
 from dtrees.ensemble.estimators.parameters import ClassificationCriterion, ForestParameters, parameter, with_parameters
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
 from dtrees.ensemble.in_process import LOCAL, Backend
@@ -76,11 +77,20 @@ class SampleSource:
         numbers: NDArray[np.integer] = np.arange(self.n_rows, dtype=np.int32 if self.n_rows < 2**31 else np.int64)
         if plan.n_draws is None:
             return [numbers] * (last - first)
+        return [np.repeat(numbers, counts) for counts in self.weights(plan, first, last)]
+
+    def weights(self, plan: ForestPlan, first: int, last: int) -> Iterator[NDArray[Any]]:
+        """Yield what rows weigh in trees: how often they were drawn, in as few bytes as hold it, or their own weights."""
+        if plan.n_draws is None:
+            yield from [np.ones(self.n_rows, np.uint8) if self.weight is None else self.weight] * (last - first)
+            return
         from dtrees.engine.plan.row_draws import RowDraws, combine_weights  # brings in the compiler
 
-        target = numbers if self.target is None else self.target
+        target = np.arange(self.n_rows) if self.target is None else self.target
         draws = RowDraws.of_table(plan, target, combine_weights(self.weight, plan.class_weight, target))
-        return [np.repeat(numbers, draws.counts(tree)) for tree in range(first, last)]
+        for tree in range(first, last):
+            counts = draws.counts(tree)
+            yield counts.astype(np.min_scalar_type(counts.max()))
 
 
 def permutation_importances(
@@ -272,6 +282,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
             self._trees = AdditiveTrees([[*trees, *self._valued(result.trees)]])
             self._warn_if_constant()
         self._score_out_of_bag(backend, table, None if len(trees) == self.n_estimators else result, earlier)
+        self._keep_leaf_targets(backend, table, X)
         return self
 
     def _valued(self, trees: list[Tree]) -> list[Tree]:
@@ -281,6 +292,14 @@ class Forest(Members, ForestParameters, TreeEstimator):
     def _so_far(self, result: ForestResult) -> dict[str, Any]:
         earlier = self._trees.groups[0][: self._batches[-1][2]] if self._batches else ()
         return {"_trees": AdditiveTrees([[*earlier, *self._valued(result.trees)]])}
+
+    def _keep_leaf_targets(self, backend: Backend, table: Table, X: Any) -> None:
+        """Keep what rows there are in leaves, if that is wanted."""
+
+    def _weights_in_trees(self, n_rows: int, weight: NDArray[np.float64] | None) -> Iterator[NDArray[Any]]:
+        """Yield how often each tree drew each row of a table of numbers, or what rows weigh in it."""
+        for batch in self._batches:
+            yield from SampleSource(n_rows, weight=weight).weights(*batch)
 
     def _note_batch(self, batch: _Batch, source: SampleSource | None) -> None:
         """Note what trees were grown by and on: one batch with those before, if these differ in nothing but their numbers."""
@@ -389,7 +408,8 @@ class Forest(Members, ForestParameters, TreeEstimator):
 
     def _forget_growth(self) -> None:
         """Take away what is known of how all trees were grown, now that there are others or fewer."""
-        self._forget("_seed", "_batches", "_oob_sums", "_drawn_from", "oob_score_", "oob_prediction_", "oob_decision_function_")
+        self._forget("_seed", "_batches", "_oob_sums", "_drawn_from", "_leaf_targets")
+        self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
 
     def _take_rounds(self, rounds: range) -> None:
         super()._take_rounds(rounds)
@@ -527,7 +547,7 @@ class ClassForestParameters(ClassificationCriterion, ForestParameters):
     bootstrap: bool | str = parameter(default=True, allowed=["boolean", StrOptions({"balanced"})])
 
 
-class RegressorForest(AveragingRegressor, Forest):
+class RegressorForest(LeafQuantiles, AveragingRegressor, Forest):
     """What the two forests for regression share."""
 
     def predict(self, X: Any, *, n_trees: int | None = None) -> Any:

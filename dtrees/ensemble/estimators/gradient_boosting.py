@@ -15,6 +15,7 @@ from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import Hidden, Interval, StrOptions
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
+from dtrees.ensemble.estimators.intervals import CalibratedIntervals
 from dtrees.ensemble.estimators.parameters import INSIDE_ONE, ClassWeight, parameter, with_parameters
 from dtrees.ensemble.estimators.starting import BY_LOSS
 from dtrees.ensemble.estimators.survival import Surviving
@@ -99,7 +100,7 @@ class BoostedValues(TreeRegressor, Boosting):
 
 
 @with_parameters
-class GradientBoostingRegressor(Surviving, BoostedValues):
+class GradientBoostingRegressor(CalibratedIntervals, Surviving, BoostedValues):
     """Gradient boosting for regression, with exact splits.
 
     Trees are added one after the other, each fitted to the gradients of the loss at the predictions so far: one tree a round, or, where y

@@ -1,0 +1,350 @@
+"""Quantiles and intervals of regressors: of the targets in the leaves of forests, and by rows held out for boosting.
+
+Terms
+-----
+conformity score
+    how far a target lies outside of an interval; below 0 inside (Romano, Patterson and Candes, "Conformalized quantile regression", 2019).
+    Intervals are widened by the score of the row below which there is a share of the rows: the margin.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.threads import effective_n_jobs
+from dtrees.ensemble.backend import Output, Table
+from dtrees.ensemble.estimators.base import TreeEstimator
+from dtrees.ensemble.estimators.parameters import parameter, with_parameters
+from dtrees.ensemble.in_process import Backend, backend_for
+from dtrees.ensemble.input.target import check_lengths, check_target
+from dtrees.ensemble.leaf_targets import LeafTargets, PredictQuantiles
+from dtrees.ensemble.prediction import FindLeaves, Step
+
+
+@dataclass(frozen=True)
+class Widened:
+    """Step: values of shape (n,), or quantiles of shape (n, K), to intervals, shape (n, 2), that reach so far beyond the outer ones.
+
+    >>> Widened(1.0)(np.array([5.0])).tolist(), Widened(-1.0)(np.array([[1.0, 2.0, 6.0], [3.0, 3.5, 4.0]])).tolist()
+    ([[4.0, 6.0]], [[2.0, 5.0], [3.5, 3.5]])
+    """
+
+    margin: float
+
+    def __call__(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Widen them; those that nothing would be left of are points."""
+        low, high = _outer(predicted)
+        middle = low + (high - low) / 2.0
+        return np.column_stack([np.minimum(low - self.margin, middle), np.maximum(high + self.margin, middle)])
+
+
+def _outer(predicted: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends of intervals, from values or from quantiles."""
+    each = predicted if predicted.ndim == 2 else predicted[:, np.newaxis]
+    return each[:, 0], each[:, -1]
+
+
+def conformity_scores(target: NDArray[np.float64], predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how far targets lie outside of what is predicted, ascending."""
+    low, high = _outer(predicted)
+    return np.sort(np.maximum(low - target, target - high))
+
+
+def check_coverage(coverage: Any) -> None:
+    """Raise ValueError for what is no share of rows."""
+    if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0.0 < float(coverage) < 1.0:
+        raise ValueError(f"coverage is {coverage!r}; wants a number between 0 and 1")
+
+
+def margin_of(scores: NDArray[np.float64], coverage: float) -> float:
+    """Return the margin by which intervals cover a share of rows like those that have these scores, which ascend.
+
+    Raises
+    ------
+    ValueError
+        If the share is none, or there are too few rows to tell.
+
+    Examples
+    --------
+    >>> margin_of(np.arange(9.0), 0.8)
+    7.0
+    """
+    check_coverage(coverage)
+    place = math.ceil((len(scores) + 1) * coverage * (1.0 - 1e-15))
+    if place > len(scores):
+        wanted = math.ceil(coverage / (1.0 - coverage) * (1.0 - 1e-15))
+        raise ValueError(f"coverage={coverage} wants {wanted:,} rows at least to calibrate with, but there are {len(scores):,}")
+    return float(scores[place - 1])
+
+
+class CalibratedIntervals(TreeEstimator):
+    """Mixin of boosting: intervals that are calibrated on rows held out."""
+
+    conformity_scores_: NDArray[np.float64]
+
+    def calibrate(self, X: Any, y: Any, *, base_margin: Any = None) -> Self:
+        """Learn from rows that the model has not seen how wide its intervals must be; see :meth:`predict_interval`.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        y : array-like of shape (n,)
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
+            Where the model was fitted with ``base_margin``: that of these rows.
+
+        Returns
+        -------
+        self
+            With ``conformity_scores_``, n numbers, which a model file holds, too. Fitting anew takes them away.
+
+        Raises
+        ------
+        ValueError
+            If the rows are not like those of the fit, or the model has several targets.
+        """
+        self._check_fitted()
+        if self._n_targets > 1:
+            raise ValueError(f"the model has {self._n_targets} targets; intervals are of one, so fit a model for each")
+        predicted, y = backend_for(X).gather(self.predict(X, base_margin), y)
+        target = check_target(y, classify=False, name=type(self).__name__)
+        check_lengths(len(predicted), target)
+        self.conformity_scores_ = conformity_scores(target, np.asarray(predicted))
+        return self
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, base_margin: Any = None) -> Any:
+        """Predict an interval for the target, which covers it for a share of rows.
+
+        It is what the model predicts (the first and the last of several quantiles, or one number, twice), less and plus the same margin for
+        all rows: the one by which the intervals of :meth:`calibrate`'s rows cover that share of these, or the next larger one. It may be
+        below 0. If those rows and the predicted ones are exchangeable, as draws from one population are, intervals cover at least the share
+        ``coverage`` on average, whatever the distribution and however good the model (split conformal prediction; conformalized quantile
+        regression [1]_).
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        coverage : float, default=0.9
+            Between 0 and 1. With ``loss="quantile"``, quantiles about as far apart (``alpha=[0.05, 0.95]`` for 0.9) make intervals
+            that are wide only where targets vary much.
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
+            Where the model was fitted with ``base_margin``: that of these rows.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, 2)
+            Lower and upper ends. A Dask collection, not computed yet, if X is one; a DataFrame has the columns "lower" and "upper".
+
+        Raises
+        ------
+        ValueError
+            If the model is not calibrated, or with too few rows for this coverage.
+
+        References
+        ----------
+        .. [1] Y. Romano, E. Patterson and E. Candes, "Conformalized quantile regression", NeurIPS 2019.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dtrees import GradientBoostingRegressor
+        >>> random = np.random.default_rng(0)
+        >>> X = random.uniform(size=(3000, 1))
+        >>> y = X[:, 0] * random.normal(size=3000)
+        >>> model = GradientBoostingRegressor(loss="quantile", alpha=[0.05, 0.95], n_estimators=50, random_state=0)
+        >>> model = model.fit(X[:1000], y[:1000]).calibrate(X[1000:2000], y[1000:2000])
+        >>> low, high = model.predict_interval(X[2000:]).T
+        >>> bool(0.87 < np.mean((low <= y[2000:]) & (y[2000:] <= high)) < 0.93)
+        True
+        """
+        self._check_fitted()
+        if not hasattr(self, "conformity_scores_"):
+            raise ValueError("the model has no intervals yet; call calibrate(X, y) with rows that it was not fitted on")
+        model: Any = self._starting_from(base_margin)
+        predictor = model._predictor(*model._value_steps(), Widened(margin_of(self.conformity_scores_, coverage)))
+        return model._map(X, predictor, _INTERVAL)
+
+
+#: How arrays of model files are called that are of targets in leaves.
+_PREFIX = "leaf_targets."
+#: What intervals look like.
+_INTERVAL = Output(np.dtype(np.float64), 2, "predict_interval", ("lower", "upper"))
+
+
+@with_parameters
+class KeptTargets:
+    """Parameters of forests for regression.
+
+    Parameters
+    ----------
+    keep_targets : bool
+        Keep the targets of the rows that are fitted, and in which leaf of each tree they are, for ``predict_quantiles`` and
+        ``predict_interval``: 8 bytes for each row and target, and about 5 for each row and tree, in memory and in files. On a cluster they
+        are fetched to the process that coordinates the fit.
+    """
+
+    keep_targets: bool = parameter(default=False, allowed=["boolean"])
+
+
+class LeafQuantiles(KeptTargets, TreeEstimator):
+    """Mixin of forests for regression: quantiles of the targets in leaves."""
+
+    _leaf_targets: LeafTargets
+
+    def _keep_leaf_targets(self: Any, backend: Backend, table: Table, X: Any) -> None:
+        """Keep targets, leaves and draws of the rows of a fit, if they are wanted."""
+        self._forget("_leaf_targets")
+        if not self.keep_targets:
+            return
+        (leaves,) = backend_for(X).gather(self._find_leaves(X))
+        target, weight = backend.target(table), backend.weight(table)
+        some: Any = slice(None) if weight is None else weight > 0
+        drawn = np.stack([one[some] for one in self._weights_in_trees(table.n_rows, weight)])
+        self._leaf_targets = LeafTargets(
+            np.ascontiguousarray(target.reshape(table.n_rows, -1)[some], np.float64),
+            np.ascontiguousarray(np.asarray(leaves)[some].T, np.int32),
+            drawn if any(plan.n_draws is not None for plan, _, _ in self._batches) else drawn[:1],
+        )
+
+    def _kept(self) -> LeafTargets:
+        """Return the targets of leaves."""
+        self._check_fitted()
+        if not hasattr(self, "_leaf_targets"):
+            raise ValueError(f"this {type(self).__name__} does not know the targets in its leaves; fit it with keep_targets=True")
+        return self._leaf_targets
+
+    def _ask(self, X: Any, q: tuple[float, ...], shape: tuple[int, ...], output: Output, *steps: Step) -> Any:
+        """Predict quantiles of each target, and reshape them for each row before steps are taken."""
+        find = FindLeaves(self._schema, self._trees, self.n_jobs)
+        return self._check_columns(X).predict(X, PredictQuantiles(find, self._kept(), q, shape, steps), output)
+
+    def predict_quantiles(self, X: Any, q: Any) -> Any:
+        """Predict quantiles of the target by a quantile regression forest [1]_.
+
+        The distribution of the target, given a row, is that of the targets in the leaves that the row falls in. In each tree, the rows that
+        it was grown on, and that are in this leaf, weigh 1 in all: each as often as the tree drew it, or without ``bootstrap`` by its
+        weight. The mean over trees is taken. A quantile is the smallest target up to which at least the share ``q`` of the weight lies,
+        as ``numpy.quantile(y, q, weights=w, method="inverted_cdf")`` has it: no values are interpolated.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        q : float or array-like of floats
+            From 0 to 1; 0 is the smallest target, 1 the largest.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n,) or (n, n_quantiles), where y had several columns (n, n_outputs_) or (n, n_outputs_, n_quantiles)
+            A Dask collection, not computed yet, if X is one; a DataFrame has the quantiles as names of columns.
+
+        Raises
+        ------
+        ValueError
+            If the forest was fitted without ``keep_targets=True``, or ``q`` has other numbers.
+
+        Notes
+        -----
+        The package quantile-forest pools the rows of all leaves by default, so that larger leaves count more; this is its
+        ``weighted_leaves=True``, without interpolation. Deep trees have few rows in each leaf: set ``min_samples_leaf`` for smooth
+        quantiles.
+
+        References
+        ----------
+        .. [1] N. Meinshausen, "Quantile regression forests", Journal of Machine Learning Research 7, 2006.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dtrees import RandomForestRegressor
+        >>> random = np.random.default_rng(0)
+        >>> X = random.uniform(size=(1000, 1))
+        >>> y = np.where(X[:, 0] < 0.5, 1, 10) * random.normal(size=1000)
+        >>> forest = RandomForestRegressor(keep_targets=True, min_samples_leaf=50, random_state=0).fit(X, y)
+        >>> low, high = forest.predict_quantiles([[0.2], [0.8]], [0.1, 0.9]).T
+        >>> low.round(), high.round()
+        (array([ -1., -14.]), array([ 1., 13.]))
+        """
+        levels = np.asarray(q, np.float64)
+        if levels.ndim > 1 or not levels.size or not np.all((levels >= 0.0) & (levels <= 1.0)):
+            raise ValueError(f"q is {q!r:.200}; wants a number from 0 to 1, or several")
+        several = tuple(levels.ravel().tolist())
+        shape = ((self._n_targets,) if self._n_targets > 1 else ()) + levels.shape
+        labels = several if len(set(several)) == len(several) and shape == levels.shape != () else None
+        output = Output(np.dtype(np.float64), shape[0] if shape else None, "predict_quantiles", labels, shape[1:])
+        return self._ask(X, several, shape, output)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
+        """Predict an interval for the target, which covers it for about a share of rows.
+
+        It is that between two quantiles (:meth:`predict_quantiles`), less and plus the same margin for all rows: the one by which intervals
+        of the training rows, each by the trees that did not draw it, cover that share of these, or the next larger one. It may be below 0.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        coverage : float, default=0.9
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, 2)
+            Lower and upper ends. A Dask collection, not computed yet, if X is one; a DataFrame has the columns "lower" and "upper".
+
+        Raises
+        ------
+        ValueError
+            If the forest was fitted without ``keep_targets=True`` or ``bootstrap=True``, on too few rows for this coverage, or on several
+            targets.
+
+        Notes
+        -----
+        This is conformalized quantile regression with rows out of bag in place of rows held out. If rows are exchangeable, the share that
+        is covered is close to ``coverage``, mostly above it, as a row out of bag has an interval by some 37 % of the trees only, which is
+        less sharp. That is no theorem, unlike of boosting that is calibrated on rows held out.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dtrees import RandomForestRegressor
+        >>> random = np.random.default_rng(0)
+        >>> X = random.uniform(size=(3000, 1))
+        >>> y = X[:, 0] * random.normal(size=3000)
+        >>> forest = RandomForestRegressor(keep_targets=True, min_samples_leaf=20, random_state=0).fit(X[:1000], y[:1000])
+        >>> low, high = forest.predict_interval(X[1000:], 0.9).T
+        >>> bool(0.87 < np.mean((low <= y[1000:]) & (y[1000:] <= high)) < 0.93)
+        True
+        """
+        kept = self._kept()
+        if self._n_targets > 1:
+            raise ValueError(f"the forest has {self._n_targets} targets; intervals are of one, so fit a forest for each")
+        if len(kept.weight) == 1:
+            raise ValueError("intervals are calibrated on rows that trees left out, and these were grown on all; fit with bootstrap=True")
+        check_coverage(coverage)
+        ends = (1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0
+        if coverage not in kept.scores:
+            found = kept.out_of_bag_quantiles(ends, effective_n_jobs(self.n_jobs))[:, 0]
+            told = ~np.isnan(found[:, 0])  # some tree left the row out
+            kept.scores[coverage] = conformity_scores(kept.target[told, 0], found[told])
+        return self._ask(X, ends, (2,), _INTERVAL, Widened(margin_of(kept.scores[coverage], coverage)))
+
+    def _take_rounds(self, rounds: range) -> None:
+        kept = self.__dict__.get("_leaf_targets")
+        super()._take_rounds(rounds)  # type: ignore[misc]
+        if kept is not None:
+            self._leaf_targets = kept.of_trees(rounds)
+
+    def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        metadata, arrays = super()._to_state(mappable)
+        kept = self.__dict__.get("_leaf_targets")
+        return metadata, arrays if kept is None else arrays | {f"{_PREFIX}{name}": array for name, array in kept.__getstate__().items()}
+
+    def _restore_trees(self, arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore_trees(arrays)
+        own = {name.removeprefix(_PREFIX): array for name, array in arrays.items() if name.startswith(_PREFIX)}
+        if own:
+            self._leaf_targets = LeafTargets.restored(own, self._trees.groups[0], self._n_targets)

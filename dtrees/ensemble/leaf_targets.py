@@ -1,0 +1,193 @@
+"""The targets of the rows in the leaves of a forest, and quantiles of them: quantile regression forests (Meinshausen, 2006).
+
+A row of a table falls in a leaf of each tree. Of the rows that this tree was grown on, those in the leaf weigh the same there, in all 1:
+as often as the tree drew them, or by their weights. The mean over trees is the weight that each row has for the one that is predicted. The
+weights make the distribution of the target, given that row: its mean is what a forest by squared error predicts, and a quantile is the
+smallest target up to which at least this share of the weight lies, as ``numpy.quantile(y, q, weights=w, method="inverted_cdf")`` has it.
+
+Weights are integers, so that their sums are the same in any order. Those that are rounded, such as a third, may lack some of the last bits:
+a share counts as reached if a 2**40th of it is missing.
+
+>>> leaves = np.array([[1, 1, 2, 2]], np.int32)  # of one tree: two rows in each of two leaves
+>>> kept = LeafTargets(np.array([[5.0], [7.0], [1.0], [9.0]]), leaves, np.ones((1, 4)))
+>>> kept.quantiles(np.array([[1], [2]]), (0.5, 0.9), 1).tolist()
+[[[5.0, 7.0]], [[1.0, 9.0]]]
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, vstack
+
+from dtrees.engine.threads import effective_n_jobs
+from dtrees.ensemble.prediction import FindLeaves, Step
+from dtrees.tree.tree import Tree
+
+#: What the weights of rows come to in all.
+_WHOLE = 2**62
+#: Fewer rows are not divided among threads.
+_FEWEST_ROWS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class LeafTargets:
+    """What is kept of the rows that a forest was grown on.
+
+    Attributes
+    ----------
+    target : ndarray of float64, shape (n, n_targets)
+        Of rows of a weight above 0.
+    leaves : ndarray of int32, shape (n_trees, n)
+        In which leaf of each tree they are.
+    weight : ndarray, shape (n_trees, n) or (1, n)
+        How often each tree drew them, as integers; or what they weigh in all of them.
+    """
+
+    target: NDArray[np.float64]
+    leaves: NDArray[np.int32]
+    weight: NDArray[Any]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: vars(self)[name] for name in self.__dataclass_fields__}
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes are kept."""
+        return self.target.nbytes + self.leaves.nbytes + self.weight.nbytes
+
+    @classmethod
+    def restored(cls, arrays: dict[str, NDArray[Any]], trees: Sequence[Tree], n_targets: int) -> Self:
+        """Return what a file has of these trees; raises ValueError for what is not of theirs, as it would be read beyond its end."""
+        kept = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
+        shape, (target, weight) = (len(trees), len(kept.target)), (kept.target, kept.weight)
+        dtypes = target.dtype == np.float64 and kept.leaves.dtype == np.int32
+        if not dtypes or target.shape[1:] != (n_targets,) or kept.leaves.shape != shape:
+            raise ValueError("the model's targets of leaves are not those of its trees")
+        if weight.dtype.kind not in "uf" or weight.shape not in (shape, (1, shape[1])) or not np.all((weight >= 0) & np.isfinite(weight)):
+            raise ValueError("the model's weights of targets are not those of its trees")
+        if not np.isfinite(target).all() or kept.leaves.min(initial=0) < 0:
+            raise ValueError("the model's targets of leaves are no finite numbers, or in no leaves")
+        for tree, leaves, own in zip(trees, kept.leaves, np.broadcast_to(weight, shape), strict=True):
+            drawn = np.bincount(leaves[own > 0], minlength=tree.node_count) > 0
+            if leaves.max(initial=0) >= tree.node_count or not np.array_equal(drawn, tree.feature < 0):
+                raise ValueError("the model's leaves are not those that have targets")
+        return kept
+
+    @cached_property
+    def scores(self) -> dict[float, NDArray[np.float64]]:
+        """What has been found of rows out of bag, by the coverage that was asked for."""
+        return {}
+
+    def of_trees(self, trees: Sequence[int]) -> Self:
+        """Return what is kept of some trees."""
+        some = list(trees)
+        return type(self)(self.target, self.leaves[some], self.weight if len(self.weight) == 1 else self.weight[some])
+
+    @cached_property
+    def _first_nodes(self) -> NDArray[np.int64]:
+        """Numbers that the nodes of trees begin with, if all are numbered through, and that of all."""
+        return np.append(0, np.cumsum(self.leaves.max(axis=1).astype(np.int64) + 1))
+
+    @cached_property
+    def _weights(self) -> list[tuple[NDArray[Any], ...]]:
+        """Of each target, where the values of each node begin, their numbers, their weights, and the values that there are."""
+        return [self._weights_of(*np.unique(one, return_inverse=True)) for one in self.target.T]
+
+    def _weights_of(self, values: NDArray[np.float64], number: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+        of_trees, each = [], np.broadcast_to(self.weight, self.leaves.shape)
+        for leaves, weight, n_nodes in zip(self.leaves, each, np.diff(self._first_nodes), strict=True):
+            drawn = np.flatnonzero(weight)
+            leaf, own = leaves[drawn], weight[drawn].astype(np.float64)
+            share = own / np.bincount(leaf, own)[leaf]
+            fixed = np.maximum(np.rint(share * (_WHOLE // len(each))), 1.0).astype(np.int64)
+            of_trees.append(coo_array((fixed, (leaf, number[drawn].astype(np.int32))), (n_nodes, len(values))).tocsr())
+        whole = vstack(of_trees, format="csr")
+        return whole.indptr.astype(np.int64), whole.indices.astype(np.int32), whole.data, values
+
+    def quantiles(
+        self, leaves: NDArray[np.integer], q: Sequence[float], n_threads: int, among: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64]:
+        """Return quantiles of the targets of rows that share leaves with others.
+
+        Parameters
+        ----------
+        leaves : ndarray of int, shape (n, n_trees)
+            The leaves of the others.
+        q : sequence of float
+            In [0, 1].
+        n_threads : int
+        among : ndarray of bool, shape (n, n_trees), or None
+            The trees to ask for each; None asks all.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, n_targets, len(q))
+            NaN where no tree is to be asked.
+        """
+        from dtrees.tree.leaf_quantiles import leaf_quantiles  # brings in the compiler
+
+        order = np.argsort(q)
+        found = np.empty((self.target.shape[1], len(leaves), len(q)))
+        step = max(_FEWEST_ROWS, -(-len(leaves) // (4 * n_threads)))
+
+        def find(first: int) -> None:
+            some = slice(first, first + step)
+            nodes = leaves[some] + self._first_nodes[:-1]
+            if among is not None:
+                nodes[~among[some]] = -1
+            for weights, out in zip(self._weights, found, strict=True):
+                leaf_quantiles(nodes, *weights, np.asarray(q, np.float64)[order], first, out)
+
+        firsts = range(0, len(leaves), step)
+        _ = self._weights  # before threads want it
+        with concurrent.futures.ThreadPoolExecutor(n_threads) as pool:
+            list((pool.map if len(firsts) > 1 else map)(find, firsts))
+        return np.moveaxis(found, 0, 1)[..., np.argsort(order)]
+
+    def out_of_bag_quantiles(self, q: Sequence[float], n_threads: int) -> NDArray[np.float64]:
+        """Return quantiles for the rows themselves by the trees that did not draw them; see :meth:`quantiles`."""
+        return self.quantiles(self.leaves.T, q, n_threads, np.broadcast_to(self.weight, self.leaves.shape).T == 0)
+
+
+@dataclass(frozen=True)
+class PredictQuantiles:
+    """A block of rows to quantiles of its targets.
+
+    Attributes
+    ----------
+    find : FindLeaves
+    targets : LeafTargets
+    q : tuple of float
+    shape : tuple of int
+        Of what is returned for a row.
+    steps : tuple of callable
+        Applied to these, one after the other.
+    """
+
+    find: FindLeaves
+    targets: LeafTargets
+    q: tuple[float, ...]
+    shape: tuple[int, ...]
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def trees(self) -> Any:
+        """The trees."""
+        return self.find.trees
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes beside those of the trees."""
+        return self.targets.nbytes
+
+    def __call__(self, X: Any) -> NDArray[np.float64]:
+        """Predict a block of rows."""
+        found = self.targets.quantiles(self.find(X), self.q, effective_n_jobs(self.find.n_jobs))
+        return reduce(lambda values, step: step(values), self.steps, found.reshape(len(found), *self.shape))
