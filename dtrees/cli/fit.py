@@ -18,7 +18,7 @@ import pandas as pd
 from rich.console import Console
 
 import dtrees
-from dtrees.cli import models, tables, target
+from dtrees.cli import intervals, models, tables, target
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
@@ -57,6 +57,9 @@ def train_and_score(
     """Read the tables, train, save, score and report; return what was found."""
     columns = inputs.columns
     task, train, test, watched = _rows_and_task(inputs, options, display)
+    calibration = None
+    if options.intervals:
+        train, calibration = intervals.hold_out(options.model, train, options.seed)
     n_train, n_test = _count_rows(train, test)
     if n_train == 0 or (test is not None and n_test == 0):
         raise CommandError(f"{n_train:,} rows are for training and {n_test:,} for the test; give more data or another --test-size.")
@@ -65,6 +68,10 @@ def train_and_score(
     display.note(f"{type(estimator).__name__} on {plural(n_train, 'row')} and {plural(len(columns), 'column')}.")
     estimator, more = train_(estimator, train[columns], train[options.target], watched, options, display)
     found = {"estimator": type(estimator).__name__, "task": task, "target": options.target, "columns": columns, "n_train": n_train} | more
+    if calibration is not None:
+        with display.stage("Calibrating intervals"):
+            estimator.calibrate(calibration[columns], calibration[options.target])
+        display.note(f"Intervals are calibrated on {plural(len(estimator.conformity_scores_), 'further row')}.")
     if options.output:  # before scoring: if that fails, the work of the fit is not lost
         dtrees.save(estimator, options.output)
     if test is not None:
@@ -73,6 +80,9 @@ def train_and_score(
             figures = target.score(estimator, test, columns, {options.target: trivial}, client)[options.target]
         rows = plural(n_test, "held-out row") if options.test is None else f"{plural(n_test, 'row')} of {options.test}"
         display.scores(f"Score on {rows}", figures, trivial.describe())
+        if options.intervals:
+            found["intervals"] = intervals.score(estimator, test, columns, options.target, client)
+            display.result(intervals.in_words(found["intervals"], rows))
         found |= {"n_test": n_test, "baseline": trivial.describe(), "scores": target.as_document(figures)}
     if options.report:
         _report(estimator, train if test is None else test, columns, options, display)
@@ -92,6 +102,10 @@ def _rows_and_task(inputs: Inputs, options: Any, display: Display) -> tuple[str,
     """Return the task, the rows to train on, those for the test, if any, and what is to be scored after each round, by argument of fit."""
     frame, summary = inputs.read("DATA")
     task, reason = target.choose_task(summary, options.target, options.task)
+    if options.intervals and task == "classification":
+        raise CommandError(
+            f"--intervals is for numbers, but the task is classification: {reason}. Leave it out, or give --task regression."
+        )
     display.note(f"Task: {task} ({reason}).")
     if task == "classification" and (example := target.number_as_text(summary.distinct)):
         display.warn(f"{options.target!r} looks like numbers ({example!r}), which makes {summary.count} classes. {target.AS_NUMBERS}")
@@ -122,6 +136,8 @@ def check(options: Any) -> dict[str, Any]:
     parameters = models.read_parameters(options.params, options.settings)
     if options.validation is None and "early_stopping_rounds" in parameters:
         raise click.UsageError("early_stopping_rounds stops by the scores on --validation DATA; or use -p n_iter_no_change=N")
+    if options.intervals:
+        parameters = intervals.with_intervals(options.model, parameters)
     models.check_parameters(options.model, parameters)
     if options.report:
         tables.check_suffix("--report", options.report, tables.HTML_SUFFIXES, "a page of HTML")
@@ -255,7 +271,7 @@ def _count_rows(train: Any, test: Any) -> tuple[int, int]:
 
 
 #: What the demo leaves as it is of the options of ``dtrees fit``.
-_NO_OPTION = dict.fromkeys(("test_size", "test", "validation", "checkpoint", "checkpoint_interval"))
+_NO_OPTION = dict.fromkeys(("test_size", "test", "validation", "checkpoint", "checkpoint_interval", "intervals"))
 
 
 def demo(*, rows: int, data: str | None, **options: Any) -> None:

@@ -32,6 +32,7 @@ _PREDICT_EPILOG = """\b
 Examples:
   dtrees predict model.dtrees new.csv --output predictions.csv
   dtrees predict clicks.dtrees 'new/*.parquet' --output predictions.parquet --proba --keep id
+  dtrees predict prices.dtrees new.csv --output predictions.csv --coverage 0.9
 """
 
 
@@ -181,6 +182,11 @@ def main() -> None:
     help="Keep finished trees in this file (or s3://...), and go on from those that an interrupted run of the same command left there.",
 )
 @click.option("--checkpoint-interval", type=click.FloatRange(0), metavar="SECONDS", help="From one checkpoint to the next.  [default: 60]")
+@click.option(
+    "--intervals",
+    is_flag=True,
+    help="Have the model predict intervals, too: of quantiles by boosting, which a fifth of the training rows calibrate, or by a forest.",
+)
 @_output_model_option
 @_report_option
 @_json_option
@@ -228,6 +234,12 @@ def tune(**options: Any) -> None:
 @click.argument("data")
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where to write: Parquet (.parquet, .pq) or CSV (.csv, .txt, .tsv).")
 @click.option("--proba", is_flag=True, help="Write the probability of each class too.")
+@click.option(
+    "--coverage",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Write the ends of intervals that cover this share of rows too, by a model of `dtrees fit --intervals`.",
+)
 @click.option("--keep", metavar="COLUMN[,COLUMN...]", multiple=True, help="Copy these columns of DATA to the output. Repeatable.")
 @_csv_options
 @click.option("--scheduler", metavar="ADDRESS", help="Predict on this Dask cluster; otherwise in this process.")

@@ -22,6 +22,7 @@ from dtrees.cli import tables
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError
+from dtrees.cli.intervals import ENDS, check_intervals
 from dtrees.cli.models import load_trees
 from dtrees.cli.target import TEXT, TargetSummary, as_document, baseline, classes_of, quantiles_of, score, summarize, with_target
 from dtrees.ensemble.prediction import by_target
@@ -31,13 +32,25 @@ from dtrees.plots import pyplot
 PREDICTION = "prediction"
 
 
-def predict(*, model: str, data: str, output: str, proba: bool, keep: Sequence[str], form: tables.CSVForm, scheduler: str | None) -> None:
+def predict(
+    *,
+    model: str,
+    data: str,
+    output: str,
+    proba: bool,
+    coverage: float | None,
+    keep: Sequence[str],
+    form: tables.CSVForm,
+    scheduler: str | None,
+) -> None:
     """Write predictions to a file; the arguments are the options of the command."""
     display = Display()
     tables.check_suffix("--output", output, tables.OUTPUT_SUFFIXES, "a table of predictions")
     estimator = dtrees.load(model)
     if proba and not hasattr(estimator, "predict_proba"):
         raise CommandError(f"--proba is for classes, but {model!r} is a {type(estimator).__name__}, which predicts numbers; leave it out.")
+    if coverage is not None:
+        check_intervals(estimator, model)
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
         table = tables.find_table(data, form, client)
@@ -47,23 +60,25 @@ def predict(*, model: str, data: str, output: str, proba: bool, keep: Sequence[s
         tables.check_columns(kept, table.names, "--keep", data)
         features = features_of(estimator, table)
         added = _output_names(estimator, proba)
-        if clash := set(kept) & set(added):
+        if clash := set(kept) & {*added, *(ENDS if coverage else ())}:
             raise CommandError(f"--keep: a column {min(clash)!r} is written already; leave it out.")
         with display.stage(f"Predicting {data}"):
             frame = tables.read_table(table, client, **columns_by_kind(estimator))[list(dict.fromkeys([*features, *kept]))]
             # On a cluster partitions are predicted side by side, here one after the other with all cores.
             estimator.set_params(n_jobs=None if client else -1)
             sent = client.scatter(estimator, broadcast=True) if client else estimator
-            meta = predict_part(frame._meta, estimator, features, kept, added)
-            predicted = frame.map_partitions(predict_part, sent, features, kept, added, meta=meta)
+            meta = predict_part(frame._meta, estimator, features, kept, added, coverage)
+            predicted = frame.map_partitions(predict_part, sent, features, kept, added, coverage, meta=meta)
             with atomic_file(output) as file:
                 n_rows = _write_frames(output, file, _partitions(predicted, client))
     tell = display.result if os.path.isfile(output) else display.note  # where they went to stdout, nothing else must
     tell(f"Wrote {plural(n_rows, 'prediction')} to {output}")
 
 
-def predict_part(part: pd.DataFrame, model: Any, features: list[str], keep: list[str], names: list[str]) -> pd.DataFrame:
-    """Return the predictions for one partition, a frame of the columns ``keep`` and ``names``.
+def predict_part(
+    part: pd.DataFrame, model: Any, features: list[str], keep: list[str], names: list[str], coverage: float | None = None
+) -> pd.DataFrame:
+    """Return the predictions for one partition, a frame of the columns ``keep`` and ``names``, and of the ends of intervals, if wanted.
 
     ``names`` are those of the prediction for each target, and after them, where these are wanted, of the probability of each class.
     """
@@ -81,6 +96,8 @@ def predict_part(part: pd.DataFrame, model: Any, features: list[str], keep: list
         frame[name] = values.astype(dtype)
     if len(names) > n:
         frame[names[n:]] = np.hstack(shares)
+    if coverage is not None:
+        frame[ENDS] = model.predict_interval(X, coverage) if len(part) else np.empty((0, 2))
     return frame
 
 

@@ -11,7 +11,7 @@ classes' frequencies. A model that is not clearly better has learned nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -394,15 +394,21 @@ def score(estimator: Any, rows: Any, columns: Sequence[str], trivial: Mapping[st
     client : distributed.Client or None
         None computes one partition after the other, here.
     """
+    sums = sum_over_parts(_score_part, estimator, rows, client, list(columns), dict(trivial))
+    scores_of = classification_scores if any(one.classes for one in trivial.values()) else regression_scores
+    return dict(zip(trivial, map(scores_of, sums), strict=True))
+
+
+def sum_over_parts(function: Callable[..., Any], estimator: Any, rows: Any, client: Any, *arguments: Any) -> Any:
+    """Return the sum of what ``function(part, estimator, *arguments)`` returns for the partitions of a Dask DataFrame."""
     import dask
 
-    model = estimator if client is None else client.scatter(estimator, broadcast=True)
-    part_sums = dask.delayed(_score_part)
-    shared = dask.delayed(model, pure=False, traverse=False) if client is None else model
-    tasks = [part_sums(part, shared, list(columns), dict(trivial)) for part in rows.to_delayed()]
-    found = [task.compute(scheduler="threads") for task in tasks] if client is None else dask.compute(*tasks)
-    scores_of = classification_scores if any(one.classes for one in trivial.values()) else regression_scores
-    return dict(zip(trivial, map(scores_of, np.sum(found, axis=0)), strict=True))
+    # Under a key of its own: the one of the same model that was sent before may be on its way out.
+    shared = (
+        dask.delayed(estimator, pure=False, traverse=False) if client is None else client.scatter(estimator, broadcast=True, hash=False)
+    )
+    tasks = [dask.delayed(function)(part, shared, *arguments) for part in rows.to_delayed()]
+    return np.sum([task.compute(scheduler="threads") for task in tasks] if client is None else dask.compute(*tasks), axis=0)
 
 
 def as_document(found: Sequence[Score]) -> dict[str, dict[str, float]]:

@@ -15,7 +15,7 @@ from dtrees.engine.threads import available_cores
 from dtrees.version import needed
 
 #: What ``dtrees fit`` has, and the search has not.
-_NO_OPTION = dict.fromkeys(("validation", "checkpoint", "checkpoint_interval", "scheduler"))
+_NO_OPTION = dict.fromkeys(("validation", "checkpoint", "checkpoint_interval", "scheduler", "intervals"))
 #: The most rounds of boosting, unless ``n_estimators`` is set: trials end when they get no better.
 _MOST_ROUNDS = 1000
 

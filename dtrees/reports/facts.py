@@ -69,6 +69,10 @@ def figures_of(model: Any) -> dict[str, Any]:
         found |= {"best_round": model.best_iteration_ + 1, "best_score": model.best_score_}
     if hasattr(model, "oob_score_"):
         found["oob_score"] = model.oob_score_
+    if hasattr(model, "conformity_scores_"):
+        found["calibration_rows"] = len(model.conformity_scores_)
+    if hasattr(model, "_leaf_targets"):
+        found["target_rows"] = len(model._leaf_targets.target)
     if hasattr(model, "placement_"):
         found["fitted"] = str(model.placement_)
     return found
@@ -88,6 +92,10 @@ def facts_of(model: Any) -> list[tuple[str, str]]:
         facts.append(("best round", f"{found['best_round']:,}, with a score of {found['best_score']:.6g}"))
     if "oob_score" in found:
         facts.append(("out-of-bag score", f"{found['oob_score']:.6g}"))
+    if "calibration_rows" in found:
+        facts.append(("intervals", f"calibrated on {found['calibration_rows']:,} rows"))
+    if "target_rows" in found:
+        facts.append(("quantiles, intervals", f"by the targets of {found['target_rows']:,} rows in the leaves"))
     if "fitted" in found:
         facts.append(("fitted", found["fitted"]))
     return facts
