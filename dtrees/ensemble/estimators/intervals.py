@@ -87,6 +87,7 @@ class CalibratedIntervals(TreeEstimator):
     """Mixin of boosting: intervals that are calibrated on rows held out."""
 
     conformity_scores_: NDArray[np.float64]
+    _loss_name: str
 
     def calibrate(self, X: Any, y: Any, *, base_margin: Any = None) -> Self:
         """Learn from rows that the model has not seen how wide its intervals must be; see :meth:`predict_interval`.
@@ -111,6 +112,8 @@ class CalibratedIntervals(TreeEstimator):
         self._check_fitted()
         if self._n_targets > 1:
             raise ValueError(f"the model has {self._n_targets} targets; intervals are of one, so fit a model for each")
+        if self._columns_of_target:
+            raise ValueError(f"intervals are of what is predicted, and loss={self._loss_name!r} predicts no values of y")
         predicted, y = backend_for(X).gather(self.predict(X, base_margin), y)
         target = check_target(y, classify=False, name=type(self).__name__)
         check_lengths(len(predicted), target)

@@ -137,6 +137,9 @@ def test_refusals():
     several = boosting().fit(X, np.column_stack([SIGNAL, SIGNAL]))
     with pytest.raises(ValueError, match="the model has 2 targets; intervals are of one"):
         several.calibrate(X, SIGNAL)
+    times = np.column_stack([np.exp(SIGNAL / 4)] * 2)
+    with pytest.raises(ValueError, match="loss='cox' predicts no values of y"):
+        boosting(loss="cox").fit(X, times).calibrate(X, times)
 
 
 @pytest.mark.slow
