@@ -25,6 +25,8 @@ X["level"] = np.array(list("uvwxyz"))[RANDOM.integers(0, 6, N)]
 Y = np.abs(X["a"] + X["b"] * X["c"] + RANDOM.normal(size=N)) + 0.1
 #: Values that no estimator has by default, and that no other of them implies.
 VALUES: dict[str, list[Any]] = {
+    "aft_loss_distribution": ["logistic"],
+    "aft_loss_distribution_scale": [2.0],
     "alpha": [0.7],
     "bootstrap": [True, False],
     "cat_smooth": [3.0],
