@@ -576,6 +576,17 @@ def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tupl
     )
 
 
+def shrunk(root: Node, values: Sequence[float], noise: float) -> list[float]:
+    """The values of nodes in preorder after ``noise`` was taken from the gain of each split, in units of gains."""
+    number = {id(node): i for i, node in enumerate(root.preorder())}
+    result = list(values)
+    for i, node in enumerate(root.preorder()):
+        for child in map(id, node.children):
+            share = 1.0 - noise / node.split.gain if node.split is not None and node.split.gain > noise else 0.0
+            result[number[child]] = result[i] + share * (values[number[child]] - values[i])
+    return result
+
+
 def chance_of(rules: Rules, in_classes: int, sample: Sample, sums: Sequence[int]) -> float:
     """What is taken from gains of sets of categories for each nat of choosing them, in units of scores."""
     if not rules.chance or in_classes == SEVERAL:

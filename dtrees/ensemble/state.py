@@ -19,7 +19,7 @@ from sklearn.base import is_classifier
 
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.ensemble.compat import BaseEstimator, check_parameters, parameter_names, stand_in_for_sklearns
-from dtrees.ensemble.input.by_size import NAMES, is_auto
+from dtrees.ensemble.input.by_size import AUTO, NAMES, is_auto
 from dtrees.ensemble.input.plain_data import annotated, check_labels, from_plain, plain, shown, take
 from dtrees.ensemble.input.rules import LARGEST_INTEGER
 from dtrees.ensemble.input.schema import Schema
@@ -33,6 +33,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
     "learning_rate_": (int, float),
     "min_samples_leaf_": (int,),
     "reg_lambda_": (int, float),
+    "split_shrinkage_": (int, float),
     "max_leaf_nodes_": (int, type(None)),
     "max_depth_": (int, type(None)),
     "n_estimators_": (int,),
@@ -162,6 +163,9 @@ class EstimatorState(BaseEstimator):
         unknown = parameters.keys() - set(parameter_names(cls))
         if unknown:
             raise ValueError(f"the model's parameters contain {shown(sorted(unknown)[0])}, which is none of {cls.__name__}")
+        attributes = take(metadata, "attributes", dict, owner)
+        if cls._GROUP_PER_OUTPUT and parameters.get("max_features") == AUTO:  # of earlier versions
+            parameters = parameters | {"max_features": attributes.get("max_features_")}
         model: Any = cls(**{name: from_plain(value) for name, value in parameters.items()})
         check_parameters(model)
         if cls._GROUP_PER_OUTPUT:
@@ -186,7 +190,6 @@ class EstimatorState(BaseEstimator):
             take_classes(model, _restore_labels(metadata["classes"], model._n_targets))
             if cls._GROUP_PER_OUTPUT and any(len(labels) < 2 for labels in by_target(model.classes_)):
                 raise ValueError("the model's state has one class; boosting wants at least two")
-        attributes = take(metadata, "attributes", dict, owner)
         for name in attributes:
             if name not in _NUMBERS:
                 raise ValueError(f"the model's state has the attribute {name!r:.40}; wants some of {', '.join(_NUMBERS)}")
@@ -258,9 +261,11 @@ def _restore_by_size(model: Any) -> None:
             raise ValueError(f"the model's state has {name}_ = {found!r:.40}; wants a finite number of at least {least}")
         if hasattr(model, f"{name}_"):
             continue
+        if name == "split_shrinkage" and is_auto(given):  # of versions without it
+            given = 0.0
         if is_auto(given):
             raise ValueError(f"the model's {name} is 'auto', but its state does not say what {name}_ was")
-        if name in ("learning_rate", "reg_lambda"):
+        if name in ("learning_rate", "reg_lambda", "split_shrinkage"):
             setattr(model, f"{name}_", float(given))
         elif name in _BOUNDS:
             setattr(model, f"{name}_", given)

@@ -75,6 +75,7 @@ def default_space(estimator: Any, n_rows: int) -> dict[str, BaseDistribution]:
             "max_features": real(0.2, 1.0),
             "subsample": real(0.5, 1.0),
             "reg_lambda": real(0.1, 100.0, log=True),
+            "split_shrinkage": real(0.0, 6.0),
         }
     if not isinstance(estimator, Forest):
         return {"max_depth": whole(2, 30, log=True), "min_samples_leaf": leaves}

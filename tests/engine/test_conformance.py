@@ -145,8 +145,8 @@ BOOSTING = {
     "boosting of many rows": boosting(n_rows=9000),
     "levels of large nodes": boosting(n_rows=40_000, n_rounds=2, max_depth=7),
     "two classes, levels of large nodes": boosting("log loss", n_rows=40_000, n_rounds=2, max_depth=7),
-    "boosting, weighted": boosting(weighted=True, min_child_weight=2.0),
-    "two classes": boosting("log loss", min_samples_leaf=3, class_weight=(0.3, 2.0)),
+    "boosting, weighted": boosting(weighted=True, min_child_weight=2.0, split_shrinkage=1.0),
+    "two classes": boosting("log loss", min_samples_leaf=3, class_weight=(0.3, 2.0), split_shrinkage=3.0),
     "three classes": boosting("log loss of three", weighted=True),
     "deep": boosting(max_depth=None, reg_lambda=0.0, min_samples_leaf=5),
     "columns drawn": boosting("log loss", max_features=3, columns_per_tree=3),
@@ -155,8 +155,8 @@ BOOSTING = {
     "held out": boosting("log loss", weighted=True, n_iter_no_change=50, validation_fraction=0.25),
     "rows and columns drawn": boosting("log loss of three", max_features=2, columns_per_tree=5, subsample=0.6),
     "one column a level": boosting("log loss", weighted=True, max_features=1, by_level=True, subsample=0.5),
-    "drawn and held out": boosting("log loss of three", weighted=True, n_iter_no_change=50, subsample=0.8),
-    "monotonic": boosting(monotonic=IN_ORDER, max_depth=5),
+    "drawn and held out": boosting("log loss of three", weighted=True, n_iter_no_change=50, subsample=0.8, split_shrinkage=3.0),
+    "monotonic": boosting(monotonic=IN_ORDER, max_depth=5, split_shrinkage=0.5),
     "interactions": boosting(interactions=PATHS["interactions"]),
     "boosting, pruned": boosting(ccp_alpha=0.01),
 }
@@ -168,7 +168,7 @@ BOOSTED_SETS = {
     "boosted sets, monotonic": boosting(categories=SOME, monotonic=(0, 0, 0, 1, -1), max_depth=5, chance=0.5),
     "boosted sets, interactions": boosting(categories=SOME, interactions=((0, 3), (1, 2, 4))),
     "boosted sets, columns drawn": boosting(categories=SOME, max_features=1, columns_per_tree=4),
-    "boosted sets, best first": boosting(categories=SOME, max_depth=None, max_leaf_nodes=9, chance=0.5),
+    "boosted sets, best first": boosting(categories=SOME, max_depth=None, max_leaf_nodes=9, chance=0.5, split_shrinkage=1.0),
     "boosted sets, pruned": boosting(categories=SOME, ccp_alpha=0.02, max_depth=None),
 }
 #: Losses whose leaves are measured, and Newton steps beside plain gradients.
@@ -177,7 +177,7 @@ MEASURED = {
     for loss in ("median", "quantile", "quantiles", "Huber", "targets", "steps", "steps of two classes")
     for name, changes in {
         "": {},
-        ", drawn": {"weighted": True, "monotonic": IN_ORDER, "subsample": 0.6},
+        ", drawn": {"weighted": True, "monotonic": IN_ORDER, "subsample": 0.6, "split_shrinkage": 1.0},
         ", held out": {"weighted": True, "max_leaf_nodes": 9, "max_depth": None, "ccp_alpha": 1e-4, "n_iter_no_change": 9},
     }.items()
 }
@@ -384,7 +384,7 @@ def problems(draw: st.DrawFn, kind: str) -> Problem:
         base[0] = np.nan_to_num(table[0].astype(float)) * 2 + one_of(0.0, 1.0, 1e6) * rng.normal(size=n)
     changes |= {"max_features": one_of(1, len(table), len(table)), "max_leaf_nodes": one_of(None, None, 6)}
     if case.is_boosting:
-        changes |= {"reg_lambda": one_of(0.0, 1.0), "subsample": one_of(1.0, 1.0, 0.5)}
+        changes |= {"reg_lambda": one_of(0.0, 1.0), "subsample": one_of(1.0, 1.0, 0.5), "split_shrinkage": one_of(0.0, 0.0, 2.0)}
     else:
         n_draws = one_of(None, 1, max(1, n // 2), n, 3 * n)
         changes |= {"n_draws": n_draws, "out_of_bag": n_draws is not None, "random_splits": draw(st.booleans())}

@@ -194,6 +194,15 @@ def test_newton_trees(
     root = naive.grow(as_lists(table), sample, plan.rules, 0, plan.seed, 0)
     assert_same_splits(tree, root, plan, sample)
     assert_respects(tree, some)
+    if not constrained and (shrinkage := data.draw(st.sampled_from([0.0, 0.3, 2.0]))):
+        shrunk = dataclasses.replace(plan, rules=dataclasses.replace(some, split_shrinkage=shrinkage))
+        noise = naive.chance_of(dataclasses.replace(some, chance=shrinkage), 0, sample, root.sums)
+        with local(table, target, weight) as executor:
+            values = boost(executor, shrunk).rounds[0][0].value[:, 0]
+        largest = np.abs(tree.value).max()
+        assert values == pytest.approx(naive.shrunk(root, tree.value[:, 0].tolist(), noise), rel=1e-9, abs=1e-13 * largest)
+        by_columns = boost(ShardedExecutor(table, target, weight, halves(table)), shrunk).rounds[0][0]
+        assert by_columns.value[:, 0].tolist() == values.tolist()
     unit = 2.0 ** (sample.exponents[1] - sample.exponents[0])
     for node, value, impurity in zip(root.preorder(), tree.value[:, 0], tree.impurity, strict=True):
         if constrained:

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.values import boosted_tree, class_values, take_apart
+from dtrees.engine.outcome.values import boosted_tree, class_values, shrink_splits, take_apart
 from dtrees.engine.plan.node_limits import n_sums_of, scaled
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Measured
@@ -33,7 +33,9 @@ def measures(plan: ForestPlan | BoostingPlan) -> bool:
     return plan.measures_leaves if isinstance(plan, BoostingPlan) else bool(criterion_named(plan.rules.criterion).measured)
 
 
-def draft_tree(plan: ForestPlan | BoostingPlan, nodes: Nodes, exponents: tuple[int, int], learning_rate: float = 1.0) -> Tree:
+def draft_tree(
+    plan: ForestPlan | BoostingPlan, nodes: Nodes, exponents: tuple[int, int], learning_rate: float = 1.0, noise: float = 0.0
+) -> Tree:
     """Return the tree that consists of some nodes, in preorder; what leaves hold, and what they tell of others, is still to be measured.
 
     Parameters
@@ -44,9 +46,11 @@ def draft_tree(plan: ForestPlan | BoostingPlan, nodes: Nodes, exponents: tuple[i
         The powers of two that their two sums were multiplied by.
     learning_rate : float
         Multiplies the values of a boosted tree.
+    noise : float
+        What its splits gain by chance (:func:`~dtrees.engine.plan.node_limits.noise_of`).
     """
     if isinstance(plan, BoostingPlan):
-        return boosted_tree(nodes, exponents, plan.rules, learning_rate)
+        return boosted_tree(nodes, exponents, plan.rules, learning_rate, plan.rules.split_shrinkage * noise)
     left, right, feature, threshold, missing_left, n_samples = take_apart(nodes.records)
     criterion, none = criterion_named(plan.rules.criterion), np.zeros(n_samples.shape[0])
     gain = scaled(nodes.records["gain"], -criterion.gain_exponent(exponents))
@@ -63,12 +67,13 @@ def finish_tree(
     tree: Tree,
     measured: NDArray[np.float64] | Measured | None = None,
     learning_rate: float = 1.0,
+    noise: float = 0.0,
 ) -> tuple[Tree, NDArray[np.float64]]:
     """Return a tree with all values, and for each of the nodes what the tree says there, be it that of a node above.
 
     Parameters
     ----------
-    plan, nodes, exponents, learning_rate
+    plan, nodes, exponents, learning_rate, noise
         As of :func:`draft_tree`.
     tree : Tree
         The draft, with sets of categories; written.
@@ -79,7 +84,7 @@ def finish_tree(
     if isinstance(measured, Measured):
         tree = _with_values(plan, nodes, exponents[1], tree, measured)
     elif measured is not None:
-        tree.value[nodes.records["column"] < 0, 0] = learning_rate * measured
+        _set_leaves(tree, learning_rate * measured, nodes, rules.split_shrinkage * noise)
     if isinstance(plan, BoostingPlan):
         plan.loss.limit_steps(tree.value, learning_rate)
     if rules.monotonic:
@@ -88,6 +93,17 @@ def finish_tree(
         return tree, tree.value
     kept = kept_nodes(tree.children_left, tree.children_right, cost(tree), rules.ccp_alpha)
     return pruned(tree, kept), tree.value[nodes_above(kept, np.arange(tree.node_count))]
+
+
+def _set_leaves(tree: Tree, values: NDArray[np.float64], nodes: Nodes, noise: float) -> None:
+    """Write the values of the leaves of a boosted tree, which were measured; inner nodes stand for the means of theirs."""
+    leaf = nodes.records["column"] < 0
+    tree.value[leaf, 0] = values
+    if noise > 0.0:
+        value = tree.value.copy()
+        _average(tree.children_left, tree.children_right, tree.weighted_n_node_samples, value[:, 0])
+        shrink_splits(nodes.records, noise, value)
+        tree.value[leaf] = value[leaf]
 
 
 def _with_values(plan: ForestPlan | BoostingPlan, nodes: Nodes, exponent: int, tree: Tree, measured: Measured) -> Tree:

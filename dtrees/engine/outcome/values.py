@@ -24,7 +24,7 @@ from dtrees.tree.tree import Tree
 _NEWTON, _I4, _I8, _BOOL = criterion_named("newton"), np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
 
 
-def boosted_tree(nodes: Nodes, exponents: tuple[int, int], rules: Rules, learning_rate: float) -> Tree:
+def boosted_tree(nodes: Nodes, exponents: tuple[int, int], rules: Rules, learning_rate: float, noise: float = 0.0) -> Tree:
     """Return the tree that consists of some nodes.
 
     Parameters
@@ -37,12 +37,15 @@ def boosted_tree(nodes: Nodes, exponents: tuple[int, int], rules: Rules, learnin
         Of which the penalties on squares and sizes of values count.
     learning_rate : float
         Multiplies the values.
+    noise : float
+        What is taken from the gain of each split, in the units of gains of ``nodes`` (:func:`shrink_splits`).
     """
     records, sums = nodes
     n = records.shape[0]
     left, right, feature, threshold, missing_left, n_samples = apart = _room_for_nodes(n)
     value, weight, impurity, gain = values = _room_for_values(n)
-    _finish()(records, sums, *exponents, _NEWTON.gain_exponent(exponents), rules.reg_lambda, rules.reg_alpha, learning_rate, apart, values)
+    gain_exponent, penalties = _NEWTON.gain_exponent(exponents), (rules.reg_lambda, rules.reg_alpha)
+    _finish()(records, sums, *exponents, gain_exponent, *penalties, learning_rate, noise, apart, values)
     return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
 
 
@@ -167,11 +170,11 @@ def newton_steps(sums: NDArray[np.int64], exponents: tuple[int, int], rules: Rul
 @cache
 def _finish() -> Callable[..., Any]:
     """Return the kernel bound to its types: to look them up takes as long as the work on a small tree."""
-    return bind(_to_tree, *empty_nodes(0, 2), 0, 0, 0, 0.0, 0.0, 0.0, _room_for_nodes(0), _room_for_values(0))
+    return bind(_to_tree, *empty_nodes(0, 2), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, _room_for_nodes(0), _room_for_values(0))
 
 
 @kernel
-def _to_tree(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, learning_rate, apart, values):  # type: ignore[no-untyped-def]
+def _to_tree(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, learning_rate, noise, apart, values):  # type: ignore[no-untyped-def]
     """Write the arrays of a boosted tree."""
     _take_apart(records, apart)
     value, weight, impurity, gain = values
@@ -183,6 +186,24 @@ def _to_tree(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, 
         weight[i] = h
         impurity[i] = newton_impurity(g, h, step)
         gain[i] = math.ldexp(records[i].gain, -gain_exponent)
+    if noise > 0.0:
+        shrink_splits(records, noise, value)
+
+
+@kernel
+def shrink_splits(records, noise, value):  # type: ignore[no-untyped-def]
+    """Take from the effect of each split what it has by chance, in place: positive-part James-Stein shrinkage.
+
+    The values of its children, less its own, are multiplied by ``1 - noise / gain``, or 0 if that is below. Agarwal et al. 2022
+    (hierarchical shrinkage) multiply them by what follows from numbers of rows.
+    """
+    before = value.copy()
+    for i in range(records.shape[0]):
+        split = records[i]
+        if split.column >= 0:
+            share = max(0.0, 1.0 - noise / split.gain) if split.gain > 0.0 else 0.0
+            for child in (split.left, split.right):
+                value[child, 0] = value[i, 0] + share * (before[child, 0] - before[i, 0])
 
 
 def class_values(

@@ -111,17 +111,21 @@ class Targets(NamedTuple):
 def squares_of(rules: Rules, a: NDArray[np.int64]) -> int:
     """Return the sum of squares of what rows in sample carry (:func:`~dtrees.split.numbers.fixed_point.add_up_squares`).
 
-    0 where :func:`chance_of` does without: nothing is taken from gains, or rows carry classes, whose shares tell enough.
+    0 where :func:`noise_of` does without: noise does not matter, or rows carry classes, whose shares tell enough.
     """
-    return int(add_up_squares(a)) if rules.chance and criterion_of(rules).row_statistic != "class" else 0
+    return int(add_up_squares(a)) if _uses_noise(rules) and criterion_of(rules).row_statistic != "class" else 0
 
 
-def chance_of(rules: Rules, n_rows: int, sums: NDArray[np.int64], squares: int) -> float:
-    """Return what is taken from the gain of a set of categories for each nat of choosing it, in a tree whose root has these sums.
+def noise_of(rules: Rules, n_rows: int, sums: NDArray[np.int64], squares: int) -> float:
+    """Return what a split of nothing but noise is expected to gain, in a tree whose root has these sums; 0 if the rules do without.
 
     ``squares`` are those of all its rows (:func:`squares_of`).
     """
-    return rules.chance * criterion_of(rules).chance(n_rows, sums, squares * 2.0**60) if rules.chance else 0.0
+    return criterion_of(rules).chance(n_rows, sums, squares * 2.0**60) if _uses_noise(rules) else 0.0
+
+
+def _uses_noise(rules: Rules) -> bool:
+    return rules.chance > 0.0 or rules.split_shrinkage > 0.0
 
 
 def n_sums_of(plan: ForestPlan | BoostingPlan) -> int:
@@ -192,13 +196,13 @@ class SumsKept(NamedTuple):
         sums: NDArray[np.int64],
         exponents: tuple[int, int],
         slope: float = 0.0,
-        chance: float = 0.0,
+        noise: float = 0.0,
         ids: NDArray[np.int32] | None = None,
         rows: NDArray[np.int64] | None = None,
     ) -> tuple[SplitLimits, NodeLimits]:
         """Return the limits of one tree (:class:`LimitsOfFit`); ``rows`` are those of several targets, of who looks at rows."""
         targets = Targets.unseen(self.targets) if rows is None else Targets(self.targets, rows)
-        return LimitsOfFit(rules, self.n_classes, ids).of_tree(sums, exponents, 0.0 if self.targets else slope, targets, chance)
+        return LimitsOfFit(rules, self.n_classes, ids).of_tree(sums, exponents, 0.0 if self.targets else slope, targets, noise)
 
 
 class LimitsOfFit:
@@ -242,11 +246,11 @@ class LimitsOfFit:
         self._categories = NO_CATEGORIES if self._ids is None else categories_of(rules, self._ids, smooth)
 
     def of_tree(
-        self, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0, targets: Targets | None = None, chance: float = 0.0
+        self, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0, targets: Targets | None = None, noise: float = 0.0
     ) -> tuple[SplitLimits, NodeLimits]:
         """Return the limits and the rules of a tree whose root has these sums, with or without the words of constraints.
 
-        ``slope`` is the largest abs(a) / b of its rows, ``targets`` are those of several, ``chance`` is what :func:`chance_of` returns.
+        ``slope`` is the largest abs(a) / b of its rows, ``targets`` are those of several, ``noise`` is what :func:`noise_of` returns.
         """
         rules, n_classes = self._rules, self._n_classes
         if exponents != self._exponents:
@@ -269,7 +273,7 @@ class LimitsOfFit:
             _scaled_number(min_gain, self._gain_exponent),
             self._categories,
             self._value if targets is None else _constrained(rules, value_for_targets(self._criterion, *targets)),
-            chance if targets is None else 0.0,  # of several targets, too little is known
+            rules.chance * noise if targets is None else 0.0,  # of several targets, too little is known
         )
         of_both = min(2 * min_weight, _MOST_WEIGHT)
         if self._stops.min_weight != of_both:

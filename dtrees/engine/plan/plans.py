@@ -76,6 +76,8 @@ class Rules:
         has fewer categories has at most so many.
     chance : float
         Which share of what sets of categories are expected to gain by chance is taken from their gains.
+    split_shrinkage : float
+        How many times what a split gains by chance is taken from its effect (:func:`~dtrees.engine.outcome.values.shrink_splits`).
     monotonic : tuple of int
         1, -1 or 0 for each column of the table: values must not fall, must not rise, or may do both where the column is higher. Empty if
         they may in all.
@@ -106,14 +108,16 @@ class Rules:
     min_samples_category: tuple[int, ...] = ()
     max_cat_threshold: tuple[int, ...] = ()
     chance: float = 0.0
+    split_shrinkage: float = 0.0
     monotonic: tuple[int, ...] = ()
     interactions: tuple[tuple[int, ...], ...] = ()
     most_columns: int = 0
     alpha: float = 0.0
 
     def described(self) -> dict[str, Any]:
-        """Return the rules by name, but constraints, a quantile and chance only where there are any: other files stay as they were."""
-        return {name: value for name, value in vars(self).items() if value or name not in (*CONSTRAINTS, "alpha", "chance")}
+        """Return the rules by name, but constraints, a quantile and noise only where there are any: other files stay as they were."""
+        seldom = *CONSTRAINTS, "alpha", "chance", "split_shrinkage"
+        return {name: value for name, value in vars(self).items() if value or name not in seldom}
 
 
 class Checkpoint(Protocol):

@@ -146,8 +146,8 @@ class Grown(NamedTuple):
 class Root(NamedTuple):
     """A tree's root: its rows in sample and in all, its sums, and the powers of two that the two sums were multiplied by.
 
-    Over shards of rows also the largest slope of a row, the shift of sizes in sums by zones, and what is taken from gains of sets
-    (:func:`~dtrees.engine.plan.node_limits.chance_of`).
+    Over shards of rows also the largest slope of a row, the shift of sizes in sums by zones, and what splits gain by chance
+    (:func:`~dtrees.engine.plan.node_limits.noise_of`).
     """
 
     n_in: int
@@ -156,7 +156,7 @@ class Root(NamedTuple):
     exponents: tuple[int, int]
     slope: float = 0.0
     shift: int = 0
-    chance: float = 0.0
+    noise: float = 0.0
 
 
 class Measured(NamedTuple):

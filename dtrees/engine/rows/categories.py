@@ -234,7 +234,7 @@ class CategorySearch:
             self._values = as_words(np.arange(n_codes, dtype=np.float32 if n_codes <= 2**24 else np.float64))
         self._path = message.path if rules.random_splits else np.zeros(message.node.shape[0], np.uint64)
         root = message.root
-        self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, root.chance, ids=self._ids)
+        self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, root.noise, ids=self._ids)
         self._settle(sent)
         return self._search(message.drawn)
 

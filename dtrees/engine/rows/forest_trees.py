@@ -142,7 +142,7 @@ def forest_tree_steps(shards: Shards, rows: RowsInForest, scales: ForestScales, 
     derived, exponents = yield from _drawn(shards, rows, scales, number)
     rounded = 0 if drawing is None else drawing.n_draws * drawing.points.shape[0]
     levels = (RandomLevels if plan.rules.random_splits else ForestLevels)(shards, rows)
-    nodes, tree, known = yield from grow_nodes(levels, number, derived, exponents, rounded)
+    nodes, tree, known, _ = yield from grow_nodes(levels, number, derived, exponents, rounded)
     measured = (yield from leaf_means(shards, rows, tree, known)) if measures(plan) else None
     return finish_tree(plan, nodes, exponents, tree, measured)[0]
 

@@ -136,7 +136,7 @@ class RowsInForest(RowsInTree):
         """Begin the search of nodes where thresholds are drawn, given their rows by category."""
         rules, root, targets = self._plan.rules, message.root, self._forest.added if self._kept.targets else None
         self._message = message
-        self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, root.chance, rows=targets)
+        self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, root.noise, rows=targets)
         self._category_search.find_bars(message, rules, sent, self._key)
 
     def find_ends(self, drawn: NDArray[np.bool_], nodes: NDArray[np.int64]) -> Ends:

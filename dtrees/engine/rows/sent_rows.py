@@ -87,7 +87,7 @@ def grow_sent(
     start = np.concatenate([[0], stop[:-1]])
     root = message.root
     everything = np.arange(n_columns, dtype=np.int32)
-    limits, stops = kept.limits(rules, root.sums, root.exponents, root.slope, root.chance, everything, rows)
+    limits, stops = kept.limits(rules, root.sums, root.exponents, root.slope, root.noise, everything, rows)
     keys = tuple(np.uint64(hashing.stream_key(seed, stream, message.tree)) for stream in (hashing.STREAM_NODE, hashing.STREAM_THRESHOLD))
     most_splits = limited_splits(rules, root.n_in)
     budget = make_budget(most_splits, message.first)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.beyond_sums import KnownSets, sets_of
 from dtrees.engine.outcome.ending import draft_tree, finish_tree
 from dtrees.engine.outcome.values import pruned
-from dtrees.engine.plan.node_limits import SumsKept, chance_of, constraints_of
+from dtrees.engine.plan.node_limits import SumsKept, constraints_of, noise_of
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
 from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import Splits
@@ -54,14 +54,14 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
     cuts = yield from find_cuts(shards, rows)
     derived = yield from shards.gather("derived", rows.derive(tree, output, cuts))
     plan, exponents = shards.boosting, (yield from exponents_of(shards, rows, derived))
-    nodes, grown, leaves = yield from grow_nodes(Levels(shards, rows), tree, derived, exponents, learning_rate=learning_rate)
+    nodes, grown, leaves, noise = yield from grow_nodes(Levels(shards, rows), tree, derived, exponents, learning_rate=learning_rate)
     steps = None
     if plan.loss.measures_leaves:
         steps = yield from leaf_quantiles(shards, rows, grown, output, leaves, cuts)
     elif plan.steps_apart:
         of_steps = exponents[0], (yield from exponent_of(shards, rows, derived, 2))
         steps = yield from leaf_steps(shards, rows, grown, leaves, of_steps, plan.rules)
-    return finish_tree(plan, nodes, exponents, grown, steps, learning_rate)[0], leaves
+    return finish_tree(plan, nodes, exponents, grown, steps, learning_rate, noise)[0], leaves
 
 
 def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _Known:
@@ -75,8 +75,8 @@ def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _
 
 def grow_nodes(
     levels: Levels, tree: int, derived: list[Derived], exponents: tuple[int, int], rounded: int = 0, learning_rate: float = 1.0
-) -> Steps[tuple[Nodes, Tree, _Known]]:
-    """Return the nodes of a tree, in preorder, the draft of the tree, and what shards know of its leaves.
+) -> Steps[tuple[Nodes, Tree, _Known, float]]:
+    """Return the nodes of a tree, in preorder, the draft of the tree, what shards know of its leaves, and what splits gain by chance.
 
     Parameters
     ----------
@@ -98,9 +98,9 @@ def grow_nodes(
     told = {shard: (totals, np.array(slope), *sums.get(shard, ())) for shard in shards.everyone}
     sent = yield shards.step("sums", told, shards.everyone)
     constraints, added = constraints_of(shards.plan.rules), np.sum([one[0] for one in sent], axis=0)
-    of_all, chance = added[:-1], chance_of(shards.plan.rules, n_in, added[:-1], int(added[-1]))
+    of_all, noise = added[:-1], noise_of(shards.plan.rules, n_in, added[:-1], int(added[-1]))
     of_root = of_all if constraints is None else np.concatenate([of_all, root_words(constraints)])
-    root = Root(n_in, n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift, chance)
+    root = Root(n_in, n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift, noise)
     growth = _Growth(levels, tree, root)
     yield from growth.grow(sent)
     return growth.draft(learning_rate)
@@ -183,7 +183,7 @@ class _Growth:
         thresholds[self._by_set] = splits.threshold[self._by_set]  # which are no thresholds, but numbers of splits
         self._grower.settle(splits.node, thresholds)
 
-    def draft(self, learning_rate: float) -> tuple[Nodes, Tree, _Known]:
+    def draft(self, learning_rate: float) -> tuple[Nodes, Tree, _Known, float]:
         """Return what :func:`grow_nodes` does."""
         plan, exponents = self._shards.plan, self._root.exponents
         start, stop, _ = self._grower.places(np.arange(self._grower.n_nodes))
@@ -191,10 +191,10 @@ class _Growth:
         for place in self._apart:
             del known[place]
         nodes, _ = pruned(self._grower.arrange(), exponents, plan.rules)
-        tree = draft_tree(plan, nodes, exponents, learning_rate)
+        tree = draft_tree(plan, nodes, exponents, learning_rate, self._root.noise)
         if plan.rules.categorical:
             tree = tree.with_categories(self._sets.of_tree(nodes.records, plan.rules))
-        return nodes, tree, _leaves_known(nodes.records, known)
+        return nodes, tree, _leaves_known(nodes.records, known), self._root.noise
 
     def _deal(self) -> list[list[NDArray[np.int64]]]:
         """Return the nodes of each batch, for each shard."""

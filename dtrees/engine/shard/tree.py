@@ -114,10 +114,10 @@ def _ended(
     plan: ForestPlan | BoostingPlan, root: Root, nodes: Nodes, sets: CategorySets | None, measured: Any, learning_rate: float
 ) -> GrownTree:
     """Turn sums into values."""
-    tree = draft_tree(plan, nodes, root.exponents, learning_rate)
+    tree = draft_tree(plan, nodes, root.exponents, learning_rate, root.noise)
     if sets is not None:
         tree = tree.with_categories(sets)
-    tree, said = finish_tree(plan, nodes, root.exponents, tree, measured, learning_rate)
+    tree, said = finish_tree(plan, nodes, root.exponents, tree, measured, learning_rate, root.noise)
     return GrownTree(tree, nodes.records, said)
 
 

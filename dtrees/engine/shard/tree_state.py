@@ -21,12 +21,12 @@ from dtrees.engine.plan.node_limits import (
     SumsKept,
     Targets,
     categories_of,
-    chance_of,
     constraints_of,
     criterion_of,
     inherits_sums,
     limited_splits,
     n_sums_of,
+    noise_of,
     rows_in_block,
     squares_of,
 )
@@ -175,8 +175,8 @@ class TreeState:
         rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
         many = None if self._levels.shape[0] else many_sums(self._kept, self.rows, n_in, self._targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
-        chance = chance_of(rules, n_in, sums, squares_of(rules, self.rows.g[:n_in]))
-        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, several, chance)
+        noise = noise_of(rules, n_in, sums, squares_of(rules, self.rows.g[:n_in]))
+        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, several, noise)
         if not size and criterion_of(rules).task == "boosting":  # no split gains anything
             self._stops = self._stops._replace(max_depth=0)
         seed = self.target.seed
@@ -196,7 +196,7 @@ class TreeState:
             centre = total_a // total_b
             sizes = Sizes(size + centre * total_b, centre, max(float(centre), slope))
         self._search.open(self.workspace, self._pool, self.nodes, self._levels, self.rows, sizes, inherit, self._plan.rules.categorical)
-        return Root(n_in, n, sums, exponents)
+        return Root(n_in, n, sums, exponents, noise=noise)
 
     def checksum(self) -> int:
         """Return a number that the rows of a tree just begun have in common, if they are the same."""

@@ -416,10 +416,9 @@ class BoostingParameters:
     Parameters
     ----------
     learning_rate : float or "auto"
-        Factor that each tree's step is shortened by. Fewer, longer steps fit faster and generalise worse. "auto" follows from the
-        number n of rows of a weight above 0: 0.03 * (n / 300) ** 0.4, but at least 0.03 and at most 0.15 for regression, 0.05 and 0.1
-        for two classes; for more classes it is 0.1; where ``max_leaf_nodes`` is "auto" and came to 31, it is 0.07. That is for 200
-        rounds; for many more, or far fewer, pass a number. What it came to is ``learning_rate_``.
+        Factor that each tree's step is shortened by. Fewer, longer steps fit faster and generalise worse. "auto" is 0.1, and for
+        10,000 rows of a weight above 0 and more 0.15 for regression, and 0.07 where ``max_leaf_nodes`` is "auto" and came to 31. That is
+        for 200 rounds; for many more, or far fewer, pass a number. What it came to is ``learning_rate_``.
     n_estimators : int
         Rounds: trees, or trees per class for more than two classes, or per target.
     subsample : float
@@ -429,7 +428,7 @@ class BoostingParameters:
         What it came to is ``max_depth_``.
     min_samples_leaf : int, float or "auto"
         Fewest rows of a leaf; a float is a fraction of all rows (of a weight above 0), rounded up. "auto" is a tenth of
-        these, but at least 1 and at most 20, and 1 for 10,000 of them and more. What it came to is ``min_samples_leaf_``.
+        these, but at least 1 and at most 5, and 1 for 10,000 of them and more. What it came to is ``min_samples_leaf_``.
     min_child_weight : float
         Smallest sum of hessians of a leaf. For squared error that is its weight, or number of rows; for log loss it shrinks as
         predictions become sure.
@@ -438,14 +437,18 @@ class BoostingParameters:
         row's hessian is its weight, as for squared error, and with ``criterion="squared_error"``.
     reg_lambda : float or "auto"
         L2 penalty on leaf values, before shrinkage. "auto" is 5, and 1 for more than two classes. What it came to is ``reg_lambda_``.
+    split_shrinkage : float or "auto"
+        How many times what a split gains by chance is taken from its effect: the values of its children, less its own, are multiplied
+        by max(0, 1 - split_shrinkage * noise / gain), James and Stein's shrinkage, split by split as hierarchical shrinkage is (Agarwal
+        et al. 2022). The noise is the variance of gradients over the mean hessian, in the rows of the tree. 0 is none. "auto" is 3 for
+        fewer than 10,000 rows of a weight above 0 if ``min_samples_leaf`` is "auto", and otherwise 0. What it came to is
+        ``split_shrinkage_``.
     reg_alpha : float
         L1 penalty on leaf values, before shrinkage, as in XGBoost: sums of gradients are moved towards zero by it, and no further, both
         in leaf values and in gains.
-    max_features : int, float, {"sqrt", "log2", "auto"} or None
+    max_features : int, float, {"sqrt", "log2"} or None
         Columns drawn for each node to look for a split in: a number, a share, the square root or base-2 logarithm of the number
-        of columns that the tree sees; None takes all. Columns without a possible split do not count. "auto" is None for 10,000 rows of
-        a weight above 0 and more, or with ``colsample_bylevel``, and otherwise 0.5, or "sqrt" for classification. What it came to is
-        ``max_features_``.
+        of columns that the tree sees; None takes all. Columns without a possible split do not count.
     colsample_bytree : float
         Share of the columns drawn once for each tree; nodes draw from these.
     colsample_bylevel : float
@@ -494,8 +497,7 @@ class BoostingParameters:
     warm_start : bool
         Keep the rounds of the previous fit, and add as many as ``n_estimators`` has grown by.
     random_state : int, RandomState, Generator or None
-        Decides rows and columns drawn. Pass an int for the same model every time. None draws anew in each fit, but where columns are
-        drawn because ``max_features`` is "auto" and nothing else is: then every fit draws the same.
+        Decides rows and columns drawn. Pass an int for the same model every time. None draws anew in each fit that draws.
     """
 
     learning_rate: float | str = parameter(default=AUTO, allowed=[NOT_NEGATIVE, StrOptions({AUTO})])
@@ -505,8 +507,9 @@ class BoostingParameters:
     min_samples_leaf: int | float | str = parameter(default=AUTO, allowed=[*MIN_SAMPLES_LEAF, StrOptions({AUTO})])
     min_child_weight: float = parameter(default=0.001, allowed=[NOT_NEGATIVE])
     reg_lambda: float | str = parameter(default=AUTO, allowed=[NOT_NEGATIVE, StrOptions({AUTO})])
+    split_shrinkage: float | str = parameter(default=AUTO, allowed=[NOT_NEGATIVE, StrOptions({AUTO})])
     reg_alpha: float = parameter(default=0.0, allowed=[NOT_NEGATIVE])
-    max_features: int | float | str | None = parameter(default=AUTO, allowed=[*MAX_FEATURES, StrOptions({AUTO})])
+    max_features: int | float | str | None = parameter(default=None, allowed=MAX_FEATURES)
     colsample_bytree: float = parameter(default=1.0, allowed=[SHARE])
     colsample_bylevel: float = parameter(default=1.0, allowed=[SHARE])
     max_leaf_nodes: int | str | None = parameter(default=AUTO, allowed=[*MAX_LEAF_NODES, StrOptions({AUTO})])

@@ -1,29 +1,26 @@
 """Parameters of boosting that are "auto": numbers that follow from how many rows there are to learn from, and of how many classes.
 
-Few rows want small steps, leaves of a fair share of them, and trees that differ, since each node looks at some of the columns. Many
-rows bear longer steps, and so need fewer trees, and small leaves of them say something. Of more than two classes, each has trees of its
-own: most rows are soon separated from it, their hessians are small, and the same penalty would shorten steps more. Of two classes in some
-ten thousands of rows, trees of few leaves, which grow where they gain most, are less often wrong than trees of a depth, and do with shorter
-steps; more rows bear the more leaves that trees of a depth have. The guide tells what was measured. Rows of weight 0 do not count; threads,
-workers and partitions make no difference.
+Where rows are few, the effects of splits are shrunk by what splits gain by chance, so that the same numbers serve noisy tables, which would
+be learnt by heart, and clean ones. Of two classes in some ten thousands of rows, trees of few leaves, which grow where they gain most, are
+less often wrong than trees of a depth, and do with shorter steps; more rows bear the more leaves that trees of a depth have. Of more than
+two classes, each has trees of its own: most rows are soon separated from it, their hessians are small, and the same penalty would shorten
+steps more. The guide tells what was measured. Rows of weight 0 do not count; threads, workers and partitions make no difference.
 """
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 from dtrees.ensemble.compat import parameter_names
 
 AUTO = "auto"
 #: The parameters that may be "auto".
-NAMES = ("learning_rate", "min_samples_leaf", "reg_lambda", "max_features", "max_leaf_nodes", "max_depth")
-#: From how many rows on every node looks at all columns, and leaves may be of any size.
+NAMES = ("learning_rate", "min_samples_leaf", "reg_lambda", "split_shrinkage", "max_leaf_nodes", "max_depth")
+#: From how many rows on effects of splits are not shrunk, and leaves may be of any size.
 _MANY_ROWS = 10_000
-#: From how many rows on trees have a depth, and not so many leaves, also where there are two classes.
+#: From how many rows on trees have a depth, rather than few leaves, also where there are two classes.
 _VERY_MANY_ROWS = 100_000
 _LEAVES, _DEPTH = 31, 6
-_POWER = 0.4
 
 
 def max_leaf_nodes(n_rows: int, n_classes: int = 0) -> int | None:
@@ -46,31 +43,25 @@ def learning_rate(n_rows: int, n_classes: int = 0, leaves: int | None = None) ->
 
     Examples
     --------
-    >>> [round(learning_rate(n), 3) for n in (6, 300, 1000, 10_000, 1_000_000)]
-    [0.03, 0.03, 0.049, 0.122, 0.15]
-    >>> [learning_rate(300, n_classes=k) for k in (0, 2, 3)]
-    [0.03, 0.05, 0.1]
-    >>> [learning_rate(1_000_000, n_classes=k) for k in (0, 2, 3)]
-    [0.15, 0.1, 0.1]
-    >>> learning_rate(20_000, n_classes=2), learning_rate(20_000, n_classes=2, leaves=31)
-    (0.1, 0.07)
+    >>> [learning_rate(n) for n in (300, 10_000)], [learning_rate(n, n_classes=2) for n in (300, 10_000)]
+    ([0.1, 0.15], [0.1, 0.1])
+    >>> learning_rate(20_000, n_classes=2, leaves=31)
+    0.07
     """
     if leaves is not None:
         return 0.07
-    least, most = (0.1, 0.1) if n_classes > 2 else (0.05, 0.1) if n_classes else (0.03, 0.15)
-    power = float(Decimal(n_rows / 300) ** Decimal(_POWER))  # the C library's power differs from one processor to another
-    return min(max(0.03 * power, least), most)
+    return 0.1 if n_classes or n_rows < _MANY_ROWS else 0.15
 
 
 def min_samples_leaf(n_rows: int) -> int:
-    """Return the fewest rows of a leaf: a tenth of all rows, but at most 20; 1 where there are many rows.
+    """Return the fewest rows of a leaf: a tenth of all rows, but at most 5; 1 where there are many rows.
 
     Examples
     --------
     >>> [min_samples_leaf(n) for n in (6, 40, 100, 1000, 10_000)]
-    [1, 4, 10, 20, 1]
+    [1, 4, 5, 5, 1]
     """
-    return 1 if n_rows >= _MANY_ROWS else min(max(n_rows // 10, 1), 20)
+    return 1 if n_rows >= _MANY_ROWS else min(max(n_rows // 10, 1), 5)
 
 
 def reg_lambda(n_classes: int = 0) -> float:
@@ -84,15 +75,15 @@ def reg_lambda(n_classes: int = 0) -> float:
     return 1.0 if n_classes > 2 else 5.0
 
 
-def max_features(n_rows: int, n_classes: int = 0) -> float | str | None:
-    """Return which columns a node looks at: all of a table of many rows, otherwise half, or, for classification, their square root.
+def split_shrinkage(n_rows: int) -> float:
+    """Return how many times what a split gains by chance is taken from its effect.
 
     Examples
     --------
-    >>> max_features(300), max_features(300, n_classes=2), max_features(10_000)
-    (0.5, 'sqrt', None)
+    >>> split_shrinkage(9_999), split_shrinkage(10_000)
+    (3.0, 0.0)
     """
-    return None if n_rows >= _MANY_ROWS else "sqrt" if n_classes else 0.5
+    return 3.0 if n_rows < _MANY_ROWS else 0.0
 
 
 def set_by_size(estimator: Any, n_rows: int, n_classes: int, *, keep: bool) -> None:
@@ -111,8 +102,8 @@ def set_by_size(estimator: Any, n_rows: int, n_classes: int, *, keep: bool) -> N
     leaves = None
     if is_auto(estimator.max_depth) and is_auto(estimator.max_leaf_nodes):
         leaves = max_leaf_nodes(n_rows, n_classes)
-    rate, columns = learning_rate(n_rows, n_classes, leaves), max_features(n_rows, n_classes)
-    chosen = rate, min_samples_leaf(n_rows), reg_lambda(n_classes), columns, leaves, _DEPTH
+    rate, shrinkage = learning_rate(n_rows, n_classes, leaves), split_shrinkage(n_rows) if is_auto(estimator.min_samples_leaf) else 0.0
+    chosen = rate, min_samples_leaf(n_rows), reg_lambda(n_classes), shrinkage, leaves, _DEPTH
     for name, value in zip(NAMES, chosen, strict=True):
         given = getattr(estimator, name)
         if not (keep and is_auto(given) and hasattr(estimator, f"{name}_")):
@@ -121,14 +112,11 @@ def set_by_size(estimator: Any, n_rows: int, n_classes: int, *, keep: bool) -> N
         estimator.max_depth_ = None if estimator.max_leaf_nodes_ is not None else _DEPTH
 
 
-def draws_by_default_alone(estimator: Any) -> bool:
-    """Return whether all that is drawn in a fit are the columns of nodes, and these because nobody said otherwise.
-
-    Such draws are the same in every fit: who asks for nothing at random gets the same model every time.
-    """
+def draws_nothing(estimator: Any) -> bool:
+    """Return whether nothing is drawn in a fit, nor a random state passed: the model is then the same every time."""
     asked = any(getattr(estimator, name, 1.0) < 1.0 for name in ("subsample", "colsample_bytree", "colsample_bylevel"))
-    by_default = is_auto(getattr(estimator, "max_features", None)) and estimator.random_state is None
-    return by_default and not asked and getattr(estimator, "n_iter_no_change", None) is None
+    drawn = getattr(estimator, "max_features", 1.0) is not None or getattr(estimator, "n_iter_no_change", None) is not None
+    return not asked and not drawn and estimator.random_state is None
 
 
 def resolved(estimator: Any) -> dict[str, Any]:
