@@ -19,7 +19,7 @@ from sklearn.base import is_classifier
 
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.ensemble.compat import BaseEstimator, check_parameters, parameter_names, stand_in_for_sklearns
-from dtrees.ensemble.input.by_size import AUTO, NAMES, is_auto
+from dtrees.ensemble.input.by_size import NAMES, is_auto
 from dtrees.ensemble.input.plain_data import annotated, check_labels, from_plain, plain, shown, take
 from dtrees.ensemble.input.rules import LARGEST_INTEGER
 from dtrees.ensemble.input.schema import Schema
@@ -164,8 +164,6 @@ class EstimatorState(BaseEstimator):
         if unknown:
             raise ValueError(f"the model's parameters contain {shown(sorted(unknown)[0])}, which is none of {cls.__name__}")
         attributes = take(metadata, "attributes", dict, owner)
-        if cls._GROUP_PER_OUTPUT and parameters.get("max_features") == AUTO:  # of earlier versions
-            parameters = parameters | {"max_features": attributes.get("max_features_")}
         model: Any = cls(**{name: from_plain(value) for name, value in parameters.items()})
         check_parameters(model)
         if cls._GROUP_PER_OUTPUT:

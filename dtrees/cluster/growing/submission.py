@@ -63,7 +63,7 @@ from dtrees.ensemble.callbacks import ProgressBar, keeps_on_interrupt, warn_of_i
 from dtrees.ensemble.checkpoint import absolute_path
 from dtrees.ensemble.compat import check_parameters
 from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.ensemble.input.by_size import draws_nothing
+from dtrees.ensemble.input.by_size import draws_by_default_alone
 from dtrees.ensemble.input.rules import draw_seed
 from dtrees.ensemble.input.warning import collected_warnings, warn
 
@@ -389,7 +389,7 @@ def _to_send(model: Any) -> Any:
     However often the fit is run again after losing its worker, it is the same fit.
     """
     state = getattr(model, "random_state", 0)
-    if isinstance(state, int | np.integer) or draws_nothing(model):
+    if isinstance(state, int | np.integer) or draws_by_default_alone(model):
         return model
     generator = state if isinstance(state, np.random.Generator) else check_random_state(state)
     sent = copy.copy(model)

@@ -192,7 +192,7 @@ def _to_tree(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, 
 
 @kernel
 def shrink_splits(records, noise, value):  # type: ignore[no-untyped-def]
-    """Take from the effect of each split what it has by chance, in place: positive-part James-Stein shrinkage.
+    """Take from the effect of each split what it is expected to have by chance, in place: positive-part James-Stein shrinkage.
 
     The values of its children, less its own, are multiplied by ``1 - noise / gain``, or 0 if that is below. Agarwal et al. 2022
     (hierarchical shrinkage) multiply them by what follows from numbers of rows.

@@ -33,7 +33,7 @@ from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN
 from dtrees.ensemble.evaluation_sets import EvalSet, named_sets
 from dtrees.ensemble.in_process import LOCAL, Backend, in_memory
 from dtrees.ensemble.input import rules
-from dtrees.ensemble.input.by_size import draws_nothing, resolved, set_by_size
+from dtrees.ensemble.input.by_size import draws_by_default_alone, resolved, set_by_size
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.metrics import check_metrics, check_scoring, metric_for, metric_name, scoring_for
 from dtrees.ensemble.objective import registry
@@ -528,7 +528,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         rules.check_penalty(float(self.reg_lambda_), weight)
         # An integer means the same seed whenever; other random states move on, and rounds added later belong to the first seed.
         if not keep or isinstance(self.random_state, int | np.integer):
-            self._seed = 0 if draws_nothing(self) else rules.draw_seed(self.random_state)
+            self._seed = 0 if draws_by_default_alone(self) else rules.draw_seed(self.random_state)
         return BoostingPlan(
             rules=rules.rules_for(self, "newton_l1" if self.reg_alpha > 0 else "newton", n_rows),
             seed=self._seed,

@@ -440,15 +440,17 @@ class BoostingParameters:
     split_shrinkage : float or "auto"
         How many times what a split gains by chance is taken from its effect: the values of its children, less its own, are multiplied
         by max(0, 1 - split_shrinkage * noise / gain), James and Stein's shrinkage, split by split as hierarchical shrinkage is (Agarwal
-        et al. 2022). The noise is the variance of gradients over the mean hessian, in the rows of the tree. 0 is none. "auto" is 3 for
-        fewer than 10,000 rows of a weight above 0 if ``min_samples_leaf`` is "auto", and otherwise 0. What it came to is
-        ``split_shrinkage_``.
+        et al. 2022). The noise is the variance of gradients over the mean hessian, in the rows of the tree. 0 is none. "auto" is, if
+        ``min_samples_leaf`` is "auto", 3 for regression and 2 for classes, for fewer than 10,000 rows of a weight above 0, and otherwise
+        0. What it came to is ``split_shrinkage_``.
     reg_alpha : float
         L1 penalty on leaf values, before shrinkage, as in XGBoost: sums of gradients are moved towards zero by it, and no further, both
         in leaf values and in gains.
-    max_features : int, float, {"sqrt", "log2"} or None
+    max_features : int, float, {"sqrt", "log2", "auto"} or None
         Columns drawn for each node to look for a split in: a number, a share, the square root or base-2 logarithm of the number
-        of columns that the tree sees; None takes all. Columns without a possible split do not count.
+        of columns that the tree sees; None takes all. Columns without a possible split do not count. "auto" is 0.5 for classification
+        with fewer than 10,000 rows of a weight above 0 and without ``colsample_bylevel``, otherwise None. What it came to is
+        ``max_features_``.
     colsample_bytree : float
         Share of the columns drawn once for each tree; nodes draw from these.
     colsample_bylevel : float
@@ -497,7 +499,8 @@ class BoostingParameters:
     warm_start : bool
         Keep the rounds of the previous fit, and add as many as ``n_estimators`` has grown by.
     random_state : int, RandomState, Generator or None
-        Decides rows and columns drawn. Pass an int for the same model every time. None draws anew in each fit that draws.
+        Decides rows and columns drawn. Pass an int for the same model every time. None draws anew in each fit, but where columns are
+        drawn because ``max_features`` is "auto" and nothing else is: then every fit draws the same.
     """
 
     learning_rate: float | str = parameter(default=AUTO, allowed=[NOT_NEGATIVE, StrOptions({AUTO})])
@@ -509,7 +512,7 @@ class BoostingParameters:
     reg_lambda: float | str = parameter(default=AUTO, allowed=[NOT_NEGATIVE, StrOptions({AUTO})])
     split_shrinkage: float | str = parameter(default=AUTO, allowed=[NOT_NEGATIVE, StrOptions({AUTO})])
     reg_alpha: float = parameter(default=0.0, allowed=[NOT_NEGATIVE])
-    max_features: int | float | str | None = parameter(default=None, allowed=MAX_FEATURES)
+    max_features: int | float | str | None = parameter(default=AUTO, allowed=[*MAX_FEATURES, StrOptions({AUTO})])
     colsample_bytree: float = parameter(default=1.0, allowed=[SHARE])
     colsample_bylevel: float = parameter(default=1.0, allowed=[SHARE])
     max_leaf_nodes: int | str | None = parameter(default=AUTO, allowed=[*MAX_LEAF_NODES, StrOptions({AUTO})])

@@ -15,7 +15,7 @@ from dtrees.ensemble.compat import parameter_names
 
 AUTO = "auto"
 #: The parameters that may be "auto".
-NAMES = ("learning_rate", "min_samples_leaf", "reg_lambda", "split_shrinkage", "max_leaf_nodes", "max_depth")
+NAMES = ("learning_rate", "min_samples_leaf", "reg_lambda", "split_shrinkage", "max_features", "max_leaf_nodes", "max_depth")
 #: From how many rows on effects of splits are not shrunk, and leaves may be of any size.
 _MANY_ROWS = 10_000
 #: From how many rows on trees have a depth, rather than few leaves, also where there are two classes.
@@ -75,15 +75,26 @@ def reg_lambda(n_classes: int = 0) -> float:
     return 1.0 if n_classes > 2 else 5.0
 
 
-def split_shrinkage(n_rows: int) -> float:
+def split_shrinkage(n_rows: int, n_classes: int = 0) -> float:
     """Return how many times what a split gains by chance is taken from its effect.
 
     Examples
     --------
-    >>> split_shrinkage(9_999), split_shrinkage(10_000)
-    (3.0, 0.0)
+    >>> split_shrinkage(9_999), split_shrinkage(9_999, n_classes=2), split_shrinkage(10_000)
+    (3.0, 2.0, 0.0)
     """
-    return 3.0 if n_rows < _MANY_ROWS else 0.0
+    return 0.0 if n_rows >= _MANY_ROWS else 2.0 if n_classes else 3.0
+
+
+def max_features(n_rows: int, n_classes: int = 0) -> float | None:
+    """Return which columns a node looks at: half of them in classification of few rows, otherwise all.
+
+    Examples
+    --------
+    >>> max_features(300, n_classes=2), max_features(300), max_features(10_000, n_classes=2)
+    (0.5, None, None)
+    """
+    return 0.5 if n_classes and n_rows < _MANY_ROWS else None
 
 
 def set_by_size(estimator: Any, n_rows: int, n_classes: int, *, keep: bool) -> None:
@@ -102,8 +113,9 @@ def set_by_size(estimator: Any, n_rows: int, n_classes: int, *, keep: bool) -> N
     leaves = None
     if is_auto(estimator.max_depth) and is_auto(estimator.max_leaf_nodes):
         leaves = max_leaf_nodes(n_rows, n_classes)
-    rate, shrinkage = learning_rate(n_rows, n_classes, leaves), split_shrinkage(n_rows) if is_auto(estimator.min_samples_leaf) else 0.0
-    chosen = rate, min_samples_leaf(n_rows), reg_lambda(n_classes), shrinkage, leaves, _DEPTH
+    rate, columns = learning_rate(n_rows, n_classes, leaves), max_features(n_rows, n_classes)
+    shrinkage = split_shrinkage(n_rows, n_classes) if is_auto(estimator.min_samples_leaf) else 0.0
+    chosen = rate, min_samples_leaf(n_rows), reg_lambda(n_classes), shrinkage, columns, leaves, _DEPTH
     for name, value in zip(NAMES, chosen, strict=True):
         given = getattr(estimator, name)
         if not (keep and is_auto(given) and hasattr(estimator, f"{name}_")):
@@ -112,11 +124,14 @@ def set_by_size(estimator: Any, n_rows: int, n_classes: int, *, keep: bool) -> N
         estimator.max_depth_ = None if estimator.max_leaf_nodes_ is not None else _DEPTH
 
 
-def draws_nothing(estimator: Any) -> bool:
-    """Return whether nothing is drawn in a fit, nor a random state passed: the model is then the same every time."""
+def draws_by_default_alone(estimator: Any) -> bool:
+    """Return whether all that is drawn in a fit are the columns of nodes, and these because nobody said otherwise.
+
+    Such draws are the same in every fit: who asks for nothing at random gets the same model every time.
+    """
     asked = any(getattr(estimator, name, 1.0) < 1.0 for name in ("subsample", "colsample_bytree", "colsample_bylevel"))
-    drawn = getattr(estimator, "max_features", 1.0) is not None or getattr(estimator, "n_iter_no_change", None) is not None
-    return not asked and not drawn and estimator.random_state is None
+    by_default = is_auto(getattr(estimator, "max_features", None)) and estimator.random_state is None
+    return by_default and not asked and getattr(estimator, "n_iter_no_change", None) is None
 
 
 def resolved(estimator: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.rows.refusal import rows_placement_refusal
-from dtrees.ensemble.input.by_size import came_to
+from dtrees.ensemble.input.by_size import came_to, is_auto
 from dtrees.ensemble.input.named_columns import interaction_rule, monotonic_rule
 from dtrees.ensemble.input.warning import warn
 
@@ -171,10 +171,11 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
     categories are of ``several`` targets, their gains are not corrected for chance.
     """
     columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * estimator.n_features_in_))
-    max_features = resolve_max_features(estimator.max_features, columns_per_tree)
+    by_node = not is_auto(estimator.max_features)
+    max_features = resolve_max_features(came_to(estimator, "max_features"), columns_per_tree)
     bylevel = float(getattr(estimator, "colsample_bylevel", 1.0))
     if bylevel < 1.0:
-        if max_features < columns_per_tree:
+        if by_node and max_features < columns_per_tree:
             raise ValueError(
                 f"max_features={estimator.max_features!r} draws columns for each node, colsample_bylevel={bylevel} for each level; "
                 "pass only one of them"

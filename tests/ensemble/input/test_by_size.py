@@ -36,7 +36,8 @@ def test_auto_is_the_numbers_that_it_comes_to(kind):
         "learning_rate": 0.1,
         "min_samples_leaf": 5,
         "reg_lambda": 1.0 if classes else 5.0,
-        "split_shrinkage": 3.0,
+        "split_shrinkage": 2.0 if classes else 3.0,
+        "max_features": 2 if classes else 5,  # of 5
         "max_leaf_nodes": None,
         "max_depth": 6,
     }
@@ -52,10 +53,10 @@ def test_what_is_taken_for_numbers_is_saved_as_numbers(tmp_path):
 
 
 def test_explicit_numbers_stay():
-    given = {"learning_rate": 0.7, "min_samples_leaf": 0.01, "reg_lambda": 2.0, "split_shrinkage": 0.7, "max_leaf_nodes": 9}
-    given["max_depth"] = 5
+    given = {"learning_rate": 0.7, "min_samples_leaf": 0.01, "reg_lambda": 2.0, "split_shrinkage": 0.7, "max_features": None}
+    given |= {"max_leaf_nodes": 9, "max_depth": 5}
     model = dtrees.GradientBoostingRegressor(**given, **NONE_DRAWN).fit(X, SIGNAL)
-    assert found(model) == given | {"min_samples_leaf": 3}
+    assert found(model) == given | {"min_samples_leaf": 3, "max_features": 5}
 
 
 def test_two_classes_of_some_ten_thousands_of_rows_have_few_leaves(tmp_path):
