@@ -180,7 +180,7 @@ def with_monitor(callbacks: Sequence[Callback], monitor: Monitor | None, estimat
     TypeError
         If the monitor cannot be called.
     """
-    for callback in callbacks:
+    for callback in callbacks if isinstance(callbacks, Sequence) else ():  # what is no sequence is refused later on
         if isinstance(callback, SklearnCallbacks):
             callback.under_way = estimator
     if monitor is None:
