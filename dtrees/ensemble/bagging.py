@@ -33,6 +33,7 @@ from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.plain_data import from_plain, plain, take
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import TargetSummary
+from dtrees.ensemble.objective import registry
 from dtrees.ensemble.prediction import Predict, Step
 
 if TYPE_CHECKING:
@@ -386,6 +387,8 @@ class Bagging(BagParameters, Model):
                 f"estimator has early_stopping_rounds={template.early_stopping_rounds}, which is for an eval_set, and a bag has none; "
                 "use n_iter_no_change, which holds out some of the rows that a booster draws"
             )
+        if registry.columns_of(template.loss):
+            raise ValueError(f"estimator has loss={template.loss!r}, which predicts no values of y to average; wants another loss")
         template._warn_of_parameters_without_effect()
         template._check_combinations(None, keep=False)
         return template

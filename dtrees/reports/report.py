@@ -12,6 +12,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from dtrees.effects import members_of, without_steps
+from dtrees.ensemble.objective import registry
 from dtrees.files import atomic_file
 from dtrees.node_texts import check_integer, short_text
 from dtrees.plots import pyplot
@@ -107,7 +108,8 @@ def report(
     TypeError
         If this is no estimator of dtrees.
     ValueError
-        If the rows are not such as the model predicts.
+        If the rows are not such as the model predicts, or it predicts no values of y: times that may be censored, rankings and isolation
+        forests.
 
     Examples
     --------
@@ -118,6 +120,12 @@ def report(
     ('<!DOCTYPE html>', 1)
     """
     model, X = without_steps(model, X)
+    loss = getattr(members_of(model)[0], "_loss_name", "")
+    if hasattr(model, "score_samples") or registry.columns_of(loss or registry.NAME):
+        what = f"loss={loss!r}" if loss else type(model).__name__
+        raise ValueError(
+            f"a report compares predictions with y, but {what} predicts no values of y; use plot_partial_dependence and plot_shap"
+        )
     pyplot()
     check_integer("n_trees", n_trees, 0)
     if max_rows is not None:

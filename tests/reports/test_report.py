@@ -293,6 +293,10 @@ def test_what_cannot_be_reported(tmp_path):
     ):
         with pytest.raises(error, match=message):
             dtrees.report(*arguments, path, **options)
+    cox = dtrees.GradientBoostingRegressor(loss="cox", n_estimators=2).fit(X, np.column_stack([np.exp(SIGNAL)] * 2))
+    for other, what in ((cox, "loss='cox'"), (dtrees.IsolationForest(n_estimators=2).fit(X), "IsolationForest")):
+        with pytest.raises(ValueError, match=f"but {what} predicts no values of y; use plot_partial_dependence"):
+            dtrees.report(other, X, None, path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -71,7 +71,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         Rounds; fewer than ``n_estimators`` if the fit was stopped early.
     train_score_ : ndarray of float64 of shape (n_estimators_,)
         Mean loss on the rows trained on, after each round: squared or absolute error, pinball loss, deviance, log loss. NaN where
-        ``loss`` is a function.
+        ``loss`` is a function, or one of all rows together ("cox", "lambdarank").
     validation_score_ : ndarray of float64
         Mean loss on the rows held out (with ``validation_fraction=None``, on those trained on), after each round, or their score by
         ``scoring`` (the larger the better); only with ``n_iter_no_change``.
@@ -127,8 +127,8 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         """Return the parameters that the loss takes."""
         values = {name: getattr(self, name) for name in registry.parameters_of(registry.name_of(self.loss))}
         for name, value in values.items():
-            if np.ndim(value) > 1:
-                raise ValueError(f"{name} is {value!r:.200}; wants numbers in one dimension")
+            if np.ndim(value) > 1 or (np.ndim(value) and np.asarray(value).dtype.kind not in "fiu"):
+                raise ValueError(f"{name} is {value!r:.200}; wants a number, or numbers in one dimension")
         kinds = {name: type(default) for name, default in registry.parameters_of(registry.name_of(self.loss)).items()}
         return {name: tuple(map(float, value)) if np.ndim(value) else kinds[name](value) for name, value in values.items()}
 
@@ -368,6 +368,8 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
                 f"n_iter_no_change={self.n_iter_no_change} with scoring='loss' wants the value of the loss, but loss is {what}; pass "
                 "another scoring"
             )
+        if columns and self.init is not None and not self._init_is_zero:
+            raise ValueError(f"init is {self.init!r:.60}, but loss={name!r} has a y that no such estimator learns; wants 'zero' or None")
         if base_margin is not None and self.init is not None:
             raise ValueError(f"base_margin is given, and init is {self.init!r}; wants one of them, as both say what trees start from")
         starts = BY_MARGIN if base_margin is not None else BY_LOSS if self.init is None else ZERO if self._init_is_zero else BY_ESTIMATOR

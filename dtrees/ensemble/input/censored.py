@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dtrees.ensemble.input.column import is_missing
 from dtrees.ensemble.input.schema import frame_columns, is_frame, without_mask
+from dtrees.ensemble.input.warning import warn
 
 _WANTED = (
     "wants an event (boolean) and a time for each row, as a structured array or a frame of two columns, or the two bounds of each time as "
@@ -17,7 +18,7 @@ _WANTED = (
 
 
 def check_bounds(y: Any) -> NDArray[np.float64]:
-    """Return the bounds of times, shape (n, 2), those of a kind side by side in memory.
+    """Return the bounds of times, shape (n, 2), those of a kind side by side in memory; warn of events that are taken for bounds.
 
     Parameters
     ----------
@@ -42,11 +43,11 @@ def check_bounds(y: Any) -> NDArray[np.float64]:
         shape = f"{len(names)} fields" if names is not None else f"the shape {np.shape(y)}"
         raise ValueError(f"y has {shape}, but loss is for times that may be censored: it {_WANTED}")
     kinds = [np.asarray(column).dtype.kind for column in columns]
-    if "b" in kinds and kinds != ["b", "b"]:
-        event, time = columns if kinds[0] == "b" else columns[::-1]
-        columns = [time, np.where(event, time, np.inf)]
     bounds = np.empty((len(columns[0]), 2), order="F")
     try:
+        if "b" in kinds and kinds != ["b", "b"]:
+            event, time = columns if kinds[0] == "b" else columns[::-1]
+            columns = [time, np.where(event, time, np.inf)]
         bounds[:, 0], bounds[:, 1] = columns
     except (TypeError, ValueError) as error:
         raise ValueError(f"y cannot be turned into times ({error}); it {_WANTED}") from error
@@ -54,8 +55,11 @@ def check_bounds(y: Any) -> NDArray[np.float64]:
     if wrong.any():
         raise ValueError(
             f"y has the bounds {bounds[int(np.argmax(wrong))].tolist()}; wants times of at least 0, no NaN, a finite lower bound and an "
-            "upper one that is no smaller"
+            "upper one that is no smaller, or events as booleans"
         )
+    lower, upper = bounds.T
+    if 0 < lower.sum() < len(lower) and np.isin(lower, (0.0, 1.0)).all() and np.isfinite(upper).all():
+        warn("all lower bounds in y are 0 or 1 and all upper ones finite, as if they were events and times; pass events as booleans")
     return bounds
 
 

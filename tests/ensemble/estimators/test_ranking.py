@@ -81,6 +81,7 @@ def test_refitted_leaves():
         ({}, {"qid": np.full(N, "a")}, "qid cannot be turned into numbers"),
         ({}, {"qid": np.full(N, np.nan)}, "qid contains NaN"),
         ({}, {"qid": QUERY + 2**53}, "beyond 2"),
+        ({"init": dtrees.DecisionTreeRegressor()}, {"qid": QUERY}, "wants 'zero' or None"),
         ({"n_iter_no_change": 3}, {"qid": QUERY}, "n_iter_no_change=3 holds out rows"),
         ({"eval_metric": "auc"}, {"qid": QUERY}, "eval_metric has 'auc'; wants, for this loss, some of ndcg, map"),
         ({"eval_metric": "ndcg@0"}, {"qid": QUERY}, "'ndcg@0'"),

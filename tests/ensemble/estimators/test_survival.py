@@ -131,6 +131,9 @@ def test_cross_validation():
         ({}, np.where(np.arange(N)[:, None] == 7, np.nan, BOUNDS), r"y has the bounds \[nan, nan\]"),
         ({}, np.column_stack([Y, Y + 1]), "loss='cox' wants times that are known"),
         ({"eval_metric": "rmse"}, BOUNDS, "eval_metric has 'rmse'; wants, for this loss, some of concordance, loss"),
+        ({}, pd.DataFrame({"event": SEEN, "time": pd.to_timedelta(Y, "D")}), "y cannot be turned into times"),
+        ({}, pd.DataFrame({"time": Y + 2, "event": SEEN + 0}), "or events as booleans"),
+        ({"init": dtrees.DecisionTreeRegressor()}, BOUNDS, "loss='cox' has a y that no such estimator learns; wants 'zero' or None"),
         ({"n_iter_no_change": 3}, BOUNDS, "loss is 'cox', which has one of all rows only; pass another scoring"),
         ({"n_iter_no_change": 3, "scoring": "r2"}, BOUNDS, "scoring is 'r2'; wants, for this loss, 'concordance', 'loss'"),
     ],
@@ -140,7 +143,14 @@ def test_what_is_refused(parameters, y, message):
         make(Regressor, loss="cox", **parameters).fit(X, y)
 
 
+def test_events_that_are_numbers_are_taken_for_bounds():
+    with pytest.warns(UserWarning, match="as if they were events and times; pass events as booleans"):
+        make(Regressor, loss="aft").fit(X, pd.DataFrame({"event": SEEN + 0, "time": Y + 1}))
+
+
 def test_more_that_is_refused():
+    with pytest.raises(ValueError, match="estimator has loss='aft', which predicts no values of y to average"):
+        dtrees.BaggingRegressor(make(Regressor, loss="aft")).fit(X, BOUNDS)
     with pytest.raises(ValueError, match="infinity"):
         make(Regressor).fit(X, BOUNDS)
     for model, times, message in (
