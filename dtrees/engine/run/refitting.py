@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.beyond_sums import measure_leaves, measure_nodes
 from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures, put_in_order
 from dtrees.engine.outcome.scoring import scores_of
-from dtrees.engine.plan.node_limits import criterion_of, n_sums_of
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.plan.node_limits import criterion_of, n_sums_of, noise_of, scaled, squares_of
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
 from dtrees.engine.protocol.messages import Measured
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
@@ -107,13 +107,28 @@ def _with_new_values(
         return tree
     monotonic, rate = plan.rules.monotonic, plan.learning_rate if isinstance(plan, BoostingPlan) else 1.0
     plan = replace(plan, rules=replace(plan.rules, monotonic=()))
-    nodes, exponents = Nodes(placed.records, placed.sums(_amounts(plan, prepared))), prepared.exponents
-    found = finish_tree(plan, nodes, exponents, draft_tree(plan, nodes, exponents, rate), measured, rate)[0].value[placed.at]
+    nodes, exponents, noise = Nodes(placed.records, placed.sums(_amounts(plan, prepared))), prepared.exponents, 0.0
+    if plan.rules.split_shrinkage and placed.rows.shape[0]:
+        placed.records["gain"] = _gains(nodes, exponents, plan.rules)
+        noise = noise_of(plan.rules, placed.rows.shape[0], nodes.sums[0], squares_of(plan.rules, prepared.g[placed.rows]))
+    draft = draft_tree(plan, nodes, exponents, rate, noise)
+    found = finish_tree(plan, nodes, exponents, draft, measured, rate, noise)[0].value[placed.at]
     mixed = decay * tree.value + (1.0 - decay) * found if decay else found
     made = replace(tree, value=np.where(placed.at[:, np.newaxis] < 0, tree.value, mixed))
     if monotonic:
         put_in_order(made, monotonic, measured=isinstance(plan, BoostingPlan) and measured is not None)
     return made
+
+
+def _gains(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> NDArray[np.float64]:
+    """Return what the splits of a boosted tree gain by these sums, in units of theirs, whatever constraints and chance take from it."""
+    g, h = nodes.sums.T.astype(np.float64)
+    weight = h + scaled(rules.reg_lambda, exponents[1])
+    scores = np.maximum(np.abs(g) - scaled(rules.reg_alpha, exponents[0]), 0.0) ** 2
+    scores = np.divide(scores, weight, out=np.zeros_like(g), where=weight > 0.0)
+    left, right = nodes.records["left"], nodes.records["right"]
+    gains: NDArray[np.float64] = np.where(left >= 0, scores[left] + scores[right] - scores, 0.0)
+    return gains
 
 
 def _by_rounds(n_rows: int, n_rounds: int, n_outputs: int, leaves_of: LeavesOf) -> Iterator[tuple[int, int, NDArray[np.int32]]]:

@@ -61,8 +61,9 @@ class Refitting(BaseEstimator):
 
         Notes
         -----
-        Parameters that say what leaves hold (``reg_lambda_``, ``reg_alpha``, ``criterion``, ``class_weight``, ``monotonic_cst``) are those
-        of the model; no rows are drawn. Of Dask collections, targets, weights and leaf numbers (four bytes for each row and tree, those of
+        Parameters that say what leaves hold (``reg_lambda_``, ``reg_alpha``, ``split_shrinkage_``, ``criterion``, ``class_weight``,
+        ``monotonic_cst``) are those of the model, and gains are those of these rows where effects of splits are shrunk by them; no rows
+        are drawn. Of Dask collections, targets, weights and leaf numbers (four bytes for each row and tree, those of
         some trees at a time) are fetched to this process, and the rest is done here: it does not matter how rows are partitioned.
 
         Examples

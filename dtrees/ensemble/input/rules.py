@@ -228,6 +228,7 @@ def rules_of_values(estimator: Any, criterion: str) -> Rules:
         columns_per_tree=1,
         reg_lambda=float(getattr(estimator, "reg_lambda_", 0.0)),
         reg_alpha=float(getattr(estimator, "reg_alpha", 0.0)),
+        split_shrinkage=float(getattr(estimator, "split_shrinkage_", 0.0)),
         monotonic=monotonic_rule(estimator),
         alpha=float(estimator.alpha) if criterion == "quantile" else 0.0,
     )

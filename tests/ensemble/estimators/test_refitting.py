@@ -93,6 +93,22 @@ def test_the_rows_of_the_fit_give_the_model_itself(kind, y, parameters, weight):
     assert_same_trees(model.refit_leaves(X[::2], y[::2], decay=1.0), model)
 
 
+@pytest.mark.parametrize(("kind", "y", "parameters"), [
+    (Regressor, SIGNAL, {}), (Regressor, SIGNAL, {"reg_alpha": 2.0}), (Classifier, SIGNAL > 0, {"loss": "log_loss"}),
+    pytest.param(Regressor, SIGNAL, {"loss": "absolute_error"}, marks=pytest.mark.slow),
+])  # fmt: skip
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
+def test_effects_of_splits_are_shrunk_as_in_the_fit(kind, y, parameters, weight):
+    """But for the last bits, as gains are found by another formula; splits that new rows say nothing for have no effect."""
+    model = make(kind, split_shrinkage=3.0, reg_lambda=1.0, **parameters).fit(X, y, weight)
+    for one, other in zip(trees(model.refit_leaves(X, y, weight, decay=0.0)), trees(model), strict=True):
+        assert_allclose(one.value, other.value, rtol=1e-9, atol=1e-12)
+    plain = make(kind, reg_lambda=1.0, **parameters).fit(X, y, weight)
+    noise = RNG.permutation(y)
+    shrunk, free = (np.ptp(trees(one.refit_leaves(X, noise, decay=0.0))[0].value) for one in (model, plain))
+    assert shrunk < free / 2
+
+
 # --- plain formulas ---
 
 
