@@ -25,6 +25,7 @@ from dtrees.cli.errors import CommandError, describe
 from dtrees.engine.plan.plans import Progress
 from dtrees.ensemble.callbacks import ProgressBar
 from dtrees.ensemble.displays import Lines, TerminalBar, figures, in_words
+from dtrees.ensemble.estimators.intervals import margin_of
 from dtrees.files import atomic_file
 from dtrees.plots import pyplot
 
@@ -60,9 +61,11 @@ def train_and_score(
     calibration = None
     if options.intervals:
         train, calibration = intervals.hold_out(options.model, train, options.seed)
-    n_train, n_test = _count_rows(train, test)
+    n_train, n_test, n_calibration = _count_rows(train, test, calibration)
     if n_train == 0 or (test is not None and n_test == 0):
         raise CommandError(f"{n_train:,} rows are for training and {n_test:,} for the test; give more data or another --test-size.")
+    if options.intervals:  # too few rows are refused before the fit
+        margin_of(np.zeros(n_train if calibration is None else n_calibration), intervals.COVERAGE)
 
     estimator = models.build(options.model, task, parameters, options.seed)
     display.note(f"{type(estimator).__name__} on {plural(n_train, 'row')} and {plural(len(columns), 'column')}.")
@@ -261,13 +264,12 @@ def _report(estimator: Any, rows: Any, columns: list[str], options: Any, display
     display.result(f"Report written to {options.report}")
 
 
-def _count_rows(train: Any, test: Any) -> tuple[int, int]:
+def _count_rows(*frames: Any) -> list[int]:
     import dask
 
     count = dask.delayed(len)
-    parts = [[] if frame is None else frame.to_delayed() for frame in (train, test)]
-    lengths = dask.compute(*[[count(part) for part in group] for group in parts])
-    return sum(lengths[0]), sum(lengths[1])
+    parts = [[] if frame is None else frame.to_delayed() for frame in frames]
+    return [sum(lengths) for lengths in dask.compute(*[[count(part) for part in group] for group in parts])]
 
 
 #: What the demo leaves as it is of the options of ``dtrees fit``.

@@ -75,8 +75,8 @@ class LeafTargets:
         if not np.isfinite(target).all() or kept.leaves.min(initial=0) < 0:
             raise ValueError("the model's targets of leaves are no finite numbers, or in no leaves")
         for tree, leaves, own in zip(trees, kept.leaves, np.broadcast_to(weight, shape), strict=True):
-            drawn = np.bincount(leaves[own > 0], minlength=tree.node_count) > 0
-            if leaves.max(initial=0) >= tree.node_count or not np.array_equal(drawn, tree.feature < 0):
+            known = leaves.max(initial=0) < tree.node_count
+            if not known or not np.array_equal(np.bincount(leaves[own > 0], minlength=tree.node_count) > 0, tree.feature < 0):
                 raise ValueError("the model's leaves are not those that have targets")
         return kept
 

@@ -231,13 +231,15 @@ class _Trees:
     """
 
     def __init__(self, arrays: dict[str, Any], state: dict[str, Any], labels: list[Any] | None, n_columns: int) -> None:
-        counts, feature = arrays["trees.node_counts"], arrays["trees.feature"].astype(np.int64)
+        counts, feature = arrays["trees.node_counts"].astype(np.int64), arrays["trees.feature"].astype(np.int64)
         ends, inner = np.cumsum(counts), feature >= 0
+        if counts.ndim != 2 or not 1 <= counts.min() <= counts.max() <= len(feature) or ends[-1] != len(feature):
+            raise ValueError("trees do not have the nodes that there are")
         steps = np.where(inner, 1, -1)
         after = np.cumsum(steps) + np.repeat(np.arange(counts.size), counts.ravel()) + 1  # places open behind each node
         is_last = np.zeros(len(feature), bool)
         is_last[ends - 1] = True
-        if counts.ndim != 2 or counts.min() < 1 or ends[-1] != len(feature) or not np.array_equal(after <= 0, is_last) or after[-1]:
+        if not np.array_equal(after <= 0, is_last) or after[-1]:
             raise ValueError("nodes do not form whole trees")
         if feature.max() >= n_columns:
             raise ValueError("trees split columns that there are not")
@@ -280,6 +282,8 @@ class _Trees:
         words = np.zeros(1, np.uint32)
         if "trees.set_counts" in arrays:
             counts, nodes, sizes, given = (arrays[f"trees.set_{name}"] for name in ("counts", "nodes", "sizes", "words"))
+            if counts.min(initial=0) < 0 or counts.max(initial=0) > len(nodes) or counts.sum() != len(nodes):
+                raise ValueError("trees do not have the sets of categories that there are")
             at = np.repeat(starts, counts) + nodes
             if sizes.min(initial=0) < 0 or sizes.sum() != len(given) or at.min(initial=0) < 0:
                 raise ValueError("sets of categories do not have the words there are")

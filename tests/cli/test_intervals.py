@@ -62,8 +62,11 @@ def test_refusals(table: Path, tmp_path: Path) -> None:
     assert "--intervals is for --model boosting, forest, extra-trees; --model is tree" in fail(*given, "--model", "tree", code=2)
     assert "--intervals wants bootstrap=True" in fail(*given, "--model", "forest", "-p", "bootstrap=false", code=2)
     assert "--intervals is for numbers" in fail("fit", table, "--target", "district", "--intervals")
-    path = tmp_path / "plain.dtrees"
+    path, few = tmp_path / "plain.dtrees", tmp_path / "few.csv"
     frame = pd.read_csv(table)
+    frame.head(20).to_csv(few, index=False)
+    assert "wants 9 rows at least to calibrate with" in fail("fit", few, "--target", "rent", "--intervals", "--output", path)
+    assert not path.exists()
     dtrees.save(dtrees.GradientBoostingRegressor(n_estimators=2).fit(frame[["area"]], frame["rent"]), path)
     line = fail("predict", path, table, "--output", tmp_path / "new.csv", "--coverage", "0.9")
     assert "--coverage is for models of dtrees fit --intervals" in line

@@ -150,6 +150,9 @@ def test_nothing_but_numpy_is_wanted(tmp_path: Path) -> None:
     assert done.stdout == f"{wanted.tolist()}\n"
 
 
+SETS = ("counts", "nodes", "sizes", "words")
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     path = tmp_path / "model"
     dtrees.save(dtrees.GradientBoostingRegressor(n_estimators=2).fit(FULL, WAGE), path)
@@ -163,6 +166,8 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         "loss='theirs' mean is not known": lambda document, _: document["state"]["parameters"].update(loss="theirs"),
         "split columns that there are not": lambda _, arrays: arrays["trees.feature"].__setitem__(0, 99),
         "do not form whole trees": lambda _, arrays: arrays["trees.feature"].__setitem__(-1, 0),
+        "do not have the nodes": lambda _, arrays: arrays["trees.node_counts"].__setitem__((0, 0), 2**40),
+        "do not have the sets": lambda _, arrays: arrays.update({f"trees.set_{name}": np.array([2**40, 0]) for name in SETS}),
         "have not the values": lambda _, arrays: arrays.update(initial=np.zeros(2)),
         "KeyError: 'schema'": lambda document, _: document["state"].pop("schema"),
     }

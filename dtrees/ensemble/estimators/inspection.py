@@ -249,7 +249,7 @@ class Members(BaseEstimator):
     def __getitem__(self, index: Any) -> Any:
         check_is_fitted(self)
         if isinstance(index, Integral):
-            return self.estimators_[index]
+            return self.estimators_[int(index)]
         name = type(self).__name__
         if not isinstance(index, slice):
             raise TypeError(f"{name} is indexed by {index!r}; wants the number of a {self._UNIT}, or a slice of them, such as [:10]")

@@ -22,7 +22,7 @@ from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.parameters import parameter, with_parameters
 from dtrees.ensemble.in_process import Backend, backend_for
-from dtrees.ensemble.input.target import check_lengths, check_target
+from dtrees.ensemble.input.target import as_floats, check_lengths, check_target
 from dtrees.ensemble.leaf_targets import LeafTargets, PredictQuantiles
 from dtrees.ensemble.prediction import FindLeaves, Step
 
@@ -78,7 +78,7 @@ def margin_of(scores: NDArray[np.float64], coverage: float) -> float:
     check_coverage(coverage)
     place = math.ceil((len(scores) + 1) * coverage * (1.0 - 1e-15))
     if place > len(scores):
-        wanted = math.ceil(coverage / (1.0 - coverage) * (1.0 - 1e-15))
+        wanted = math.ceil(round(coverage / (1.0 - coverage), 6))
         raise ValueError(f"coverage={coverage} wants {wanted:,} rows at least to calibrate with, but there are {len(scores):,}")
     return float(scores[place - 1])
 
@@ -223,8 +223,8 @@ class LeafQuantiles(KeptTargets, TreeEstimator):
 
     def _ask(self, X: Any, q: tuple[float, ...], shape: tuple[int, ...], output: Output, *steps: Step) -> Any:
         """Predict quantiles of each target, and reshape them for each row before steps are taken."""
-        find = FindLeaves(self._schema, self._trees, self.n_jobs)
-        return self._check_columns(X).predict(X, PredictQuantiles(find, self._kept(), q, shape, steps), output)
+        kept, find = self._kept(), FindLeaves(self._schema, self._trees, self.n_jobs)
+        return self._check_columns(X).predict(X, PredictQuantiles(find, kept, q, shape, steps), output)
 
     def predict_quantiles(self, X: Any, q: Any) -> Any:
         """Predict quantiles of the target by a quantile regression forest [1]_.
@@ -270,9 +270,10 @@ class LeafQuantiles(KeptTargets, TreeEstimator):
         >>> forest = RandomForestRegressor(keep_targets=True, min_samples_leaf=50, random_state=0).fit(X, y)
         >>> low, high = forest.predict_quantiles([[0.2], [0.8]], [0.1, 0.9]).T
         >>> low.round(), high.round()
-        (array([ -1., -14.]), array([ 1., 13.]))
+        (array([ -1., -14.]), array([1., 9.]))
         """
-        levels = np.asarray(q, np.float64)
+        self._check_fitted()
+        levels = as_floats(q, "q", "a number from 0 to 1, or several")
         if levels.ndim > 1 or not levels.size or not np.all((levels >= 0.0) & (levels <= 1.0)):
             raise ValueError(f"q is {q!r:.200}; wants a number from 0 to 1, or several")
         several = tuple(levels.ravel().tolist())
@@ -325,7 +326,7 @@ class LeafQuantiles(KeptTargets, TreeEstimator):
         kept = self._kept()
         if self._n_targets > 1:
             raise ValueError(f"the forest has {self._n_targets} targets; intervals are of one, so fit a forest for each")
-        if len(kept.weight) == 1:
+        if np.all(kept.weight):
             raise ValueError("intervals are calibrated on rows that trees left out, and these were grown on all; fit with bootstrap=True")
         check_coverage(coverage)
         ends = (1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
+from sklearn.exceptions import NotFittedError
 
 import dtrees
 from dtrees import ExtraTreesRegressor, RandomForestRegressor
@@ -127,6 +128,7 @@ def test_models_keep_them_in_files_and_pickles(tmp_path, n_targets):
         ("target", lambda a: a * np.nan, "no finite numbers"),
         ("leaves", lambda a: a + 1, "leaves are not those that have targets"),
         ("leaves", lambda a: a * 0 - 1, "in no leaves"),
+        ("leaves", lambda a: a * 0 + (2**31 - 1), "leaves are not those that have targets"),
         ("leaves", lambda a: a[:-1], "targets of leaves are not those"),
         ("weight", lambda a: a[:, :-1], "weights of targets are not those"),
         ("weight", lambda a: a * 0, "leaves are not those that have targets"),
@@ -147,6 +149,7 @@ def test_more_trees_slices_and_other_leaves():
     assert_array_equal(whole[2:4].predict_quantiles(ROWS, Q), make_from(whole, [2, 3]))
     same = make(n_estimators=4, warm_start=True).fit(X, SIGNAL)
     assert_array_equal(whole[:4].predict_quantiles(ROWS, Q), same.predict_quantiles(ROWS, Q))
+    assert_array_equal(whole[:1].predict_interval(ROWS, 0.5), make(n_estimators=1).fit(X, SIGNAL).predict_interval(ROWS, 0.5))
     with pytest.raises(ValueError, match="fit it with keep_targets=True"):
         whole.refit_leaves(X, SIGNAL).predict_quantiles(ROWS, 0.5)
     whole.estimators_ = whole.estimators_[:2]
@@ -174,8 +177,8 @@ def test_refusals():
     with pytest.raises(ValueError, match="RandomForestRegressor does not know the targets in its leaves; fit it with keep_targets=True"):
         make(keep_targets=False).fit(X, SIGNAL).predict_quantiles(X, 0.5)
     forest = make().fit(X, SIGNAL)
-    for q in (1.5, -0.1, [0.1, np.nan], [], [[0.5]]):
-        with pytest.raises(ValueError, match="wants a number from 0 to 1, or several"):
+    for q in (1.5, -0.1, [0.1, np.nan], [], [[0.5]], "half"):
+        with pytest.raises(ValueError, match="q .*wants a number from 0 to 1, or several"):
             forest.predict_quantiles(X, q)
     with pytest.raises(ValueError, match="intervals are of one, so fit a forest for each"):
         make().fit(X, SEVERAL).predict_interval(X)
@@ -183,8 +186,11 @@ def test_refusals():
         make(bootstrap=False).fit(X, SIGNAL).predict_interval(X)
     with pytest.raises(ValueError, match=r"coverage is 1.0; wants a number between 0 and 1"):
         forest.predict_interval(X, 1.0)
-    with pytest.raises(ValueError, match="wants 999 rows at least to calibrate with, but there are"):
-        forest.predict_interval(X, 0.999)
+    for coverage, n_rows in ((0.999, "999"), (0.9999, "9,999")):
+        with pytest.raises(ValueError, match=f"wants {n_rows} rows at least to calibrate with, but there are"):
+            forest.predict_interval(X, coverage)
+    with pytest.raises(NotFittedError):
+        make().predict_quantiles(X, 0.5)
 
 
 # --- the package quantile-forest, on its own trees ---

@@ -195,6 +195,7 @@ def test_what_is_no_slice(kind):
         model[:3]
     model.fit(X, target(kind))
     unit = "round" if kind in BOOSTING else "tree"
+    assert np.array_equal(np.shape(model[True]), np.shape(model[1]))
     for index in ("a", (0, 0), 1.0, [1, 2]):
         with pytest.raises(TypeError, match=rf"is indexed by .*; wants the number of a {unit}, or a slice of them, such as \[:10\]"):
             model[index]
