@@ -230,7 +230,7 @@ class BagParameters:
     ----------
     estimator : booster or None
         The booster; None has its defaults. Its ``random_state`` is replaced by one for each booster. What wants more than rows that are
-        drawn is refused: an estimator as ``init``, and ``early_stopping_rounds`` (``n_iter_no_change`` is none such).
+        drawn is refused: an estimator as ``init``, and ``early_stopping_rounds`` (``n_iter_no_change`` is allowed).
     n_estimators : int
         Number of boosters.
     max_samples : int or float

@@ -284,6 +284,7 @@ def test_metrics_that_cannot_decide() -> None:
         (make_pipeline(BOOSTER), FRAME, TypeError, "(?s)Pipeline.*sklearn.model_selection"),
         (BOOSTER, FRAME[:5], ValueError, "X has 5 rows but y has 240"),
         (CLASSES, FRAME, ValueError, "Unknown label type"),
+        (dtrees.GradientBoostingRanker(), FRAME, ValueError, "GradientBoostingRanker, which learns from whole queries.*GroupKFold"),
         (clone(BOOSTER).set_params(n_estimators=-1), FRAME, ValueError, "n_estimators"),
     ],
 )

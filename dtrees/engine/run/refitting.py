@@ -121,14 +121,23 @@ def _with_new_values(
 
 
 def _gains(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> NDArray[np.float64]:
-    """Return what the splits of a boosted tree gain by these sums, in units of theirs, whatever constraints and chance take from it."""
-    g, h = nodes.sums.T.astype(np.float64)
-    weight = h + scaled(rules.reg_lambda, exponents[1])
-    scores = np.maximum(np.abs(g) - scaled(rules.reg_alpha, exponents[0]), 0.0) ** 2
-    scores = np.divide(scores, weight, out=np.zeros_like(g), where=weight > 0.0)
-    left, right = nodes.records["left"], nodes.records["right"]
-    gains: NDArray[np.float64] = np.where(left >= 0, scores[left] + scores[right] - scores, 0.0)
-    return gains
+    """Return what the splits of a boosted tree gain by these sums, in units of theirs, whatever constraints and chance take from it.
+
+    The formulas are those of :mod:`dtrees.split.criteria.newton` and :mod:`dtrees.split.criteria.squares`, to the last bit.
+    """
+    gains, inner = np.zeros(nodes.sums.shape[0]), nodes.records["left"] >= 0
+    (g, h), l1 = nodes.sums.T.astype(np.float64), scaled(rules.reg_alpha, exponents[0])
+    penalty = scaled(rules.reg_lambda, exponents[1])
+    left, right = nodes.records["left"][inner], nodes.records["right"][inner]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if l1 > 0.0:
+            scores = np.maximum(np.abs(g) - l1, 0.0) ** 2 / (h + penalty)
+            gains[inner] = scores[left] + scores[right] - scores[inner]
+        else:
+            a, b, both = h[left] + penalty, h[right] + penalty, h[inner] + 2.0 * penalty
+            d, square = g[left] * b - g[right] * a, g[inner] ** 2
+            gains[inner] = d * d / (a * b) / both + (square / both - square / (h[inner] + penalty))
+    return np.nan_to_num(gains)
 
 
 def _by_rounds(n_rows: int, n_rounds: int, n_outputs: int, leaves_of: LeavesOf) -> Iterator[tuple[int, int, NDArray[np.int32]]]:
