@@ -85,8 +85,8 @@ class Validation:
         check_estimator(estimator)
         if estimator._columns_of_y == "queries":
             raise ValueError(
-                f"estimator is a {type(estimator).__name__}, which learns from whole queries, but folds are of single rows; fit one for each "
-                "fold of scikit-learn's GroupKFold, by qid"
+                f"estimator is a {type(estimator).__name__}, which learns from whole queries, but folds are of single rows; fit one for "
+                "each fold of scikit-learn's GroupKFold, by qid"
             )
         self.scorer = check_scoring(estimator, scoring=scoring)
         self._y = check_target(y, classify=is_classifier(estimator), name=type(estimator).__name__, multi_output=estimator._columns_of_y)

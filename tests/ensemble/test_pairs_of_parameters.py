@@ -55,6 +55,7 @@ VALUES: dict[str, list[Any]] = {
     "oob_score": [True],
     "reg_alpha": [0.5],
     "reg_lambda": [2.0],
+    "split_shrinkage": [1.0],
     "splitter": ["best", "random"],
     "subsample": [0.5],
     "tol": [0.01],
