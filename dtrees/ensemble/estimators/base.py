@@ -187,8 +187,8 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
             return False
         if not hasattr(self, "_seed"):
             raise ValueError(
-                "warm_start=True cannot go on from this model: it does not know how its trees were grown, since it is a slice, estimators_ "
-                "was assigned, or an early dtrees saved it; pass warm_start=False, and fit it anew"
+                "warm_start=True cannot go on from this model: it does not know how its trees were grown, since it is a slice or a refit, "
+                "estimators_ was assigned, or an early dtrees saved it; pass warm_start=False, and fit it anew"
             )
         return True
 

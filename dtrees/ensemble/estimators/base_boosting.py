@@ -185,7 +185,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             Further rows that decide when to stop, in place of rows of X that are held out, as of scikit-learn's
             ``HistGradientBoostingRegressor``. With ``n_iter_no_change``, they do so by ``scoring`` and ``tol``, ``validation_score_`` is
             theirs, and ``validation_fraction`` does not matter; with ``early_stopping_rounds``, they are an ``eval_set``. ``evals_result_``
-            calls them ``"X_val"``. Not beside ``eval_set``.
+            calls them ``"X_val"``. Neither with ``eval_set`` nor with ``base_margin``, of which tuples of an ``eval_set`` have their own.
         base_margin : array-like of shape (n,), (n, n_classes) or (n, k), or None, default=None
             Raw scores, one a row (for more than two classes, or several targets, those of each), that trees start from, instead of
             ``init``: log odds for two classes, logarithms of the mean for losses of positive predictions. Predicting then wants those of

@@ -438,8 +438,8 @@ class Forest(Members, ForestParameters, TreeEstimator):
         known = [source for source in getattr(self, "_drawn_from", ()) if source is not None]
         if len(known) < len(getattr(self, "_batches", ())) or not known:
             raise AttributeError(
-                "estimators_samples_ are not known: the model is from a file, its estimators_ were assigned, or its rows were drawn by "
-                "weights or classes that are on a cluster; fit it here"
+                "estimators_samples_ are not known: the model is from a file, a slice or a refit, estimators_ was assigned, or rows were "
+                "drawn by weights or classes that are on a cluster; fit it here"
             )
         return [rows for batch, source in zip(self._batches, known, strict=True) for rows in source.rows(*batch)]
 

@@ -218,7 +218,10 @@ class LeafQuantiles(KeptTargets, TreeEstimator):
         """Return the targets of leaves."""
         self._check_fitted()
         if not hasattr(self, "_leaf_targets"):
-            raise ValueError(f"this {type(self).__name__} does not know the targets in its leaves; fit it with keep_targets=True")
+            raise ValueError(
+                f"this {type(self).__name__} does not know the targets in its leaves (refit_leaves and other estimators_ lose them); fit "
+                "it with keep_targets=True"
+            )
         return self._leaf_targets
 
     def _ask(self, X: Any, q: tuple[float, ...], shape: tuple[int, ...], output: Output, *steps: Step) -> Any:
