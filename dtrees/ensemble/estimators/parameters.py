@@ -441,8 +441,8 @@ class BoostingParameters:
         How many times what a split gains by chance is taken from its effect: the values of its children, less its own, are multiplied
         by max(0, 1 - split_shrinkage * noise / gain), James and Stein's shrinkage, split by split as hierarchical shrinkage is (Agarwal
         et al. 2022). The noise is the variance of gradients over the mean hessian, in the rows of the tree. 0 is none. "auto" is, if
-        ``min_samples_leaf`` is "auto", 3 for regression and 2 for classes, for fewer than 10,000 rows of a weight above 0, and otherwise
-        0. What it came to is ``split_shrinkage_``.
+        ``min_samples_leaf`` is "auto", for n < 10,000 rows of a weight above 0, log10(n) for regression and log10(n / 10) for classes,
+        but at least 0; otherwise 0. What it came to is ``split_shrinkage_``.
     reg_alpha : float
         L1 penalty on leaf values, before shrinkage, as in XGBoost: sums of gradients are moved towards zero by it, and no further, both
         in leaf values and in gains.

@@ -9,6 +9,7 @@ steps more. The guide tells what was measured. Rows of weight 0 do not count; th
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from dtrees.ensemble.compat import parameter_names
@@ -76,14 +77,17 @@ def reg_lambda(n_classes: int = 0) -> float:
 
 
 def split_shrinkage(n_rows: int, n_classes: int = 0) -> float:
-    """Return how many times what a split gains by chance is taken from its effect.
+    """Return how many times what a split gains by chance is taken from its effect: more where chance has more thresholds to choose from.
 
     Examples
     --------
-    >>> split_shrinkage(9_999), split_shrinkage(9_999, n_classes=2), split_shrinkage(10_000)
-    (3.0, 2.0, 0.0)
+    >>> [split_shrinkage(n) for n in (6, 100, 1000, 10_000)], [split_shrinkage(n, n_classes=2) for n in (6, 100, 1000, 10_000)]
+    ([0.778, 2.0, 3.0, 0.0], [0.0, 1.0, 2.0, 0.0])
     """
-    return 0.0 if n_rows >= _MANY_ROWS else 2.0 if n_classes else 3.0
+    if n_rows >= _MANY_ROWS:
+        return 0.0
+    digits = round(math.log10(max(1, n_rows)), 3)  # the C library's logarithm differs from one processor to another in its last bits
+    return max(0.0, digits - 1.0) if n_classes else digits
 
 
 def max_features(n_rows: int, n_classes: int = 0) -> float | None:

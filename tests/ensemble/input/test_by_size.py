@@ -25,7 +25,8 @@ def found(model):
 def test_more_rows_never_mean_smaller_steps_of_trees_of_a_depth(n, more, n_classes):
     assert 0.1 <= by_size.learning_rate(n, n_classes) <= by_size.learning_rate(n + more, n_classes) <= 0.15
     assert 1 <= by_size.min_samples_leaf(n) <= max(1, min(5, n // 2))  # so that there can be a split
-    assert by_size.split_shrinkage(n) >= by_size.split_shrinkage(n + more) >= 0.0
+    least, most = sorted((by_size.split_shrinkage(n, n_classes), by_size.split_shrinkage(n + more, n_classes)))
+    assert 0.0 <= least <= most <= 4.0
 
 
 @every_boosting
@@ -36,7 +37,7 @@ def test_auto_is_the_numbers_that_it_comes_to(kind):
         "learning_rate": 0.1,
         "min_samples_leaf": 5,
         "reg_lambda": 1.0 if classes else 5.0,
-        "split_shrinkage": 2.0 if classes else 3.0,
+        "split_shrinkage": 1.477 if classes else 2.477,
         "max_features": 2 if classes else 5,  # of 5
         "max_leaf_nodes": None,
         "max_depth": 6,
@@ -111,14 +112,14 @@ def test_classes_without_weight_do_not_count():
 def test_effects_of_splits_are_shrunk_where_rows_are_few():
     random = np.random.default_rng(0)
     wide, y = random.random((10_000, 4)).round(1), random.random(10_000)
-    for n, *wanted in ((10_000, 0.15, 1, 0.0), (9_999, 0.1, 5, 3.0)):
+    for n, *wanted in ((10_000, 0.15, 1, 0.0), (9_999, 0.1, 5, 4.0)):
         model = dtrees.GradientBoostingRegressor(n_estimators=1, max_depth=1).fit(wide[:n], y[:n])
         assert [model.learning_rate_, model.min_samples_leaf_, model.split_shrinkage_] == wanted
     plain = dtrees.GradientBoostingRegressor(n_estimators=1, max_depth=1, min_samples_leaf=5).fit(wide[:n], y[:n])
     assert plain.split_shrinkage_ == 0.0
     tree, other = (one.estimators_[0, 0].tree_ for one in (plain, model))
     g, h = y[:n] - y[:n].mean(), n  # the noise: the variance of gradients over the mean hessian
-    share = max(0.0, 1.0 - 3.0 * (g @ g) / h / tree.gain[0])
+    share = max(0.0, 1.0 - 4.0 * (g @ g) / h / tree.gain[0])
     np.testing.assert_allclose(other.value[1:], other.value[0] + share * (tree.value[1:] - tree.value[0]), rtol=1e-6, atol=1e-12)
 
 
