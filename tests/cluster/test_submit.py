@@ -245,7 +245,7 @@ def test_what_is_no_model_or_client_or_key(client: Client) -> None:
         dtrees.attach(dtrees.submit(boosting(), *training_set()))
     with pytest.raises(
         TypeError,
-        match="fit has no option 'evalset' for a .*Regressor; wants some of base_margin, eval_set, callbacks, monitor, checkpoint",
+        match="fit has no option 'evalset' for a .*Regressor; wants some of X_val, y_val, sample_weight_val, base_margin, eval_set",
     ):
         dtrees.submit(boosting(), *training_set(), evalset=[])
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn.metrics
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -43,8 +43,8 @@ _BY_ROWS = "the defaults follow from the number of rows, so repeating a row is n
 def expected_failures(estimator) -> dict[str, str]:
     """scikit-learn expects failures of equal weights of its own random forests and of HistGradientBoosting, for the same reasons."""
     checks = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
-    if isinstance(estimator, dtrees.GradientBoostingClassifier):
-        return {**dict.fromkeys(checks, _BY_ROWS), "check_classifier_multioutput": _AS_ARRAY}
+    if isinstance(estimator, tuple(BOOSTING)):
+        return dict.fromkeys(checks, _BY_ROWS) | ({"check_classifier_multioutput": _AS_ARRAY} if is_classifier(estimator) else {})
     draws = getattr(estimator, "bootstrap", False) or isinstance(estimator, dtrees.IsolationForest)
     return dict.fromkeys(checks, _BOOTSTRAP) if draws else {}
 

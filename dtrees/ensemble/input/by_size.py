@@ -86,8 +86,8 @@ def split_shrinkage(n_rows: int, n_classes: int = 0) -> float:
     """
     if n_rows >= _MANY_ROWS:
         return 0.0
-    digits = round(math.log10(max(1, n_rows)), 3)  # the C library's logarithm differs from one processor to another in its last bits
-    return max(0.0, digits - 1.0) if n_classes else digits
+    digits = math.log10(max(1, n_rows)) - (1.0 if n_classes else 0.0)
+    return max(0.0, round(digits, 3))  # the C library's logarithm differs from one processor to another in its last bits
 
 
 def max_features(n_rows: int, n_classes: int = 0) -> float | None:

@@ -1,6 +1,5 @@
 """Boosting of rankings."""
 
-import lightgbm
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -55,6 +54,7 @@ def made_up(n_queries, seed):
 
 
 def test_it_is_as_good_as_lightgbm():
+    lightgbm = pytest.importorskip("lightgbm")
     (table, relevance, qid), (others, truth, of_others) = made_up(150, 0), made_up(150, 1)
     shape = {"n_estimators": 30, "learning_rate": 0.1, "reg_lambda": 0.0, "random_state": 0}
     model = Ranker(**shape, max_leaf_nodes=32, max_depth=None, min_samples_leaf=20, max_features=None).fit(table, relevance, qid=qid)

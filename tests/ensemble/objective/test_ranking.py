@@ -2,7 +2,6 @@
 
 import math
 
-import lightgbm
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -61,6 +60,7 @@ def test_derivatives_are_those_of_all_pairs(loss, weighted):
 @pytest.mark.parametrize("truncation", [30, 3])
 def test_derivatives_are_lightgbms(truncation):
     """Leaves are minus gradients over hessians of their rows, but for what LightGBM looks up in a table."""
+    lightgbm = pytest.importorskip("lightgbm")
     target, raw = queries(together=True)
     loss = LambdaRank(truncation)
     g, h = loss.derive(target, raw[np.newaxis], None)[:, 0]
