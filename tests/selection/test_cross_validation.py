@@ -228,8 +228,8 @@ def test_weights_count_in_scores() -> None:
 
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["", "weights"])
 def test_curves_are_those_of_evaluation_sets(weight: Any) -> None:
-    estimator = clone(BOOSTER).set_params(eval_metric=["mae", "r2", "rmse"], learning_rate=1.0, n_estimators=20, split_shrinkage=0.0)
-    estimator.set_params(min_samples_category=3)
+    estimator = clone(BOOSTER).set_params(eval_metric=["mae", "r2", "rmse"], learning_rate=1.0, n_estimators=20)
+    estimator.set_params(min_samples_leaf=20, min_samples_category=3)
     result = dtrees.cross_validate(estimator, FRAME, SIGNAL, sample_weight=weight, return_indices=True)
     for k, (train, test) in enumerate(zip(*result["indices"].values(), strict=True)):
         own, held_out = ([FRAME.iloc[rows], SIGNAL.iloc[rows], *([] if weight is None else [weight[rows]])] for rows in (train, test))
