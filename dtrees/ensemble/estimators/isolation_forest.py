@@ -101,8 +101,6 @@ class IsolationForest(OutlierMixin, Forest):
         Columns drawn for each tree: a number, or a share.
     bootstrap : bool
         Draw rows with replacement.
-    categorical_features : None
-        Text and categories are taken for their numbers, in the order of an ordered dtype, otherwise sorted.
 
     Attributes
     ----------
@@ -116,7 +114,7 @@ class IsolationForest(OutlierMixin, Forest):
     Trees are exact in that a threshold is drawn uniformly between the lowest and the highest value that a node's rows have in a column
     drawn for it, by a function of the node, the column and ``random_state``. Missing values are sent to one side of a split, which is as
     good as drawn; where a column has but one value besides, they are set apart from it. Trees are as deep as the logarithm to base 2 of
-    ``max_samples_``.
+    ``max_samples_``. Text and categories of frames are taken for their numbers, in the order of an ordered dtype, otherwise sorted.
 
     Examples
     --------
@@ -130,7 +128,7 @@ class IsolationForest(OutlierMixin, Forest):
     _MULTI_OUTPUT: ClassVar[bool] = False
     #: What there is no use for without a y.
     _WITHOUT: ClassVar[frozenset[str]] = frozenset(
-        {*vars(CommonParameters), *vars(ForestParameters), "max_depth", "min_samples_leaf", "max_leaf_nodes"}
+        {*vars(CommonParameters), *vars(ForestParameters), "max_depth", "min_samples_leaf", "max_leaf_nodes", "feature_importances_"}
     ) - {"n_estimators", "max_samples", "max_features", "bootstrap", "n_jobs", "random_state", "verbose", "warm_start"}
 
     max_samples: int | float | str = parameter(default="auto", allowed=[StrOptions({"auto"}), POSITIVE_INTEGER, FLOAT_SHARE])  # type: ignore[assignment]

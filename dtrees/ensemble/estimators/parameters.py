@@ -188,10 +188,11 @@ def _description(cls: type, defaults: Mapping[str, Any]) -> str:
     """Return the docstring of an estimator with what its bases say."""
     own, *of_bases = [_sections(base.__doc__ or "") for base in cls.__mro__ if base.__module__.startswith("dtrees.")]
     parameters, attributes = (_entries([own, *of_bases], title) for title in ("Parameters", "Attributes"))
+    without: frozenset[str] = getattr(cls, "_WITHOUT", frozenset())
     sections = {
         "Parameters": "\n".join(_with_default(parameters[name], default) for name, default in defaults.items()),
-        "Attributes": "\n".join(attributes.values()),
-        **next(({"Notes": one["Notes"]} for one in of_bases if "Notes" in one), {}),
+        "Attributes": "\n".join(text for name, text in attributes.items() if not {name, name.rstrip("_")} & without),
+        **next(({"Notes": one["Notes"]} for one in (own, *of_bases) if "Notes" in one), {}),
     }
     others = {title: text for title, text in own.items() if title not in ("", *sections)}
     return "\n\n".join([own[""], *(f"{title}\n{'-' * len(title)}\n{text}" for title, text in (sections | others).items())])

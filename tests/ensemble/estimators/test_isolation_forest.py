@@ -160,3 +160,6 @@ def test_what_wants_a_target_is_not_there() -> None:
             getattr(model, name)
     with pytest.raises(TypeError, match="IsolationForest has no parameter 'max_depth'"):
         dtrees.IsolationForest(max_depth=3)
+    text = str(dtrees.IsolationForest.__doc__)
+    assert not re.search("oob_score_|feature_importances_", text)
+    assert "a threshold is drawn uniformly" in text
