@@ -602,7 +602,7 @@ def chance_of(rules: Rules, in_classes: int, sample: Sample, sums: Sequence[int]
         return 0.0
     squares = sum(round(float(sample.g[i]) * float(sample.g[i]) * 2.0**-60) for i in sample.rows)
     g, h = float(sums[0]), float(sums[1])
-    return rules.chance * (max(0.0, squares * 2.0**60 - g * g / h) / h if h > 0.0 else 0.0)
+    return rules.chance * (max(0.0, squares * 2.0**60 - g * g / len(sample.rows)) / h if h > 0.0 else 0.0)
 
 
 def _values(node: Node, goes_left: dict[int, bool], split: Split, sample: Sample, limits: SplitLimits) -> list[float]:

@@ -50,9 +50,9 @@ class Newton(Criterion):
         return Squares(penalty=penalty, factor=1.0, only_gains=True, centred=False)
 
     def chance(self, n_rows: int, sums: NDArray[np.int64], squares: float) -> float:
-        """Return the variance of gradients over their hessians, which falls as trees are added."""
+        """Return the variance of gradients over their mean hessian, which falls as trees are added."""
         g, h = float(sums[0]), float(sums[1])
-        return max(0.0, squares - g * g / h) / h if h > 0.0 else 0.0
+        return max(0.0, squares - g * g / n_rows) / h if h > 0.0 else 0.0
 
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
         """Return that of G^2/H."""

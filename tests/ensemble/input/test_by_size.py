@@ -156,6 +156,12 @@ def test_by_default_every_fit_is_the_same(kind):
     )
 
 
+def test_weights_of_one_are_none():
+    given = {"init": "zero", "n_estimators": 20, "split_shrinkage": 2.0}
+    plain, weighted = (dtrees.GradientBoostingRegressor(**given).fit(X, SIGNAL + 3, weight) for weight in (None, np.ones(len(X))))
+    assert_allclose(plain.predict(X), weighted.predict(X), rtol=1e-9)
+
+
 def test_members_have_numbers():
     model = dtrees.GradientBoostingRegressor(**NONE_DRAWN).fit(X, SIGNAL)
     assert {name: value for name, value in model.estimators_[0, 0].get_params().items() if value == "auto"} == {}
