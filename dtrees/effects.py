@@ -84,7 +84,7 @@ class Outputs:
         first = members_of(model)[0]
         if hasattr(model, "score_samples"):
             self.predicted, self.explained = "score", "path length"
-        if hasattr(first, "learning_rate") and (classes or _has_link(first)):
+        if hasattr(first, "learning_rate") and (classes or first._has_link):
             self.explained = "log odds" if first.loss == "log_loss" and self._n_all == 2 else "raw score"
 
     def of(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -103,11 +103,6 @@ class Outputs:
         """Return what is drawn along an axis: ``what``, of the output if it is one."""
         name = self.names[chosen[0]] if len(chosen) == 1 else ""
         return f"{what} of {short_name(name)}" if name else what
-
-
-def _has_link(booster: Any) -> bool:
-    """Return whether predictions of boosting are something else than its raw scores."""
-    return bool(np.any(booster._fitted_loss.predictions(np.full((1, len(booster._trees.groups)), 2.0)) != 2.0))
 
 
 @dataclass(frozen=True)

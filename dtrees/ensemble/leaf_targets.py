@@ -16,7 +16,6 @@ a share counts as reached if a 2**40th of it is missing.
 
 from __future__ import annotations
 
-import concurrent.futures
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -26,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, vstack
 
-from dtrees.engine.threads import effective_n_jobs
+from dtrees.engine.threads import Threads, effective_n_jobs
 from dtrees.ensemble.prediction import FindLeaves, Step
 from dtrees.tree.tree import Tree
 
@@ -135,20 +134,17 @@ class LeafTargets:
 
         order = np.argsort(q)
         found = np.empty((self.target.shape[1], len(leaves), len(q)))
-        step = max(_FEWEST_ROWS, -(-len(leaves) // (4 * n_threads)))
+        _ = self._weights  # before threads want it
 
-        def find(first: int) -> None:
-            some = slice(first, first + step)
+        def find(some: slice) -> None:
             nodes = leaves[some] + self._first_nodes[:-1]
             if among is not None:
                 nodes[~among[some]] = -1
             for weights, out in zip(self._weights, found, strict=True):
-                leaf_quantiles(nodes, *weights, np.asarray(q, np.float64)[order], first, out)
+                leaf_quantiles(nodes, *weights, np.asarray(q, np.float64)[order], some.start, out)
 
-        firsts = range(0, len(leaves), step)
-        _ = self._weights  # before threads want it
-        with concurrent.futures.ThreadPoolExecutor(n_threads) as pool:
-            list((pool.map if len(firsts) > 1 else map)(find, firsts))
+        with Threads(n_threads) as threads:
+            threads.map_stretches(find, len(leaves), _FEWEST_ROWS)
         return np.moveaxis(found, 0, 1)[..., np.argsort(order)]
 
     def out_of_bag_quantiles(self, q: Sequence[float], n_threads: int) -> NDArray[np.float64]:

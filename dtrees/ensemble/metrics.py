@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -224,26 +225,34 @@ class CustomMetric:
         return self.value([self.partial(block, raw)], (target, weight))
 
 
+class OfRawPredictions(ABC):
+    """Mixin: a score, which is also a metric, of the raw predictions of all rows at once."""
+
+    needs_rows: bool = True
+
+    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
+        """Return the raw predictions."""
+        return raw
+
+    def value(self, partials: Sequence[Any], rows: Any) -> float:
+        """Return the score of all rows."""
+        return self.score(rows[0].T, np.concatenate(partials, axis=1), rows[1])
+
+    @abstractmethod
+    def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+        """Return the score of raw predictions, shape (K, n); see :class:`dtrees.engine.plan.plans.Scoring`."""
+
+
 @dataclass(frozen=True)
-class OfLoss:
+class OfLoss(OfRawPredictions):
     """A figure that a loss of several columns of y makes of all rows at once (:meth:`~.objective.survival.Censored.measure`)."""
 
     name: str
     link: Any
-    needs_rows: bool = True
-
-    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
-        """Return raw predictions."""
-        return raw
-
-    def value(self, partials: Sequence[Any], rows: Any) -> float:
-        """Ask the loss."""
-        y, weight = rows
-        return self.score(np.ascontiguousarray(y.T), np.concatenate(partials, axis=1), weight)
 
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
-        """Return the score of raw predictions, shape (K, n); see :class:`dtrees.engine.plan.plans.Scoring`."""
-        return float(self.link.measure(self.name, target, raw, weight))
+        """Ask the loss."""
+        return float(self.link.measure(self.name, np.ascontiguousarray(target), raw, weight))
 
 
 def _squared_error(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -517,8 +526,8 @@ class ScoredClassifier(ClassifierMixin, ScoredRegressor):
 
 
 @dataclass(frozen=True)
-class EstimatorScore:
-    """A callable ``scorer(estimator, X, y)``, asked of raw predictions; see :class:`dtrees.engine.plan.plans.Scoring`. Also a metric.
+class EstimatorScore(OfRawPredictions):
+    """A callable ``scorer(estimator, X, y)``, asked of raw predictions.
 
     ``classes`` are labels, None for regression.
     """
@@ -526,23 +535,14 @@ class EstimatorScore:
     scorer: Any
     link: LinkedLoss
     classes: NDArray[Any] | None
-    needs_rows: bool = True
 
     @property
     def name(self) -> str:
         """What the callable is called."""
         return metric_name(self.scorer)
 
-    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
-        """Return the raw predictions."""
-        return raw
-
-    def value(self, partials: Sequence[Any], rows: Any) -> float:
-        """Call the function."""
-        return self.score(rows[0].T, np.concatenate(partials, axis=1), rows[1])
-
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
-        """Return the score of raw predictions, shape (K, n)."""
+        """Call the function."""
         raw, y = np.ascontiguousarray(raw), target.T
         estimator = ScoredRegressor(raw, self.link) if self.classes is None else ScoredClassifier(raw, self.link, self.classes)
         weights = {} if weight is None else {"sample_weight": weight}

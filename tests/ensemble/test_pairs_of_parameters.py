@@ -75,9 +75,8 @@ CLASSIFICATION = {
     "scoring": ["roc_auc"],
 }
 #: They say how a fit is done, or how a model is looked at, not what is grown; or are for evaluation sets, which ``fit`` is given.
-OTHERS = {"importance_type", "n_jobs", "random_state", "verbose", "warm_start", "n_estimators", "eval_metric", "early_stopping_rounds"} | {
-    "keep_targets"
-}
+OTHERS = {"importance_type", "n_jobs", "random_state", "verbose", "warm_start", "n_estimators", "eval_metric", "early_stopping_rounds"}
+OTHERS |= {"keep_targets"}
 #: What is so anyway may be asked for: criteria by the order of targets take category numbers for numbers.
 SAYS_WHAT_IS_SO = {("categorical_features", "absolute_error"), ("categorical_features", "quantile")}
 

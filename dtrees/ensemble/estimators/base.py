@@ -44,7 +44,7 @@ from dtrees.ensemble.input.schema import Schema, column_names
 from dtrees.ensemble.input.target import check_target, check_weights
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.loss import ROUNDING
-from dtrees.ensemble.prediction import AdditiveTrees, FindLeaves, Predict, Step, by_target
+from dtrees.ensemble.prediction import AdditiveTrees, FindLeaves, Mean, Predict, Step, by_target
 from dtrees.ensemble.state import EstimatorState, take_classes
 from dtrees.tree.tree import Tree
 
@@ -335,6 +335,11 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
             twice = sorted({str(name) for name in names if names.count(name) > 1})
             raise ValueError(f"X has more than one column of the name {', '.join(map(repr, twice))}; wants a name of its own for each")
         validate_data(self, X=with_known_names(X, names), skip_check_array=True, reset=reset)
+
+    @property
+    def _mean(self) -> Mean:
+        """Step: sums over the trees that predictions are of, to means."""
+        return Mean(self._n_used or self._trees.n_rounds)
 
     def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
         return Predict(self._schema, self._trees, steps, self.n_jobs, n_rounds or self._n_used)

@@ -125,12 +125,13 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     def _parameters_of_loss(self) -> dict[str, Any]:
         """Return the parameters that the loss takes."""
-        values = {name: getattr(self, name) for name in registry.parameters_of(registry.name_of(self.loss))}
-        for name, value in values.items():
+        found: dict[str, Any] = {}
+        for name, default in registry.parameters_of(registry.name_of(self.loss)).items():
+            value = getattr(self, name)
             if np.ndim(value) > 1 or (np.ndim(value) and np.asarray(value).dtype.kind not in "fiu"):
                 raise ValueError(f"{name} is {value!r:.200}; wants a number, or numbers in one dimension")
-        kinds = {name: type(default) for name, default in registry.parameters_of(registry.name_of(self.loss)).items()}
-        return {name: tuple(map(float, value)) if np.ndim(value) else kinds[name](value) for name, value in values.items()}
+            found[name] = tuple(map(float, value)) if np.ndim(value) else type(default)(value)
+        return found
 
     def _warn_of_parameters_without_effect(self) -> None:
         """Warn of parameters that were set for another loss, or for rows held out; scikit-learn's estimators ignore such."""
@@ -379,7 +380,6 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     def _take_over(self, result: BoostingResult, plan: BoostingPlan, *, keep: bool) -> None:
         """Set trees and losses."""
-        self._loss_name, self._loss_parameters = registry.name_of(self.loss), self._parameters_of_loss()
         score = np.full_like(result.train_score, np.nan) if plan.loss.takes_all_rows else result.train_score
         self.train_score_ = np.concatenate([self.train_score_, score]) if keep else score
         if plan.n_iter_no_change is not None:
@@ -393,13 +393,12 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         self._take_over_out_of_bag(result, plan, keep=keep)
         self.max_features_, self.min_samples_leaf_ = plan.rules.max_features, plan.rules.min_samples_leaf
         self.max_leaf_nodes_, self.max_depth_ = plan.rules.max_leaf_nodes, plan.rules.max_depth
-        self.n_estimators_ = len(result.rounds)
-        self._trees = AdditiveTrees(list(zip(*result.rounds, strict=True)), result.initial)
+        vars(self).update(self._so_far(result))
 
     def _so_far(self, result: BoostingResult) -> dict[str, Any]:
         trees = AdditiveTrees(list(zip(*result.rounds, strict=True)), result.initial)
         loss = {"_loss_name": registry.name_of(self.loss), "_loss_parameters": self._parameters_of_loss()}
-        return {"_trees": trees, "n_estimators_": trees.n_rounds, **loss}
+        return {"_trees": trees, "n_estimators_": len(result.rounds), **loss}
 
     def _validation(self, plan: BoostingPlan) -> str:
         """Return which rows early stopping scores, and by what: scores of fits in which these differ do not compare."""
@@ -587,10 +586,15 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         trees, kind = [tree for group in self._trees.groups for tree in group], self.importance_type
         return normalised(np.sum([importance_by_column(tree, self.n_features_in_, kind) for tree in trees], axis=0))
 
+    @property
+    def _has_link(self) -> bool:
+        """Whether what is predicted is something else than raw predictions."""
+        return bool(np.any(self._fitted_loss.predictions(np.full((1, len(self._trees.groups)), 2.0)) != 2.0))
+
     def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return mean raw predictions, shape (n_outputs, n_points), as scikit-learn's ``partial_dependence(method="recursion")`` does."""
         check_is_fitted(self)
-        if not is_classifier(self) and np.any(self._fitted_loss.predictions(np.full((1, len(self._trees.groups)), 2.0)) != 2.0):
+        if not is_classifier(self) and self._has_link:
             raise ValueError(
                 f"method='recursion' averages raw predictions, which are no predictions with loss={self._loss_name!r}; "
                 "pass method='brute', which averages these"

@@ -21,7 +21,7 @@ from dtrees.ensemble.in_process import Backend
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.target import common_dtype
 from dtrees.ensemble.metrics import accuracy_score, pinball_score, r2_score, subset_accuracy
-from dtrees.ensemble.prediction import Labels, Mean, Step, by_target, columns_of_targets, first_column, logarithm, split_targets
+from dtrees.ensemble.prediction import Labels, Step, by_target, columns_of_targets, first_column, logarithm, split_targets
 from dtrees.ensemble.state import take_classes
 
 
@@ -235,8 +235,7 @@ class AveragingRegressor(RegressionCriterion, TreeRegressor, Averaging):
     """Base of single trees and forests for regression."""
 
     def _value_steps(self) -> tuple[Step, ...]:
-        mean = Mean(self._n_used or self._trees.n_rounds)
-        return (mean, first_column) if self._n_targets == 1 else (mean,)
+        return (self._mean, first_column) if self._n_targets == 1 else (self._mean,)
 
     def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return mean predictions as scikit-learn's ``partial_dependence(method="recursion")`` asks for them.
@@ -253,4 +252,4 @@ class AveragingClassifier(TreeClassifier, Averaging):
     """Base of single trees and forests for classification."""
 
     def _probability_steps(self) -> tuple[Step, ...]:
-        return (Mean(self._n_used or self._trees.n_rounds),)
+        return (self._mean,)

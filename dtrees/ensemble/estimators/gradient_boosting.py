@@ -42,7 +42,7 @@ class BoostedValues(TreeRegressor, Boosting):
     def _measured_by_loss(self, y: NDArray[Any], predicted: NDArray[np.float64], sample_weight: NDArray[np.float64] | None) -> float:
         """Return what a loss of several columns of y says of predictions."""
         name = BY_COLUMNS[self._columns_of_target][0]  # by the order of rows only
-        return OfLoss(name, self._fitted_loss).score(np.ascontiguousarray(y.T), np.asarray(predicted)[np.newaxis], sample_weight)
+        return OfLoss(name, self._fitted_loss).score(y.T, np.asarray(predicted)[np.newaxis], sample_weight)
 
     @property
     def init_(self) -> Any:

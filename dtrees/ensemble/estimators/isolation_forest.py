@@ -37,7 +37,7 @@ from dtrees.ensemble.estimators.single_tree import ExtraTreeRegressor
 from dtrees.ensemble.in_process import in_memory
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.warning import warn
-from dtrees.ensemble.prediction import Mean, Step, first_column
+from dtrees.ensemble.prediction import Step, first_column
 from dtrees.tree.tree import Tree
 
 #: Rows that a tree draws where "auto" is to say.
@@ -226,8 +226,7 @@ class IsolationForest(OutlierMixin, Forest):
     def _scored(self, X: Any, name: str, *steps: Step, dtype: Any = np.float64) -> Any:
         """Return what steps make of scores."""
         self._check_fitted()
-        mean = Mean(self._n_used or self._trees.n_rounds)
-        return self._map(X, self._predictor(mean, first_column, scores, *steps), Output(np.dtype(dtype), None, name))
+        return self._map(X, self._predictor(self._mean, first_column, scores, *steps), Output(np.dtype(dtype), None, name))
 
     def score_samples(self, X: Any) -> Any:
         """Return how usual rows are: -1 for what is set apart at once, near 0 for what is deep in the midst of others.
