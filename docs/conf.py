@@ -37,11 +37,13 @@ html_static_path: list[str] = []
 html_show_sphinx = False
 
 
-def _bring_in_what_is_beside_the_site(app: Any, name: str, source: list[str]) -> None:
-    """Put the changelog into its page, and have links to the README lead to the first page of the site."""
-    if name == "changelog":
-        source[0] = (Path(app.srcdir).parent / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
-    source[0] = source[0].replace("](../README.md)", "](start.md)")
+def _include_pages_of_the_root(app: Any, name: str, source: list[str]) -> None:
+    """Replace each page that only refers to a file in the root by its text, and lead links to such files to their pages."""
+    if name in ("changelog", "code_of_conduct", "contributing", "security"):
+        source[0] = (Path(app.srcdir).parent / f"{name.upper()}.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    source[0] = re.sub(r"\]\((?:\.\./)?([A-Z_]+\.md)\)", lambda link: f"]({link[1].lower()})", source[0]).replace(
+        "](readme.md)", "](index.md)"
+    )
 
 
 def _escape_names_of_attributes(app: Any, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
@@ -52,4 +54,4 @@ def _escape_names_of_attributes(app: Any, what: str, name: str, item: Any, optio
 def setup(app: Any) -> None:
     """Connect what changes pages and docstrings on their way into the site."""
     app.connect("autodoc-process-docstring", _escape_names_of_attributes, priority=100)  # before numpydoc
-    app.connect("source-read", _bring_in_what_is_beside_the_site)
+    app.connect("source-read", _include_pages_of_the_root)
