@@ -74,7 +74,7 @@ def test_python_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_there_are_examples() -> None:
-    assert {name.rpartition("-")[0] for name in EXAMPLES} >= {"README", "start"}
+    assert {name.rpartition("-")[0] for name in EXAMPLES} >= {"README", "start", "guide/clusters", "guide/watching"}
 
 
 def test_the_readme_is_short() -> None:
@@ -118,7 +118,7 @@ def test_what_the_architecture_names_exists(name: str) -> None:
 
 
 def test_the_guide_knows_every_setting() -> None:
-    guide = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    guide = (DOCS / "guide" / "clusters.md").read_text(encoding="utf-8")
     for setting in fields(Settings):
         default = setting.default if isinstance(setting.default, str) else f"{setting.default:g}"
         assert f"| `dtrees.{setting.name.replace('_', '-')}` | {default} |" in guide

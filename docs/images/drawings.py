@@ -18,7 +18,7 @@ plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "dtrees", "font.fam
 
 
 def zones() -> Any:
-    """Draw the score of every cut of a column, the bounds of its zones, and which of them are scanned."""
+    """Draw the score of every split of a column, the bounds of its zones, and which of them are scanned."""
     random = np.random.default_rng(7)
     n, n_zones = 4800, 24
     x = np.sort(random.normal(size=n))
@@ -43,12 +43,12 @@ def zones() -> Any:
         axis.add_patch(
             Rectangle((start, 0), stop - start, bound, facecolor="#fbe3cd" if flagged else PALE, edgecolor="white", linewidth=0.8, zorder=1)
         )
-    axis.plot(count, score, color=BLUE, linewidth=1.2, zorder=3, label="score of each cut")
-    axis.plot(edges[1:-1], score[inner], "o", color=BLUE, markersize=3.5, zorder=4, label="scores at edges of zones, known from sums")
-    axis.axhline(bar, color=ORANGE, linewidth=1.2, linestyle="--", zorder=2, label="the bar: the best of these")
+    axis.plot(count, score, color=BLUE, linewidth=1.2, zorder=3, label="score of each split")
+    axis.plot(edges[1:-1], score[inner], "o", color=BLUE, markersize=3.5, zorder=4, label="scores at the edges of zones, known from sums")
+    axis.axhline(bar, color=ORANGE, linewidth=1.2, linestyle="--", zorder=2, label="the bar: the best score at an edge")
     axis.plot([], [], "s", color="#fbe3cd", markersize=9, label="zone whose bound reaches the bar: scanned")
-    axis.plot([], [], "s", color=PALE, markersize=9, label="zone that cannot hold a better cut: skipped")
-    axis.set(xlim=(0, n), ylim=(0, None), xlabel="rows of the node, in the order of the column", ylabel="score of a split")
+    axis.plot([], [], "s", color=PALE, markersize=9, label="zone whose bound is below the bar: skipped")
+    axis.set(xlim=(0, n), ylim=(0, None), xlabel="rows of the node, in the order of the column's values", ylabel="score of a split")
     axis.legend(frameon=False, fontsize=8.5, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
     axis.spines[["top", "right"]].set_visible(False)
     return figure
@@ -68,32 +68,57 @@ def _arrow(axis: Any, start: tuple[float, float], stop: tuple[float, float], col
 
 
 def level() -> Any:
-    """Draw the exchange of a level of a tree whose columns are spread over workers."""
-    figure, axis = plt.subplots(figsize=(8.4, 3.6))
-    axis.set(xlim=(0, 12), ylim=(1.8, 8.2))
-    axis.axis("off")
-    lanes = {"coordinator": 1.6, "worker 1\ncolumns a, b": 5.6, "worker 2\ncolumns c, d": 10.0}
-    for name, x in lanes.items():
-        axis.text(x, 7.7, name, ha="center", va="center", fontsize=10, fontweight="bold")
-        axis.plot([x, x], [1.9, 7.2], color=GREY, linewidth=0.8)
-    first, second, third = lanes.values()
-    _box(axis, second - 1.6, 6.3, 3.2, "search a, b in each node")
-    _box(axis, third - 1.6, 6.3, 3.2, "search c, d in each node")
-    _arrow(axis, (second, 6.2), (first, 5.6))
-    _arrow(axis, (third, 6.2), (first, 5.5))
-    axis.text(2.7, 6.3, "best splits,\na bit for each row", ha="center", fontsize=8.5, color=BLUE)
-    _box(axis, first - 1.4, 4.6, 2.8, "choose: column c wins")
-    _arrow(axis, (first, 4.5), (second, 3.4), ORANGE)
-    _arrow(axis, (first, 4.4), (third, 3.4), ORANGE)
-    axis.text(2.6, 3.15, "splits and bits", ha="center", fontsize=8.5, color=ORANGE)
-    _box(axis, second - 1.6, 2.5, 3.2, "divide rows, search again")
-    _box(axis, third - 1.6, 2.5, 3.2, "divide rows, search again")
+    """Draw the exchanges of a level of a tree over two workers, by columns and by rows."""
+    figure, axes = plt.subplots(1, 2, figsize=(11.4, 4.9))
+    by_columns = [
+        ("boxes", "search columns a, b", "search columns c, d"),
+        ("both ways", "best split of each node"),
+        ("together", "both choose alike: column c wins"),
+        ("back", "a bit for each row: left or right"),
+        ("together", "both divide all rows; next level"),
+    ]
+    by_rows = [
+        ("boxes", "sum own rows by zones", "sum own rows by zones"),
+        ("both ways", "sums, to the searcher of the column"),
+        ("boxes", "a, b: edges, bounds", "c, d: edges, bounds"),
+        ("both ways", "bar, flagged parts, rows in these"),
+        ("boxes", "scan flagged parts", "scan flagged parts"),
+        ("both ways", "best split of each node"),
+        ("together", "both choose alike: c wins; each divides its own rows"),
+    ]
+    _exchanges(axes[0], "sharded: by columns", ("worker 1\nall rows of a, b", "worker 2\nall rows of c, d"), by_columns, step=1.7)
+    _exchanges(axes[1], "rows: by rows", ("worker 1\nhalf of the rows", "worker 2\nhalf of the rows"), by_rows, step=1.15)
+    figure.subplots_adjust(wspace=0.06)
     return figure
+
+
+def _exchanges(axis: Any, title: str, workers: tuple[str, str], steps: list[tuple[str, ...]], step: float) -> None:
+    """Draw what two workers do, from top to bottom, and what they send to each other."""
+    axis.set(xlim=(0, 10), ylim=(-0.3, 10.4))
+    axis.axis("off")
+    axis.text(5, 10.2, title, ha="center", va="center", fontsize=11, fontweight="bold", color=BLUE)
+    left, right = 2.2, 7.8
+    for x, name in zip((left, right), workers, strict=True):
+        axis.text(x, 9.25, name, ha="center", va="center", fontsize=9.5, fontweight="bold")
+        axis.plot([x, x], [0, 8.7], color=GREY, linewidth=0.8)
+    y = 7.9
+    for kind, *texts in steps:
+        if kind == "boxes":
+            for x, text in zip((left, right), texts, strict=True):
+                _box(axis, x - 2.1, y, 4.2, text)
+        elif kind == "together":
+            _box(axis, 0.1, y, 9.8, texts[0])
+        else:
+            if kind == "both ways":
+                _arrow(axis, (left, y + 0.3), (right, y + 0.3))
+            _arrow(axis, (right, y + 0.1), (left, y + 0.1), BLUE if kind == "both ways" else ORANGE)
+            axis.text(5, y + 0.4, texts[0], ha="center", va="bottom", fontsize=8.5, color=BLUE if kind == "both ways" else ORANGE)
+        y -= step
 
 
 def recovery() -> Any:
     """Draw what happens to a fit when a worker is lost in the middle of a tree."""
-    figure, axis = plt.subplots(figsize=(9.6, 3.3))
+    figure, axis = plt.subplots(figsize=(10.2, 3.3))
     axis.set(xlim=(-1.6, 13.4), ylim=(0, 4.6))
     axis.axis("off")
     rows = {"worker 1": 3.4, "worker 2": 2.3, "worker 3": 1.2}
@@ -104,16 +129,16 @@ def recovery() -> Any:
     for y in (3.4, 1.2):
         _box(axis, 4.0, y, 1.1, "tree 43")
     axis.add_patch(Rectangle((4.0, 2.3), 0.6, 0.7, facecolor="#fbe3cd", edgecolor=ORANGE, hatch="////", linewidth=0.8))
-    axis.text(4.75, 2.62, "lost", color=ORANGE, fontsize=9.5, fontweight="bold", va="center")
-    axis.plot([5.2, 5.2], [0.6, 4.3], color=ORANGE, linewidth=1.0, linestyle="--")
-    axis.text(5.3, 0.75, "epoch + 1: older messages are refused", color=ORANGE, fontsize=8.5)
-    _box(axis, 5.6, 3.4, 3.1, "sends its rows' state")
-    _box(axis, 5.6, 1.2, 3.1, "loads the lost columns")
+    axis.text(4.68, 2.62, "lost", color=ORANGE, fontsize=9, fontweight="bold", va="center")
+    axis.plot([5.25, 5.25], [0.6, 4.3], color=ORANGE, linewidth=1.0, linestyle="--")
+    axis.text(5.3, 0.75, "new epoch: messages of earlier ones are refused", color=ORANGE, fontsize=8.5)
+    _box(axis, 5.4, 3.4, 3.4, "sends state of the rows")
+    _box(axis, 5.4, 1.2, 3.4, "loads lost columns again")
     _arrow(axis, (7.15, 3.3), (7.15, 2.0))
-    for x, tree in ((8.9, "tree 43 anew"), (11.2, "tree 44")):
+    for x, tree in ((8.9, "tree 43 again"), (11.2, "tree 44")):
         for y in (3.4, 1.2):
             _box(axis, x, y, 2.1, tree)
-    axis.text(11.1, 2.65, "a restarted worker takes\ncolumns over between trees", ha="center", va="center", fontsize=8.5, color=GREY)
+    axis.text(11.1, 2.65, "a restarted worker takes\nthese columns over between trees", ha="center", va="center", fontsize=8.5, color=GREY)
     return figure
 
 
