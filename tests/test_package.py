@@ -137,7 +137,7 @@ RECIPE = ROOT / ".ci" / "conda" / "meta.yaml"
 
 
 @pytest.mark.skipif(not SCRIPT.exists(), reason="only in a checkout")
-@pytest.mark.parametrize(("which", "relation"), [("newest", ">="), ("lowest", "=="), ("scikit-learn~=1.7.0", ">=")])
+@pytest.mark.parametrize(("which", "relation"), [("newest", ">="), ("nightly", ">="), ("lowest", "=="), ("scikit-learn~=1.7.0", ">=")])
 def test_versions(which: str, relation: str) -> None:
     done = subprocess.run([sys.executable, SCRIPT, which], capture_output=True, text=True, check=True, timeout=60)
     requirements = done.stdout.split()
@@ -151,7 +151,7 @@ def test_versions(which: str, relation: str) -> None:
 def test_versions_of_nothing(which: str) -> None:
     done = subprocess.run([sys.executable, SCRIPT, which], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "neither newest nor lowest" in done.stderr or "'sklearn' is no requirement" in done.stderr
+    assert "neither newest, nightly nor lowest" in done.stderr or "'sklearn' is no requirement" in done.stderr
 
 
 @pytest.mark.skipif(not SCRIPT.exists(), reason="only in a checkout")
@@ -190,3 +190,29 @@ def test_the_conda_recipe_is_that_of_the_project() -> None:
     about = {"summary": project["project"]["description"], "license": project["project"]["license"]}
     assert about.items() <= recipe["about"].items()
     assert (ROOT / recipe["about"]["license_file"]).is_file()
+
+
+@pytest.mark.skipif(not (ROOT / "CITATION.cff").exists(), reason="only in a checkout")
+def test_the_citation_and_the_changelog_are_of_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## (\d\S+) - (\S+)$", changelog, re.MULTILINE)
+    assert versions[0] == (citation["version"], str(citation["date-released"]))
+    assert citation["version"] == dtrees.__version__
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.skipif(not WORKFLOWS, reason="only in a checkout")
+def test_workflows_run_jobs_that_exist_on_the_promised_versions_of_python() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    promised = {one.rpartition(" ")[2] for one in project["classifiers"] if re.search(r":: 3\.\d+$", one)}
+    texts = [path.read_text(encoding="utf-8") for path in WORKFLOWS]
+    jobs = [job for text in texts for job in yaml.safe_load(text)["jobs"].values()]
+    tested = {version for job in jobs for version in job.get("strategy", {}).get("matrix", {}).get("python", [])}
+    assert tested == promised
+    known = set(re.findall(r"[\w]+", re.search(r"\[(slow.*?)\]", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))[1]))
+    asked = {word for job in jobs for word in job.get("strategy", {}).get("matrix", {}).get("job", [])}
+    assert asked <= known
