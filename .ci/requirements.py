@@ -1,7 +1,7 @@
 """Print the requirements of dtrees and its tests, one a line: ``python .ci/requirements.py newest`` (or ``lowest``).
 
-``newest`` and ``nightly`` leave out upper bounds, if there are any; ``lowest`` asks for exactly the lowest version that is allowed of each. A
-requirement such as ``scikit-learn~=1.7.0`` asks for that version of a package, and the newest ones of all others.
+``newest`` and ``nightly`` leave out upper bounds, if there are any; ``lowest`` asks for exactly the lowest version that is allowed of each.
+A requirement such as ``scikit-learn~=1.7.0`` asks for that version of a package, and the newest ones of all others.
 """
 
 from __future__ import annotations
