@@ -28,7 +28,9 @@ def categories() -> Any:
     city = random.integers(0, len(cities), 2000)
     rent = effect[city] + random.normal(size=2000)
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 2.9), sharey=True)
-    for axis, given, title in zip(axes, (None, "from_dtype"), ("by a threshold in alphabetical order", "by a set of categories"), strict=True):
+    for axis, given, title in zip(
+        axes, (None, "from_dtype"), ("by a threshold in alphabetical order", "by a set of categories"), strict=True
+    ):
         table = pd.DataFrame({"city": cities[city]})
         tree = dtrees.DecisionTreeRegressor(max_depth=1, categorical_features=given).fit(table, rent)
         left = tree.apply(pd.DataFrame({"city": cities})) == 1
@@ -48,8 +50,12 @@ def losses() -> Any:
     y = 1 + np.sin(5 * x[:, 0]) * 0.6 + (0.2 + x[:, 0]) * random.gamma(0.6, 1.0, size=len(x))
     grid = np.linspace(0, 1, 120)[:, np.newaxis]
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.0))
-    axes[0].plot(x[:200, 0], y[:200], ".", color="#c4c4c4", markersize=3)
-    for label, loss, color in (("quantile, alpha=0.9", "quantile", GREEN), ("squared_error", "squared_error", ORANGE), ("absolute_error", "absolute_error", BLUE)):
+    axes[0].plot(x[:120, 0], y[:120], ".", color="#c4c4c4", markersize=3)
+    for label, loss, color in (
+        ("quantile", "quantile", GREEN),
+        ("squared_error", "squared_error", ORANGE),
+        ("absolute_error", "absolute_error", BLUE),
+    ):
         model = dtrees.GradientBoostingRegressor(loss=loss, n_estimators=60, max_depth=3, min_samples_leaf=60).fit(x, y)
         axes[0].plot(grid[:, 0], model.predict(grid), color=color, linewidth=1.4, label=label)
     axes[0].set(title="skewed targets: 0.9-quantile, mean and median", xlabel="x", ylim=(0, 5))
@@ -105,7 +111,7 @@ def ranking() -> Any:
     by_round = ranker.evals_result_["validation_0"]["ndcg@5"]
     regressor = dtrees.GradientBoostingRegressor(n_estimators=80, learning_rate=0.1).fit(X[learn], relevance[learn])
     measure = dtrees.GradientBoostingRanker(n_estimators=1, eval_metric="ndcg@5")
-    one = dict(qid=query[learn], base_margin=np.zeros(learn.sum()))
+    one = {"qid": query[learn], "base_margin": np.zeros(learn.sum())}
     other = []
     for scores in regressor.staged_predict(X[test]):
         flat = measure.set_params(learning_rate=0.0).fit(
@@ -123,16 +129,21 @@ def ranking() -> Any:
 def anomalies() -> Any:
     """Draw the scores of an isolation forest over two columns, and the rows that it calls outliers."""
     random = np.random.default_rng(4)
-    angle = random.uniform(0, np.pi, 250)
-    moon = np.column_stack([np.cos(angle), np.sin(angle)]) + random.normal(scale=0.12, size=(250, 2))
-    X = np.concatenate([moon, random.normal([0.1, -0.6], 0.15, size=(150, 2)), random.uniform([-2, -1.5], [2, 2], size=(12, 2))])
+    angle = random.uniform(0, np.pi, 160)
+    moon = np.column_stack([np.cos(angle), np.sin(angle)]) + random.normal(scale=0.12, size=(160, 2))
+    X = np.concatenate([moon, random.normal([0.1, -0.6], 0.15, size=(90, 2)), random.uniform([-2, -1.5], [2, 2], size=(12, 2))])
     forest = dtrees.IsolationForest(200, contamination=0.03, random_state=0).fit(X)
     cells = 56
     across, up = (low + (np.arange(cells) + 0.5) * (high - low) / cells for low, high in ((-2.2, 2.2), (-1.7, 2.2)))
     grid = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
     figure, axis = plt.subplots(figsize=(5.6, 3.8))
     image = axis.imshow(
-        forest.score_samples(grid).reshape(cells, cells), origin="lower", extent=(-2.2, 2.2, -1.7, 2.2), cmap="Blues_r", aspect="auto", interpolation="none"
+        forest.score_samples(grid).reshape(cells, cells),
+        origin="lower",
+        extent=(-2.2, 2.2, -1.7, 2.2),
+        cmap="Blues_r",
+        aspect="auto",
+        interpolation="none",
     )
     outlier = forest.predict(X) < 0
     axis.plot(*X[~outlier].T, ".", color="#222222", markersize=2.5, label="1")
