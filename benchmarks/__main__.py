@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from benchmarks import plots, report
+from benchmarks import results
 from benchmarks.data import DATA_VARIABLE, data_folder
 from benchmarks.machine import describe, load_average, n_cores
 from benchmarks.registry import benchmarks
-from benchmarks.results import Row, Yielded
 from benchmarks.run import Run
 
 #: Processes waiting for a core on a machine that is idle enough.
@@ -24,7 +23,9 @@ _IDLE = 0.7
 @click.option("--scale", type=click.Choice(["tiny", "small", "full"]), default="full", show_default=True, help="Sizes of the tables.")
 @click.option("--repeats", type=click.IntRange(1), default=3, show_default=True, help="Timed turns of each contender.")
 @click.option("--threads", type=click.IntRange(1), default=None, help="Threads of dtrees and of peers; all cores by default.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write table.md, results.json and plots to this folder.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="Write the results of each benchmark to NAME.json in this folder."
+)
 @click.option("--data", envvar=DATA_VARIABLE, help=f"Folder of real tables [env: {DATA_VARIABLE}; default: ../shared/data].")
 def main(
     names: tuple[str, ...],
@@ -50,22 +51,15 @@ def main(
     run = Run(scale, repeats, threads, data_folder(data), lambda text: click.echo(text, err=True))
     if scale == "full" and (load := load_average()) > _IDLE:
         click.echo(f"The machine is busy (load {load:.1f}): figures will be off, peers' with OpenMP by a lot.", err=True)
-    title = f"scale {scale}, up to {repeats} turns each"
     machine = describe(threads)
-    click.echo(f"{title}\n\n{machine}\n\n{report.heading()}")
-    results: list[tuple[str, Yielded]] = []
-    for name in [name for name in known if name in wanted or not wanted]:
-        for result in known[name].run(run):
-            results.append((name, result))
-            if isinstance(result, Row):
-                click.echo(report.line(result))
-        if out is not None:  # after each: what is done is kept if a later one is interrupted
-            report.write(out, title, machine, results)
-    if out is not None:
-        try:
-            plots.draw(out, results)
-        except ImportError:
-            run.skip("plots, as matplotlib is not installed")
+    click.echo(f"scale {scale}, up to {repeats} turns each\n\n{machine}\n\n{results.table(results.HEADINGS, ())}")
+    for name in wanted or known:
+        rows = []
+        for row in known[name].run(run):
+            rows.append(row)
+            click.echo(f"| {' | '.join(results.cells(row))} |")
+        if out is not None and rows:
+            results.write(out, name, results.Results(machine, tuple(rows)))
 
 
 if __name__ == "__main__":

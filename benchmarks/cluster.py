@@ -97,13 +97,6 @@ def news(client: Client, fit: str | None = None) -> News:
     return News(exchanges, rounds)
 
 
-def sharded_fit(client: Client, model: Any, X: Any, y: Any) -> News:
-    """Boost over shards, and return what was told of it."""
-    with placed("sharded"):
-        model.fit(X, y)
-    return news(client)
-
-
 def overhead(exchange: dict[str, Any]) -> float:
     """Return the seconds of an exchange beyond the slowest worker's own work."""
     return float(exchange["seconds"] - exchange["slowest"])

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 #: Columns of the synthetic table.
 N_COLUMNS = 28
@@ -31,6 +32,24 @@ def synthetic(n_rows: int, classify: bool = False, n_columns: int = N_COLUMNS, s
     signal = X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + X[:, 3] * (X[:, 4] > 0)
     y = signal + 0.5 * random.standard_normal(n_rows)
     return X, (y > 0).astype(np.int64) if classify else y
+
+
+def classes(n_rows: int, n_classes: int, n_columns: int = N_COLUMNS) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the synthetic columns, and classes of equal size by its target."""
+    X, y = synthetic(n_rows, n_columns=n_columns)
+    return X, np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))
+
+
+def texts(n_rows: int, n_words: int, length: int) -> tuple[Any, NDArray[np.int64]]:
+    """Return a sparse table like one of TF-IDF: words as common as in texts (by Zipf's law), a value for each; and two classes."""
+    random = np.random.default_rng(0)
+    share = 1 / np.arange(1, n_words + 1) ** 0.9
+    words = random.choice(n_words, n_rows * length, p=share / share.sum()).astype(np.int32)
+    starts = np.arange(0, words.shape[0] + 1, length, dtype=np.int32)
+    X = sparse.csr_matrix((random.random(words.shape[0]), words, starts), shape=(n_rows, n_words))
+    X.sum_duplicates()
+    signal = X @ random.standard_normal(n_words)
+    return X, (signal + 0.5 * random.standard_normal(n_rows) > np.median(signal)).astype(np.int64)
 
 
 def data_folder(given: str | None = None) -> Path | None:
@@ -65,7 +84,7 @@ def adult(folder: Path | None) -> TrainTest | None:
 
 
 def adult_frames(folder: Path | None) -> tuple[Any, NDArray[Any], Any, NDArray[Any]] | None:
-    """Return Adult as frames with columns of categories: X and y to train on, X and y to test on; None if it is not at hand."""
+    """Return Adult as frames with columns of categories, of which "missing" may be one: X, y, and those to test on; None if not at hand."""
     frames = [_read(folder, f"adult_{part}.csv") for part in ("train", "test")]
     if frames[0] is None or frames[1] is None:
         return None
@@ -73,7 +92,9 @@ def adult_frames(folder: Path | None) -> tuple[Any, NDArray[Any], Any, NDArray[A
 
     n_train = len(frames[0])
     frame = pd.concat(frames, ignore_index=True)
-    X = frame.drop(columns="income").apply(lambda column: column if pd.api.types.is_numeric_dtype(column) else column.astype("category"))
+    X = frame.drop(columns="income").apply(
+        lambda column: column if pd.api.types.is_numeric_dtype(column) else column.fillna("missing").astype("category")
+    )
     y = frame["income"].str.contains(">50K").to_numpy(np.int64)
     return X[:n_train], y[:n_train], X[n_train:], y[n_train:]
 

@@ -21,8 +21,10 @@ Makers = dict[str, Callable[[], Any]]
 PACKAGES = {
     "dtrees": ("dtrees", "dtrees"),
     "scikit-learn": ("sklearn", "scikit-learn"),
+    "scikit-learn-intelex": ("sklearnex", "scikit-learn-intelex"),
     "XGBoost": ("xgboost", "xgboost"),
     "LightGBM": ("lightgbm", "lightgbm"),
+    "CatBoost": ("catboost", "catboost"),
     "YDF": ("ydf", "ydf"),
 }
 
@@ -38,21 +40,19 @@ def _of(module: str, regressor: str, classifier: str, classify: bool, /, **param
     return getattr(importlib.import_module(module), classifier if classify else regressor)(**parameters)
 
 
-def our_boosting(n_trees: int, threads: int, classify: bool = False, depth: int | None = 6) -> Any:
-    """Return dtrees' boosting with the parameters that XGBoost has by default."""
-    cls = dtrees.GradientBoostingClassifier if classify else dtrees.GradientBoostingRegressor
-    return cls(
-        n_estimators=n_trees, learning_rate=0.1, max_depth=depth, reg_lambda=1.0, min_child_weight=1.0, min_samples_leaf=1,
-        max_features=None, n_jobs=threads, random_state=0,
-    )  # fmt: skip
-
-
-def xgboost(n_trees: int, threads: int, method: str, classify: bool = False) -> Any:
-    """Return XGBoost's estimator with ``tree_method`` exact or hist."""
+def our_boosting(n_trees: int, threads: int, classify: bool = False, depth: int | None = 6, leaves: int | None = None) -> Any:
+    """Return dtrees' boosting with the parameters that XGBoost has by default; trees with a number of leaves have no depth."""
     return _of(
-        "xgboost", "XGBRegressor", "XGBClassifier", classify,
-        n_estimators=n_trees, learning_rate=0.1, max_depth=6, tree_method=method, n_jobs=threads,
+        "dtrees", "GradientBoostingRegressor", "GradientBoostingClassifier", classify,
+        n_estimators=n_trees, learning_rate=0.1, max_depth=None if leaves else depth, max_leaf_nodes=leaves, reg_lambda=1.0,
+        min_child_weight=1.0, min_samples_leaf=1, max_features=None, n_jobs=threads, random_state=0,
     )  # fmt: skip
+
+
+def xgboost(n_trees: int, threads: int, method: str, classify: bool = False, **parameters: Any) -> Any:
+    """Return XGBoost's estimator with ``tree_method`` exact or hist."""
+    settings = {"n_estimators": n_trees, "learning_rate": 0.1, "max_depth": 6, "tree_method": method, "n_jobs": threads}
+    return _of("xgboost", "XGBRegressor", "XGBClassifier", classify, **(settings | parameters))
 
 
 def lightgbm(n_trees: int, threads: int, classify: bool = False, **parameters: Any) -> Any:
@@ -61,13 +61,23 @@ def lightgbm(n_trees: int, threads: int, classify: bool = False, **parameters: A
     return _of("lightgbm", "LGBMRegressor", "LGBMClassifier", classify, **(settings | parameters))
 
 
-def boosting(n_trees: int, threads: int, classify: bool = False) -> Makers:
-    """Boosting with trees of depth 6: dtrees, XGBoost by both methods, LightGBM."""
+def catboost(n_trees: int, threads: int, classify: bool = False, **parameters: Any) -> Any:
+    """Return CatBoost's estimator, with symmetric trees of depth 6 unless parameters say otherwise."""
+    settings = {"iterations": n_trees, "learning_rate": 0.1, "depth": 6, "thread_count": threads}
+    settings |= {"verbose": False, "allow_writing_files": False, "random_seed": 0}
+    return _of("catboost", "CatBoostRegressor", "CatBoostClassifier", classify, **(settings | parameters))
+
+
+def boosting(n_trees: int, threads: int, classify: bool = False, leaves: int | None = None) -> Makers:
+    """Boosting with steps of a tenth and trees of depth 6, or best-first with a number of leaves: dtrees and the histogram libraries."""
+    of_xgboost = {"max_depth": 0, "max_leaves": leaves, "grow_policy": "lossguide"} if leaves else {}
+    of_lightgbm = {"max_depth": -1, "num_leaves": leaves} if leaves else {}
+    of_catboost = {"depth": 16, "max_leaves": leaves, "grow_policy": "Lossguide"} if leaves else {}
     return {
-        "dtrees": lambda: our_boosting(n_trees, threads, classify),
-        "XGBoost exact": lambda: xgboost(n_trees, threads, "exact", classify),
-        "XGBoost hist": lambda: xgboost(n_trees, threads, "hist", classify),
-        "LightGBM": lambda: lightgbm(n_trees, threads, classify),
+        "dtrees": lambda: our_boosting(n_trees, threads, classify, leaves=leaves),
+        "XGBoost hist": lambda: xgboost(n_trees, threads, "hist", classify, **of_xgboost),
+        "LightGBM": lambda: lightgbm(n_trees, threads, classify, **of_lightgbm),
+        "CatBoost": lambda: catboost(n_trees, threads, classify, **of_catboost),
     }
 
 
@@ -84,16 +94,21 @@ def sklearn_hist_boosting(n_trees: int, threads: int, classify: bool = False) ->
     return InThreads(_of("sklearn.ensemble", *names, classify, max_iter=n_trees, **settings), threads)
 
 
-def boosting_by_default(threads: int, classify: bool) -> Makers:
-    """Boosting with each library's own defaults."""
+def boosting_by_default(threads: int, classify: bool, rounds: int | None = None) -> Makers:
+    """Boosting with each library's own defaults, or, where ``rounds`` are given, with these and its own defaults for all else."""
     kind = "GradientBoostingRegressor", "GradientBoostingClassifier"
     hist = "HistGradientBoostingRegressor", "HistGradientBoostingClassifier"
+    quiet = {"thread_count": threads, "verbose": False, "allow_writing_files": False}
+
+    def of(name: str) -> dict[str, int]:
+        return {} if rounds is None else {name: rounds}
+
     return {
-        "dtrees": lambda: _of("dtrees", *kind, classify, n_jobs=threads),
-        "scikit-learn HistGradientBoosting": lambda: _of("sklearn.ensemble", *hist, classify, random_state=0),
-        "scikit-learn GradientBoosting": lambda: _of("sklearn.ensemble", *kind, classify, random_state=0),
-        "XGBoost": lambda: _of("xgboost", "XGBRegressor", "XGBClassifier", classify, n_jobs=threads),
-        "LightGBM": lambda: _of("lightgbm", "LGBMRegressor", "LGBMClassifier", classify, n_jobs=threads, verbose=-1),
+        "dtrees": lambda: _of("dtrees", *kind, classify, n_jobs=threads, **of("n_estimators")),
+        "scikit-learn hist": lambda: _of("sklearn.ensemble", *hist, classify, random_state=0, **of("max_iter")),
+        "XGBoost hist": lambda: _of("xgboost", "XGBRegressor", "XGBClassifier", classify, n_jobs=threads, **of("n_estimators")),
+        "LightGBM": lambda: _of("lightgbm", "LGBMRegressor", "LGBMClassifier", classify, n_jobs=threads, verbose=-1, **of("n_estimators")),
+        "CatBoost": lambda: _of("catboost", "CatBoostRegressor", "CatBoostClassifier", classify, **quiet, **of("iterations")),
     }
 
 
@@ -138,6 +153,7 @@ def forests(n_trees: int, threads: int, classify: bool, max_features: Any) -> Ma
     return {
         "dtrees": lambda: _of("dtrees", *names, classify, **settings),
         "scikit-learn": lambda: _of("sklearn.ensemble", *names, classify, **settings),
+        "scikit-learn-intelex": lambda: _of("sklearnex.ensemble", *names, classify, **settings),
         "YDF": lambda: YdfForest(n_trees, threads, classify, max_features),
     }
 
@@ -149,6 +165,7 @@ def extra_trees(n_trees: int, threads: int, classify: bool = False) -> Makers:
     return {
         "dtrees": lambda: _of("dtrees", *names, classify, **settings),
         "scikit-learn": lambda: _of("sklearn.ensemble", *names, classify, **settings),
+        "scikit-learn-intelex": lambda: _of("sklearnex.ensemble", *names, classify, **settings),
     }
 
 

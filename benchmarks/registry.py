@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from benchmarks.results import Yielded
+from benchmarks.results import Row
 from benchmarks.run import Run
 
 
@@ -17,16 +17,16 @@ class Benchmark:
 
     name: str
     text: str
-    run: Callable[[Run], Iterator[Yielded]]
+    run: Callable[[Run], Iterator[Row]]
 
 
 _BENCHMARKS: dict[str, Benchmark] = {}
 
 
-def benchmark(name: str) -> Callable[[Callable[[Run], Iterator[Yielded]]], Callable[[Run], Iterator[Yielded]]]:
-    """Register a function of a :class:`~benchmarks.run.Run` that yields rows and points."""
+def benchmark(name: str) -> Callable[[Callable[[Run], Iterator[Row]]], Callable[[Run], Iterator[Row]]]:
+    """Register a function of a :class:`~benchmarks.run.Run` that yields rows."""
 
-    def register(function: Callable[[Run], Iterator[Yielded]]) -> Callable[[Run], Iterator[Yielded]]:
+    def register(function: Callable[[Run], Iterator[Row]]) -> Callable[[Run], Iterator[Row]]:
         assert name not in _BENCHMARKS, name
         _BENCHMARKS[name] = Benchmark(name, (function.__doc__ or "").splitlines()[0], function)
         return function
@@ -34,15 +34,10 @@ def benchmark(name: str) -> Callable[[Callable[[Run], Iterator[Yielded]]], Calla
     return register
 
 
-#: The order of the table: what targets are stated for first. Files that are not listed follow.
-_ORDER = ("boosting", "forests", "prediction", "memory", "losses", "held_out", "worst_cases", "kinds")
-
-
 def benchmarks() -> dict[str, Benchmark]:
-    """Return all benchmarks by name, in the order of the table."""
+    """Return all benchmarks by name."""
     from benchmarks import works
 
-    found = [module.name for module in pkgutil.iter_modules(works.__path__)]
-    for name in [*_ORDER, *sorted(set(found) - set(_ORDER))]:
-        importlib.import_module(f"benchmarks.works.{name}")
+    for module in pkgutil.iter_modules(works.__path__):
+        importlib.import_module(f"benchmarks.works.{module.name}")
     return dict(_BENCHMARKS)

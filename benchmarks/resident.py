@@ -15,18 +15,19 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.data import synthetic
-from benchmarks.libraries import boosting, trees
+from benchmarks.libraries import boosting, forests, trees
 from benchmarks.timing import tidy_up
 
 #: Rows of the fit that compiles kernels and starts threads: enough for every kernel, and few enough to leave nothing behind.
 _WARM_UP_ROWS = 6_000
-#: Trees of a boosting fit: its memory does not depend on how many there are.
+#: Trees of a fit.
 _N_TREES = 5
 
 
 def peak_of_fit(kind: str, library: str, n_rows: int, n_columns: int, threads: int) -> int:
     """Fit, and return by how much memory grew at its largest."""
-    make = (boosting(_N_TREES, threads) if kind == "boosting" else trees(None))[library]
+    kinds = {"boosting": boosting(_N_TREES, threads), "tree": trees(None), "forest": forests(_N_TREES, threads, False, 1 / 3)}
+    make = kinds[kind][library]
     make().fit(*synthetic(_WARM_UP_ROWS, n_columns=n_columns))
     X = np.empty((n_rows, n_columns), np.float32)
     y = np.empty(n_rows)

@@ -1,8 +1,13 @@
-"""What benchmarks yield: medians, lines of the table, points of the plots."""
+"""What benchmarks yield, medians and rows of a table, and the JSON files that hold them."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -26,52 +31,73 @@ class Measure:
 
     def __str__(self) -> str:
         digits = f"{self.median:.3g}" if abs(self.median) < 1000 else f"{self.median:,.0f}"
-        spread = f" ±{100 * self.spread / abs(self.median):.0f}%" if self.n > 1 and self.median else ""
-        return digits + spread + ("" if self.unit == "s" else f" {self.unit}")
+        return f"{digits} {self.unit}".rstrip()
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table.
+    """One line of a table: a work as dtrees does it, and as a peer does it, if there is one.
 
     Attributes
     ----------
-    work, peer : str
-    theirs, ours : Measure or None
-    ratio : float or None
-        Theirs over ours.
-    target : str
-        What is wanted of the ratio (or of ours, where there is no peer); empty if nothing is.
-    met : bool or None
-        None without a target.
+    work : str
+    ours : Measure
+    peer : str
+    theirs : Measure or None
+    note : str
     """
 
     work: str
-    peer: str
-    theirs: Measure | None
-    ours: Measure | None
-    ratio: float | None = None
-    target: str = ""
-    met: bool | None = None
+    ours: Measure
+    peer: str = ""
+    theirs: Measure | None = None
+    note: str = ""
 
-    @classmethod
-    def of(cls, work: str, peer: str, theirs: Measure, ours: Measure, at_least: float | None = None) -> Row:
-        """Return the row of a ratio and the least it should be."""
-        ratio = theirs.median / ours.median if ours.median > 0 else float("inf")
-        met = None if at_least is None else ratio >= at_least
-        return cls(work, peer, theirs, ours, ratio, "" if at_least is None else f"≥ {at_least:.3g}", met)
+    @property
+    def ratio(self) -> float | None:
+        """Theirs over ours."""
+        return None if self.theirs is None else self.theirs.median / max(self.ours.median, 1e-12)
 
 
 @dataclass(frozen=True)
-class Point:
-    """One point of a plot with logarithmic axes: ``figure`` is its title, ``series`` the line it is on."""
+class Results:
+    """The rows of a benchmark, and the lines that describe machine and versions."""
 
-    figure: str
-    series: str
-    x: float
-    y: float
-    x_label: str = "rows"
-    y_label: str = "seconds"
+    machine: str
+    rows: tuple[Row, ...]
 
 
-Yielded = Row | Point
+HEADINGS = ("work", "peer", "peer's", "dtrees'", "ratio", "note")
+
+
+def table(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    return "\n".join("| " + " | ".join(line) + " |" for line in (headings, ["---"] * len(headings), *lines))
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return the cells of a row, below :data:`HEADINGS`."""
+    return row.work, row.peer, str(row.theirs or ""), str(row.ours), "" if row.ratio is None else f"{row.ratio:.2f}", row.note
+
+
+def write(folder: Path, name: str, results: Results) -> None:
+    """Write the results of a benchmark to ``NAME.json`` in a folder, a line for each row."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = ",\n".join(json.dumps(dataclasses.asdict(row)) for row in results.rows)
+    text = f'{{"machine": {json.dumps(results.machine)}, "rows": [\n{rows}\n]}}\n'
+    (folder / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def read(folder: Path) -> dict[str, Results]:
+    """Return the results in a folder, by the name of the benchmark."""
+    return {path.stem: _results(json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*.json"))}
+
+
+def _results(found: dict[str, Any]) -> Results:
+    return Results(found["machine"], tuple(_rows(found["rows"])))
+
+
+def _rows(found: Iterable[dict[str, Any]]) -> Iterator[Row]:
+    for row in found:
+        measures = {side: row[side] and Measure(**row[side]) for side in ("ours", "theirs")}
+        yield Row(**(row | measures))

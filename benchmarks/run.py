@@ -73,55 +73,23 @@ class Run:
             return interleave(contenders, self.repeats, pause=0.0, shortest=0.0)
         return interleave(contenders, self.repeats, pause=PAUSE)
 
-    def compare(
-        self,
-        work: str,
-        contenders: Mapping[str, Callable[[], Any]],
-        targets: Mapping[str, float] | None = None,
-        *,
-        fastest: float | None = None,
-    ) -> Iterator[Row]:
-        """Time contenders, one of them dtrees, and yield a row for each peer.
+    def compare(self, work: str, contenders: Mapping[str, Callable[[], Any]]) -> Iterator[Row]:
+        """Time contenders, one of them dtrees, all warm and of installed libraries, and yield a row for each peer."""
+        yield from self.rows(work, self.measure(contenders))
 
-        Parameters
-        ----------
-        work : str
-        contenders : mapping of str to callable
-            Warm, and of installed libraries.
-        targets : mapping of str to float, optional
-            For some peers, the least that their time over dtrees' should be.
-        fastest : float, optional
-            The same for whichever peer turns out to be the fastest.
-        """
-        yield from self.rows(work, self.measure(contenders), targets, fastest=fastest)
-
-    def rows(
-        self, work: str, measures: Mapping[str, Measure], targets: Mapping[str, float] | None = None, *, fastest: float | None = None
-    ) -> Iterator[Row]:
-        """Yield a row for each peer's measure beside dtrees'; see :meth:`compare`."""
+    def rows(self, work: str, measures: Mapping[str, Measure]) -> Iterator[Row]:
+        """Yield a row for each peer's measure beside dtrees'."""
         peers = [name for name in measures if name != OURS]
-        wanted = dict(targets or {})
-        if fastest is not None and peers:
-            wanted[min(peers, key=lambda name: measures[name].median)] = fastest
         for name in peers:
-            yield Row.of(work, name, measures[name], measures[OURS], wanted.get(name))
+            yield Row(work, measures[OURS], name, measures[name])
         if not peers:
-            yield Row(work, "", None, measures[OURS])
+            yield Row(work, measures[OURS])
 
-    def fits(
-        self,
-        work: str,
-        X: NDArray[Any],
-        y: NDArray[Any],
-        makers: Mapping[str, Maker],
-        targets: Mapping[str, float] | None = None,
-        *,
-        fastest: float | None = None,
-    ) -> Iterator[Row]:
+    def fits(self, work: str, X: Any, y: NDArray[Any], makers: Mapping[str, Maker]) -> Iterator[Row]:
         """Compare fits: everything from the user's arrays on, after one fit that is not counted."""
-        yield from self.rows(work, self.measure_fits(X, y, makers), targets, fastest=fastest)
+        yield from self.rows(work, self.measure_fits(X, y, makers))
 
-    def measure_fits(self, X: NDArray[Any], y: NDArray[Any], makers: Mapping[str, Maker]) -> dict[str, Measure]:
+    def measure_fits(self, X: Any, y: NDArray[Any], makers: Mapping[str, Maker]) -> dict[str, Measure]:
         """Time fits in turns. dtrees compiles for what the whole table needs; peers only start their threads on a part."""
         makers = self.installed(makers)
         for name, make in makers.items():
@@ -130,10 +98,10 @@ class Run:
         return self.measure({name: lambda make=make: make().fit(X, y) for name, make in makers.items()})
 
     def losses(self, work: str, table: TrainTest, makers: Mapping[str, Maker], metric: Callable[[Any, Any], float]) -> Iterator[Row]:
-        """Compare losses on rows held out, of probabilities where there are any; ours may be a thirtieth higher."""
+        """Compare losses on rows held out, of probabilities where there are any."""
         measures = {}
         for name, make in self.installed(makers).items():
             model = make().fit(table.X, table.y)
             predicted = np.asarray(getattr(model, "predict_proba", model.predict)(table.X_test))
-            measures[name] = Measure(metric(table.y_test, predicted), unit="loss")
-        yield from self.rows(work, measures, {} if self.scale == "tiny" else dict.fromkeys(measures, 0.97))
+            measures[name] = Measure(metric(table.y_test, predicted), unit="")
+        yield from self.rows(work, measures)

@@ -1,7 +1,7 @@
 """The dtrees of this checkout against that of another one, by turns: ``python -m benchmarks.versions CHECKOUT``.
 
 Each version runs in a process of its own, which keeps its tables and has its kernels compiled; they fit the same table one after the other,
-so that whatever else the machine does meets both. The ratio is this version's median over the other's: above 1 this one is slower. One
+so that whatever else the machine does meets both. The ratio is the other's median over this version's: below 1 this one is slower. One
 process is faster than another of the same version, by up to 5 %, for as long as it lives. So both are started anew some times, and the
 ratio is the median of those of each start.
 """
@@ -15,6 +15,9 @@ import sys
 from pathlib import Path
 
 import click
+
+from benchmarks import results
+from benchmarks.machine import describe
 
 #: Works by name: how many turns to take of ten, and the expressions that make a table and what is timed.
 _WORKS = {
@@ -119,19 +122,23 @@ class _Version:
 @click.option("--only", default="", help="Works with this in their name.")
 @click.option("--turns", type=click.IntRange(1), default=10, show_default=True, help="Turns of the short works; long ones have fewer.")
 @click.option("--starts", type=click.IntRange(1), default=3, show_default=True, help="How often both versions are started.")
-def main(checkout: Path, only: str, turns: int, starts: int) -> None:
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write the results to versions.json in this folder.")
+def main(checkout: Path, only: str, turns: int, starts: int, out: Path | None) -> None:
     """Time this version and the one at CHECKOUT by turns."""
     folders = (checkout.resolve(), Path(__file__).parents[1])
-    click.echo("| work | seconds before | now | now / before | of each start |\n|---|---|---|---|---|")
+    rows = []
+    click.echo(results.table(results.HEADINGS, ()))
     for work, (share, made, timed) in _WORKS.items():
         if only not in work:
             continue
         found = [_medians(folders if start % 2 else folders[::-1], made, timed, max(1, share * turns // 10)) for start in range(starts)]
         before, now = ([medians[folder] for medians in found] for folder in folders)
-        ratios = sorted(mine / theirs for theirs, mine in zip(before, now, strict=True))
-        each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        seconds = f"{statistics.median(before):.3g} | {statistics.median(now):.3g}"
-        click.echo(f"| {work} | {seconds} | {statistics.median(ratios):.2f} | {each} |")
+        ratios = sorted(theirs / mine for theirs, mine in zip(before, now, strict=True))
+        measures = (results.Measure(statistics.median(ratios) * statistics.median(now)), results.Measure(statistics.median(now)))
+        rows.append(results.Row(work, measures[1], "before", measures[0], f"{ratios[0]:.2f} to {ratios[-1]:.2f}"))
+        click.echo(f"| {' | '.join(results.cells(rows[-1]))} |")
+        if out is not None:
+            results.write(out, "versions", results.Results(describe(2), tuple(rows)))
 
 
 def _medians(folders: tuple[Path, ...], made: str, timed: str, turns: int) -> dict[Path, float]:

@@ -11,23 +11,22 @@ import pytest
 from click.testing import CliRunner
 
 import dtrees
-from benchmarks import baselines, libraries, picture, plots, report, staged, timing
+from benchmarks import libraries, page, picture, results, staged, timing
 from benchmarks.__main__ import main
 from benchmarks.data import synthetic
 from benchmarks.machine import describe
 from benchmarks.plain import PlainBoosting, PlainTree
 from benchmarks.registry import benchmarks
-from benchmarks.results import Measure, Point, Row
+from benchmarks.results import Measure, Results, Row
 from benchmarks.run import Run
-from benchmarks.works.boosting import slope, thread_counts
 from benchmarks.works.losses import first_below
 from benchmarks.works.worst_cases import cases
 from tests.slow import one_of_each, slow_for
 
 #: Benchmarks that are tried in every run of the tests; the others take long, most of them for clusters or peers.
-QUICK = {"boosting", "tree-depth-6", "best-first"}
+QUICK = {"trees", "cross-validation"}
 #: Those that take longest.
-THOROUGH = {"model", "chaos", "cold", "memory", "accuracy", "past-memory"}
+THOROUGH = {"chaos", "cold", "memory", "accuracy", "past-memory", "boosting-tasks"}
 
 
 @pytest.fixture
@@ -40,34 +39,28 @@ def untidy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", slow_for(set(benchmarks()) - QUICK, benchmarks(), THOROUGH))
 def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
     # OpenMP's threads wait for one another by spinning, which takes forever on a machine that runs other tests too.
-    threads = "2" if name == "threads" else "1"
-    arguments = ["--only", name, "--scale", "tiny", "--repeats", "1", "--threads", threads, "--out", str(tmp_path)]
+    arguments = ["--only", name, "--scale", "tiny", "--repeats", "1", "--threads", "1", "--out", str(tmp_path)]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    found = json.loads((tmp_path / "results.json").read_text())["results"]
-    table = (tmp_path / "table.md").read_text()
-    assert {one["benchmark"] for one in found} <= {name}
-    lines = [line for line in table.splitlines() if line.startswith("|")]
-    rows = [one for one in found if one["kind"] == "row"]
-    assert len(lines) == 2 + len(rows)
-    assert rows or "skipped" in result.output
-    for row in rows:
-        assert row["ours"] or row["theirs"]
-        assert all(math.isfinite(row[side]["median"]) for side in ("ours", "theirs") if row[side])
-        assert row["ratio"] is None or row["ratio"] > 0
-    assert all(one["x"] > 0 and one["y"] > 0 for one in found if one["kind"] == "point")
+    ((found, stored),) = results.read(tmp_path).items()
+    assert found == name
+    assert stored.rows
+    for row in stored.rows:
+        assert f"| {' | '.join(results.cells(row))} |" in result.output
+        assert math.isfinite(row.ours.median)
+        assert row.ratio is None or row.ratio > 0
 
 
 def test_peers_that_are_not_installed_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.run.is_installed", lambda name: name == "dtrees")
     said: list[str] = []
     run = Run("tiny", 1, 1, say=said.append)
-    rows = list(run.fits("stumps", *synthetic(50), libraries.boosting(1, 1), {"LightGBM": 1.0}))
-    assert [(row.peer, row.met) for row in rows] == [("", None)]
+    rows = list(run.fits("stumps", *synthetic(50), libraries.boosting(1, 1)))
+    assert [(row.peer, row.ratio) for row in rows] == [("", None)]
     assert said == [
-        "skipped: XGBoost exact is not installed",
         "skipped: XGBoost hist is not installed",
         "skipped: LightGBM is not installed",
+        "skipped: CatBoost is not installed",
     ]
 
 
@@ -130,18 +123,49 @@ def test_a_summary_is_of_all_measurements() -> None:
     assert timing.summary([5.0, 1.0, 2.0]) == Measure(2.0, 2.0, 3)
 
 
-def test_rows_say_whether_a_target_is_met() -> None:
-    assert Row.of("w", "p", Measure(4.0), Measure(2.0), 2.0).met is True
-    assert Row.of("w", "p", Measure(3.9), Measure(2.0), 2.0).met is False
-    assert Row.of("w", "p", Measure(4.0), Measure(2.0)).met is None
-    rows = Run("tiny", 1, 1).rows("w", {"dtrees": Measure(1.0), "a": Measure(3.0), "b": Measure(2.0)}, fastest=2.5)
-    assert [(row.peer, row.target, row.met) for row in rows] == [("a", "", None), ("b", "≥ 2.5", False)]
+def test_a_row_has_the_ratio_of_its_peer() -> None:
+    rows = list(Run("tiny", 1, 1).rows("w", {"dtrees": Measure(2.0), "a": Measure(3.0), "b": Measure(1.0)}))
+    assert [(row.peer, row.ratio) for row in rows] == [("a", 1.5), ("b", 0.5)]
+    assert results.cells(rows[0]) == ("w", "a", "3 s", "2 s", "1.50", "")
+    assert results.cells(Row("memory", Measure(380.0, unit="bytes a row"))) == ("memory", "", "", "380 bytes a row", "", "")
 
 
-def test_a_line_of_the_table() -> None:
-    row = Row.of("tree", "scikit-learn", Measure(5.18, 0.259, 3), Measure(0.94), 10.0)
-    assert report.line(row) == "| tree | scikit-learn | 5.18 ±5% | 0.94 | 5.51 | ≥ 10 | no |"
-    assert report.line(Row("memory", "", None, Measure(380.0, unit="bytes a row"))) == "| memory | - |  | 380 bytes a row |  |  |  |"
+def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
+    stored = Results("2 cores", (Row("a", Measure(1.0, 0.1, 3), "b", Measure(2.0), "c"), Row("d", Measure(1.0, unit="MB"))))
+    results.write(tmp_path, "some", stored)
+    assert results.read(tmp_path) == {"some": stored}
+
+
+def test_a_page_has_a_line_for_each_work_and_a_column_for_each_peer(tmp_path: Path) -> None:
+    rows = (
+        Row("deep", Measure(2.0), "scikit-learn", Measure(1.0)),
+        Row("deep", Measure(2.0), "YDF", Measure(30.0)),
+        Row("flat", Measure(4.0), "scikit-learn", Measure(10.0)),
+    )
+    found = {"trees": Results("2 cores", rows), "others": Results("2 cores", (Row("x", Measure(1.0, unit="MB")),))}
+    text = page.fill("{{machine}}\n{{ratios trees}}\n{{values trees others missing: fit, here}}\n## Left out\n{{ratios missing}}\n", found)
+    assert text.splitlines() == [
+        "2 cores",
+        "| work | dtrees | scikit-learn | YDF |",
+        "| --- | --- | --- | --- |",
+        "| deep | 2 s | **0.50** | 15 |",
+        "| flat | 4 s | 2.5 |  |",
+        "| fit | here | scikit-learn | YDF |",
+        "| --- | --- | --- | --- |",
+        "| deep | 2 s | 1 s | 30 s |",
+        "| flat | 4 s | 10 s |  |",
+        "| x | 1 MB |  |  |",
+    ]
+
+
+def test_the_page_is_that_of_the_stored_results(tmp_path: Path) -> None:
+    """``python -m benchmarks.page benchmarks/results docs/benchmarks.md`` has been run since results or words changed."""
+    root = Path(page.__file__).parents[1]
+    written = tmp_path / "benchmarks.md"
+    result = CliRunner().invoke(page.main, [str(root / "benchmarks" / "results"), str(written)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert written.read_text(encoding="utf-8") == (root / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert "{{" not in written.read_text(encoding="utf-8")
 
 
 def test_synthetic_tables_are_the_same_each_time() -> None:
@@ -161,15 +185,6 @@ def test_the_machine_is_described_without_its_name() -> None:
     assert platform.node() not in text
 
 
-def test_plots(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    results = [("b", Row.of("work", "peer", Measure(1.0), Measure(2.0), 1.0))]
-    points = [("b", Point("time", series, x, y)) for series in ("dtrees", "XGBoost hist") for x, y in ((1, 2), (10, 20))]
-    paths = plots.draw(tmp_path, [*results, *points])
-    assert [path.name for path in paths] == ["time.png", "ratios.png"]
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
-
-
 @pytest.mark.usefixtures("untidy")
 def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
@@ -180,7 +195,7 @@ def test_the_picture(tmp_path: Path) -> None:
     drawn = path.read_bytes()
     assert b"<svg" in drawn
     points = json.loads(path.with_suffix(".json").read_text())["points"]
-    assert {point["x"] for point in points} == {200}, "who is slow gets no larger table"
+    assert {rows for _, rows, _ in points} == {200}, "who is slow gets no larger table"
     path.unlink()
     result = CliRunner().invoke(picture.main, [str(path), "--again"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -211,44 +226,3 @@ def test_losses() -> None:
     y = np.array([0, 1])
     assert staged.loss(y, np.array([0.0, 0.5]), classify=False) == 0.125
     assert staged.loss(y, np.array([0.5, 0.5]), classify=True) == pytest.approx(math.log(2.0))
-
-
-def test_slope_of_a_power() -> None:
-    assert slope([(n, 3.0 * n**1.5) for n in (10, 100, 1000)]) == pytest.approx(1.5)
-
-
-def stump_table(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    random = np.random.default_rng(seed)
-    return random.integers(0, 12, (60, 3)).astype(np.float32), random.normal(size=60)
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("depth", [0, 1, 3, None])
-def test_the_numpy_tree_is_the_same_tree(seed: int, depth: int | None) -> None:
-    X, y = stump_table(seed)
-    if depth == 0:
-        assert baselines.NumpyTree(0).fit(X, y).fitted_ == pytest.approx(np.full(60, y.mean()))
-        return
-    tree = dtrees.DecisionTreeRegressor(max_depth=depth).fit(X, y)
-    assert baselines.NumpyTree(depth).fit(X, y).fitted_ == pytest.approx(tree.predict(X))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_stumps_agree(seed: int) -> None:
-    X, y = stump_table(seed)
-    tree = dtrees.DecisionTreeRegressor(max_depth=1).fit(X, y).tree_
-    column, value = baselines.quadratic_stump(X, y)
-    assert (column, value) == baselines.sorted_stump(X, y)
-    assert column == tree.feature[0]
-    assert value <= tree.threshold[0] < X[X[:, column] > value, column].min()
-
-
-def test_running_medians_agree() -> None:
-    y = np.random.default_rng(0).normal(size=101).round(1)
-    expected = [np.median(y[:k]) for k in range(1, 102)]
-    assert baselines.medians_by_sorting(y).tolist() == expected
-    assert baselines.medians_by_heaps(y) == pytest.approx(expected)
-
-
-def test_thread_counts() -> None:
-    assert [thread_counts(n) for n in (1, 2, 4, 6)] == [[1], [1, 2], [1, 2, 4], [1, 2, 4, 6]]

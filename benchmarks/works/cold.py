@@ -16,12 +16,12 @@ import numpy as np
 import psutil
 
 from benchmarks.registry import benchmark
-from benchmarks.results import Measure, Row, Yielded
+from benchmarks.results import Measure, Row
 from benchmarks.run import Run
 
 #: Fits, one after the other in one process: a name, the estimator, its parameters, the kind of table and the target.
 _KINDS: tuple[tuple[str, str, dict[str, Any], str, str], ...] = (
-    ("boosting", "GradientBoostingRegressor", {}, "numbers", "y"),
+    ("boosting, the first of the process", "GradientBoostingRegressor", {}, "numbers", "y"),
     ("boosting of two classes", "GradientBoostingClassifier", {}, "numbers", "two"),
     ("boosting of three classes", "GradientBoostingClassifier", {}, "numbers", "three"),
     ("boosting, monotonic", "GradientBoostingRegressor", {"monotonic_cst": [1, 0, 0, 0, 0, 0, 0, 0]}, "numbers", "y"),
@@ -38,9 +38,6 @@ _CRITERIA = (
     ("Regressor", ("squared_error", "poisson", "absolute_error"), "y"),
     ("Classifier", ("gini", "entropy"), "two"),
 )
-#: The most seconds: of the first fit of a process with an empty cache, of any other kind, of all estimators, of the demo with an empty and
-#: with a full cache, and of a loaded model's first prediction.
-_FIRST, _FURTHER, _ALL, _DEMO, _DEMO_AGAIN, _PREDICTION = 6.0, 3.0, 30.0, 12.0, 3.5, 1.5
 #: Seconds that compiling may go on for after a fit.
 _COMPILES_AT_MOST = 600
 _PREDICT = """
@@ -53,36 +50,37 @@ print(time.process_time())
 
 
 @benchmark("cold")
-def cold(run: Run) -> Iterator[Yielded]:
-    """The first fits of each kind, the demo, and a loaded model's first prediction, with an empty and with a full kernel cache.
-
-    After the seconds of a fit, those of its process and of the processes that it has compile for it are given: they say more where others
-    use the machine, too.
-    """
+def cold(run: Run) -> Iterator[Row]:
+    """The first fits of each kind, the demo, and a loaded model's first prediction, with an empty and with a full kernel cache."""
     n_rows, n_trees = run.size(tiny=(300, 2), small=(20_640, 50), full=(20_640, 200))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         # A tiny run finds what has been compiled: all it shows is that this works.
         cache = None if run.scale == "tiny" else Path(folder) / "kernels"
         kinds = _KINDS[:1] if run.scale == "tiny" else _KINDS
         model = Path(folder) / "model.dtrees"
-        for state in ("empty", "full"):
-            for number, (kind, seconds, processor) in enumerate(_fits(cache, kinds, n_rows, n_trees, run.threads, str(model))):
-                most = None if state == "full" else _FURTHER if number else _FIRST
-                yield _row(f"first fit of {kind}, {state} kernel cache", seconds, most)
-                yield _row(f"first fit of {kind}, {state} kernel cache, processor time", processor)
-        yield _row("first prediction of a loaded model, processor time", float(_run(cache, "-c", _PREDICT, str(model))), _PREDICTION)
+        empty, full = (_fits(cache, kinds, n_rows, n_trees, run.threads, str(model)) for _ in range(2))
+        for kind in empty:
+            yield _row(kind, empty[kind], full[kind])
+        yield Row("first prediction of a loaded model, processor time", Measure(float(_run(cache, "-c", _PREDICT, str(model)))))
         if cache is None:
             return
-        cache = Path(folder) / "others"
-        taken = sum(seconds for _, seconds, _ in _fits(cache, [*_KINDS[:2], *_by_criterion()], n_rows, n_trees, run.threads, ""))
-        yield _row("all estimators with three criteria each, empty kernel cache", taken, _ALL)
-        cache = Path(folder) / "of the demo"
-        for state, most in (("empty", _DEMO), ("full", _DEMO_AGAIN)):
-            began = time.perf_counter()
-            _run(cache, "-m", "dtrees", "demo")
-            taken = time.perf_counter() - began
-            _await_compilers(cache)
-            yield _row(f"dtrees demo, {state} kernel cache", taken, most)
+        cache, kinds = Path(folder) / "others", [*_KINDS[:2], *_by_criterion()]
+        empty, full = (_fits(cache, kinds, n_rows, n_trees, run.threads, "") for _ in range(2))
+        yield _row("all estimators, two or three criteria each", sum(empty.values()), sum(full.values()))
+        yield _row("`dtrees demo`", *(_demo(Path(folder) / "of the demo") for _ in range(2)))
+
+
+def _row(work: str, empty: float, full: float) -> Row:
+    return Row(work, Measure(empty), "full kernel cache", Measure(full))
+
+
+def _demo(cache: Path) -> float:
+    """Return the seconds of the demo."""
+    began = time.perf_counter()
+    _run(cache, "-m", "dtrees", "demo")
+    taken = time.perf_counter() - began
+    _await_compilers(cache)
+    return taken
 
 
 def _by_criterion() -> Iterator[tuple[str, str, dict[str, Any], str, str]]:
@@ -93,22 +91,16 @@ def _by_criterion() -> Iterator[tuple[str, str, dict[str, Any], str, str]]:
                 yield f"{kind} by {criterion}", kind + task, {"criterion": criterion, "max_depth": 8}, "numbers", target
 
 
-def _row(work: str, seconds: float, most: float | None = None) -> Row:
-    if most is None:
-        return Row(work, "", None, Measure(seconds))
-    return Row(work, "", None, Measure(seconds), None, f"≤ {most:.3g} s", seconds <= most)
-
-
-def _fits(cache: Path | None, kinds: Any, *arguments: Any) -> list[tuple[str, float, float]]:
-    """Return name, seconds and processor time of fits in a process of their own; the first are from its start on."""
+def _fits(cache: Path | None, kinds: Any, *arguments: Any) -> dict[str, float]:
+    """Return the seconds of fits in a process of their own, by name; the first is from its start on."""
     program = "from benchmarks.works.cold import fit_in_turn; fit_in_turn()"
     found = json.loads(_run(cache, "-c", program, json.dumps([kinds, *arguments])))
     _await_compilers(cache)
-    return [tuple(one) for one in found]
+    return dict(found)
 
 
 def fit_in_turn() -> None:
-    """Fit what the command line says, and print the names, seconds and processor time as JSON."""
+    """Fit what the command line says, and print names and seconds as JSON."""
     kinds, n_rows, n_trees, threads, path = json.loads(sys.argv[1])
     r = np.random.default_rng(0)
     X: Any = r.normal(size=(n_rows, 8))
@@ -116,7 +108,7 @@ def fit_in_turn() -> None:
     y = X[:, 0] * X[:, 1] + np.abs(X[:, 2]) + 0.3 * r.normal(size=n_rows)
     y -= y.min()  # for Poisson deviance
     targets = {"y": y, "two": np.digitize(y, [np.median(y)]), "three": np.digitize(y, np.quantile(y, [0.3, 0.6]))}
-    taken, processor, model = [], 0.0, None
+    taken = []
     began = psutil.Process().create_time()
     for kind, estimator, parameters, table, target in kinds:
         import dtrees
@@ -126,11 +118,10 @@ def fit_in_turn() -> None:
         given = X if table == "numbers" else _with_categories(X)
         model = getattr(dtrees, estimator)(**{**size, **parameters}).fit(given, targets[target])
         model.predict(given)
-        now, used = time.time(), _processor_time()
-        taken.append((kind, now - began, used - processor))
+        taken.append((kind, time.time() - began))
         if path and len(taken) == 1:
             dtrees.save(model, path)
-        began, processor = time.time(), _processor_time()
+        began = time.time()
     print(json.dumps(taken))
 
 
@@ -138,13 +129,6 @@ def _with_categories(X: np.ndarray[Any, Any]) -> Any:
     import pandas as pd
 
     return pd.DataFrame(X).rename(columns=str).assign(word=pd.Categorical([f"word {k}" for k in np.round(3 * X[:, 5]).astype(int)]))
-
-
-def _processor_time() -> float:
-    """Return the processor time of this process, and of those that compile for its cache, as far as they are alive."""
-    folder = os.environ.get("NUMBA_CACHE_DIR")
-    compilers = [] if folder is None else _processes(folder)
-    return time.process_time() + sum(sum(process.cpu_times()[:2]) for process in compilers if process.pid != os.getpid())
 
 
 def _processes(folder: str) -> list[psutil.Process]:

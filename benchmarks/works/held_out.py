@@ -1,4 +1,4 @@
-"""What losses, criteria and constraints come to on rows held out, beside the libraries that have them."""
+"""Losses of held-out rows, by losses, criteria, constraints and sets of categories, beside the libraries that have them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import sklearn.metrics
 
 import dtrees
-from benchmarks.data import adult, california, hold_out, synthetic
+from benchmarks.data import TrainTest, adult, adult_frames, california, hold_out, synthetic
 from benchmarks.libraries import Makers, lightgbm, xgboost
 from benchmarks.registry import benchmark
-from benchmarks.results import Row, Yielded
+from benchmarks.results import Row
 from benchmarks.run import OURS, Run
 
 # --- what each criterion of trees and forests, and each constraint, comes to on rows held out, beside the libraries that have it ---
@@ -39,7 +39,7 @@ _PERSON = (0, 3, 4, 5, 7, 8, 9)
 
 
 @benchmark("held_out")
-def held_out(run: Run) -> Iterator[Yielded]:
+def held_out(run: Run) -> Iterator[Row]:
     """What criteria of trees and forests, and constraints, come to on held-out rows: scikit-learn, XGBoost, LightGBM."""
     housing, incomes = california(run.data), adult(run.data)
     if housing is None or incomes is None or run.scale == "tiny":
@@ -50,7 +50,7 @@ def held_out(run: Run) -> Iterator[Yielded]:
     for criteria, table, kind in ((_REGRESSION, prices, "Regressor"), (_CLASSIFICATION, incomes, "Classifier")):
         for criterion, metric in criteria.items():
             for what, makers in _by_criterion(run, criterion, kind):
-                yield from run.losses(f"held-out loss, {what} by {criterion}", table, makers, metric)
+                yield from run.losses(f"{what} by {criterion}", table, makers, metric)
     for name, table, signs, group in (("prices", prices, _PRICES, _PLACE), ("incomes", incomes, _INCOMES, _PERSON)):
         n_columns, classify = table.X.shape[1], name == "incomes"
         metric = sklearn.metrics.log_loss if classify else sklearn.metrics.mean_squared_error
@@ -60,7 +60,7 @@ def held_out(run: Run) -> Iterator[Yielded]:
             ("two monotonic columns", {"monotonic_cst": order}),
             ("two sets of columns", {"interaction_cst": [group, rest]}),
         ):
-            yield from run.losses(f"held-out loss, {name}, boosting with {what}", table, _constrained(run, classify, given), metric)
+            yield from run.losses(f"{name}, boosting with {what}", table, _constrained(run, classify, given), metric)
 
 
 def _by_criterion(run: Run, criterion: str, kind: str) -> Iterator[tuple[str, Makers]]:
@@ -146,7 +146,7 @@ _HIST = {"squared_error": {}, "absolute_error": {}, "quantile": {"quantile": _QU
 
 
 @benchmark("objectives")
-def objectives(run: Run) -> Iterator[Yielded]:
+def objectives(run: Run) -> Iterator[Row]:
     """What each loss of boosting comes to on held-out rows: scikit-learn, XGBoost, LightGBM."""
     housing, incomes = california(run.data), adult(run.data)
     n_trees = run.size(tiny=5, small=50, full=200)
@@ -156,28 +156,8 @@ def objectives(run: Run) -> Iterator[Yielded]:
     else:
         table, labels = hold_out(housing[0], housing[1] / 100_000), incomes
     for loss, metric in _OF_LOSSES.items():
-        yield from run.losses(f"held-out loss, {loss}", table, _regressors(loss, n_trees, run.threads), metric)
-    yield from run.losses("held-out log loss, exponential", labels, _exponential(n_trees, run.threads), sklearn.metrics.log_loss)
-
-
-@benchmark("criteria")
-def criteria(run: Run) -> Iterator[Yielded]:
-    """Trees for regression by each criterion: squared error."""
-    n = run.size(tiny=300, small=20_000, full=100_000)
-    X, y = synthetic(n, False)
-    amounts = np.exp(y / 4)
-    for depth in (6, None):
-        contenders = {
-            name: functools.partial(dtrees.DecisionTreeRegressor(criterion=name, max_depth=depth, random_state=0).fit, X, amounts)
-            for name in ("squared_error", "poisson", "absolute_error", "quantile")
-        }
-        for fit in contenders.values():  # compiles
-            fit()
-        measures = run.measure(contenders)
-        for name in ("poisson", "absolute_error", "quantile"):
-            most = None if run.scale == "tiny" else 1.2 if name == "poisson" else 4.0
-            work = f"tree {'of full depth' if depth is None else f'of depth {depth}'} by {name}, {n:,} x {X.shape[1]}"
-            yield Row.of(work, "squared error", measures["squared_error"], measures[name], at_least=None if most is None else 1 / most)
+        yield from run.losses(loss.replace("_", " "), table, _regressors(loss, n_trees, run.threads), metric)
+    yield from run.losses("exponential, log loss of Adult", labels, _exponential(n_trees, run.threads), sklearn.metrics.log_loss)
 
 
 def _regressors(loss: str, n_trees: int, threads: int) -> Makers:
@@ -210,4 +190,43 @@ def _exponential(n_trees: int, threads: int) -> Makers:
     return {
         "dtrees": lambda: dtrees.GradientBoostingClassifier(**plain, reg_lambda=0.0, n_jobs=threads, random_state=0),
         "scikit-learn": lambda: GradientBoostingClassifier(**plain, random_state=0),
+    }
+
+
+# --- columns of categories, which all three split by sets ---
+
+
+@benchmark("categories")
+def categories(run: Run) -> Iterator[Row]:
+    """Held-out losses with few and many categories, 200 trees of depth 6: XGBoost, LightGBM."""
+    n_trees = run.size(tiny=5, small=50, full=200)
+    incomes = adult_frames(run.data)
+    if incomes is not None and run.scale != "tiny":
+        yield from run.losses("Adult, log loss", TrainTest(*incomes), _by_sets(run, n_trees, True), sklearn.metrics.log_loss)
+    for n_levels, n_rows in ((1_000, 30_000), (10_000, 60_000), (100_000, 400_000)):
+        table = _levels(n_levels, run.size(tiny=300, small=n_rows // 4, full=n_rows))
+        work = f"{n_levels:,} categories, {n_rows:,} rows, squared error"
+        yield from run.losses(work, table, _by_sets(run, n_trees, False), sklearn.metrics.mean_squared_error)
+
+
+def _levels(n_levels: int, n_rows: int) -> TrainTest:
+    """Return a table with four numbers and a column of categories that each have an effect, a third of it held out."""
+    import pandas as pd
+
+    random = np.random.default_rng(0)
+    level, effect = random.integers(0, n_levels, n_rows), random.normal(size=n_levels)
+    x = random.normal(size=(n_rows, 4))
+    y = effect[level] + np.sin(2 * x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + 0.5 * random.normal(size=n_rows)
+    frame = pd.DataFrame(x, columns=list("abcd"))
+    frame["level"] = pd.Categorical.from_codes(level, [f"{i:06d}" for i in range(n_levels)])
+    n_train = 2 * n_rows // 3
+    return TrainTest(frame[:n_train], y[:n_train], frame[n_train:], y[n_train:])
+
+
+def _by_sets(run: Run, n_trees: int, classify: bool) -> Makers:
+    kind = dtrees.GradientBoostingClassifier if classify else dtrees.GradientBoostingRegressor
+    return {
+        OURS: lambda: kind(n_estimators=n_trees, learning_rate=0.1, max_depth=6, n_jobs=run.threads, random_state=0),
+        "XGBoost hist": lambda: xgboost(n_trees, run.threads, "hist", classify, enable_categorical=True),
+        "LightGBM": lambda: lightgbm(n_trees, run.threads, classify),
     }

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from benchmarks import staged
 from benchmarks.data import TrainTest, adult, california, hold_out, synthetic
 from benchmarks.registry import benchmark
-from benchmarks.results import Point, Yielded
+from benchmarks.results import Row
 from benchmarks.run import Run
 from benchmarks.timing import PAUSE, summary
 
@@ -20,7 +20,7 @@ _EVERY = 5
 
 
 @benchmark("loss")
-def same_loss(run: Run) -> Iterator[Yielded]:
+def same_loss(run: Run) -> Iterator[Row]:
     """Time to the same held-out loss, real tables and synthetic ones of 1M rows: XGBoost hist, LightGBM."""
     for name, table, classify in _tables(run):
         yield from _compare(run, name, table, classify)
@@ -41,7 +41,7 @@ def _tables(run: Run) -> Iterator[tuple[str, TrainTest, bool]]:
         yield f"synthetic {kind}, {n:,} rows", hold_out(*synthetic(n, classify), fraction=0.1), classify
 
 
-def _compare(run: Run, name: str, table: TrainTest, classify: bool) -> Iterator[Yielded]:
+def _compare(run: Run, name: str, table: TrainTest, classify: bool) -> Iterator[Row]:
     n_trees = run.size(tiny=2 * _EVERY, small=50, full=200)
     rounds = range(_EVERY, n_trees + 1, _EVERY)
     contenders = run.installed(staged.contenders(n_trees, run.threads, classify))
@@ -54,14 +54,11 @@ def _compare(run: Run, name: str, table: TrainTest, classify: bool) -> Iterator[
         for contender, boosting in contenders.items():
             time.sleep(run.size(tiny=0.0, small=PAUSE, full=PAUSE))
             times[contender].append(boosting.trace(table.X, table.y)[1][_EVERY - 1 :: _EVERY])
-    for contender, values in losses.items():
-        for seconds, value in zip(np.median(times[contender], axis=0), values, strict=True):
-            yield Point(f"held-out loss, {name}", contender, float(seconds), value, "seconds", "log loss" if classify else "squared error")
     common = max(min(values) for values in losses.values())  # the best that all of them reach
     measures = {
         contender: summary([float(turn[first_below(losses[contender], common)]) for turn in turns]) for contender, turns in times.items()
     }
-    yield from run.rows(f"to a held-out {'log loss' if classify else 'squared error'} of {common:.4g}, {name}", measures)
+    yield from run.rows(f"{name}: {'log loss' if classify else 'squared error'} of {common:.4g}", measures)
 
 
 def first_below(values: Sequence[float], bound: float) -> int:
