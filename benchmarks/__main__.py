@@ -58,8 +58,8 @@ def main(
         for row in known[name].run(run):
             rows.append(row)
             click.echo(f"| {' | '.join(results.cells(row))} |")
-        if out is not None and rows:
-            results.write(out, name, results.Results(machine, tuple(rows)))
+            if out is not None:  # after each: what is done stays if a later one is interrupted
+                results.write(out, name, results.Results(machine, tuple(rows)))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 RESULTS is the folder that ``python -m benchmarks --out`` and ``python -m benchmarks.versions --out`` write. Lines of the template:
 
-``{{machine}}``
-    the machines and versions of all results
+``{{machine NAME ...}}``
+    the machine and versions of benchmarks
 ``{{ratios NAME ...}}``
     a table of benchmarks, a line for each work, a column for each peer with its time over dtrees'; ratios below 1 are bold
 ``{{values NAME ...: heading, heading}}``
@@ -33,7 +33,7 @@ def fill(template: str, results: Mapping[str, Results]) -> str:
     --------
     >>> from benchmarks.results import Measure
     >>> results = {"trees": Results("2 cores", (Row("deep", Measure(2.0), "scikit-learn", Measure(1.0)),))}
-    >>> print(fill("{{machine}}\n\n## Trees\n{{ratios trees}}\n\n## Forests\n{{ratios forests}}\n", results))
+    >>> print(fill("{{machine trees}}\n\n## Trees\n{{ratios trees}}\n\n## Forests\n{{ratios forests}}\n", results))
     2 cores
     <BLANKLINE>
     ## Trees
@@ -47,15 +47,16 @@ def fill(template: str, results: Mapping[str, Results]) -> str:
 
 
 def _is_measured(section: str, results: Mapping[str, Results]) -> bool:
-    names = [name for kind, names, _ in _PLACE.findall(section) if kind != "machine" for name in names.split()]
+    names = [name for _, names, _ in _PLACE.findall(section) for name in names.split()]
     return not names or any(name in results for name in names)
 
 
 def _fill(place: re.Match[str], results: Mapping[str, Results]) -> str:
     kind, names, headings = place.groups()
+    found = [results[name] for name in names.split() if name in results]
     if kind == "machine":
-        return "\n\n".join(dict.fromkeys(one.machine for one in results.values()))
-    rows = [row for name in names.split() if name in results for row in results[name].rows]
+        return "\n\n".join(dict.fromkeys(one.machine for one in found))
+    rows = [row for one in found for row in one.rows]
     work, ours = (headings or "work, dtrees").rsplit(", ", 1)
     peers = list(dict.fromkeys(row.peer for row in rows if row.peer))
     return table([work, ours, *peers], _lines(rows, peers, ratios=kind == "ratios"))

@@ -1,81 +1,44 @@
-"""The README's picture, time against rows beside other libraries: ``python -m benchmarks.picture docs/images/boosting.svg``.
+"""The README's picture, time against rows: ``python -m benchmarks.picture benchmarks/measured docs/images/boosting.svg``.
 
-The times are kept beside the picture, in a file of the same name that ends in ``.json``. The picture can be drawn again from it.
+It is drawn from the results of the benchmark ``boosting-sizes``.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
-from benchmarks import libraries
-from benchmarks.data import N_COLUMNS, synthetic
-from benchmarks.machine import describe, n_cores
-from benchmarks.run import Run
+from benchmarks.data import N_COLUMNS
+from benchmarks.results import Row, read
+from benchmarks.run import OURS
 
-_SIZES = {
-    "tiny": (200, 400),
-    "small": (1_000, 3_000, 10_000, 30_000),
-    "full": (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000),
-}
-_N_TREES = {"tiny": 2, "small": 100, "full": 100}
-
-
-class Point(NamedTuple):
-    """The median time of a library on a table."""
-
-    series: str
-    rows: int
-    seconds: float
-
-
-def measure(run: Run, longest: float) -> Iterator[Point]:
-    """Yield the seconds of boosting on larger and larger tables; who took longer than ``longest`` is left out from then on."""
-    n_trees, sizes = _N_TREES[run.scale], _SIZES[run.scale]
-    makers = libraries.boosting(n_trees, run.threads)
-    makers["XGBoost exact"] = lambda: libraries.xgboost(n_trees, run.threads, "exact")
-    makers["scikit-learn, 1 core"] = lambda: libraries.sklearn_boosting(n_trees)
-    X, y = synthetic(sizes[-1])
-    for n in sizes:
-        for name, one in run.measure_fits(X[:n], y[:n], makers).items():
-            yield Point(name, n, one.median)
-            if one.median > longest:
-                del makers[name]
+_WORK = re.compile(rf"([\d,]+) x {N_COLUMNS}")
 
 
 @click.command()
+@click.argument("results", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--again", is_flag=True, help="Draw from the times beside PATH; measure nothing.")
-@click.option("--scale", type=click.Choice(list(_SIZES)), default="full", show_default=True, help="Sizes of the tables.")
-@click.option("--repeats", type=click.IntRange(1), default=3, show_default=True, help="Timed turns of each library.")
-@click.option("--threads", type=click.IntRange(1), default=None, help="Threads; all cores by default.")
-@click.option("--longest", type=float, default=30.0, show_default=True, help="Seconds beyond which a library gets no larger table.")
-def main(path: Path, again: bool, scale: str, repeats: int, threads: int | None, longest: float) -> None:
-    """Measure boosting on tables of different length, beside other libraries, and draw it to PATH (.svg or .png)."""
-    times = path.with_suffix(".json")
-    if again:
-        kept = json.loads(times.read_text(encoding="utf-8"))
-        title, points = kept["title"], [Point(*point) for point in kept["points"]]
-    else:
-        run = Run(scale, repeats, threads or n_cores(), say=lambda text: click.echo(text, err=True))
-        title = f"Gradient boosting, {_N_TREES[scale]} trees of depth 6, {N_COLUMNS} columns, {run.threads} cores"
-        points = []
-        for point in measure(run, longest):
-            click.echo(f"{point.series}, {point.rows:,} rows: {point.seconds:.3g} s")
-            points.append(point)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = ",\n".join(map(json.dumps, points))
-        heading = f'"machine": {json.dumps(describe(run.threads))}, "title": {json.dumps(title)}'
-        times.write_text(f'{{{heading}, "points": [\n{lines}\n]}}\n', encoding="utf-8")
-    draw(path, title, points)
+def main(results: Path, path: Path) -> None:
+    """Draw the time of boosting in RESULTS, a folder, to PATH (.svg or .png)."""
+    draw(path, read(results)["boosting-sizes"].rows)
 
 
-def draw(path: Path, title: str, points: Sequence[Point]) -> None:
-    """Draw seconds against rows, both logarithmic, to a file, PNG or SVG by its name."""
+def lines(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
+    """Return seconds by the number of rows of each library, dtrees first, of works that are named by their shape alone."""
+    found: dict[str, dict[int, float]] = {OURS: {}}
+    for row in rows:
+        if (shape := _WORK.fullmatch(row.work)) and row.theirs is not None:
+            n_rows = int(shape[1].replace(",", ""))
+            found[OURS][n_rows] = row.ours.median
+            found.setdefault(row.peer, {})[n_rows] = row.theirs.median
+    return found
+
+
+def draw(path: Path, rows: Sequence[Row]) -> None:
+    """Draw seconds against rows, both logarithmic."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -83,9 +46,11 @@ def draw(path: Path, title: str, points: Sequence[Point]) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    for series in dict.fromkeys(point.series for point in points):
-        line = sorted((point.rows, point.seconds) for point in points if point.series == series)
-        axes.plot(*zip(*line, strict=True), marker="o", markersize=4, label=series, linewidth=2.5 if series == "dtrees" else 1.2)
+    for series, line in lines(rows).items():
+        axes.plot(
+            *zip(*sorted(line.items()), strict=True), marker="o", markersize=4, label=series, linewidth=2.5 if series == OURS else 1.2
+        )
+    title = f"Gradient boosting, 100 trees of depth 6, {N_COLUMNS} columns, 2 cores"
     axes.set(xscale="log", yscale="log", xlabel="rows", ylabel="seconds", title=title)
     for axis in (axes.xaxis, axes.yaxis):  # plain numbers at 1, 2, 5 and so on
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))

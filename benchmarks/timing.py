@@ -18,7 +18,7 @@ PAUSE = 0.3
 #: What takes less is timed many calls at once, so many that they take this long.
 _SHORTEST = 0.2
 #: A contender that has taken so many seconds is not timed again.
-LONG = 120.0
+LONG = 20.0
 
 
 def interleave(

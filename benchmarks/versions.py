@@ -36,13 +36,13 @@ _WORKS = {
     "tree of depth 6, 100,000 x 28": (10, "table(100_000)", "Tree(max_depth=6).fit(X, y)"),
     "tree by absolute error, depth 6, 30,000 x 28": (10, "table(30_000)", "Tree(max_depth=6, criterion='absolute_error').fit(X, y)"),
     "forest regression, 16 trees, 100,000 x 28": (5, "table(100_000)", "RFR(16, max_features=1 / 3, n_jobs=2, random_state=0).fit(X, y)"),
-    "same, float64": (5, "table(100_000, dtype='float64')", "RFR(16, max_features=1 / 3, n_jobs=2, random_state=0).fit(X, y)"),
+    "forest regression, float64, 16 trees, 100,000 x 28": (5, "table(100_000, dtype='float64')", "RFR(16, max_features=1 / 3, n_jobs=2, random_state=0).fit(X, y)"),
     "forest of two classes, 16 trees, 100,000 x 28": (5, "labels(100_000)", "RFC(16, n_jobs=2, random_state=0).fit(X, y)"),
     "forest of four classes, 16 trees, 100,000 x 28": (5, "labels(100_000, 4)", "RFC(16, n_jobs=2, random_state=0).fit(X, y)"),
     "forest by entropy, 8 trees, 100,000 x 28": (5, "labels(100_000)", "RFC(8, criterion='entropy', n_jobs=2, random_state=0).fit(X, y)"),
     "forest of 100, 150 x 4": (10, "labels(150, 3, 4)", "[RFC(100, random_state=0).fit(X, y) for _ in range(5)]"),
     "extra-trees regression, 16 trees, 100,000 x 28": (5, "table(100_000)", "ETR(16, n_jobs=2, random_state=0).fit(X, y)"),
-    "same, two classes": (5, "labels(100_000)", "ETC(16, n_jobs=2, random_state=0).fit(X, y)"),
+    "extra-trees of two classes, 16 trees, 100,000 x 28": (5, "labels(100_000)", "ETC(16, n_jobs=2, random_state=0).fit(X, y)"),
     "forest on sparse columns, 8 trees, 100,000 x 28": (
         5,
         "sparse(100_000)",
@@ -138,7 +138,7 @@ def main(checkout: Path, only: str, turns: int, starts: int, out: Path | None) -
         rows.append(results.Row(work, measures[1], "before", measures[0], f"{ratios[0]:.2f} to {ratios[-1]:.2f}"))
         click.echo(f"| {' | '.join(results.cells(rows[-1]))} |")
         if out is not None:
-            results.write(out, "versions", results.Results(describe(2), tuple(rows)))
+            results.write(out, "versions", results.Results(describe(2).splitlines()[0], tuple(rows)))
 
 
 def _medians(folders: tuple[Path, ...], made: str, timed: str, turns: int) -> dict[Path, float]:

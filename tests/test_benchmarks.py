@@ -1,7 +1,6 @@
 """Every benchmark runs on tiny tables, whichever peers are installed."""
 
 import importlib.util
-import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -143,7 +142,7 @@ def test_a_page_has_a_line_for_each_work_and_a_column_for_each_peer(tmp_path: Pa
         Row("flat", Measure(4.0), "scikit-learn", Measure(10.0)),
     )
     found = {"trees": Results("2 cores", rows), "others": Results("2 cores", (Row("x", Measure(1.0, unit="MB")),))}
-    text = page.fill("{{machine}}\n{{ratios trees}}\n{{values trees others missing: fit, here}}\n## Left out\n{{ratios missing}}\n", found)
+    text = page.fill("{{machine trees}}\n{{ratios trees}}\n{{values trees others missing: fit, here}}\n## Left out\n{{ratios missing}}\n", found)
     assert text.splitlines() == [
         "2 cores",
         "| work | dtrees | scikit-learn | YDF |",
@@ -159,10 +158,10 @@ def test_a_page_has_a_line_for_each_work_and_a_column_for_each_peer(tmp_path: Pa
 
 
 def test_the_page_is_that_of_the_stored_results(tmp_path: Path) -> None:
-    """``python -m benchmarks.page benchmarks/results docs/benchmarks.md`` has been run since results or words changed."""
+    """``python -m benchmarks.page benchmarks/measured docs/benchmarks.md`` has been run since results or words changed."""
     root = Path(page.__file__).parents[1]
     written = tmp_path / "benchmarks.md"
-    result = CliRunner().invoke(page.main, [str(root / "benchmarks" / "results"), str(written)], catch_exceptions=False)
+    result = CliRunner().invoke(page.main, [str(root / "benchmarks" / "measured"), str(written)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert written.read_text(encoding="utf-8") == (root / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert "{{" not in written.read_text(encoding="utf-8")
@@ -185,21 +184,19 @@ def test_the_machine_is_described_without_its_name() -> None:
     assert platform.node() not in text
 
 
-@pytest.mark.usefixtures("untidy")
 def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    path = tmp_path / "images" / "boosting.svg"
-    arguments = [str(path), "--scale", "tiny", "--repeats", "1", "--threads", "1", "--longest", "0"]
-    result = CliRunner().invoke(picture.main, arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    drawn = path.read_bytes()
-    assert b"<svg" in drawn
-    points = json.loads(path.with_suffix(".json").read_text())["points"]
-    assert {rows for _, rows, _ in points} == {200}, "who is slow gets no larger table"
-    path.unlink()
-    result = CliRunner().invoke(picture.main, [str(path), "--again"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    assert path.read_bytes() == drawn
+    works = {"Iris": 9.0, "1,000 x 28": 1.0, "10,000 x 28": 5.0}
+    rows = tuple(Row(work, Measure(seconds), "LightGBM", Measure(2 * seconds)) for work, seconds in works.items())
+    assert picture.lines(rows) == {"dtrees": {1_000: 1.0, 10_000: 5.0}, "LightGBM": {1_000: 2.0, 10_000: 10.0}}
+    results.write(tmp_path, "boosting-sizes", Results("2 cores", rows))
+    drawn = []
+    for name in ("one.svg", "same.svg"):
+        result = CliRunner().invoke(picture.main, [str(tmp_path), str(tmp_path / name)], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        drawn.append((tmp_path / name).read_bytes())
+    assert drawn[0] == drawn[1]
+    assert b"LightGBM" in drawn[0]
 
 
 @pytest.mark.parametrize(("case", "depth"), one_of_each([*cases(100)], [3, None]))
