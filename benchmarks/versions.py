@@ -36,7 +36,11 @@ _WORKS = {
     "tree of depth 6, 100,000 x 28": (10, "table(100_000)", "Tree(max_depth=6).fit(X, y)"),
     "tree by absolute error, depth 6, 30,000 x 28": (10, "table(30_000)", "Tree(max_depth=6, criterion='absolute_error').fit(X, y)"),
     "forest regression, 16 trees, 100,000 x 28": (5, "table(100_000)", "RFR(16, max_features=1 / 3, n_jobs=2, random_state=0).fit(X, y)"),
-    "forest regression, float64, 16 trees, 100,000 x 28": (5, "table(100_000, dtype='float64')", "RFR(16, max_features=1 / 3, n_jobs=2, random_state=0).fit(X, y)"),
+    "forest regression, float64, 16 trees, 100,000 x 28": (
+        5,
+        "table(100_000, dtype='float64')",
+        "RFR(16, max_features=1 / 3, n_jobs=2, random_state=0).fit(X, y)",
+    ),
     "forest of two classes, 16 trees, 100,000 x 28": (5, "labels(100_000)", "RFC(16, n_jobs=2, random_state=0).fit(X, y)"),
     "forest of four classes, 16 trees, 100,000 x 28": (5, "labels(100_000, 4)", "RFC(16, n_jobs=2, random_state=0).fit(X, y)"),
     "forest by entropy, 8 trees, 100,000 x 28": (5, "labels(100_000)", "RFC(8, criterion='entropy', n_jobs=2, random_state=0).fit(X, y)"),

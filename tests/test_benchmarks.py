@@ -142,7 +142,9 @@ def test_a_page_has_a_line_for_each_work_and_a_column_for_each_peer(tmp_path: Pa
         Row("flat", Measure(4.0), "scikit-learn", Measure(10.0)),
     )
     found = {"trees": Results("2 cores", rows), "others": Results("2 cores", (Row("x", Measure(1.0, unit="MB")),))}
-    text = page.fill("{{machine trees}}\n{{ratios trees}}\n{{values trees others missing: fit, here}}\n## Left out\n{{ratios missing}}\n", found)
+    text = page.fill(
+        "{{machine trees}}\n{{ratios trees}}\n{{values trees others missing: fit, here}}\n## Left out\n{{ratios missing}}\n", found
+    )
     assert text.splitlines() == [
         "2 cores",
         "| work | dtrees | scikit-learn | YDF |",
