@@ -60,4 +60,5 @@ def describe(threads: int) -> str:
     memory = memory_bytes()
     size = f"{memory / 2**30:.0f} GiB, " if memory else ""
     machine = f"{n_cores()} cores ({threads} used), {cpu_model()}, {size}{platform.system()} {platform.machine()}"
-    return f"{machine}, Python {platform.python_version()}\n\n" + ", ".join(f"{name} {version}" for name, version in versions().items())
+    libraries = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return f"{machine}, Python {platform.python_version()}, load average before: {load_average():.1f}\n\n{libraries}"
