@@ -27,23 +27,10 @@ _PLACE = re.compile(r"^\{\{(machine|ratios|values) ?([^:}]*)(?:: (.*?))?\}\}$", 
 
 
 def fill(template: str, results: Mapping[str, Results]) -> str:
-    r"""Return the page.
-
-    Examples
-    --------
-    >>> from benchmarks.results import Measure
-    >>> results = {"trees": Results("2 cores", (Row("deep", Measure(2.0), "scikit-learn", Measure(1.0)),))}
-    >>> print(fill("{{machine trees}}\n\n## Trees\n{{ratios trees}}\n\n## Forests\n{{ratios forests}}\n", results))
-    2 cores
-    <BLANKLINE>
-    ## Trees
-    | work | dtrees | scikit-learn |
-    | --- | --- | --- |
-    | deep | 2 s | **0.50** |
-    <BLANKLINE>
-    """
+    """Return the page."""
     sections = re.split(r"^(?=## )", template, flags=re.MULTILINE)
-    return "".join(_PLACE.sub(lambda place: _fill(place, results), section) for section in sections if _is_measured(section, results))
+    filled = (_PLACE.sub(lambda place: _fill(place, results), section) for section in sections if _is_measured(section, results))
+    return "".join(filled).rstrip() + "\n"
 
 
 def _is_measured(section: str, results: Mapping[str, Results]) -> bool:
