@@ -167,3 +167,20 @@ def test_example(name: str, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=170)
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
+
+
+# --- the reference is complete ---
+
+
+def test_the_page_of_the_command_line_has_every_command_and_option() -> None:
+    page = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
+    for name, command in main.commands.items():
+        assert f"`dtrees {name}" in page
+        options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
+        assert [option for option in options if f"`{option}" not in page] == []
+
+
+def test_the_page_of_settings_has_every_variable() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "dtrees").rglob("*.py"))
+    assert [name for name in set(re.findall(r"\bDTREES_\w+", sources)) if f"`{name}`" not in page] == []

@@ -1,4 +1,4 @@
-"""Make the pictures of docs/looking.md, docs/tuning.md and docs/intervals.md, by matplotlib: ``python docs/images/looking.py``."""
+"""Make the pictures of docs/guide/explain.md, tuning.md and intervals.md with matplotlib: ``python docs/images/plots.py``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ for name, ax in (
     ("shap", dtrees.plot_shap(model, X, max_rows=500)),
     ("row", dtrees.plot_shap(model, X, row=3)),
 ):
-    ax.figure.savefig(FOLDER / f"looking_{name}.svg", metadata={"Date": None})
+    ax.figure.savefig(FOLDER / f"plot_{name}.svg", metadata={"Date": None})
 
 random = np.random.default_rng(0)
 x = random.uniform(0, 1, (8000, 1))
