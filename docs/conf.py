@@ -33,7 +33,8 @@ numpydoc_class_members_toctree = False
 
 html_theme = "furo"
 html_title = f"dtrees {release}"
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_show_sphinx = False
 
 
