@@ -242,6 +242,14 @@ CASES: dict[str, Case] = {
     "boosting of classes": Case(
         "multiclass", classifier(n_estimators=3, subsample=0.8, max_features=1, max_depth=3, random_state=11), weighted=False
     ),
+    "boosting of parallel trees": Case(
+        "regression",
+        regressor(n_estimators=4, n_parallel_trees=3, subsample=0.7, max_features=0.4, max_depth=4, n_iter_no_change=3, random_state=45),
+        evaluated=True,
+    ),
+    "boosting of parallel trees of classes": Case(
+        "multiclass", classifier(n_estimators=3, n_parallel_trees=2, subsample=0.8, max_depth=3, random_state=46), evaluated=True
+    ),
     "boosting by gradients alone": Case(
         "multiclass",
         classifier(

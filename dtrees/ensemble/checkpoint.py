@@ -217,7 +217,7 @@ class FileCheckpoint:
     @property
     def _draws_rows(self) -> bool:
         """Whether rounds of boosting draw rows, and those not drawn are scored too."""
-        return isinstance(self.plan, BoostingPlan) and self.plan.subsample < 1.0
+        return isinstance(self.plan, BoostingPlan) and self.plan.tells_out_of_bag
 
     def _find(self, tell: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
         damage = None
@@ -260,7 +260,7 @@ class FileCheckpoint:
 
     def _restore(self, document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BoostingResult | ForestResult:
         plan = self.plan
-        n_groups, n_values = (plan.loss.n_outputs, 1) if isinstance(plan, BoostingPlan) else (1, plan.n_values)
+        n_groups, n_values = (plan.trees_per_round, 1) if isinstance(plan, BoostingPlan) else (1, plan.n_values)
         groups: list[list[Tree]] = [[] for _ in range(n_groups)]
         if "trees.node_counts" in arrays:
             groups = unstacked(arrays, n_groups, n_values, self.n_features)
@@ -270,7 +270,7 @@ class FileCheckpoint:
             n_held_out = 0 if plan.n_iter_no_change is None else n_new
             return BoostingResult(
                 rounds=[list(trees) for trees in zip(*groups, strict=True)],
-                initial=_checked(arrays, "initial", np.float64, (n_groups,)),
+                initial=_checked(arrays, "initial", np.float64, (plan.loss.n_outputs,)),
                 train_score=_checked(arrays, "train_score", np.float64, (n_new,)),
                 validation_score=_checked(arrays, "validation_score", np.float64, (n_held_out,), finite=False),
                 out_of_bag=_checked(arrays, "out_of_bag", np.float64, (n_new, 2), finite=False) if self._draws_rows else np.empty((0, 2)),

@@ -225,9 +225,11 @@ class Scorer:
         return [metric.partial(block, raw) for metric in self._metrics]
 
     def _add(self, trees: Sequence[Tree]) -> None:
-        steps = AdditiveTrees([[tree] for tree in trees])
-        for block, sums in zip(self._blocks, self._sums, strict=True):
-            sums += steps.raw(block.X, self._n_threads).T
+        n_outputs = len(self._initial)
+        for first in range(0, len(trees), n_outputs):  # in the order in which predictions add them up
+            steps = AdditiveTrees([[tree] for tree in trees[first : first + n_outputs]])
+            for block, sums in zip(self._blocks, self._sums, strict=True):
+                sums += steps.raw(block.X, self._n_threads).T
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ need inside: they are what a backend maps over a collection, so they must pickle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,22 +46,42 @@ class AdditiveTrees:
         Per group, trees in the order in which they are added. Groups are side by side in the raw predictions.
     initial : ndarray of float64 of shape (n_outputs,), default=None
         Where sums start; zero by default.
+    n_parallel : int, default=1
+        Trees that each group has of a round.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Tree]], initial: NDArray[np.float64] | None = None) -> None:
+    def __init__(self, groups: Sequence[Sequence[Tree]], initial: NDArray[np.float64] | None = None, n_parallel: int = 1) -> None:
         self.groups = tuple(tuple(group) for group in groups)
-        self.initial = initial
+        self.initial, self.n_parallel = initial, n_parallel
         self._packs: dict[np.dtype[Any], tuple[Packed | PackedWithSets, ...]] = {}
         self._paths: tuple[Paths, ...] | None = None
 
     def __reduce__(self) -> Any:
         # A few arrays for all trees: whoever maps a pickle into memory (joblib) keeps a file open for each.
-        return _unpickled, (stacked(self.groups) if self.n_rounds else None, len(self.groups), self.initial)
+        return _unpickled, (stacked(self.groups) if self.n_rounds else None, len(self.groups), self.initial, self.n_parallel)
+
+    @classmethod
+    def of_rounds(cls, rounds: Sequence[Sequence[Tree]], initial: NDArray[np.float64]) -> Self:
+        """Return the trees of rounds as boosting grows them: one for each output, then the next parallel tree of each, and so on."""
+        n = len(initial)
+        groups = [[tree for trees in rounds for tree in trees[output::n]] for output in range(n)]
+        return cls(groups, initial, len(rounds[0]) // n if rounds else 1)
 
     @property
     def n_rounds(self) -> int:
-        """Trees in each group."""
-        return len(self.groups[0])
+        """Rounds, or trees of a forest."""
+        return len(self.groups[0]) // self.n_parallel
+
+    @property
+    def rounds(self) -> list[list[Tree]]:
+        """The trees of each round, as :meth:`of_rounds` takes them."""
+        in_order, n = [tree for trees in zip(*self.groups, strict=True) for tree in trees], len(self.groups) * self.n_parallel
+        return [in_order[first : first + n] for first in range(0, len(in_order), n)]
+
+    def take(self, rounds: Iterable[int]) -> AdditiveTrees:
+        """Return some of the rounds."""
+        n = self.n_parallel
+        return AdditiveTrees([[tree for i in rounds for tree in group[i * n : (i + 1) * n]] for group in self.groups], self.initial, n)
 
     def packs(self, dtype: np.dtype[Any]) -> tuple[Packed | PackedWithSets, ...]:
         """Return the groups, packed for rows of a dtype."""
@@ -112,11 +132,12 @@ class AdditiveTrees:
         return 1 if n_rows * n_trees <= SERIAL_WORK and n_jobs != 0 else effective_n_jobs(n_jobs)
 
     def raw(self, X: NDArray[Any], n_jobs: int | None, n_rounds: int | None = None) -> NDArray[np.float64]:
-        """Return raw predictions, shape (n, n_outputs), of the first ``n_rounds`` trees of each group (default: all)."""
+        """Return raw predictions, shape (n, n_outputs), of the first ``n_rounds`` rounds (default: all)."""
         from dtrees.tree.predict import sum_values
 
-        n_threads = self._threads(X.shape[0], self.n_rounds if n_rounds is None else n_rounds, n_jobs)
-        sums = [sum_values(pack, X, n_threads, 0, n_rounds) for pack in self.packs(X.dtype)]
+        n_trees = len(self.groups[0]) if n_rounds is None else n_rounds * self.n_parallel
+        n_threads = self._threads(X.shape[0], n_trees, n_jobs)
+        sums = [sum_values(pack, X, n_threads, 0, n_trees) for pack in self.packs(X.dtype)]
         raw = sums[0] if len(sums) == 1 else np.hstack(sums)
         return raw if self.initial is None else raw + self.initial
 
@@ -128,22 +149,25 @@ class AdditiveTrees:
         sums = [np.zeros((X.shape[0], pack.value.shape[1])) for pack in self.packs(X.dtype)]
         for round_ in range(self.n_rounds):
             for pack, total in zip(self.packs(X.dtype), sums, strict=True):
-                add_tree(pack, X, round_, total, n_threads)
+                for number in range(round_ * self.n_parallel, (round_ + 1) * self.n_parallel):
+                    add_tree(pack, X, number, total, n_threads)
             raw = np.hstack(sums)
             yield raw if self.initial is None else raw + self.initial
 
     def leaves(self, X: NDArray[Any], n_jobs: int | None) -> NDArray[np.int32]:
-        """Return leaf numbers, shape (n, n_rounds * n_groups): round by round, and group by group in each."""
+        """Return leaf numbers, shape (n, n_trees), in the order of :attr:`rounds`."""
         from dtrees.tree.predict import apply
 
-        n_threads = self._threads(X.shape[0], self.n_rounds, n_jobs)
+        n_threads = self._threads(X.shape[0], len(self.groups[0]), n_jobs)
         found = [apply(pack, X, n_threads) for pack in self.packs(X.dtype)]
-        return found[0] if len(found) == 1 else np.stack(found, axis=2).reshape(X.shape[0], len(found) * self.n_rounds)
+        return found[0] if len(found) == 1 else np.stack(found, axis=2).reshape(X.shape[0], -1)
 
 
-def _unpickled(arrays: dict[str, NDArray[Any]] | None, n_groups: int, initial: NDArray[np.float64] | None) -> AdditiveTrees:
+def _unpickled(
+    arrays: dict[str, NDArray[Any]] | None, n_groups: int, initial: NDArray[np.float64] | None, n_parallel: int = 1
+) -> AdditiveTrees:
     """Return trees that were pickled."""
-    return AdditiveTrees([()] * n_groups if arrays is None else restacked(arrays), initial)
+    return AdditiveTrees([()] * n_groups if arrays is None else restacked(arrays), initial, n_parallel)
 
 
 @dataclass(frozen=True)
@@ -159,7 +183,7 @@ class Predict:
     n_jobs : int or None
         As the estimator's; resolved where the function runs.
     n_rounds : int or None
-        Use only so many trees of each group.
+        Use only so many of the first rounds.
     start : callable or None
         From a block of rows, and what was given beside them (``base_margin``), to the raw predictions that the trees' are added to, of
         shape (n, n_outputs).

@@ -221,10 +221,11 @@ class EstimatorState(BaseEstimator):
             raise ValueError(f"the initial prediction of a {type(self).__name__} is {'absent' if initial is None else 'there'}")
         if initial is not None and (initial.dtype != np.float64 or initial.shape != (n_groups,) or not np.isfinite(initial).all()):
             raise ValueError(f"the model's initial prediction is {shown(initial.tolist())}; wants {n_groups} finite float64")
-        self._trees = AdditiveTrees(groups, initial)
-        n_rounds = self._trees.n_rounds
-        if getattr(self, "n_estimators_", n_rounds) != n_rounds or not 0 <= getattr(self, "best_iteration_", 0) < n_rounds:
-            raise ValueError(f"the model's n_estimators_ or best_iteration_ do not go with its {n_rounds} rounds")
+        n_trees, n_rounds = len(groups[0]), getattr(self, "n_estimators_", len(groups[0]))
+        n_parallel = max(1, n_trees // max(1, n_rounds)) if self._GROUP_PER_OUTPUT else 1
+        self._trees = AdditiveTrees(groups, initial, n_parallel)
+        if n_trees != n_rounds * n_parallel or not 0 <= getattr(self, "best_iteration_", 0) < n_rounds:
+            raise ValueError(f"the model's n_estimators_ or best_iteration_ do not go with its {n_trees} trees of each output")
         if self._GROUP_PER_OUTPUT and not (hasattr(self, "n_estimators_") and len(getattr(self, "train_score_", ())) == n_rounds):
             raise ValueError(f"the model's state has no n_estimators_, or not a train_score_ for each of {n_rounds} rounds")
         n_categories = np.array([len(column.categories or ()) for column in self._schema.columns])

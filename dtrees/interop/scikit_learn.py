@@ -124,10 +124,12 @@ def to_sklearn(model: Any, X: Any = None) -> Any:
         estimator.estimators_ = members
         return estimator.set_params(n_estimators=len(members))
     estimator.estimators_ = np.array(members, dtype=object).reshape(len(source.groups), -1).T
-    for name in ("init_", "n_estimators_", "train_score_", "max_features_"):
+    for name in ("init_", "max_features_"):
         if hasattr(model, name):
             setattr(estimator, name, getattr(model, name))
-    return estimator.set_params(learning_rate=rate, n_estimators=model.n_estimators_)
+    estimator.n_estimators_ = n_rounds = len(estimator.estimators_)  # a tree of each output a round
+    estimator.train_score_ = np.repeat(model.train_score_, model._trees.n_parallel)
+    return estimator.set_params(learning_rate=rate, n_estimators=n_rounds)
 
 
 def from_sklearn(estimator: Any) -> Any:

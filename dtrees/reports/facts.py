@@ -60,7 +60,7 @@ def figures_of(model: Any) -> dict[str, Any]:
         found["n_boosters"] = len(members)
     found |= {
         "n_trees": len(trees),
-        "n_rounds": len(trees) // len(members[0]._trees.groups),
+        "n_rounds": sum(member._trees.n_rounds for member in members),
         "leaves": _spread([tree.n_leaves for tree in trees]),
         "depth": _spread([tree.max_depth for tree in trees]),
         "n_columns": model.n_features_in_,

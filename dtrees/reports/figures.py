@@ -82,15 +82,15 @@ def trees(model: Any, n_trees: int, max_depth: int | None) -> list[Picture]:
     """Return pictures of the first trees; of a bag, of its first booster."""
     model = members_of(model)[0]
     found = []
-    groups = len(model._trees.groups)
-    several = groups * model._trees.n_rounds > 1
-    for index in range(min(n_trees, groups * model._trees.n_rounds)):
+    groups, n_parallel = len(model._trees.groups), model._trees.n_parallel
+    most = groups * len(model._trees.groups[0])
+    for index in range(min(n_trees, most)):
         texts = NodeTexts(model, index, NodeOptions(max_depth))
         depth, what = texts.tree.max_depth, f"{texts.tree.n_leaves:,} leaves"
         cut = f", drawn down to depth {max_depth}" if max_depth is not None and depth > max_depth else ""
-        title = f"Tree {index}" if several else "The tree"
+        title = f"Tree {index}" if most > 1 else "The tree"
         if groups > 1:
-            title += f" (round {index // groups + 1}, {_output_in_words(model, index % groups)})"
+            title += f" (round {index // (groups * n_parallel) + 1}, {_output_in_words(model, index % groups)})"
         with _style():
             ax = draw_tree(texts, _new_figure)
             uri = _uri(ax.figure)

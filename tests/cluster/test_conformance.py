@@ -77,6 +77,8 @@ LOSSES: dict[str, list[list[Cut]]] = {
     "boosting that goes on": [[Cut("further columns", 7)], [Cut("Replay", 7)], [Cut("marks", 3)]],
     # The shards of two in one round: one of their successors is not on the coordinator's worker.
     "boosting of classes": [[Cut("marks", 31), Cut("Open")], [Cut("marks", 31), Cut("marks"), Cut("state")]],
+    # In the middle of a round.
+    "boosting of parallel trees": [[Cut("marks", 15)], [Cut("GrowTree", 5)]],
     "boosting of quantiles, best first": [[Cut("leaves", 2)]],
     "boosting with categories": [[Cut("sets", 2)]],
     "forest": [

@@ -156,6 +156,8 @@ BOOSTING = {
     "rows and columns drawn": boosting("log loss of three", max_features=2, columns_per_tree=5, subsample=0.6),
     "one column a level": boosting("log loss", weighted=True, max_features=1, by_level=True, subsample=0.5),
     "drawn and held out": boosting("log loss of three", weighted=True, n_iter_no_change=50, subsample=0.8, split_shrinkage=3.0),
+    "parallel trees": boosting(max_features=3, subsample=0.6, n_parallel_trees=3),
+    "parallel trees of three classes": boosting("log loss of three", weighted=True, max_features=2, n_iter_no_change=9, n_parallel_trees=2),
     "monotonic": boosting(monotonic=IN_ORDER, max_depth=5, split_shrinkage=0.5),
     "interactions": boosting(interactions=PATHS["interactions"]),
     "boosting, pruned": boosting(ccp_alpha=0.01),
@@ -178,6 +180,7 @@ MEASURED = {
     for name, changes in {
         "": {},
         ", drawn": {"weighted": True, "monotonic": IN_ORDER, "subsample": 0.6, "split_shrinkage": 1.0},
+        ", parallel": {"weighted": True, "max_features": 3, "subsample": 0.6, "n_parallel_trees": 2},
         ", held out": {"weighted": True, "max_leaf_nodes": 9, "max_depth": None, "ccp_alpha": 1e-4, "n_iter_no_change": 9},
     }.items()
 }
@@ -185,6 +188,7 @@ LOSSES_AS_THEY_ARE = {
     loss: boosting(loss, weighted=True, subsample=0.7, n_iter_no_change=9) for loss in ("exponential", "Poisson", "gamma", "tweedie")
 }
 LOSSES_AS_THEY_ARE |= {loss: boosting(loss, weighted=True, subsample=0.7) for loss in ("objective", "objective of three", "LambdaRank")}
+LOSSES_AS_THEY_ARE["LambdaRank, parallel"] = boosting("LambdaRank", subsample=0.7, n_parallel_trees=2)
 LOSSES_AS_THEY_ARE["AFT"] = boosting("AFT", weighted=True, subsample=0.7, n_iter_no_change=9)
 LOSSES_AS_THEY_ARE["Cox"] = boosting("Cox", weighted=True, n_iter_no_change=9, scoring=OfLoss("concordance", Cox()))
 AT_RANDOM = {f"{name}, at random": case.but(random_splits=True, chance=0.0) for name, case in (FORESTS | CLASSES | SEVERAL | SETS).items()}

@@ -52,6 +52,7 @@ VALUES: dict[str, list[Any]] = {
     "min_weight_fraction_leaf": [0.1],
     "monotonic_cst": [[1, 0, 0, 0, 0, 0]],
     "n_iter_no_change": [3],
+    "n_parallel_trees": [2],
     "oob_score": [True],
     "reg_alpha": [0.5],
     "reg_lambda": [2.0],

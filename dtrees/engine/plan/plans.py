@@ -242,7 +242,7 @@ class Loss(Protocol):
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
         """Write into ``opened``, shape (K, n), what the gradients of a round's trees follow from.
 
-        Where K is 1 this is ``raw``, and need not be copied.
+        Where a round has one tree this is ``raw``, and need not be copied.
         """
 
     def gradients(self, target: NDArray, opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
@@ -273,7 +273,7 @@ class Loss(Protocol):
     ) -> None:
         """Write the best steps of leaves, before shrinkage: leaf i has the rows ``rows[start[i]:stop[i]]``.
 
-        ``raw`` are those of ``output`` before the step, shape (n,); ``weight`` is as of :meth:`for_round`.
+        ``raw`` are those of ``output`` at the beginning of the round, shape (n,); ``weight`` is as of :meth:`for_round`.
         """
 
 
@@ -375,9 +375,11 @@ class BoostingPlan:
     n_rounds : int
         Rounds in all, those of ``trees`` that a warm start brings included.
     learning_rate : float
-        Shrinkage: each leaf value is multiplied by it.
+        Shrinkage of a round: leaf values are multiplied by it, and divided by the number of trees that a round has for each output.
+    n_parallel_trees : int
+        How many trees a round has for each output, all on the gradients at its beginning, each on rows and columns of its own drawing.
     subsample : float
-        Share of the rows drawn, without replacement, for each round.
+        Share of the rows drawn, without replacement, for each round, or for each of its parallel trees.
     validation_fraction : float or None
         Share of the rows held out when ``n_iter_no_change`` is set; None holds out none, and the rows trained on decide.
     n_iter_no_change : int or None
@@ -403,6 +405,7 @@ class BoostingPlan:
     n_rounds: int
     n_classes: int = 0
     learning_rate: float = 0.1
+    n_parallel_trees: int = 1
     subsample: float = 1.0
     validation_fraction: float | None = 0.1
     n_iter_no_change: int | None = None
@@ -413,6 +416,21 @@ class BoostingPlan:
     class_weight: tuple[float, ...] | tuple[tuple[float, ...], ...] | None = None
     stopping: Stopping | None = None
     checkpoint: Checkpoint | None = None
+
+    @property
+    def trees_per_round(self) -> int:
+        """The trees of a round: one for each output, after them the next parallel tree of each, and so on."""
+        return self.loss.n_outputs * self.n_parallel_trees
+
+    @property
+    def shrinkage(self) -> float:
+        """What leaf values are multiplied by."""
+        return self.learning_rate / self.n_parallel_trees
+
+    @property
+    def tells_out_of_bag(self) -> bool:
+        """Whether the rows that a round does not draw are scored."""
+        return self.subsample < 1.0 and self.n_parallel_trees == 1
 
     @property
     def holds_out(self) -> bool:
@@ -526,7 +544,7 @@ class ForestResult:
 
 @dataclass(frozen=True)
 class BoostingResult:
-    """Rounds of ``K`` trees each (leaf values already shrunk), and scores.
+    """Rounds of as many trees each as :attr:`BoostingPlan.trees_per_round` says (leaf values already shrunk), and scores.
 
     Attributes
     ----------

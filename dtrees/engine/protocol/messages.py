@@ -74,10 +74,10 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True)
 class Replay(Message):
-    """Add a finished tree to the predictions. Reply: None."""
+    """Add a finished tree, by its place in its round, to the predictions. Reply: None."""
 
     tree: Tree
-    output: int
+    place: int
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ class RowShard(FitShard):
             case m.Open():
                 return (yield from self._open(message))
             case Replay():
-                return self._tree.replay(message.tree, message.output)
+                return self._tree.replay(message.tree, message.place)
             case GrowTree():
                 return (yield from self._grow_tree(message))
             case GrowTrees():
@@ -111,10 +111,11 @@ class RowShard(FitShard):
     def _grow_tree(self, message: GrowTree) -> Steps[Grown]:
         """Grow a tree as all other shards do at the same time, and add it to the predictions."""
         shards, rows, output = self._shards, self._tree, message.output
-        if output == 0:
+        round_ = rows.boosting.round_of(message.tree)
+        if message.tree == round_:
             rows.boosting.open_round()
         if shards.boosting.loss.takes_all_rows:
-            yield from self._open_round_of_all(shards, message.tree - output)
+            yield from self._open_round_of_all(shards, round_)
         tree, known = yield from boosted_tree_steps(shards, rows, message.tree, output, message.learning_rate)
         scored, losses, undrawn, score = rows.finish(tree, known, output, message.score), None, 0.0, None
         if message.score and shards.boosting.scoring is not None:

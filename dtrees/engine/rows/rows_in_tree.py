@@ -120,20 +120,21 @@ class RowsInTree:
         assert isinstance(self._any_target, BoostingTarget)
         return self._any_target
 
-    def replay(self, tree: Tree, output: int) -> None:
-        """Add a finished tree to the predictions."""
-        if output == 0:
+    def replay(self, tree: Tree, place: int) -> None:
+        """Add a finished tree, by its place in its round, to the predictions."""
+        raw = self.boosting.raw
+        if place == 0:
             self.boosting.open_round()
         value = np.ascontiguousarray(tree.value[:, 0])
-        self._walk(tree, value, self.boosting.raw[output], np.arange(self._columns.n_rows, dtype=np.uint32))
+        self._walk(tree, value, raw[place % raw.shape[0]], np.arange(self._columns.n_rows, dtype=np.uint32))
 
     def derive(self, tree: int, output: int, cuts: tuple[float, ...] | None = None) -> Derived:
         """Begin a tree: compute gradients. ``cuts`` are where the loss of the round cuts off residuals, of each output, if it does."""
-        target, round_ = self.boosting, tree - output
+        target = self.boosting
         self._use_columns(tree)
         if cuts is not None:
-            target.take_loss(round_, target.plan.loss.cut_at(cuts))
-        target.draw(round_)
+            target.take_loss(target.round_of(tree), target.plan.loss.cut_at(cuts))
+        target.draw(tree - output)
         target.derive(output)
         return target.derived()
 

@@ -107,7 +107,7 @@ def boost(
 
     def result() -> BoostingResult:
         train, validation, *outside = np.array(scores, np.float64).reshape(-1, 4).T
-        out_of_bag = np.stack(outside, axis=1)[: None if plan.subsample < 1.0 else 0]
+        out_of_bag = np.stack(outside, axis=1)[: None if plan.tells_out_of_bag else 0]
         return BoostingResult(rounds, initial, train.copy(), validation[: None if decides else 0].copy(), out_of_bag, evaluated)
 
     watch(callback, result)
@@ -193,22 +193,22 @@ def _scores_found(found: BoostingResult, number: int) -> Scores:
 
 
 def _replay(fit: Fit, trees: Sequence[Tree]) -> None:
-    for output, tree in enumerate(trees):
-        fit.replay_tree(tree, output)
+    for place, tree in enumerate(trees):
+        fit.replay_tree(tree, place)
 
 
 def _grow_round(
     fit: Fit, plan: BoostingPlan, number: int, rounds: list[list[Tree]], log: TreeLog | None, recalled: list[tuple[Tree, Scores]]
 ) -> Scores:
     """Add a round; return its scores. Trees that the log had kept, ``recalled`` from last to first, are not grown again but replayed."""
-    n_outputs = plan.loss.n_outputs
+    n_trees = plan.trees_per_round
     grown, scores = [], NO_SCORES
-    for output in range(n_outputs):
+    for place in range(n_trees):
         if recalled:
             tree, scores = recalled.pop()
-            fit.replay_tree(tree, output)
+            fit.replay_tree(tree, place)
         else:
-            tree, scores = fit.grow_tree(number * n_outputs + output, output, plan.learning_rate, output == n_outputs - 1)
+            tree, scores = fit.grow_tree(number * n_trees + place, place % plan.loss.n_outputs, plan.shrinkage, place == n_trees - 1)
             if log is not None:
                 log.keep(tree, scores)
         grown.append(tree)

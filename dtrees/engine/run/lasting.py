@@ -85,25 +85,26 @@ class LastingBoosting(_Lasting):
 
     def __init__(self, executor: Executor, plan: BoostingPlan, initial: NDArray[np.float64] | None = None) -> None:
         super().__init__(executor, plan)
+        self._trees_per_round = plan.trees_per_round
         self._finished: list[tuple[Tree, int]] = []
         self.initial = self._open(initial)
 
     def _catch_up(self) -> None:
         wanted = len(self._finished)
-        for tree, output in self._finished[self._fit.catch_up(wanted, wanted) :]:
-            self._fit.replay_tree(tree, output)
+        for tree, place in self._finished[self._fit.catch_up(wanted, wanted) :]:
+            self._fit.replay_tree(tree, place)
 
-    def replay_tree(self, tree: Tree, output: int) -> None:
-        """Take over a tree grown earlier: add its values to the predictions of every row."""
-        self._lasting(lambda: self._fit.replay_tree(tree, output))
-        self._finished.append((tree, output))
+    def replay_tree(self, tree: Tree, place: int) -> None:
+        """Take over a tree grown earlier, by its place in its round: add its values to the predictions of every row."""
+        self._lasting(lambda: self._fit.replay_tree(tree, place))
+        self._finished.append((tree, place))
 
     def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
         """Grow a tree; see :func:`dtrees.engine.shard.tree.tree_steps`. ``score`` asks for the mean losses afterwards."""
         if self._fit.wants_repair():
             self._recover()
         grown, scores = self._lasting(lambda: self._fit.grow_tree(tree, output, learning_rate, score))
-        self._finished.append((grown, output))
+        self._finished.append((grown, tree % self._trees_per_round))
         return grown, scores
 
 

@@ -104,9 +104,9 @@ class LocalFit:
         self._shard, self._n_rows = executor.begin(plan, initial), executor.n_rows
         self._rows, self.initial = self._shard.trees[0], self._shard.initial
 
-    def replay_tree(self, tree: Tree, output: int) -> None:
-        """Take over a tree grown earlier: add its values to the predictions of every row."""
-        alone(self._shard.replay_tree(tree, output))
+    def replay_tree(self, tree: Tree, place: int) -> None:
+        """Take over a tree grown earlier, by its place in its round: add its values to the predictions of every row."""
+        alone(self._shard.replay_tree(tree, place))
 
     def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
         """Grow a tree; ``score`` asks for the mean losses afterwards."""

@@ -105,7 +105,7 @@ def _with_new_values(
     """Return a tree with new values where it has rows, ``decay`` of which are those before; measured ones are as of :func:`finish_tree`."""
     if decay == 1.0:
         return tree
-    monotonic, rate = plan.rules.monotonic, plan.learning_rate if isinstance(plan, BoostingPlan) else 1.0
+    monotonic, rate = plan.rules.monotonic, plan.shrinkage if isinstance(plan, BoostingPlan) else 1.0
     plan = replace(plan, rules=replace(plan.rules, monotonic=()))
     nodes, exponents, noise = Nodes(placed.records, placed.sums(_amounts(plan, prepared))), prepared.exponents, 0.0
     if plan.rules.split_shrinkage and placed.rows.shape[0]:
@@ -141,7 +141,7 @@ def _gains(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> NDArray[np
 
 
 def _by_rounds(n_rows: int, n_rounds: int, n_outputs: int, leaves_of: LeavesOf) -> Iterator[tuple[int, int, NDArray[np.int32]]]:
-    """Yield the leaves of rows in each tree: the number of its round, and its output, round by round."""
+    """Yield the leaves of rows in each tree: its place among those of its output, and its output, in the order that trees were grown in."""
     step = max(1, _MOST_LEAVES // (n_rows * n_outputs))
     for first in range(0, n_rounds, step):
         leaves = leaves_of(first, min(first + step, n_rounds))
@@ -179,15 +179,15 @@ def refit_boosting(
     made, scores = [list(group) for group in groups], []
     with Threads(n_threads) as threads:
         rows = BoostingTarget.of_table(plan, target, weight, initial, threads)
-        for round_, output, leaf in _by_rounds(target.shape[0], len(groups[0]), len(groups), leaves_of):
-            tree = groups[output][round_]
-            prepared, placed = rows.start(round_ * len(groups) + output, output), _Placed.of(tree, leaf, rows.in_sample)
+        for i, output, leaf in _by_rounds(target.shape[0], len(groups[0]), len(groups), leaves_of):
+            tree, number = groups[output][i], i * len(groups) + output
+            prepared, placed = rows.start(number, output), _Placed.of(tree, leaf, rows.in_sample)
             start, stop = placed.of_leaves
             measured = rows.measure_leaves(output, placed.rows, start, stop) if measures(plan) else None
-            made[output][round_] = tree = _with_new_values(plan, decay, tree, placed, prepared, measured)
+            made[output][i] = tree = _with_new_values(plan, decay, tree, placed, prepared, measured)
             of_leaf = tree.value[(tree.children_left < 0) & (placed.at >= 0), 0]
             rows.add_leaves(output, placed.rows, start, of_leaf)
-            if output == len(groups) - 1:
+            if (number + 1) % plan.trees_per_round == 0:
                 scores.append(scores_of([rows.losses(0, target.shape[0])]).train)
     return made, np.array(scores)
 

@@ -87,9 +87,9 @@ class ShardsFit:
         self._executor.repair()
         self._epoch += 1
 
-    def replay_tree(self, tree: Tree, output: int) -> None:
-        """Add the values of a finished tree to the predictions."""
-        self._say(m.Replay, tree, output)
+    def replay_tree(self, tree: Tree, place: int) -> None:
+        """Add the values of a finished tree, by its place in its round, to the predictions."""
+        self._say(m.Replay, tree, place)
 
     def grow_trees(self, first: int, last: int) -> list[Tree]:
         """Grow the trees of a forest that are number ``first`` to ``last - 1`` side by side."""

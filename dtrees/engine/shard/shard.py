@@ -189,7 +189,7 @@ class Shard(FitShard):
             case m.Open():
                 return (yield from self._open(message))
             case m.Replay():
-                return (yield from self.replay_tree(message.tree, message.output))
+                return (yield from self.replay_tree(message.tree, message.place))
             case m.GrowTree():
                 tree, losses = (yield from self._boost(message.tree, message.output, message.learning_rate)), None
                 if message.score:
@@ -252,9 +252,9 @@ class Shard(FitShard):
             self.target = ForestTarget.of_table(plan, target, weight)
         self._make_trees(n_whole)
 
-    def replay_tree(self, tree: Tree, output: int) -> Steps[None]:
-        """Take over a tree grown earlier: add its values to the predictions of every row."""
-        yield from replay_steps(self.shards, self.trees[0], tree, output)
+    def replay_tree(self, tree: Tree, place: int) -> Steps[None]:
+        """Take over a tree grown earlier, by its place in its round: add its values to the predictions of every row."""
+        yield from replay_steps(self.shards, self.trees[0], tree, place)
         self._n_finished += 1
 
     def _boost(self, number: int, output: int, learning_rate: float) -> Steps[Tree]:

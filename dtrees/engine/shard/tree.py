@@ -292,13 +292,13 @@ def _measure(
     return Measured(mean, spread)
 
 
-def replay_steps(shards: Shards, rows: TreeState, tree: Tree, output: int) -> Steps[None]:
-    """Add the values of a finished tree, shrunk already, to the predictions of every row, as when it was grown.
+def replay_steps(shards: Shards, rows: TreeState, tree: Tree, place: int) -> Steps[None]:
+    """Add the values of a finished tree, shrunk already, by its place in its round, to the predictions of every row, as when it was grown.
 
     This is how a fit goes on from trees it did not grow itself (a warm start), and how shards that lost everything catch up: the splits
     are known, so that rows are only divided.
     """
-    rows.route(output)
+    rows.route(place)
     start = np.zeros(tree.node_count, np.int64)
     stop = np.full(tree.node_count, shards.n_rows, np.int64)
     number = np.zeros(tree.node_count, np.int64)  # of the tree's nodes, as the shards know them
@@ -331,4 +331,5 @@ def replay_steps(shards: Shards, rows: TreeState, tree: Tree, output: int) -> St
         start[right], stop[right] = left_stop, stop[inner]
     leaf = tree.children_left < 0
     if isinstance(rows.target, BoostingTarget):
+        output = place % rows.target.raw.shape[0]
         rows.target.add_leaves(output, rows.rows.rows, start[leaf], np.ascontiguousarray(tree.value[leaf, 0]))

@@ -136,9 +136,9 @@ class TreeState:
         """Search these columns from now on."""
         self._shard_columns, self._search = shard_columns, NodeSearch(shard_columns, sums_zones)
 
-    def route(self, output: int) -> None:
-        """Begin a tree that is known already: all rows, none in sample. That of output 0 begins a round."""
-        if isinstance(self.target, BoostingTarget) and output == 0:
+    def route(self, place: int) -> None:
+        """Begin a tree that is known already, by its place in its round: all rows, none in sample."""
+        if isinstance(self.target, BoostingTarget) and place == 0:
             self.target.open_round()
         n_rows = self._labels.shape[0]
         self._lay_out(n_rows, None, _NOTHING)

@@ -345,11 +345,11 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         return Predict(self._schema, self._trees, steps, self.n_jobs, n_rounds or self._n_used)
 
     def _find_leaves(self, X: Any, first: int = 0, last: int | None = None) -> Any:
-        """Return the leaves that rows fall in, shape (n, n_trees), in the trees of some rounds."""
+        """Return the leaves that rows fall in, shape (n, n_trees), in some trees of each group."""
         self._check_fitted()
         groups = [group[first:last] for group in self._trees.groups]
         n_trees = sum(map(len, groups))
-        whole = len(groups[0]) == self._trees.n_rounds  # which may be packed already
+        whole = len(groups[0]) == len(self._trees.groups[0])  # which may be packed already
         function = FindLeaves(self._schema, self._trees if whole else AdditiveTrees(groups), self.n_jobs)
         return self._check_columns(X).predict(X, function, Output(np.dtype(np.int32), n_trees, "apply"))
 
@@ -362,7 +362,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         kept = self.__dict__.get("_members")
         if kept is None or kept[0] != scale:
             grown_by = self.__dict__.get("_grown_by") or ((self._trees.n_rounds, resolved(self)),)
-            by_round = [self._of_member(kind, given) for n_rounds, given in grown_by for _ in range(n_rounds)]
+            by_round = [self._of_member(kind, given) for n_rounds, given in grown_by for _ in range(n_rounds * self._trees.n_parallel)]
             scaled = (lambda tree: tree) if scale == 1.0 else (lambda tree: replace(tree, value=tree.value / scale))
             kept = (
                 scale,

@@ -49,7 +49,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     Attributes
     ----------
-    estimators_ : ndarray of DecisionTreeRegressor of shape (n_estimators_, n_outputs)
+    estimators_ : ndarray of DecisionTreeRegressor of shape (n_estimators_, n_trees_per_iteration_)
         The trees, each as a fitted estimator of the steps that it adds, read-only. Raw predictions are those of ``init_`` plus
         ``learning_rate_`` times the sum of theirs. Their parameters are the present ones of this estimator, also with ``warm_start``.
     init_ : estimator or "zero"
@@ -78,7 +78,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
     oob_scores_, oob_improvement_ : ndarray of float64 of shape (n_estimators_,)
         With ``subsample`` below 1: the mean loss, after each round, of the rows trained on that the round did not draw, and by how much
         it is below that of the round before (of the rows that this one did not draw); in the first round, below that of what it started
-        from.
+        from. Not with ``n_parallel_trees``, whose trees draw rows of their own.
     oob_score_ : float
         The last of ``oob_scores_``.
     evals_result_ : dict of dict of ndarray of float64
@@ -261,6 +261,11 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
                 f"warm_start=True keeps the trees of the loss {name!r} with {self._loss_parameters}, but now it is to have "
                 f"{loss_parameters}; pass the same"
             )
+        if keep and self.n_parallel_trees != self._trees.n_parallel:
+            raise ValueError(
+                f"warm_start=True keeps rounds of {self._trees.n_parallel} trees for each output, but n_parallel_trees is "
+                f"{self.n_parallel_trees}; pass the same"
+            )
         sets = [replace(given, columns=registry.columns_of(self.loss)) for given in sets]
         asked, scorer = self._check_combinations(base_margin, keep=keep)
         rules.check_early_stopping(self.early_stopping_rounds, sets)
@@ -287,6 +292,11 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         if stalls:
             metrics.append(scoring_for(scorer, loss, table.classes) or metric_for("loss", loss))
             plan = replace(plan, n_iter_no_change=None, scoring=None)
+        if plan.n_parallel_trees > 1 and plan.subsample >= 1.0 and plan.rules.max_features >= self.n_features_in_:
+            warn(
+                f"n_parallel_trees={plan.n_parallel_trees} has no effect: the trees of a round are equal where neither rows nor columns "
+                "are drawn; pass a subsample, max_features or colsample_bytree below 1 as well"
+            )
         initial = self._starting_points(backend, table, plan, loss, keep=keep)
         table = replace(table, X=None, base_margin=None)
         if sets:
@@ -294,7 +304,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             table = self._load_evaluation(backend, table, sets, metrics)
         if keep and getattr(self, "_validated_by", None) == self._validation(plan):
             plan = replace(plan, scores_before=tuple(self.validation_score_.tolist()))
-        previous = list(zip(*self._trees.groups, strict=True)) if keep else []
+        previous = self._trees.rounds if keep else []
         plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
         grow = partial(backend.boost, table, plan, previous, initial, callback)
         result = grown_or_kept(partial(self._timed, grow), callbacks, len(previous))
@@ -396,7 +406,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         vars(self).update(self._so_far(result))
 
     def _so_far(self, result: BoostingResult) -> dict[str, Any]:
-        trees = AdditiveTrees(list(zip(*result.rounds, strict=True)), result.initial)
+        trees = AdditiveTrees.of_rounds(result.rounds, result.initial)
         loss = {"_loss_name": registry.name_of(self.loss), "_loss_parameters": self._parameters_of_loss()}
         return {"_trees": trees, "n_estimators_": len(result.rounds), **loss}
 
@@ -467,8 +477,8 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
                 raise ValueError(f"loss is {self.loss!r}, a function that a model file could not hold; set it, to find new values by it")
             loss = registry.loss_for(self.loss, getattr(self, "n_classes_", 0), {}, self._n_targets)
         limits = rules.rules_of_values(self, "newton")
-        rate, first_order = float(self.learning_rate_), self.criterion == "squared_error"
-        return BoostingPlan(limits, 0, loss, 0, learning_rate=rate, first_order=first_order, class_weight=class_weight)
+        about: dict[str, Any] = {"first_order": self.criterion == "squared_error", "class_weight": class_weight}
+        return BoostingPlan(limits, 0, loss, 0, 0, float(self.learning_rate_), self._trees.n_parallel, **about)
 
     def _take_refitted(self, train_score: NDArray[np.float64] | None) -> None:
         assert train_score is not None
@@ -537,6 +547,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             n_rounds=int(self.n_estimators),
             n_classes=table.n_classes if table.n_targets == 1 else 0,
             learning_rate=float(self.learning_rate_),
+            n_parallel_trees=int(self.n_parallel_trees),
             subsample=float(self.subsample),
             validation_fraction=None if self.validation_fraction is None else float(self.validation_fraction),
             n_iter_no_change=None if self.n_iter_no_change is None else int(self.n_iter_no_change),
@@ -550,14 +561,17 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     @property
     def estimators_(self) -> NDArray[Any]:
-        """The trees, each as a fitted :class:`DecisionTreeRegressor` of unshortened steps; shape ``(n_estimators_, n_outputs)``, read-only.
+        """The trees, each as a fitted :class:`DecisionTreeRegressor` of unshortened steps, read-only.
+
+        Its shape is ``(n_estimators_, n_trees_per_iteration_)``; a row has a tree for each output, then the next parallel tree of each.
 
         As in scikit-learn, the raw prediction is that of ``init_`` plus ``learning_rate`` times the sum of theirs.
         """
         scale = float(resolved(self)["learning_rate"]) or 1.0  # without a rate all steps are zero
-        members = np.empty((self._trees.n_rounds, len(self._trees.groups)), dtype=object)
+        members = np.empty((len(self._trees.groups[0]), len(self._trees.groups)), dtype=object)
         for output, group in enumerate(self._single_trees(DecisionTreeRegressor, None, scale)):
             members[:, output] = group
+        members = members.reshape(self._trees.n_rounds, -1)
         members.flags.writeable = False
         return members
 
@@ -570,9 +584,12 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     @property
     def n_trees_per_iteration_(self) -> int:
-        """Trees a round: 1, or the number of quantiles, or of classes where these are more than two; of several targets, those of all."""
+        """Trees a round: 1, or the number of quantiles, or of classes where these are more than two; of several targets, those of all.
+
+        Times ``n_parallel_trees``.
+        """
         check_is_fitted(self)
-        return len(self._trees.groups)
+        return len(self._trees.groups) * self._trees.n_parallel
 
     @property
     @abstractmethod
@@ -613,13 +630,13 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
         Returns
         -------
-        ndarray of int32 of shape (n, n_estimators_, n_outputs) or (n, n_estimators_)
+        ndarray of int32 of shape (n, n_estimators_, n_trees_per_iteration_) or (n, n_estimators_)
             Node numbers within each tree; with one output for two classes, for each class for more; of several targets, those of all.
-            Two-dimensional for one number. For a Dask collection: not computed yet, of shape (n, n_estimators_ * n_outputs), round by
-            round.
+            Two-dimensional where a round has one tree for one number. For a Dask collection: not computed yet, of shape
+            (n, n_estimators_ * n_trees_per_iteration_), round by round.
         """
         leaves = self._find_leaves(X)
-        if isinstance(leaves, np.ndarray) and (hasattr(self, "classes_") or len(self._trees.groups) > 1):
+        if isinstance(leaves, np.ndarray) and (hasattr(self, "classes_") or self.n_trees_per_iteration_ > 1):
             return leaves.reshape(len(leaves), self._trees.n_rounds, -1)
         return leaves
 

@@ -273,7 +273,7 @@ class Members(BaseEstimator):
 
     def _keep_rounds(self, rounds: range) -> None:
         """Keep only the trees of some rounds, and what was measured after these."""
-        self._trees = AdditiveTrees([[group[i] for i in rounds] for group in self._trees.groups], self._trees.initial)
+        self._trees = self._trees.take(rounds)
 
     def _first(self, n_trees: int | None) -> Self:
         """Return a view of the model that predicts from so many of its first rounds, or trees of a forest."""

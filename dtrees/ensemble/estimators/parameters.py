@@ -43,6 +43,7 @@ _ELSEWHERE = {
     "reg_lambda": "lambda lambda_l2 l2_regularization l2_leaf_reg",
     "reg_alpha": "lambda_l1 l1_regularization",
     "min_split_gain": "gamma min_split_loss min_gain_to_split",
+    "n_parallel_trees": "num_parallel_tree",
     "subsample": "bagging_fraction sub_row",
     "colsample_bytree": "feature_fraction sub_feature",
     "max_features": "feature_fraction_bynode colsample_bynode rsm mtry",
@@ -422,8 +423,11 @@ class BoostingParameters:
         for 200 rounds; for many more, or far fewer, pass a number. What it came to is ``learning_rate_``.
     n_estimators : int
         Rounds: trees, or trees per class for more than two classes, or per target.
+    n_parallel_trees : int
+        Trees that a round grows for each output, all on the gradients at its beginning, each by its own draws of rows (``subsample``) and
+        columns, and with ``learning_rate`` divided by their number: a boosted forest, as by XGBoost's ``num_parallel_tree``.
     subsample : float
-        Share of the rows drawn, without replacement, for each round.
+        Share of the rows drawn, without replacement, for each round, and each of its ``n_parallel_trees``.
     max_depth : int, "auto" or None
         Depth at which nodes are not split any more; None sets no bound. "auto" is 6, and None where the number of leaves is limited.
         What it came to is ``max_depth_``.
@@ -506,6 +510,7 @@ class BoostingParameters:
 
     learning_rate: float | str = parameter(default=AUTO, allowed=[NOT_NEGATIVE, StrOptions({AUTO})])
     n_estimators: int = parameter(default=200, allowed=[POSITIVE_INTEGER])
+    n_parallel_trees: int = parameter(default=1, allowed=[POSITIVE_INTEGER])
     subsample: float = parameter(default=1.0, allowed=[SHARE])
     max_depth: int | str | None = parameter(default=AUTO, allowed=[*MAX_DEPTH, StrOptions({AUTO})])
     min_samples_leaf: int | float | str = parameter(default=AUTO, allowed=[*MIN_SAMPLES_LEAF, StrOptions({AUTO})])

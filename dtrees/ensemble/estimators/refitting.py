@@ -101,7 +101,7 @@ class Refitting(BaseEstimator):
             groups, score = refit_boosting(plan, self._trees.groups, initial, *about)
         else:
             groups = [refit_forest(plan, self._trees.groups[0], *about)]
-        made._trees = AdditiveTrees(groups, self._trees.initial)
+        made._trees = AdditiveTrees(groups, self._trees.initial, self._trees.n_parallel)
         made._forget("_members")
         made._take_refitted(score)
         return cast(Self, made)

@@ -92,7 +92,7 @@ class BoostingTarget:
         self.train = self.in_sample = rows_trained_on(self.held_out, self.weight)
         self.raw = self._starts(slice(0, n))
         # A round's trees share rows, and gradients at the predictions at its beginning: what these follow from.
-        self._opened = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
+        self._opened = self.raw.copy() if plan.trees_per_round > 1 else self.raw
         self._drawn_for = self._loss_of = -1
         self._loss: Loss = plan.loss  # of the round
         self._takes_all_rows, self._steps_apart = plan.loss.takes_all_rows, plan.steps_apart
@@ -151,9 +151,13 @@ class BoostingTarget:
         return slice(None) if part is None else part
 
     def open_round(self) -> None:
-        """Note the predictions that the gradients of the next trees, one for each output, are taken at."""
+        """Note the predictions that the gradients of the next trees, those of a round, are taken at."""
         if self._opened is not self.raw:
             self._threads.over_rows(self.plan.loss.open_round, (self.raw, self._opened), self._loss_rows)
+
+    def round_of(self, tree: int) -> int:
+        """Return the number of the first tree of its round."""
+        return tree - tree % self.plan.trees_per_round
 
     def opened_for(self, round_: int) -> NDArray[np.float64] | None:
         """Return the raw predictions at the beginning of a round, shape (K, n_rows); None if the loss of the round has been taken."""
@@ -165,13 +169,13 @@ class BoostingTarget:
 
     def start(self, tree: int, output: int) -> Prepared:
         """Compute the gradients of one output at the predictions so far, of a table's rows."""
-        round_ = tree - output
-        if output == 0:
+        round_ = self.round_of(tree)
+        if tree == round_:
             self.open_round()
-        if output == 0 or self._loss_of != round_:  # a shard that took another's place within the round has no loss yet
+        if tree == round_ or self._loss_of != round_:  # a shard that took another's place within the round has no loss yet
             weights = weights_trained_on(self.g.shape[0], self.weight, self.held_out) if self._takes_all_rows else self.weights
             self.take_loss(round_, self.plan.loss.for_round(self.target, self._opened, weights))
-        self.draw(round_)
+        self.draw(tree - output)
         self.derive(output)
         apart, (a, b) = self._steps_apart, self._fixed
         if not apart and a.shape[0] <= ADDITION_ROWS:
@@ -183,22 +187,25 @@ class BoostingTarget:
             self.fix_steps(exponents[0], exponent_for(self.step_hessian))
         return Prepared(self.in_sample, a, b, exponents, _NO_TARGET, spent=not apart)
 
-    def draw(self, round_: int) -> None:
-        """Draw the rows of a round, if rows are drawn: every shard draws for all, as each draw follows from those before."""
+    def draw(self, first: int) -> None:
+        """Draw the rows of the trees of all outputs from number ``first`` on, if rows are drawn.
+
+        Every shard draws for all, as each draw follows from those before.
+        """
         plan, n = self.plan, self._n_rows_total
-        if plan.subsample >= 1.0 or self._drawn_for == round_:
+        if plan.subsample >= 1.0 or self._drawn_for == first:
             return
-        self._drawn_for = round_
+        self._drawn_for = first
         eligible = np.unpackbits(self._eligible, count=n).astype(np.bool_) if self._eligible.shape[0] else np.ones(n, np.bool_)
         chosen = np.empty(n, np.bool_)
         n_wanted = max(1, int(plan.subsample * np.count_nonzero(eligible)))
-        hashing.subsample(self.seed, hashing.STREAM_SUBSAMPLE, round_, n_wanted, eligible, chosen)
+        hashing.subsample(self.seed, hashing.STREAM_SUBSAMPLE, first, n_wanted, eligible, chosen)
         self.in_sample = np.concatenate([chosen[:0], *(chosen[first:last] for first, last in self._ranges.tolist())])
 
     @property
     def draws(self) -> bool:
-        """Whether rows have been drawn for a round."""
-        return self._drawn_for >= 0
+        """Whether rows have been drawn for a round, and those that were not are scored."""
+        return self._drawn_for >= 0 and self.plan.tells_out_of_bag
 
     @property
     def undrawn(self) -> NDArray[np.bool_]:
@@ -261,16 +268,16 @@ class BoostingTarget:
             return self.weight[rows][self.undrawn[rows]]
         return {"g": self.g, "h": self.h, "step": self.step_hessian}[what][rows]
 
-    def residuals(self, output: int, opened: bool = False) -> NDArray[np.float64]:
-        """Return targets less predictions of an output, or less those at the beginning of the round."""
+    def residuals(self, output: int) -> NDArray[np.float64]:
+        """Return targets less predictions of an output at the beginning of the round."""
         target = self.target if self.target.ndim == 1 else self.target[output]
-        found: NDArray[np.float64] = target - (self._opened if opened else self.raw)[output]
+        found: NDArray[np.float64] = target - self._opened[output]
         return found
 
     def sizes(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the sizes of residuals of rows trained on, at the beginning of the round, their weights, and where each output begins."""
         some = slice(None) if self.train is None else self.train
-        sizes = [np.abs(self.residuals(k, opened=True)[some]) for k in range(self.raw.shape[0])]
+        sizes = [np.abs(self.residuals(k)[some]) for k in range(self.raw.shape[0])]
         weights = self.weights[some] if self.weights.shape[0] else self.weights
         return np.concatenate(sizes), np.tile(weights, len(sizes)), sizes[0].shape[0] * np.arange(len(sizes) + 1)
 
@@ -294,7 +301,7 @@ class BoostingTarget:
         self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], stop: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Return the best steps of leaves before shrinkage; see :meth:`~dtrees.engine.plan.plans.Loss.measure_leaves`."""
-        steps, raw = np.empty(start.shape[0]), self.raw[output]
+        steps, raw = np.empty(start.shape[0]), self._opened[output]
         # Leaves are as unequal as can be: of about as many rows each, a few stretches of them for each thread.
         n_stretches = 1 if rows.shape[0] <= LOGARITHM_ROWS else 4 * self._threads.n_threads
         ends = np.cumsum(stop - start)
