@@ -28,7 +28,8 @@ def main(train: str, test: str) -> None:
     for j in abs(values).argsort()[::-1][:3]:
         print(f"  {X.columns[j]} = {X_new.iloc[0, j]}: {values[j]:+.3f}")
     dtrees.plot_partial_dependence(model, X_new, ["age", "education"])[0].figure.savefig("dependence.png")
-    print("written:", dtrees.report(model, X_new, y_new, "report.html", rows="held out"))
+    dtrees.report(model, X_new, y_new, "report.html", rows="held out")
+    print("written: dependence.png, report.html")
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ def anomalies() -> Any:
     axis.plot(*X[~outlier].T, ".", color="#222222", markersize=2.5, label="1")
     axis.plot(*X[outlier].T, "o", color=ORANGE, markersize=5, label="-1 (outliers)")
     axis.set(xlabel="first column", ylabel="second column", title="score_samples, and what predict returns")
-    axis.legend(fontsize=8.5, loc="lower right", frameon=True)
+    axis.legend(fontsize=8.5, loc="upper right", frameon=True)
     figure.colorbar(image, ax=axis, shrink=0.9)
     return figure
 
