@@ -117,11 +117,11 @@ def test_what_the_architecture_names_exists(name: str) -> None:
         assert not rest or re.search(rf"\b(def|class) {rest[-1]}\b", module.read_text(encoding="utf-8"))
 
 
-def test_the_guide_knows_every_setting() -> None:
-    guide = (DOCS / "guide" / "clusters.md").read_text(encoding="utf-8")
+def test_the_page_of_settings_has_every_one() -> None:
+    page = (DOCS / "settings.md").read_text(encoding="utf-8")
     for setting in fields(Settings):
         default = setting.default if isinstance(setting.default, str) else f"{setting.default:g}"
-        assert f"| `dtrees.{setting.name.replace('_', '-')}` | {default} |" in guide
+        assert f"| `dtrees.{setting.name.replace('_', '-')}` | {default} |" in page
 
 
 # --- the scripts of docs/examples run on the real data, and print what they promise ---
