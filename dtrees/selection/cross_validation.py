@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import GroupKFold, check_cv
 
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.estimators.base import Model
 from dtrees.ensemble.estimators.base_boosting import Boosting
-from dtrees.ensemble.in_process import backend_for
+from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.target import check_lengths, check_target, check_weights, labels_of
 from dtrees.ensemble.metrics import check_metrics, greater_is_better, metric_name
 from dtrees.ensemble.objective import registry
@@ -75,7 +75,7 @@ class Validation:
     Parameters
     ----------
     estimator, X, y, cv, scoring, sample_weight, groups
-        As of :func:`cross_validate`.
+        As of :func:`cross_validate`; of a ranker, ``groups`` are its queries.
     """
 
     #: Whether several threads may fit folds.
@@ -83,12 +83,11 @@ class Validation:
 
     def __init__(self, estimator: Any, X: Any, y: Any, cv: Any, scoring: Any, sample_weight: Any, groups: Any) -> None:
         check_estimator(estimator)
-        if estimator._columns_of_y == "queries":
-            raise ValueError(
-                f"estimator is a {type(estimator).__name__}, which learns from whole queries, but folds are of single rows; fit one for "
-                "each fold of scikit-learn's GroupKFold, by qid"
-            )
+        self._ranks = learns_from_queries(estimator)
         self.scorer = check_scoring(estimator, scoring=scoring)
+        if self._ranks:
+            y = LOCAL.beside(y, groups)
+            cv = GroupKFold(5 if cv is None else cv) if cv is None or isinstance(cv, int | np.integer) else cv
         self._y = check_target(y, classify=is_classifier(estimator), name=type(estimator).__name__, multi_output=estimator._columns_of_y)
         self._table = self._load(X, estimator)
         self.n_rows = n = self._table.n_rows
@@ -96,7 +95,14 @@ class Validation:
         self._weight = check_weights(sample_weight, n)
         splitter = check_cv(cv, self._y, classifier=is_classifier(estimator))
         every = np.arange(n)
-        self.folds = [(every[train], every[test]) for train, test in splitter.split(self._table.X, self._y, groups)]
+        by = self._y[:, 0] if self._ranks else self._y
+        self.folds = [(every[train], every[test]) for train, test in splitter.split(self._table.X, by, groups)]
+        for train, test in self.folds if self._ranks else ():
+            if np.isin(self._y[train, 1], self._y[test, 1]).any():
+                raise ValueError(
+                    f"cv is {cv!r:.60}, which divides the rows of a query between those of the fit and those held out; wants a number of "
+                    "folds, or a splitter that keeps groups together, such as GroupKFold()"
+                )
 
     def _load(self, X: Any, estimator: Any) -> Any:
         """Return the table that folds are taken of."""
@@ -121,7 +127,8 @@ class Validation:
         stops = isinstance(estimator, Boosting) and estimator.early_stopping_rounds is not None
         watched = stops or (curves and self.has_curve(estimator, fold))
         with self._table.fold(*fold, self._y, self._weight) as rows:
-            estimator.fit(*rows.to_fit, **({"eval_set": {_TEST: rows.held_out}} if watched else {}))
+            X, y, given = self._given(*rows.to_fit)
+            estimator.fit(X, y, **given, **({"eval_set": {_TEST: self._evaluated(*rows.held_out)}} if watched else {}))
             fitted = time.perf_counter()
             scores = self._score(estimator, *rows.held_out) if score else {}
             scored = time.perf_counter()
@@ -133,9 +140,42 @@ class Validation:
         """Return what scorers are given as the estimator."""
         return estimator
 
+    def _given(self, X: Any, y: Any, weight: Any) -> tuple[Any, Any, dict[str, Any]]:
+        """Return X, y and further arguments of ``fit`` and of scorers."""
+        given = {} if weight is None else {"sample_weight": weight}
+        return (X, y[:, 0], {"qid": y[:, 1], **given}) if self._ranks else (X, y, given)
+
+    def _evaluated(self, X: Any, y: Any, weight: Any) -> tuple[Any, ...]:
+        """Return an evaluation set."""
+        return (X, y[:, 0], y[:, 1], weight) if self._ranks else (X, y, weight)
+
     def _score(self, estimator: Any, X: Any, y: Any, weight: Any) -> dict[str, float]:
-        found = self.scorer(self._to_score(estimator), X, y, **({} if weight is None else {"sample_weight": weight}))
+        X, y, given = self._given(X, y, weight)
+        found = self.scorer(self._to_score(estimator), X, y, **given)
         return dict(found) if isinstance(found, dict) else {"score": found}
+
+
+def learns_from_queries(estimator: Any) -> bool:
+    """Return whether an estimator is a ranker."""
+    return bool(estimator._columns_of_y == "queries")
+
+
+def groups_of(estimator: Any, groups: Any, qid: Any, scoring: Any) -> Any:
+    """Return the groups of splitters, of a ranker its queries; raise ValueError for arguments that do not go with the estimator."""
+    kind = type(estimator).__name__
+    if not learns_from_queries(estimator):
+        if qid is not None:
+            raise ValueError(f"qid is given, but a {kind} knows no queries; leave it out, or pass them as groups")
+        return groups
+    if qid is None or groups is not None:
+        given = "None" if qid is None else "given beside groups"
+        raise ValueError(f"qid is {given}; a {kind} wants the query of each row as qid, by which folds are divided too, and no groups")
+    if scoring is not None and not callable(scoring):
+        raise ValueError(
+            f"scoring is {scoring!r:.60}; wants None, for NDCG, or a function (estimator, X, y, qid=...) of a {kind} (curves are of any "
+            "eval_metric, such as 'ndcg@10')"
+        )
+    return qid
 
 
 def metrics_of(estimator: Any) -> list[str | Callable[..., Any]]:
@@ -173,6 +213,7 @@ def cross_validate(
     scoring: Any = None,
     sample_weight: Any = None,
     groups: Any = None,
+    qid: Any = None,
     n_jobs: int | None = None,
     return_train_score: bool = False,
     return_estimator: bool = False,
@@ -198,11 +239,13 @@ def cross_validate(
         As of scikit-learn: a number of folds (stratified for a classifier), a splitter such as ``GroupKFold()``, or pairs of arrays of
         numbers of rows.
     scoring : str, callable, list, tuple, set, dict or None, default=None
-        A scorer of scikit-learn, or several. None is the estimator's ``score``.
+        A scorer of scikit-learn, or several. None is the estimator's ``score``. Those of a ranker are functions that take ``qid`` as well.
     sample_weight : array-like of shape (n,) or None, default=None
         The weights of rows in fits, curves and scores (scikit-learn's function scores without, unless metadata routing is on).
     groups : array-like of shape (n,) or None, default=None
         For splitters that keep groups together.
+    qid : array-like of shape (n,) or None, default=None
+        For a ranker: the query of each row, as a number. Folds are of whole queries, by ``GroupKFold`` where ``cv`` is a number.
     n_jobs : int or None, default=None
         Folds that are fitted side by side, each by the threads that ``n_jobs`` of the estimator says; None is 1. They share the table, but
         each takes its rows of it. Not for Dask collections.
@@ -241,7 +284,7 @@ def cross_validate(
     >>> curve.by_fold.shape, int(curve.mean.argmin()) + 1 == result.best_n_estimators < 100
     ((5, 100), True)
     """
-    check_estimator(estimator)
+    groups = groups_of(check_estimator(estimator), groups, qid, scoring)
     kept = {"train": return_train_score, "curves": return_curves}
     run = partial(_cross_validate, cv=cv, scoring=scoring, n_jobs=n_jobs, estimators=return_estimator, indices=return_indices, kept=kept)
     result: CrossValidation = backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups, label="cross_validate")

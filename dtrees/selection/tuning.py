@@ -21,7 +21,15 @@ from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.forests import Forest
 from dtrees.ensemble.in_process import backend_for
 from dtrees.ensemble.metrics import greater_is_better, metric_name
-from dtrees.selection.cross_validation import FoldResult, Validation, check_estimator, curves_of, metrics_of
+from dtrees.selection.cross_validation import (
+    FoldResult,
+    Validation,
+    check_estimator,
+    curves_of,
+    groups_of,
+    learns_from_queries,
+    metrics_of,
+)
 from dtrees.version import needed
 
 if TYPE_CHECKING:
@@ -95,6 +103,7 @@ def tune(
     scoring: Any = None,
     sample_weight: Any = None,
     groups: Any = None,
+    qid: Any = None,
     n_jobs: int | None = None,
     random_state: int | None = None,
     study: optuna.Study | None = None,
@@ -117,7 +126,7 @@ def tune(
     ----------
     estimator : estimator of dtrees
         What the space does not name, stays as it is.
-    X, y, cv, sample_weight, groups
+    X, y, cv, sample_weight, groups, qid
         As of :func:`cross_validate`.
     space : dict, callable or None, default=None
         From names of parameters to distributions of Optuna (``optuna.distributions``), or a function that asks a trial for values, and
@@ -181,6 +190,7 @@ def tune(
     limits = {"n_trials": n_trials, "timeout": timeout, "n_jobs": n_jobs, "callbacks": list(callbacks)}
     search = {"space": space, "scoring": scoring, "random_state": random_state}
     run = partial(_tune, cv=cv, search=search, study=study, given=given, limits=limits)
+    groups = groups_of(estimator, groups, qid, None if isinstance(estimator, Boosting) else scoring)
     tuned: Tuned = backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups, label="tune")
     return tuned
 
@@ -200,7 +210,8 @@ def _tune(
     if not study.trials:
         study.enqueue_trial({}, user_attrs={_AS_GIVEN: True})
     study.optimize(trials, **limits | {"n_jobs": effective_n_jobs(validation.check_jobs(limits["n_jobs"]))})
-    return Tuned(study, trials.best(study).fit(X, y, sample_weight))
+    more = {"qid": groups} if learns_from_queries(estimator) else {}
+    return Tuned(study, trials.best(study).fit(X, y, sample_weight, **more))
 
 
 class _Search:

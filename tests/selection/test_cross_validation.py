@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import make_scorer, mean_absolute_error
+from sklearn.model_selection import GroupKFold, KFold
 from sklearn.pipeline import make_pipeline
 
 import dtrees
@@ -285,13 +286,71 @@ def test_metrics_that_cannot_decide() -> None:
         (make_pipeline(BOOSTER), FRAME, TypeError, "(?s)Pipeline.*sklearn.model_selection"),
         (BOOSTER, FRAME[:5], ValueError, "X has 5 rows but y has 240"),
         (CLASSES, FRAME, ValueError, "Unknown label type"),
-        (dtrees.GradientBoostingRanker(), FRAME, ValueError, "GradientBoostingRanker, which learns from whole queries.*GroupKFold"),
+        (dtrees.GradientBoostingRanker(), FRAME, ValueError, "qid is None; a GradientBoostingRanker wants the query of each row"),
         (clone(BOOSTER).set_params(n_estimators=-1), FRAME, ValueError, "n_estimators"),
     ],
 )
 def test_what_cannot_be_used_is_refused(estimator: Any, X: Any, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         dtrees.cross_validate(estimator, X, SIGNAL)
+
+
+# --- rankings and survival ---
+
+QUERY = np.arange(N) % 17
+RELEVANCE = np.clip(np.round(SIGNAL), 0, 4)
+RANKER = dtrees.GradientBoostingRanker(n_estimators=6, subsample=0.7, random_state=0, eval_metric=["map", "ndcg@3"])
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
+def test_folds_of_a_ranker_are_of_whole_queries(weight: Any) -> None:
+    result = dtrees.cross_validate(
+        RANKER, FRAME, RELEVANCE, qid=QUERY, cv=3, sample_weight=weight, return_estimator=True, return_train_score=True
+    )
+    folds = list(GroupKFold(3).split(FRAME, RELEVANCE, QUERY))
+    assert list(result.curves) == ["map", "ndcg@3"]
+    for k, (train, test) in enumerate(folds):
+        own, others = (None if weight is None else weight[rows] for rows in (train, test))
+        held_out = FRAME.iloc[test], RELEVANCE[test], QUERY[test], others
+        model = clone(RANKER).fit(FRAME.iloc[train], RELEVANCE[train], own, qid=QUERY[train], eval_set=[held_out])
+        assert result["test_score"][k] == model.score(FRAME.iloc[test], RELEVANCE[test], others, qid=QUERY[test])
+        assert result["train_score"][k] == model.score(FRAME.iloc[train], RELEVANCE[train], own, qid=QUERY[train])
+        assert_array_equal(result.curves["ndcg@3"].by_fold[k], model.evals_result_["validation_0"]["ndcg@3"])
+        assert_array_equal(result["estimator"][k].predict(FRAME), model.predict(FRAME))
+
+
+def test_scorers_of_a_ranker_are_given_queries() -> None:
+    def of_queries(model: Any, X: Any, y: Any, *, qid: Any) -> float:
+        return float(len(np.unique(qid)))
+
+    result = dtrees.cross_validate(RANKER, FRAME, RELEVANCE, qid=QUERY, cv=GroupKFold(4), scoring=of_queries)
+    assert result["test_score"].sum() == 17
+
+
+@pytest.mark.parametrize(
+    ("estimator", "options", "match"),
+    [
+        (RANKER, {"qid": QUERY, "groups": QUERY}, "qid is given beside groups"),
+        (RANKER, {"qid": QUERY, "cv": KFold(3)}, "cv is KFold.*which divides the rows of a query"),
+        (RANKER, {"qid": QUERY, "scoring": "r2"}, "scoring is 'r2'; wants None, for NDCG"),
+        (BOOSTER, {"qid": QUERY}, "qid is given, but a GradientBoostingRegressor knows no queries"),
+    ],
+)
+def test_queries_that_cannot_be_used_are_refused(estimator: Any, options: Any, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        dtrees.cross_validate(estimator, FRAME, RELEVANCE, **options)
+
+
+@pytest.mark.parametrize("loss", ["cox", "aft"])
+def test_times_of_events(loss: str) -> None:
+    time = np.exp(SIGNAL / 3)
+    y = np.column_stack([time, np.where(np.arange(N) % 4 == 0, np.inf, time)])
+    booster = dtrees.GradientBoostingRegressor(loss=loss, n_estimators=5)
+    result = dtrees.cross_validate(booster, FRAME, y, cv=KFold(3), return_estimator=True)
+    for k, (train, test) in enumerate(KFold(3).split(FRAME)):
+        model = clone(booster).fit(FRAME.iloc[train], y[train])
+        assert_array_equal(result["estimator"][k].predict(FRAME), model.predict(FRAME))
+        assert result["test_score"][k] == model.score(FRAME.iloc[test], y[test])
 
 
 # --- pictures ---

@@ -192,6 +192,15 @@ def test_what_a_fold_cannot_be_judged_by_is_left_to_the_others() -> None:
         tune(CLASSES, y, cv=cv[:1])
 
 
+def test_rankers_are_tuned_by_queries() -> None:
+    rows, query = np.random.default_rng(0).normal(size=(200, 3)), np.arange(200) % 20
+    relevance = np.clip(np.round(rows[:, 0]), 0, 3)
+    ranker = dtrees.GradientBoostingRanker(n_estimators=8, eval_metric="ndcg@5")
+    study, model = dtrees.tune(ranker, rows, relevance, qid=query, n_trials=2, cv=2, random_state=0)
+    assert study.direction.name == "MAXIMIZE"
+    assert model.score(rows, relevance, qid=query) > 0.8
+
+
 def test_time_may_decide() -> None:
     study, _ = tune(n_trials=None, timeout=0.01)
     assert len(study.trials) == 1
