@@ -173,7 +173,7 @@ def test_example(name: str, tmp_path: Path) -> None:
 
 
 def test_the_page_of_the_command_line_has_every_command_and_option() -> None:
-    page = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
+    page = (DOCS / "command_line.md").read_text(encoding="utf-8")
     for name, command in main.commands.items():
         assert f"`dtrees {name}" in page
         options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
@@ -181,6 +181,6 @@ def test_the_page_of_the_command_line_has_every_command_and_option() -> None:
 
 
 def test_the_page_of_settings_has_every_variable() -> None:
-    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    page = (DOCS / "settings.md").read_text(encoding="utf-8")
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "dtrees").rglob("*.py"))
     assert [name for name in set(re.findall(r"\bDTREES_\w+", sources)) if f"`{name}`" not in page] == []
