@@ -159,6 +159,8 @@ class LoadOptions:
         :func:`~dtrees.ensemble.input.target.check_target`.
     bag : bool
         Whether each of ``n_trees`` is a booster of its own, on rows that it draws.
+    n_outputs : int
+        Raw predictions of a row for one target that is a number: one for each quantile.
     target : bool
         Whether there is a y; without, every row has a number of its own for it, which follows from its place.
     rows_refusal : str or None
@@ -177,6 +179,7 @@ class LoadOptions:
     categories: tuple[int, ...] = ()
     multi_output: bool | str = False
     bag: bool = False
+    n_outputs: int = 1
     target: bool = True
     rows_refusal: str | None = None
 

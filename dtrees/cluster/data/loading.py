@@ -117,19 +117,19 @@ def _measure(
     Since ``before``, the workers have computed partitions, which they will not keep: the less they used then or use now, the better known.
     """
     n_classes, each = summary.n_classes, None if parts.cells is None else parts.cells / summary.n_rows
-    about: Any = {"n_classes": n_classes, "n_targets": summary.n_targets, "cells": each}
+    about: Any = {"n_classes": n_classes, "n_targets": summary.n_targets, "n_outputs": options.n_outputs}
     evaluation = []
     for given in options.sets:
         own: Any = {"weighted": given.weight is not None, "started": given.base_margin is not None or options.fetch_X}
-        evaluation += [block_bytes(schema, n, **own, **about) for n in lengths_by_target(tasks, given.X, given.y)]
+        evaluation += [block_bytes(schema, n, cells=each, **own, **about) for n in lengths_by_target(tasks, given.X, given.y)]
     now = {
         worker: min(capacity, before.get(worker, capacity), key=lambda capacity: capacity.used)
         for worker, capacity in worker_capacities(tasks.client).items()
     }
     partition = max(bytes_of_results(tasks.client, parts.X).values(), default=0)
     sizes = Sizes.of(
-        schema, summary.n_rows, weighted=parts.weight is not None, partition=partition, evaluation=evaluation, n_classes=n_classes,
-        out_of_bag=options.out_of_bag, n_targets=summary.n_targets, boosting=options.n_trees is None, bag=options.bag,
+        schema, summary.n_rows, weighted=parts.weight is not None, partition=partition, evaluation=evaluation,
+        out_of_bag=options.out_of_bag, boosting=options.n_trees is None, bag=options.bag, distinct_draws=not options.target, **about,
     )  # fmt: skip
     return sizes if parts.cells is None else sizes.of_stored(parts.cells), now
 

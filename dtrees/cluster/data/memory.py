@@ -12,6 +12,8 @@ A worker that has columns, or rows, holds, while trees grow::
                         two for each thread that encodes them, and of the cells a column or a range of rows at a time
     flagged rows        of rows that stay, those that workers send one another at a time (:data:`~dtrees.split.policy.FLAGGED_BYTES`)
     evaluation sets     boosting: some of their partitions, as numbers (4 or 8 bytes a cell), with targets, weights and predictions
+    raw predictions     boosting of several quantiles or of more than two classes: 16 bytes a row for each
+    draws               isolation forests by rows, whose workers each draw for all rows: 2 bytes for each row of the table, by weight 64
     out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.oob_sums_in_all`)
     delegated cells     forests over shards: what is sent at a time for small nodes that are delegated, 20 bytes a cell
                         (:mod:`dtrees.engine.shard.tree`)
@@ -83,6 +85,11 @@ _STORED_COLUMN_BYTES = 32
 _VECTOR_BYTES = 8
 #: Vectors for each of several targets: itself, its predictions, and those at the beginning of a round.
 _VECTORS_OF_A_TARGET = 3
+#: Vectors for each output of one target, beyond the first: its predictions, and those at the beginning of a round.
+_VECTORS_OF_AN_OUTPUT = 2
+#: For each row of the table where rows are drawn at most once: who may be drawn and who is; by weight also its hash, its time, their order,
+#: and what they are made by. Counted, not measured.
+_DRAW_BYTES, _DRAW_BYTES_BY_WEIGHT = 2, 64
 #: Vectors of each booster of a bag: how often it drew each row, and the weights that follow.
 _VECTORS_OF_A_BOOSTER = 2
 #: At workers that Dask has paused.
@@ -115,6 +122,8 @@ class Sizes:
         Columns of categories.
     n_sums : int
         Numbers that are summed by zones, where rows stay.
+    draws : int
+        Bytes that each worker needs to draw rows of a forest at most once, where rows stay.
     """
 
     n_rows: int
@@ -127,6 +136,7 @@ class Sizes:
     keyed: bool = field(default=False, repr=False)
     n_categorical: int = field(default=0, repr=False)
     n_sums: int = field(default=3, repr=False)
+    draws: int = field(default=0, repr=False)
 
     @classmethod
     def of(
@@ -140,8 +150,10 @@ class Sizes:
         n_classes: int = 0,
         out_of_bag: bool = False,
         n_targets: int = 1,
+        n_outputs: int = 1,
         boosting: bool = False,
         bag: bool = False,
+        distinct_draws: bool = False,
     ) -> Sizes:
         """Return the sizes of a table of a schema; ``evaluation`` as in :class:`Sizes`.
 
@@ -157,6 +169,8 @@ class Sizes:
         columns = tuple(n_rows * each + width * n for each, n in zip(cell_bytes, distinct, strict=True))
         oob_sums = n_rows * (max(n_classes, n_targets) + 1) * _VECTOR_BYTES if out_of_bag else 0
         vectors = weighted + (_VECTORS_OF_A_TARGET * n_targets if n_targets > 1 else 1)
+        if boosting and n_targets == 1:
+            vectors += _VECTORS_OF_AN_OUTPUT * (_outputs(n_classes, n_outputs) - 1)
         amounts = n_rows * _VECTOR_BYTES * n_targets if n_targets > 1 and not boosting else 0
         amounts += n_rows * _VECTOR_BYTES * _VECTORS_OF_A_BOOSTER if bag else 0
         n_categorical = sum(column.kind == CATEGORICAL for column in schema.columns)
@@ -164,7 +178,8 @@ class Sizes:
         n_sums = 3
         if not boosting and (n_classes > 2 or n_targets > 1):
             n_sums = n_classes + 1 if n_classes else 2 * n_targets + 2  # of targets that are numbers, sums and sizes
-        return cls(n_rows, columns, vector_bytes, partition, tuple(evaluation), oob_sums, amounts, width == 4, n_categorical, n_sums)
+        draws = n_rows * distinct_draws * (_DRAW_BYTES_BY_WEIGHT if weighted else _DRAW_BYTES)
+        return cls(n_rows, columns, vector_bytes, partition, tuple(evaluation), oob_sums, amounts, width == 4, n_categorical, n_sums, draws)
 
     def of_stored(self, cells: int) -> Sizes:
         """Return the sizes of a sparse table of the same schema, with so many stored cells.
@@ -220,7 +235,7 @@ class Sizes:
 
     def forest_by_rows(self, n_rows: int) -> int:
         """Return what a worker needs besides for a forest, if it keeps so many rows."""
-        return _FOREST_ROW_BYTES * n_rows + int(n_rows / self.n_rows * self.oob_sums) + _FINAL_OOB_SUMS * self.oob_sums + self.delegated
+        return _FOREST_ROW_BYTES * n_rows + int(n_rows / self.n_rows * self.oob_sums) + _FINAL_OOB_SUMS * self.oob_sums + self.delegated + self.draws
 
     @property
     def delegated(self) -> int:
@@ -244,6 +259,7 @@ def block_bytes(
     weighted: bool,
     n_classes: int,
     n_targets: int = 1,
+    n_outputs: int = 1,
     cells: float | None = None,
     started: bool = False,
 ) -> int:
@@ -258,10 +274,14 @@ def block_bytes(
     40000
     """
     width = _width_of(schema)
-    n_outputs = n_classes if n_classes > 2 else n_targets
-    vectors = n_targets + weighted + (_PREDICTIONS + started) * n_outputs
+    vectors = n_targets + weighted + (_PREDICTIONS + started) * max(n_targets, _outputs(n_classes, n_outputs))
     held = width * len(schema.columns) if cells is None else math.ceil(cells) * (width + _VECTOR_BYTES)
     return n_rows * (held + _VECTOR_BYTES * vectors)
+
+
+def _outputs(n_classes: int, n_outputs: int) -> int:
+    """Return the raw predictions of a row for one target of boosting, a number of which there are ``n_outputs``, or classes."""
+    return n_classes if n_classes > 2 else n_outputs
 
 
 def _width_of(schema: Schema) -> int:

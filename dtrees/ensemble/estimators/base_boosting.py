@@ -283,6 +283,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             sets=sets,
             rows_refusal=self._rows_refusal(None if stalls else scorer),
             base_margin=base_margin,
+            n_outputs=int(np.size(loss_parameters.get("alpha", 0.0))),
             fetch_X=self.init is not None and not self._init_is_zero,
         )
         self._check_classes(table)

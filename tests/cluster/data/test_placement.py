@@ -98,18 +98,31 @@ def test_bytes_of_several_targets() -> None:
     assert Sizes.of(schema, 1000, weighted=True, partition=0, n_targets=1).vectors == 16_000
     assert Sizes.of(schema, 1000, weighted=True, partition=0, n_targets=4).vectors == 8_000 * (1 + 3 * 4)
     assert block_bytes(schema, 1000, weighted=False, n_classes=0, n_targets=4) == 4_000 + 8_000 * (4 + 3 * 4)
+    for outputs in ({"n_outputs": 3}, {"n_classes": 3}):
+        assert Sizes.of(schema, 1000, weighted=False, partition=0, boosting=True, **outputs).vectors == 8_000 * (1 + 2 * 2)
+        assert Sizes.of(schema, 1000, weighted=False, partition=0, **outputs).vectors == 8_000
+    assert block_bytes(schema, 1000, weighted=False, n_classes=0, n_outputs=3) == 4_000 + 8_000 * (1 + 3 * 3)
     forest, boosting = (Sizes.of(schema, 1000, weighted=True, partition=0, n_targets=4, boosting=boosting) for boosting in (False, True))
     assert forest.besides(trees=2) - boosting.besides(trees=2) == 2 * 4 * 8_000
+
+
+@pytest.mark.parametrize(("weighted", "each"), [(False, 2), (True, 64)])
+def test_bytes_of_draws_for_all_rows(weighted: bool, each: int) -> None:
+    """Where rows stay, each worker draws for all rows of the table, whatever its share."""
+    schema = Schema.infer(np.zeros((1, 1), np.float32))
+    isolation, forest = (Sizes.of(schema, 1000, weighted=weighted, partition=0, distinct_draws=distinct) for distinct in (True, False))
+    assert {isolation.forest_by_rows(n) - forest.forest_by_rows(n) for n in (10, 900)} == {each * 1000}
 
 
 def test_bytes_of_sums_by_zones_of_classes() -> None:
     """Where rows stay: a number for each class, and that of rows; moments are three."""
     schema = Schema.infer(np.zeros((1, 2), np.float32))
 
-    def needed(n_classes: int, boosting: bool = False) -> int:
-        return Sizes.of(schema, 1000, weighted=False, partition=0, n_classes=n_classes, boosting=boosting).needed_for_rows(500)
+    def needed(n_classes: int) -> int:
+        return Sizes.of(schema, 1000, weighted=False, partition=0, n_classes=n_classes).needed_for_rows(500)
 
-    assert needed(0) == needed(2) == needed(8, boosting=True)
+    assert needed(0) == needed(2)
+    assert Sizes.of(schema, 1000, weighted=False, partition=0, n_classes=8, boosting=True).n_sums == 3
     one = needed(3) - needed(2)
     assert one > 0
     assert needed(8) - needed(2) == pytest.approx(6 * one, rel=1e-3)
