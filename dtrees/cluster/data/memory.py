@@ -235,7 +235,8 @@ class Sizes:
 
     def forest_by_rows(self, n_rows: int) -> int:
         """Return what a worker needs besides for a forest, if it keeps so many rows."""
-        return _FOREST_ROW_BYTES * n_rows + int(n_rows / self.n_rows * self.oob_sums) + _FINAL_OOB_SUMS * self.oob_sums + self.delegated + self.draws
+        oob_sums = int(n_rows / self.n_rows * self.oob_sums) + _FINAL_OOB_SUMS * self.oob_sums
+        return _FOREST_ROW_BYTES * n_rows + oob_sums + self.delegated + self.draws
 
     @property
     def delegated(self) -> int:
