@@ -553,6 +553,23 @@ class Sample(NamedTuple):
         return self.several or self.g
 
 
+def probabilities_by_gradient(sizes: Sequence[float], share: float) -> list[Fraction]:
+    """The probabilities min(1, size / mu) of rows to be drawn, of sizes rounded down to one of eight for each power of two."""
+    powers = [math.frexp(size) for size in sizes]
+    rounded = [Fraction(math.floor(16 * m), 16) * Fraction(2) ** e for m, e in powers]
+    largest = max(rounded)
+    if not largest:
+        rounded = [Fraction(1)] * len(sizes)
+    rounded = [max(size, largest / 2**50) for size in rounded]
+    certain, rest, wanted = 0, sum(rounded), max(Fraction(1), Fraction(share) * len(sizes))
+    for size in sorted(rounded, reverse=True):
+        if size * (wanted - certain) <= rest:
+            break
+        certain, rest = certain + 1, rest - size
+    mu = rest / (wanted - certain)
+    return [min(Fraction(1), size / mu) for size in rounded]
+
+
 def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tuple[int, int]) -> SplitLimits:
     """The limits on splits in units of the sums; weights stay floats (a child's integer weight is compared with them)."""
     in_classes = n_classes if n_classes > 2 or n_classes == SEVERAL else 0

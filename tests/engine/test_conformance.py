@@ -45,6 +45,7 @@ from tests.slow import one_of_each
 PATHS = {"interactions": ((0, 1, 2), (2, 3, 4, 5, 6)), "most_columns": 2}
 IN_ORDER = (1, 0, -1, 0, 0, 1, 0)
 DRAWN: dict[str, Any] = {"n_draws": 700, "out_of_bag": True}
+BY_GRADIENT: dict[str, Any] = {"subsample": 0.3, "subsample_by": "gradient"}
 
 FORESTS = {
     "tree": forest(),
@@ -158,6 +159,9 @@ BOOSTING = {
     "drawn and held out": boosting("log loss of three", weighted=True, n_iter_no_change=50, subsample=0.8, split_shrinkage=3.0),
     "parallel trees": boosting(max_features=3, subsample=0.6, n_parallel_trees=3),
     "parallel trees of three classes": boosting("log loss of three", weighted=True, max_features=2, n_iter_no_change=9, n_parallel_trees=2),
+    "drawn by gradients": boosting(max_depth=4, min_samples_leaf=2, split_shrinkage=1.0, **BY_GRADIENT),
+    "three classes, drawn by gradients": boosting("log loss of three", weighted=True, n_iter_no_change=50, max_features=2, **BY_GRADIENT),
+    "parallel trees, drawn by gradients": boosting("log loss", weighted=True, n_parallel_trees=2, **BY_GRADIENT),
     "monotonic": boosting(monotonic=IN_ORDER, max_depth=5, split_shrinkage=0.5),
     "interactions": boosting(interactions=PATHS["interactions"]),
     "boosting, pruned": boosting(ccp_alpha=0.01),
@@ -189,6 +193,7 @@ LOSSES_AS_THEY_ARE = {
 }
 LOSSES_AS_THEY_ARE |= {loss: boosting(loss, weighted=True, subsample=0.7) for loss in ("objective", "objective of three", "LambdaRank")}
 LOSSES_AS_THEY_ARE["LambdaRank, parallel"] = boosting("LambdaRank", subsample=0.7, n_parallel_trees=2)
+LOSSES_AS_THEY_ARE |= {f"{loss}, drawn by gradients": boosting(loss, weighted=True, **BY_GRADIENT) for loss in ("steps", "LambdaRank")}
 LOSSES_AS_THEY_ARE["AFT"] = boosting("AFT", weighted=True, subsample=0.7, n_iter_no_change=9)
 LOSSES_AS_THEY_ARE["Cox"] = boosting("Cox", weighted=True, n_iter_no_change=9, scoring=OfLoss("concordance", Cox()))
 AT_RANDOM = {f"{name}, at random": case.but(random_splits=True, chance=0.0) for name, case in (FORESTS | CLASSES | SEVERAL | SETS).items()}
@@ -250,6 +255,7 @@ def test_threads_and_shards_of_columns(name: str) -> None:
         "best first",
         "rows and columns drawn",
         "drawn and held out",
+        "three classes, drawn by gradients",
         "monotonic",
     ],
 )
@@ -389,6 +395,7 @@ def problems(draw: st.DrawFn, kind: str) -> Problem:
     changes |= {"max_features": one_of(1, len(table), len(table)), "max_leaf_nodes": one_of(None, None, 6)}
     if case.is_boosting:
         changes |= {"reg_lambda": one_of(0.0, 1.0), "subsample": one_of(1.0, 1.0, 0.5), "split_shrinkage": one_of(0.0, 0.0, 2.0)}
+        changes |= one_of({}, BY_GRADIENT)
     else:
         n_draws = one_of(None, 1, max(1, n // 2), n, 3 * n)
         changes |= {"n_draws": n_draws, "out_of_bag": n_draws is not None, "random_splits": draw(st.booleans())}

@@ -25,6 +25,7 @@ BOOSTING: dict[str, Case] = {
     "one output": boosting(weighted=True, **HELD_OUT),
     "three outputs": boosting("log loss of three", weighted=True, **HELD_OUT),
     "two targets": boosting("targets", weighted=True, **HELD_OUT),
+    "by gradients": boosting("log loss of three", weighted=True, **HELD_OUT, subsample_by="gradient"),
 }
 CASES = BOOSTING | {
     "out of bag": forest(weighted=True, out_of_bag=True, **DRAWN),
@@ -32,13 +33,14 @@ CASES = BOOSTING | {
     "sets": forest(categories=("some", "with gaps"), n_draws=120, out_of_bag=True),
 }
 N_TREES = 6
-SLOW = {"three outputs", "out of bag", "sets"}
+SLOW = {"three outputs", "by gradients", "out of bag", "sets"}
 #: Steps of all trees, and of those of some cases.
 STEPS = ["rows", "found", "marks"]
 OF_CASES = {
     "one output": ["Open", "standing", "GrowTree"],
     "three outputs": ["Open", "standing", "GrowTree", "further columns"],
     "two targets": ["GrowTree", "leaves"],
+    "by gradients": ["standing", "GrowTree"],
     "out of bag": ["Open", "standing", "GrowTrees", "AddVotes", "CountVotes", "leaves"],
     "trees only": ["GrowTrees", "leaves"],
     "sets": ["shared", "subtrees", "sets"],
@@ -110,9 +112,7 @@ def grow_on(problem: Problem, executor: LossyExecutor) -> Any:
         ("one output", "before found", 12),
         ("out of bag", "marks", 3),
         *(
-            pytest.param(
-                name, place, nth, marks=pytest.mark.slow if name in ("three outputs", "out of bag", "sets") else pytest.mark.thorough
-            )
+            pytest.param(name, place, nth, marks=pytest.mark.slow if name in SLOW else pytest.mark.thorough)
             for name in CASES
             for place in [*STEPS, *OF_CASES[name]]
             for nth in ((1,) if place in ("Open", "standing", "CountVotes") else (1, 3))

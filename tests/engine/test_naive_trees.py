@@ -186,7 +186,8 @@ def test_newton_trees(
         min_child_weight=data.draw(st.sampled_from([0.0, 1.0, 2.5])),
         **(data.draw(constraints(len(table))) if constrained else {}),
     )
-    plan = BoostingPlan(some, forest.seed, SquaredError(), n_rounds=1, subsample=data.draw(st.sampled_from([1.0, 0.6])), learning_rate=0.5)
+    subsample, by = data.draw(st.sampled_from([(1.0, "uniform"), (0.6, "uniform"), (0.6, "gradient")]))
+    plan = BoostingPlan(some, forest.seed, SquaredError(), n_rounds=1, subsample=subsample, subsample_by=by, learning_rate=0.5)
     with local(table, target, weight) as executor:
         tree = boost(executor, plan).rounds[0][0]
         executor.shard.target.raw[:] = executor.shard.target.initial[:, None]

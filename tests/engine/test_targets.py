@@ -18,6 +18,8 @@ from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag
 from dtrees.engine.threads import Threads
 from dtrees.ensemble.objective.classification import log_loss_for
 from dtrees.ensemble.objective.regression import SquaredError
+from dtrees.split.numbers import hashing
+from tests import naive
 from tests.engine.shards import rules, wild_weight
 
 RNG = np.random.default_rng(0)
@@ -156,6 +158,34 @@ def test_subsample_and_held_out_rows() -> None:
     prepared = target.start(3, 0)
     assert not prepared.g[~second].any()
     assert not prepared.h[~second].any()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("changes", [{}, {"first_order": True}, {"n_iter_no_change": 2, "validation_fraction": 0.2}])
+@pytest.mark.parametrize(("loss", "n_classes"), [(SquaredError(), 0), (log_loss_for(3), 3)])
+def test_rows_drawn_by_gradients(loss: Any, n_classes: int, changes: dict[str, Any], weighted: bool) -> None:
+    y, weight = CLASSES if n_classes else Y, WEIGHT if weighted else None
+    whole = boosting_target(loss, y, weight, n_classes=n_classes, initial=np.zeros(loss.n_outputs), **changes)
+    target = boosting_target(
+        loss, y, weight, n_classes=n_classes, initial=np.zeros(loss.n_outputs), subsample=0.3, subsample_by="gradient", **changes
+    )
+    for some in (whole, target):
+        some.raw += np.random.default_rng(1).normal(size=some.raw.shape)
+    of_all = [unscaled(whole.start(output, output)) for output in range(loss.n_outputs)]
+    eligible = np.full(N, True) if whole.train is None else whole.train
+    sizes = np.sum([np.abs(g) for g, _ in of_all], axis=0)
+    wanted = np.zeros(N)
+    wanted[eligible] = [float(p) for p in naive.probabilities_by_gradient(sizes[eligible].tolist(), 0.3)]
+    key = hashing.stream_key(target.seed, hashing.STREAM_SUBSAMPLE, 0)
+    drawn = np.array([hashing.uniform(np.uint64(hashing.draw(np.uint64(key), row))) for row in range(N)]) < wanted
+    assert 0.2 * eligible.sum() < drawn.sum() < 0.4 * eligible.sum()
+    for output, (g, h) in enumerate(of_all):
+        prepared = target.start(output, output)
+        assert np.array_equal(prepared.in_sample, drawn)
+        for found, values in zip(unscaled(prepared), (g, h), strict=True):
+            assert found == pytest.approx(np.where(drawn, values / np.where(drawn, wanted, 1.0), 0.0), rel=1e-6, abs=1e-9)
+    assert not np.array_equal(target.start(loss.n_outputs, 0).in_sample, drawn)
+    assert not target.draws
 
 
 def test_scores_are_weighted_means_over_both_parts() -> None:

@@ -59,6 +59,7 @@ VALUES: dict[str, list[Any]] = {
     "split_shrinkage": [1.0],
     "splitter": ["best", "random"],
     "subsample": [0.5],
+    "subsample_by": ["gradient"],
     "tol": [0.01],
     "tweedie_variance_power": [1.3],
     "validation_fraction": [0.3],

@@ -380,6 +380,9 @@ class BoostingPlan:
         How many trees a round has for each output, all on the gradients at its beginning, each on rows and columns of its own drawing.
     subsample : float
         Share of the rows drawn, without replacement, for each round, or for each of its parallel trees.
+    subsample_by : {"uniform", "gradient"}
+        Whether all rows are as likely to be drawn, or those with large gradients more so
+        (:mod:`dtrees.split.numbers.gradient_draws`).
     validation_fraction : float or None
         Share of the rows held out when ``n_iter_no_change`` is set; None holds out none, and the rows trained on decide.
     n_iter_no_change : int or None
@@ -407,6 +410,7 @@ class BoostingPlan:
     learning_rate: float = 0.1
     n_parallel_trees: int = 1
     subsample: float = 1.0
+    subsample_by: str = "uniform"
     validation_fraction: float | None = 0.1
     n_iter_no_change: int | None = None
     tol: float = 1e-4
@@ -429,13 +433,18 @@ class BoostingPlan:
 
     @property
     def tells_out_of_bag(self) -> bool:
-        """Whether the rows that a round does not draw are scored."""
-        return self.subsample < 1.0 and self.n_parallel_trees == 1
+        """Whether the rows that a round does not draw are scored: where only those with small gradients are left, these say nothing."""
+        return self.subsample < 1.0 and self.n_parallel_trees == 1 and not self.draws_by_gradient
 
     @property
     def holds_out(self) -> bool:
         """Whether some rows are held out for validation."""
         return self.n_iter_no_change is not None and self.validation_fraction is not None
+
+    @property
+    def draws_by_gradient(self) -> bool:
+        """Whether rows with large gradients are more likely to be drawn for a round."""
+        return self.subsample < 1.0 and self.subsample_by == "gradient"
 
     @property
     def steps_apart(self) -> bool:

@@ -128,15 +128,21 @@ class RowsInTree:
         value = np.ascontiguousarray(tree.value[:, 0])
         self._walk(tree, value, raw[place % raw.shape[0]], np.arange(self._columns.n_rows, dtype=np.uint32))
 
-    def derive(self, tree: int, output: int, cuts: tuple[float, ...] | None = None) -> Derived:
-        """Begin a tree: compute gradients. ``cuts`` are where the loss of the round cuts off residuals, of each output, if it does."""
+    def begin(self, tree: int, output: int, cuts: tuple[float, ...] | None = None) -> NDArray[np.int64] | None:
+        """Begin a tree, and draw rows (:meth:`BoostingTarget.draw`).
+
+        ``cuts`` are where the loss of the round cuts off residuals, of each output, if it does.
+        """
         target = self.boosting
         self._use_columns(tree)
         if cuts is not None:
             target.take_loss(target.round_of(tree), target.plan.loss.cut_at(cuts))
-        target.draw(tree - output)
-        target.derive(output)
-        return target.derived()
+        return target.draw(tree - output)
+
+    def derive(self, output: int) -> Derived:
+        """Compute gradients."""
+        self.boosting.derive(output)
+        return self.boosting.derived()
 
     def _use_columns(self, tree: int) -> None:
         """Have a tree of its columns."""

@@ -3,6 +3,7 @@
 Every shard takes them (:class:`~dtrees.engine.protocol.exchange.Shards`). This is what shards do in each; the best split of a node is
 the best of those that the searchers of columns have found::
 
+    sizes       where rows are drawn by their gradients, count how many have gradients of which size
     derived     compute gradients; of a forest, draw rows
     sums        put gradients in fixed point and sum the root; or divide nodes, tell how, and sum some of their children. Sums go to
                 searchers of columns, which put them together, tell one another how good the best split at an edge of a zone is, flag the
@@ -52,7 +53,10 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
     Parameters are those of :func:`dtrees.engine.shard.tree.boosted_tree_steps`.
     """
     cuts = yield from find_cuts(shards, rows)
-    derived = yield from shards.gather("derived", rows.derive(tree, output, cuts))
+    found = rows.begin(tree, output, cuts)
+    if found is not None:
+        rows.boosting.draw_by_gradient(tree - output, np.concatenate((yield from shards.gather("sizes", found)), axis=1))
+    derived = yield from shards.gather("derived", rows.derive(output))
     plan, exponents = shards.boosting, (yield from exponents_of(shards, rows, derived))
     nodes, grown, leaves, noise = yield from grow_nodes(Levels(shards, rows), tree, derived, exponents, learning_rate=learning_rate)
     steps = None

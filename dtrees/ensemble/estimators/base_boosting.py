@@ -78,7 +78,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
     oob_scores_, oob_improvement_ : ndarray of float64 of shape (n_estimators_,)
         With ``subsample`` below 1: the mean loss, after each round, of the rows trained on that the round did not draw, and by how much
         it is below that of the round before (of the rows that this one did not draw); in the first round, below that of what it started
-        from. Not with ``n_parallel_trees``, whose trees draw rows of their own.
+        from. Not with ``n_parallel_trees``, whose trees draw rows of their own, nor with ``subsample_by="gradient"``.
     oob_score_ : float
         The last of ``oob_scores_``.
     evals_result_ : dict of dict of ndarray of float64
@@ -530,6 +530,13 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         return made
 
     def _plan(self, table: Table, loss: LinkedLoss, keep: bool) -> BoostingPlan:
+        if self.subsample_by == "gradient" and self.subsample == 1.0:
+            raise ValueError("subsample_by is 'gradient', but subsample=1.0 draws all rows; wants a subsample below 1, such as 0.2")
+        if self.subsample_by == "gradient" and loss.measures_leaves:
+            raise ValueError(
+                f"subsample_by is 'gradient', but the leaves of loss={registry.name_of(self.loss)!r} hold quantiles of residuals, not "
+                "ratios of sums of gradients; wants subsample_by='uniform'"
+            )
         class_weight = rules.class_weights(getattr(self, "class_weight", None), table, by_rows=False)
         weight, factors = float(table.total_weight), 1.0 if class_weight is None or table.n_targets > 1 else np.asarray(class_weight)
         if class_weight is not None and table.n_targets == 1:
@@ -550,6 +557,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             learning_rate=float(self.learning_rate_),
             n_parallel_trees=int(self.n_parallel_trees),
             subsample=float(self.subsample),
+            subsample_by=self.subsample_by,
             validation_fraction=None if self.validation_fraction is None else float(self.validation_fraction),
             n_iter_no_change=None if self.n_iter_no_change is None else int(self.n_iter_no_change),
             tol=float(self.tol),

@@ -45,6 +45,7 @@ _ELSEWHERE = {
     "min_split_gain": "gamma min_split_loss min_gain_to_split",
     "n_parallel_trees": "num_parallel_tree",
     "subsample": "bagging_fraction sub_row",
+    "subsample_by": "data_sample_strategy sampling_method bootstrap_type",
     "colsample_bytree": "feature_fraction sub_feature",
     "max_features": "feature_fraction_bynode colsample_bynode rsm mtry",
     "random_state": "seed random_seed",
@@ -428,6 +429,12 @@ class BoostingParameters:
         columns, and with ``learning_rate`` divided by their number: a boosted forest, as by XGBoost's ``num_parallel_tree``.
     subsample : float
         Share of the rows drawn, without replacement, for each round, and each of its ``n_parallel_trees``.
+    subsample_by : {"uniform", "gradient"}
+        Whether all rows are as likely to be drawn, or those with large gradients more so. "gradient" is minimal variance sampling
+        (Ibragimov and Gusev 2019, with their lambda at 0): a row is drawn with the probability p = min(1, s / mu), where s is its
+        absolute gradient (times its weight; the sum over outputs) and mu such that a share of ``subsample`` is expected; its gradients
+        and hessians count 1 / p times. Sums then estimate those of all rows, where trees are otherwise exact. Not for losses whose
+        leaves are quantiles ("absolute_error", "quantile", "huber"), nor with ``subsample=1``; there are no ``oob_scores_``.
     max_depth : int, "auto" or None
         Depth at which nodes are not split any more; None sets no bound. "auto" is 6, and None where the number of leaves is limited.
         What it came to is ``max_depth_``.
@@ -512,6 +519,7 @@ class BoostingParameters:
     n_estimators: int = parameter(default=200, allowed=[POSITIVE_INTEGER])
     n_parallel_trees: int = parameter(default=1, allowed=[POSITIVE_INTEGER])
     subsample: float = parameter(default=1.0, allowed=[SHARE])
+    subsample_by: str = parameter(default="uniform", allowed=[StrOptions({"uniform", "gradient"})])
     max_depth: int | str | None = parameter(default=AUTO, allowed=[*MAX_DEPTH, StrOptions({AUTO})])
     min_samples_leaf: int | float | str = parameter(default=AUTO, allowed=[*MIN_SAMPLES_LEAF, StrOptions({AUTO})])
     min_child_weight: float = parameter(default=0.001, allowed=[NOT_NEGATIVE])

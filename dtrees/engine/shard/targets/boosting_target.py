@@ -36,10 +36,11 @@ from dtrees.split.node.partition import add_by_leaf
 from dtrees.split.node.records import add_values
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import absolute_sum, exponent_for, fix_and_add_up, scale_into
+from dtrees.split.numbers.gradient_draws import count_sizes, draw_by_size, in_bins, probabilities
 from dtrees.split.policy import ADDITION_ROWS, LOGARITHM_ROWS
 
 _NONE = np.empty(0, np.int64)
-_NO_TARGET, _NO_LEAVES = np.empty(0, np.float64), np.empty(0, np.uint8)
+_NO_TARGET, _NO_LEAVES, _ALL = np.empty(0, np.float64), np.empty(0, np.uint8), np.empty(0, np.bool_)
 
 
 class BoostingTarget:
@@ -97,9 +98,12 @@ class BoostingTarget:
         self._loss: Loss = plan.loss  # of the round
         self._takes_all_rows, self._steps_apart = plan.loss.takes_all_rows, plan.steps_apart
         # Kept from tree to tree: memory that is in use already costs no page faults.
-        self.unit_hessian = self.weight is None and (plan.loss.constant_hessian or plan.first_order)
+        self.unit_hessian = self.weight is None and (plan.loss.constant_hessian or plan.first_order) and not plan.draws_by_gradient
         self.g, self.h, self.step_hessian = np.empty(n), np.empty(0 if self.unit_hessian else n), np.empty(n if self._steps_apart else 0)
         self._fixed = self.g.view(np.int64), self.h.view(np.int64)
+        n_drawn = n if plan.draws_by_gradient else 0
+        self._bins, self._factors = np.empty(n_drawn, np.uint16), np.empty(n_drawn)
+        self._weighed = -1  # the output whose derivatives are in g and h, of all rows, if any
         self._exponents = 0, 0  # of g and of the hessians of Newton steps
         most = most_bits(plan.rules)
         self._most_bits = most[0], NO_LIMIT if self.unit_hessian else most[1]
@@ -175,7 +179,10 @@ class BoostingTarget:
         if tree == round_ or self._loss_of != round_:  # a shard that took another's place within the round has no loss yet
             weights = weights_trained_on(self.g.shape[0], self.weight, self.held_out) if self._takes_all_rows else self.weights
             self.take_loss(round_, self.plan.loss.for_round(self.target, self._opened, weights))
-        self.draw(tree - output)
+        first = tree - output
+        found = self.draw(first)
+        if found is not None:
+            self.draw_by_gradient(first, found)
         self.derive(output)
         apart, (a, b) = self._steps_apart, self._fixed
         if not apart and a.shape[0] <= ADDITION_ROWS:
@@ -187,20 +194,51 @@ class BoostingTarget:
             self.fix_steps(exponents[0], exponent_for(self.step_hessian))
         return Prepared(self.in_sample, a, b, exponents, _NO_TARGET, spent=not apart)
 
-    def draw(self, first: int) -> None:
+    def draw(self, first: int) -> NDArray[np.int64] | None:
         """Draw the rows of the trees of all outputs from number ``first`` on, if rows are drawn.
 
-        Every shard draws for all, as each draw follows from those before.
+        Every shard draws for all, as each draw follows from those before. Where rows are drawn by their gradients, return how many rows
+        here have gradients of which size (:func:`~dtrees.split.numbers.gradient_draws.in_bins`), for :meth:`draw_by_gradient`.
         """
         plan, n = self.plan, self._n_rows_total
         if plan.subsample >= 1.0 or self._drawn_for == first:
-            return
+            return None
         self._drawn_for = first
+        if plan.draws_by_gradient:
+            return self._count_sizes()
         eligible = np.unpackbits(self._eligible, count=n).astype(np.bool_) if self._eligible.shape[0] else np.ones(n, np.bool_)
         chosen = np.empty(n, np.bool_)
         n_wanted = max(1, int(plan.subsample * np.count_nonzero(eligible)))
         hashing.subsample(self.seed, hashing.STREAM_SUBSAMPLE, first, n_wanted, eligible, chosen)
         self.in_sample = np.concatenate([chosen[:0], *(chosen[first:last] for first, last in self._ranges.tolist())])
+        return None
+
+    def _count_sizes(self) -> NDArray[np.int64]:
+        sizes, bins, eligible = np.zeros(self.g.shape[0]), self._bins, _ALL if self.train is None else self.train
+        for output in reversed(range(self.raw.shape[0])):
+            self._differentiate(output)
+            sizes += np.abs(self.g)
+
+        def count(some: slice) -> NDArray[np.int64]:
+            found: NDArray[np.int64] = count_sizes(sizes[some], eligible[some], bins[some])
+            return found
+
+        self._weighed = 0
+        return in_bins(np.sum(self._threads.map_stretches(count, sizes.shape[0], ADDITION_ROWS), axis=0))
+
+    def draw_by_gradient(self, first: int, found: NDArray[np.int64]) -> None:
+        """Draw the rows of the trees from number ``first`` on, given how many of all rows have gradients of which size."""
+        probability, at = probabilities(found, self.plan.subsample), 0
+        key = np.uint64(hashing.stream_key(self.seed, hashing.STREAM_SUBSAMPLE, first))
+        for begin, end in self._ranges.tolist():
+            bins, factors = (array[at : at + end - begin] for array in (self._bins, self._factors))
+
+            def draw(some: slice, begin: int = begin, bins: NDArray[Any] = bins, factors: NDArray[Any] = factors) -> None:
+                draw_by_size(key, begin + some.start, bins[some], probability, factors[some])
+
+            self._threads.map_stretches(draw, end - begin, ADDITION_ROWS)
+            at += end - begin
+        self.in_sample = self._factors > 0.0
 
     @property
     def draws(self) -> bool:
@@ -220,21 +258,30 @@ class BoostingTarget:
 
     def derive(self, output: int) -> None:
         """Write the weighted derivatives of an output at the predictions at the beginning of the round, 0 for rows out of sample."""
+        if self._weighed != output:
+            self._differentiate(output)
+        self._weighed = -1
+        if self.in_sample is None:
+            return
+        out = ~self.in_sample
+        for values in (self.g, self.h, self.step_hessian):
+            some = slice(values.shape[0])
+            if self._factors.shape[0]:
+                np.multiply(values, self._factors[some], out=values, where=self.in_sample[some])
+            values[out[some]] = 0.0
+
+    def _differentiate(self, output: int) -> None:
+        """Write the weighted derivatives of an output at the predictions at the beginning of the round."""
         loss, weight, apart = self._loss, self.weight, self._steps_apart
         g, h = self.g, self.step_hessian if apart else self.h
         self._threads.over_rows(
             lambda target, raw, g, h: loss.gradients(target, raw, output, g, h), (self.target, self._opened, g, h), self._loss_rows
         )
-        if weight is not None:
-            if not self._takes_all_rows:
-                g *= weight
-                h *= weight
-            if apart:
-                np.copyto(self.h, weight)
-        if self.in_sample is not None:
-            out = ~self.in_sample
-            for values in (g, self.h, self.step_hessian):
-                values[out[: values.shape[0]]] = 0.0
+        if weight is not None and not self._takes_all_rows:
+            g *= weight
+            h *= weight
+        if apart and self.h.shape[0]:
+            self.h[:] = 1.0 if weight is None else weight
 
     def derived(self) -> Derived:
         """Return what is to be known of these rows' derivatives to put those of all rows in fixed point."""
