@@ -271,6 +271,27 @@ def test_scikit_learn_has_the_same_attributes():
     assert not any(hasattr(whole, name) for name in ("oob_scores_", "oob_improvement_", "oob_score_"))
 
 
+@pytest.mark.parametrize("kind", [Regressor, Classifier])
+def test_rows_drawn_by_gradients_have_no_losses_out_of_bag(kind, tmp_path):
+    y, some = (SIGNAL if kind is Regressor else LABELS), {"subsample": 0.4, "subsample_by": "gradient"}
+    model = make(kind, **some).fit(X, y)
+    assert not any(hasattr(model, name) for name in ("oob_scores_", "oob_improvement_", "oob_score_"))
+    assert model.train_score_[-1] < 0.9 * model.train_score_[0]
+    half = make(kind, **some | {"n_estimators": model.n_estimators // 2, "warm_start": True}).fit(X, y)
+    assert_array_equal(half.set_params(n_estimators=model.n_estimators).fit(X, y).predict(X), model.predict(X))
+    checkpointed = make(kind, **some).fit(X, y, checkpoint=str(tmp_path / "checkpoint"))
+    assert_array_equal(make(kind, **some).fit(X, y, checkpoint=str(tmp_path / "checkpoint")).predict(X), checkpointed.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("some", "message"),
+    [({}, "subsample=1.0 draws all rows"), *(({"subsample": 0.5, "loss": loss}, "quantiles") for loss in ("absolute_error", "huber"))],
+)
+def test_what_rows_drawn_by_gradients_do_not_go_with(some, message):
+    with pytest.raises(ValueError, match=message):
+        make(Regressor, subsample_by="gradient", **some).fit(X, SIGNAL)
+
+
 def test_files_and_early_stopping(tmp_path):
     once = make(Regressor, subsample=0.6).fit(X, SIGNAL)
     dtrees.save(once, tmp_path / "model")
