@@ -11,6 +11,8 @@ seed, the round and the number of the row (:mod:`dtrees.split.numbers.hashing`).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,7 +33,7 @@ def count_sizes(sizes, eligible, bins):
     """Write the bin of each size, and return how many rows each bin has; ``eligible`` is empty where all rows may be drawn."""
     counts = np.zeros(_NEVER + 1, np.int64)
     for i in range(sizes.shape[0]):
-        place = min(np.float64(abs(sizes[i])).view(np.int64) >> _SHIFT, _LARGEST)
+        place: Any = min(np.float64(abs(sizes[i])).view(np.int64) >> _SHIFT, _LARGEST)
         if eligible.shape[0] and not eligible[i]:
             place = _NEVER
         bins[i] = place
