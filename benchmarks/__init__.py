@@ -6,7 +6,7 @@ benchmark
     a function registered under a name (:mod:`benchmarks.registry`), which yields rows of the table and points of plots. They are in
     :mod:`benchmarks.works`, one file a subject.
 contender
-    a function that does the work once: dtrees', or a peer's. Contenders take turns, and medians are compared.
+    a function that does the work once: dtrees', or a peer's. Contenders take turns, and the fastest of each are compared.
 scale
     ``full`` is what targets are stated for, ``small`` a quick look, ``tiny`` a test that everything runs; ratios mean nothing there.
 

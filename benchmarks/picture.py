@@ -32,8 +32,8 @@ def lines(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
     for row in rows:
         if (shape := _WORK.fullmatch(row.work)) and row.theirs is not None:
             n_rows = int(shape[1].replace(",", ""))
-            found[OURS][n_rows] = row.ours.median
-            found.setdefault(row.peer, {})[n_rows] = row.theirs.median
+            found[OURS][n_rows] = row.ours.value
+            found.setdefault(row.peer, {})[n_rows] = row.theirs.value
     return found
 
 

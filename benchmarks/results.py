@@ -1,4 +1,4 @@
-"""What benchmarks yield, medians and rows of a table, and the JSON files that hold them."""
+"""What benchmarks yield, measures and rows of a table, and the JSON files that hold them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Measure:
-    """A median of several measurements.
+    """What several measurements say.
 
     Attributes
     ----------
-    median : float
+    value : float
+        The least of the times of several turns, as other work on the machine only adds to them; of other measurements the median.
     spread : float
         Half the distance between the smallest and the largest.
     n : int
@@ -24,13 +25,13 @@ class Measure:
     unit : str
     """
 
-    median: float
+    value: float
     spread: float = 0.0
     n: int = 1
     unit: str = "s"
 
     def __str__(self) -> str:
-        digits = f"{self.median:.3g}" if abs(self.median) < 1000 else f"{self.median:,.0f}"
+        digits = f"{self.value:.3g}" if abs(self.value) < 1000 else f"{self.value:,.0f}"
         return f"{digits} {self.unit}".rstrip()
 
 
@@ -56,7 +57,7 @@ class Row:
     @property
     def ratio(self) -> float | None:
         """Theirs over ours."""
-        return None if self.theirs is None else self.theirs.median / max(self.ours.median, 1e-12)
+        return None if self.theirs is None else self.theirs.value / max(self.ours.value, 1e-12)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def interleave(
                 calls[name] = math.ceil(shortest / max(once, 1e-7))
                 once = time_calls(contender, calls[name], 0.0)
             seconds[name].append(once)
-    return {name: summary(times) for name, times in seconds.items()}
+    return {name: Measure(min(times), (max(times) - min(times)) / 2, len(times)) for name, times in seconds.items()}
 
 
 def time_calls(contender: Callable[[], Any], calls: int, pause: float) -> float:
