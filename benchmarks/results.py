@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+#: Units that times are printed in.
+_SMALLER = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -31,8 +34,14 @@ class Measure:
     unit: str = "s"
 
     def __str__(self) -> str:
-        digits = f"{self.value:.3g}" if abs(self.value) < 1000 else f"{self.value:,.0f}"
-        return f"{digits} {self.unit}".rstrip()
+        """Return three digits and the unit.
+
+        >>> str(Measure(0.00594)), str(Measure(2.0)), str(Measure(1234.5, unit="bytes a row"))
+        ('5.94 ms', '2 s', '1,234 bytes a row')
+        """
+        scale, unit = next((one for one in _SMALLER if self.value >= 0.1 * one[0]), _SMALLER[-1]) if self.unit == "s" else (1.0, self.unit)
+        value = self.value / scale
+        return f"{value:.3g} {unit}".rstrip() if abs(value) < 1000 else f"{value:,.0f} {unit}".rstrip()
 
 
 @dataclass(frozen=True)
