@@ -163,6 +163,8 @@ class LoadOptions:
         Raw predictions of a row for one target that is a number: one for each quantile.
     target : bool
         Whether there is a y; without, every row has a number of its own for it, which follows from its place.
+    remembered : int
+        Rounds of boosting of whose trees each row has the number of a node, a byte a tree.
     rows_refusal : str or None
         Why trees cannot be grown where rows stay where they are, if that is known without the table.
     """
@@ -181,6 +183,7 @@ class LoadOptions:
     bag: bool = False
     n_outputs: int = 1
     target: bool = True
+    remembered: int = 0
     rows_refusal: str | None = None
 
 

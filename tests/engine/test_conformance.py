@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan import node_limits
+from dtrees.engine.plan.plans import Dropout
 from dtrees.engine.rows import quantiles, zone_edges
 from dtrees.engine.shard import node_search, row_division, runner
 from dtrees.engine.shard import tree as tree_program
@@ -165,6 +166,11 @@ BOOSTING = {
     "monotonic": boosting(monotonic=IN_ORDER, max_depth=5, split_shrinkage=0.5),
     "interactions": boosting(interactions=PATHS["interactions"]),
     "boosting, pruned": boosting(ccp_alpha=0.01),
+    "dropout": boosting(n_rounds=6, dropout=Dropout(0.5)),
+    "dropout of three classes": boosting(
+        "log loss of three", n_rounds=5, weighted=True, subsample=0.6, n_iter_no_change=50, dropout=Dropout(0.7, 0.2, "forest")
+    ),
+    "dropout of medians": boosting("median", n_rounds=5, max_features=3, dropout=Dropout(0.5, 0.2)),
 }
 BOOSTED_SETS = {
     "boosted sets": boosting(categories=SOME),

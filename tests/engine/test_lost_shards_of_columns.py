@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dtrees.engine.plan.plans import Dropout
 from dtrees.engine.protocol.exchange import Step
 from dtrees.engine.protocol.messages import Message, ShardsLost
 from tests.engine.problems import Case, Problem, assert_same, boosting, forest
@@ -27,7 +28,8 @@ BOOSTING: dict[str, Case] = {
     "two targets": boosting("targets", weighted=True, **HELD_OUT),
     "by gradients": boosting("log loss of three", weighted=True, **HELD_OUT, subsample_by="gradient"),
 }
-CASES = BOOSTING | {
+DROPOUT = {"dropout": boosting("log loss of three", n_rounds=4, dropout=Dropout(0.6), **HELD_OUT)}
+CASES = BOOSTING | DROPOUT | {
     "out of bag": forest(weighted=True, out_of_bag=True, **DRAWN),
     "trees only": forest(weighted=True, **DRAWN),
     "sets": forest(categories=("some", "with gaps"), n_draws=120, out_of_bag=True),
@@ -43,12 +45,13 @@ OF_CASES = {
     "by gradients": ["standing", "GrowTree"],
     "out of bag": ["Open", "standing", "GrowTrees", "AddVotes", "CountVotes", "leaves"],
     "trees only": ["GrowTrees", "leaves"],
+    "dropout": ["Replay", "GrowTree"],
     "sets": ["shared", "subtrees", "sets"],
 }
 
 
 def problem_of(name: str) -> Problem:
-    return CASES[name].problem(300 if name in BOOSTING else 120, 3)
+    return CASES[name].problem(300 if name in BOOSTING | DROPOUT else 120, 3)
 
 
 class LossyExecutor(ShardedExecutor):
@@ -111,6 +114,7 @@ def grow_on(problem: Problem, executor: LossyExecutor) -> Any:
         ("three outputs", "marks", 9),
         ("one output", "before found", 12),
         ("out of bag", "marks", 3),
+        ("dropout", "marks", 31),
         *(
             pytest.param(name, place, nth, marks=pytest.mark.slow if name in SLOW else pytest.mark.thorough)
             for name in CASES
@@ -121,11 +125,15 @@ def grow_on(problem: Problem, executor: LossyExecutor) -> Any:
     ],
 )
 def test_a_shard_is_lost_anywhere(name: str, place: str, nth: int) -> None:
-    """Finished trees are not grown again, but for those told of and not closed."""
+    """Finished trees are not grown again, but for those told of and not closed. With dropout they are replayed."""
     problem = problem_of(name)
     executor = lossy(problem, place, nth)
+    if place == "Replay":  # which there is after another loss
+        executor.lose, executor.nth, executor.also = "found", 14, [(place, 1)]
     grow_on(problem, executor)
-    assert executor.n_lost == 1
+    assert executor.n_lost == (2 if place == "Replay" else 1)
+    if name in DROPOUT:
+        return
     assert {"Replay", "state"} & {which for _, which, _ in executor.log} <= {"state"} or place == "GrowTree"
 
 

@@ -129,7 +129,8 @@ def _measure(
     partition = max(bytes_of_results(tasks.client, parts.X).values(), default=0)
     sizes = Sizes.of(
         schema, summary.n_rows, weighted=parts.weight is not None, partition=partition, evaluation=evaluation,
-        out_of_bag=options.out_of_bag, boosting=options.n_trees is None, bag=options.bag, distinct_draws=not options.target, **about,
+        out_of_bag=options.out_of_bag, boosting=options.n_trees is None, bag=options.bag, distinct_draws=not options.target,
+        remembered=options.remembered, **about,
     )  # fmt: skip
     return sizes if parts.cells is None else sizes.of_stored(parts.cells), now
 

@@ -5,7 +5,8 @@ A worker that has columns, or rows, holds, while trees grow::
     its columns         4 bytes a cell for codes, 2 for zones, and the distinct values (4 bytes each where float32 holds all, else 8); of
                         a sparse table 24 bytes for each stored cell; of rows that stay, no distinct values where float32 holds all, and
                         4 bytes more a cell in columns of categories
-    state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions
+    state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions; with dropout, a byte
+                        for each tree of the model
     target, weight      8 bytes a row each; of several targets, 24 bytes a row for each, with its predictions, and in forests 8 more for
                         each tree that grows there
     a row partition     of those that the columns are made of; of a sparse table, all of them as a whole; of rows whose cells are on disk
@@ -114,8 +115,8 @@ class Sizes:
     oob_sums : int
         Bytes of the out-of-bag sums of all rows; 0 without.
     amounts : int
-        Bytes of what each tree of a forest that grows has of its own for several targets (what rows add to their sums), and each booster
-        of a bag (its weights); 0 otherwise.
+        Bytes of what each tree of a forest that grows has of its own for several targets (what rows add to their sums), each booster
+        of a bag (its weights), and boosting with dropout (a byte a tree); 0 otherwise.
     keyed : bool
         Whether float32 holds all values, so that rows that stay are not sorted.
     n_categorical : int
@@ -154,8 +155,11 @@ class Sizes:
         boosting: bool = False,
         bag: bool = False,
         distinct_draws: bool = False,
+        remembered: int = 0,
     ) -> Sizes:
         """Return the sizes of a table of a schema; ``evaluation`` as in :class:`Sizes`.
+
+        ``remembered`` is how many trees of each output each row has the number of a node of (boosting with dropout).
 
         Examples
         --------
@@ -173,6 +177,7 @@ class Sizes:
             vectors += _VECTORS_OF_AN_OUTPUT * (_outputs(n_classes, n_outputs) - 1)
         amounts = n_rows * _VECTOR_BYTES * n_targets if n_targets > 1 and not boosting else 0
         amounts += n_rows * _VECTOR_BYTES * _VECTORS_OF_A_BOOSTER if bag else 0
+        amounts += n_rows * remembered * max(n_targets, _outputs(n_classes, n_outputs))
         n_categorical = sum(column.kind == CATEGORICAL for column in schema.columns)
         vector_bytes = n_rows * _VECTOR_BYTES * vectors
         n_sums = 3

@@ -304,6 +304,10 @@ class Stopping:
     tol: float = 0.0
     greater_is_better: bool = False
 
+    def scores(self, evaluated: NDArray[np.float64]) -> list[float]:
+        """Return those that decide of scores of shape (n_rounds, n_sets, n_metrics)."""
+        return [float(score) for score in evaluated[:, self.set, self.metric]]
+
     def best(self, scores: Sequence[float]) -> int:
         """Return the first round (from 0) that no later one improves on; 0 if there is no score but NaN."""
         best = 0
@@ -362,6 +366,25 @@ class Scoring(Protocol):
 
 
 @dataclass(frozen=True)
+class Dropout:
+    """Which of the earlier rounds a round is grown without; see :mod:`dtrees.engine.plan.dropout`.
+
+    Attributes
+    ----------
+    rate : float
+        The probability of each of them to be dropped.
+    skip : float
+        The probability of a round that drops none.
+    normalization : {"tree", "forest"}
+        Whether the new round weighs as much as each of those dropped, or as much as all of them together.
+    """
+
+    rate: float
+    skip: float = 0.0
+    normalization: str = "tree"
+
+
+@dataclass(frozen=True)
 class BoostingPlan:
     """Rounds of trees on the gradients of a loss.
 
@@ -396,6 +419,8 @@ class BoostingPlan:
         Whether splits are found by gradients alone, each row with a hessian of 1. Leaves still hold Newton steps, or what is measured.
     class_weight : tuple of float, tuple of such tuples or None
         Factors for the weights of rows by class, of several targets for each.
+    dropout : Dropout or None
+        Which of the earlier rounds a round is grown without.
     stopping : Stopping or None
         Stop by the scores of an evaluation set.
     checkpoint : Checkpoint or None
@@ -418,6 +443,7 @@ class BoostingPlan:
     scores_before: tuple[float, ...] = ()
     first_order: bool = False
     class_weight: tuple[float, ...] | tuple[tuple[float, ...], ...] | None = None
+    dropout: Dropout | None = None
     stopping: Stopping | None = None
     checkpoint: Checkpoint | None = None
 

@@ -126,7 +126,8 @@ class RowsInTree:
         if place == 0:
             self.boosting.open_round()
         value = np.ascontiguousarray(tree.value[:, 0])
-        self._walk(tree, value, raw[place % raw.shape[0]], np.arange(self._columns.n_rows, dtype=np.uint32))
+        rows = np.arange(self._columns.n_rows, dtype=np.uint32)
+        self.boosting.add(place % raw.shape[0], value, lambda values, total: self._walk(tree, values, total, rows))
 
     def begin(self, tree: int, output: int, cuts: tuple[float, ...] | None = None) -> NDArray[np.int64] | None:
         """Begin a tree, and draw rows (:meth:`BoostingTarget.draw`).
@@ -364,7 +365,8 @@ class RowsInTree:
         self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int, score: bool
     ) -> tuple[s.BlockLosses, Torn] | None:
         """Add a tree to the predictions; return losses, if ``score`` asks for them. ``known`` are nodes here, and the leaves they are."""
-        self._add_values(tree, known, np.ascontiguousarray(tree.value[:, 0]), self.boosting.raw[output], outside=True)
+        value = np.ascontiguousarray(tree.value[:, 0])
+        self.boosting.add(output, value, lambda values, total: self._add_values(tree, known, values, total, outside=True))
         if not score:
             return None
         return in_blocks(self.boosting.losses_by_part(slice(0, self._columns.n_rows)), self._stretches, self._n_rows_total)

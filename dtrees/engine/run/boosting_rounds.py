@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from functools import partial
+from itertools import zip_longest
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.plan.dropout import RoundWeights, weighted
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress, has_stalled, watch
 from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores
 from dtrees.engine.run.lasting import LastingBoosting, TreeLog
@@ -42,7 +45,10 @@ class Evaluation(Protocol):
     metrics: tuple[str, ...]
 
     def score(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> NDArray[np.float64]:
-        """Return the metrics after each of the rounds from ``first`` on, shape (n_rounds - first, n_sets, n_metrics)."""
+        """Return the metrics after each of the rounds from ``first`` on, shape (n_rounds - first, n_sets, n_metrics).
+
+        A round is the trees that it adds to raw predictions: one for each output, or several times as many, output by output each time.
+        """
 
 
 def boost(
@@ -96,23 +102,27 @@ def boost(
     n_known = 0 if found is None else len(found.rounds)
     scores: list[Scores] = []  # of the new rounds
     decides = plan.n_iter_no_change is not None
-    evaluated = np.empty((0, 0, 0)) if evaluation is None else evaluation.score(rounds, initial, 0)
+    weights = None if plan.dropout is None else RoundWeights(plan)
+    added: list[list[Tree]] = rounds if weights is None else []  # what each round adds to raw predictions
+    evaluated = np.empty((0, 0, 0)) if evaluation is None else evaluation.score(added, initial, 0)
     may_wait = callback is None and plan.stopping is None and plan.checkpoint is None
 
     def evaluate() -> NDArray[np.float64]:
         """Return the scores of evaluation sets after all rounds."""
         if evaluation is None or len(evaluated) == len(rounds):
             return evaluated
-        return np.concatenate([evaluated, evaluation.score(rounds, initial, len(evaluated))])
+        return np.concatenate([evaluated, evaluation.score(added, initial, len(evaluated))])
 
-    def result() -> BoostingResult:
+    def result(as_grown: bool = False) -> BoostingResult:
+        """Return the rounds, weighted as after the last one that is to be kept, or not, which is for checkpoints."""
         train, validation, *outside = np.array(scores, np.float64).reshape(-1, 4).T
         out_of_bag = np.stack(outside, axis=1)[: None if plan.tells_out_of_bag else 0]
-        return BoostingResult(rounds, initial, train.copy(), validation[: None if decides else 0].copy(), out_of_bag, evaluated)
+        final = rounds if as_grown or plan.dropout is None else _weighted(plan, rounds, evaluated)
+        return BoostingResult(final, initial, train.copy(), validation[: None if decides else 0].copy(), out_of_bag, evaluated)
 
     watch(callback, result)
     if found is None:
-        saver.offer(result)
+        saver.offer(partial(result, as_grown=True))
     began = time.perf_counter()
     n_complete = len(rounds)
     try:
@@ -127,11 +137,13 @@ def boost(
                 _check_converges((scores[0].train, scores[-1].train), plan, initial, (len(previous) + 1, number + 1))
             if decides and not plan.holds_out and plan.scoring is None:
                 scores[-1] = scores[-1]._replace(validation=scores[-1].train)
+            if weights is not None:
+                added.append(_changed(weights, rounds))
             if not may_wait or len(rounds) % _ROUNDS_AT_ONCE == 0:
                 evaluated = evaluate()
             n_complete = len(rounds)
             if number >= n_known:
-                saver.offer(result)
+                saver.offer(partial(result, as_grown=True))
             if callback is not None:
                 now = time.perf_counter()
                 progress = Progress(
@@ -148,14 +160,14 @@ def boost(
                     break
             if plan.n_iter_no_change is not None and has_stalled(_losses(scores, plan), plan.n_iter_no_change, plan.tol):
                 break
-            if plan.stopping is not None and plan.stopping.ends(evaluated[:, plan.stopping.set, plan.stopping.metric].tolist()):
+            if plan.stopping is not None and plan.stopping.ends(plan.stopping.scores(evaluated)):
                 break
     except KeyboardInterrupt as error:
         del rounds[n_complete:], scores[n_complete - len(previous) :]
         evaluated = evaluated[:n_complete]  # without a callback, nobody keeps what there is
         raise FitInterrupted(result()) from error
     evaluated = evaluate()
-    saver.offer(result, last=True)
+    saver.offer(partial(result, as_grown=True), last=True)
     return result()
 
 
@@ -183,6 +195,23 @@ def _losses(scores: Sequence[Scores], plan: BoostingPlan) -> list[float]:
     """Return what decides about stopping, those of earlier fits included: less is better."""
     found = [*plan.scores_before, *(one.validation for one in scores)]
     return found if plan.scoring is None else [-score for score in found]
+
+
+def _weighted(plan: BoostingPlan, rounds: Rounds, evaluated: NDArray[np.float64]) -> list[list[Tree]]:
+    """Return rounds with their weights after the best one, if early stopping leaves out those that follow, else after the last one."""
+    n = len(rounds)
+    if plan.stopping is not None and len(evaluated):
+        n = 1 + plan.stopping.best(plan.stopping.scores(evaluated))
+    weights = RoundWeights.after(plan, n).weights
+    return [weighted(trees, weight) for trees, weight in zip_longest(rounds, weights, fillvalue=1.0)]
+
+
+def _changed(weights: RoundWeights, rounds: Rounds) -> list[Tree]:
+    """Take in the last round; return what it adds to raw predictions: its trees, and what those dropped weigh more, or less, than before."""
+    dropped, before = weights.dropped, weights.weights.copy()
+    weights.add()
+    pairs = [(len(rounds) - 1, 0.0), *((round_, before[round_]) for round_ in dropped)]
+    return [tree for round_, old in pairs for tree in weighted(rounds[round_], weights.weights[round_] - old)]
 
 
 def _scores_found(found: BoostingResult, number: int) -> Scores:

@@ -137,8 +137,11 @@ class ColumnsFit(ShardsFit):
     def catch_up(self, least: int, most: int) -> int:
         """Bring all shards, in an epoch just begun, to the same state: that of one that has finished ``least`` to ``most`` trees.
 
-        Returns how many trees that are. If no shard has finished as many, every one starts from the beginning, and it is none.
+        Returns how many trees that are. If no shard has finished as many, every one starts from the beginning, and it is none. So they do
+        with a dropout: which nodes rows are in does not travel.
         """
+        if isinstance(self._plan, BoostingPlan) and self._plan.dropout is not None:
+            least = most + 1
         return self._open(self._given, least, most).n_finished
 
     def _open(self, initial: NDArray[np.float64] | None, least: int, most: int) -> m.Opened:

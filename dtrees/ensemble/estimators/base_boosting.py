@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Rules, Stalling, Stopping
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Dropout, Rules, Stalling, Stopping
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grown_or_kept, split_callbacks, with_monitor
@@ -134,13 +134,13 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         return found
 
     def _warn_of_parameters_without_effect(self) -> None:
-        """Warn of parameters that were set for another loss, or for rows held out; scikit-learn's estimators ignore such."""
+        """Warn of parameters that were set for another loss, or for what is not asked for; scikit-learn's estimators ignore such."""
         for name in self._PARAMETERS_OF_LOSSES:
             others, value = registry.losses_with(name), getattr(self, name)
             if registry.name_of(self.loss) not in others and (np.ndim(value) or value not in others.values()):
                 wanted = " or ".join(f"loss={other!r}" for other in others)
                 warn(f"{name}={value} has no effect: it is for {wanted}, but loss is {self.loss!r}; pass such a loss, or no {name}")
-        rules.warn_of_rows_held_out(self)
+        rules.warn_of_boosting(self)
 
     @property
     def _columns_of_y(self) -> bool | str:
@@ -255,6 +255,11 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             raise ValueError(f"warm_start=True keeps the trees of the loss {self._loss_name!r}, but loss is {name!r}; pass the same")
         self._warn_of_parameters_without_effect()
         rules.check_checkpoint(checkpoint, checkpoint_interval)
+        if keep and self.drop_rate > 0:
+            raise ValueError(
+                f"drop_rate={self.drop_rate} and warm_start=True: earlier rounds are kept as they are, and dropout would change them; pass "
+                "drop_rate=0, or warm_start=False to fit all rounds anew"
+            )
         loss_parameters = self._parameters_of_loss()
         if keep and loss_parameters != self._loss_parameters:
             raise ValueError(
@@ -281,6 +286,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             sample_weight,
             keep=keep,
             sets=sets,
+            remembered=self.n_estimators if self.drop_rate > 0 else 0,
             rows_refusal=self._rows_refusal(None if stalls else scorer),
             base_margin=base_margin,
             n_outputs=int(np.size(loss_parameters.get("alpha", 0.0))),
@@ -566,6 +572,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             ),
             first_order=self.criterion == "squared_error",
             class_weight=class_weight,
+            dropout=Dropout(float(self.drop_rate), float(self.skip_drop), self.drop_normalization) if self.drop_rate else None,
         )
 
     @property

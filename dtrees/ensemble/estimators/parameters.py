@@ -46,6 +46,8 @@ _ELSEWHERE = {
     "n_parallel_trees": "num_parallel_tree",
     "subsample": "bagging_fraction sub_row",
     "subsample_by": "data_sample_strategy sampling_method bootstrap_type",
+    "drop_rate": "rate_drop",
+    "drop_normalization": "normalize_type",
     "colsample_bytree": "feature_fraction sub_feature",
     "max_features": "feature_fraction_bynode colsample_bynode rsm mtry",
     "random_state": "seed random_seed",
@@ -227,6 +229,7 @@ NOT_NEGATIVE = Interval(Real, 0.0, None, closed="left")
 #: Shares of all rows or columns, and those that are a number of them, as 1 is, if they are integers.
 SHARE = Interval(Real, 0.0, 1.0, closed="right")
 FLOAT_SHARE = Interval(RealNotInt, 0.0, 1.0, closed="right")
+PROBABILITY = Interval(Real, 0.0, 1.0, closed="both")
 INSIDE_ONE = Interval(Real, 0.0, 1.0, closed="neither")
 RANDOM_STATE = ["random_state", np.random.Generator]
 N_JOBS = [Interval(Integral, None, -1, closed="right"), POSITIVE_INTEGER, None]
@@ -435,6 +438,16 @@ class BoostingParameters:
         absolute gradient (times its weight; the sum over outputs) and mu such that a share of ``subsample`` is expected; its gradients
         and hessians count 1 / p times. Sums then estimate those of all rows, where trees are otherwise exact. Not for losses whose
         leaves are quantiles ("absolute_error", "quantile", "huber"), nor with ``subsample=1``; there are no ``oob_scores_``.
+    drop_rate : float
+        Probability of each earlier round to be dropped while a round is grown: XGBoost's ``rate_drop``, DART [1]_. With k rounds dropped,
+        the values of the new one are multiplied by 1 / (k + learning_rate), those of the dropped ones by k / (k + learning_rate). The
+        rounds of the fitted model have their last weights, also in staged predictions; scores after a round are of its weights. Takes a
+        byte of memory for each row and tree (two for trees of more than 256 nodes). Not with ``warm_start``.
+    skip_drop : float
+        Probability of a round that drops none.
+    drop_normalization : {"tree", "forest"}
+        Whether the new round weighs as much as each of the dropped ones ("tree"), or as all of them together: both are multiplied by
+        1 / (1 + learning_rate) ("forest").
     max_depth : int, "auto" or None
         Depth at which nodes are not split any more; None sets no bound. "auto" is 6, and None where the number of leaves is limited.
         What it came to is ``max_depth_``.
@@ -520,6 +533,9 @@ class BoostingParameters:
     n_parallel_trees: int = parameter(default=1, allowed=[POSITIVE_INTEGER])
     subsample: float = parameter(default=1.0, allowed=[SHARE])
     subsample_by: str = parameter(default="uniform", allowed=[StrOptions({"uniform", "gradient"})])
+    drop_rate: float = parameter(default=0.0, allowed=[PROBABILITY])
+    skip_drop: float = parameter(default=0.0, allowed=[PROBABILITY])
+    drop_normalization: str = parameter(default="tree", allowed=[StrOptions({"tree", "forest"})])
     max_depth: int | str | None = parameter(default=AUTO, allowed=[*MAX_DEPTH, StrOptions({AUTO})])
     min_samples_leaf: int | float | str = parameter(default=AUTO, allowed=[*MIN_SAMPLES_LEAF, StrOptions({AUTO})])
     min_child_weight: float = parameter(default=0.001, allowed=[NOT_NEGATIVE])

@@ -29,7 +29,10 @@ CRITERION_ALIASES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
 #: How categories are treated, and how if nothing is said.
 _OF_CATEGORIES = {"cat_smooth": 10.0, "min_samples_category": None, "max_cat_threshold": None}
 #: What rows are held out for, and how if nothing is said.
-_OF_ROWS_HELD_OUT = {"validation_fraction": 0.1, "tol": 1e-4}
+_WITHOUT_EFFECT: tuple[tuple[str, Any, str, dict[str, Any]], ...] = (
+    ("n_iter_no_change", None, "rows held out", {"validation_fraction": 0.1, "tol": 1e-4}),
+    ("drop_rate", 0.0, "dropped rounds", {"skip_drop": 0.0, "drop_normalization": "tree"}),
+)
 #: Seconds between checkpoints, if nothing is said.
 CHECKPOINT_INTERVAL = 60.0
 
@@ -86,12 +89,12 @@ def check_early_stopping(early_stopping_rounds: int | None, sets: Sequence[Any])
         )
 
 
-def warn_of_rows_held_out(estimator: Any) -> None:
-    """Warn of parameters about rows held out where none are."""
-    if estimator.n_iter_no_change is None:
-        for name, default in _OF_ROWS_HELD_OUT.items():
+def warn_of_boosting(estimator: Any) -> None:
+    """Warn of parameters about rows held out, or dropped rounds, where there are none."""
+    for decides, without, what, defaults in _WITHOUT_EFFECT:
+        for name, default in defaults.items() if getattr(estimator, decides) == without else ():
             if (value := getattr(estimator, name)) != default:
-                warn(f"{name}={value} has no effect: it is for rows held out, but n_iter_no_change is None; pass that, or no {name}")
+                warn(f"{name}={value} has no effect: it is for {what}, but {decides} is {without}; pass that, or no {name}")
 
 
 def check_targets(estimator: Any, table: Table) -> None:

@@ -298,6 +298,13 @@ def _count_ones(bytes):
 
 
 @kernel
+def add_by_number(total, numbers, values):
+    """Add to ``total``, by row, the value that the row's number stands for."""
+    for row in range(total.shape[0]):
+        total[row] += values[np.uint64(numbers[row])]
+
+
+@kernel
 def add_by_leaf(queue, n_chunks, total, rows, starts, values, leaf_of):
     """Add to ``total``, by row, the value of its leaf; several threads may (:mod:`dtrees.split.compile.work_queue`).
 

@@ -26,6 +26,7 @@ STREAM_TREE_COLUMNS = np.uint64(3)
 STREAM_NODE = np.uint64(4)
 STREAM_THRESHOLD = np.uint64(5)
 STREAM_VALIDATION = np.uint64(6)
+STREAM_DROPOUT = np.uint64(7)
 
 
 class ColumnDrawing(NamedTuple):

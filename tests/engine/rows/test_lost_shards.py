@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dtrees.engine.plan.plans import Dropout
 from dtrees.engine.rows import quantiles
 from dtrees.engine.rows import tree as rows_tree
 from tests.engine.problems import Case, assert_same, boosting, cut_finely, forest, send_rows, spread
@@ -16,6 +17,7 @@ CASES: dict[str, Case] = {
     "boosting": boosting("log loss"),
     "leaves by order": boosting("targets"),
     "by gradients": boosting("log loss of three", weighted=True, subsample=0.5, subsample_by="gradient"),
+    "dropout": boosting("log loss", n_rounds=6, subsample=0.7, dropout=Dropout(0.6)),
     "forest": forest(weighted=True, max_features=4, **DRAWN),
     "balanced": forest("gini", 2, max_features=4, **BALANCED),
     "at random": forest(random_splits=True, max_features=1, **DRAWN),
@@ -52,6 +54,7 @@ def lost(case: str, places: list[str], *nth: int | tuple[int, int]) -> list[Any]
     ("case", "place", "nth", "side_by_side"),
     [
         ("forest", "sums", 4, 3),
+        ("dropout", "derived", 5, 1),
         ("forest", "GrowTrees", 2, 3),
         ("forest", "AddVotes", 2, 3),
         ("forest", "CountVotes", 1, 3),

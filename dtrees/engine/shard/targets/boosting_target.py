@@ -18,6 +18,7 @@ from dtrees.engine.outcome.values import newton_steps
 from dtrees.engine.plan.plans import BoostingPlan, Loss
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Losses
+from dtrees.engine.shard.targets.remembered_trees import Put, RememberedTrees
 from dtrees.engine.shard.targets.scales import (
     NO_LIMIT,
     BoostedRows,
@@ -110,6 +111,7 @@ class BoostingTarget:
         self._loss_rows = n if self._takes_all_rows else ADDITION_ROWS if plan.loss.constant_hessian else LOGARITHM_ROWS
         self.weights = self._weigh() if plan.loss.measures_leaves else _NONE
         self._adder = LeafAdder(threads)
+        self._remembered = None if plan.dropout is None else RememberedTrees(plan, self.raw, threads)
         self.measures_leaves = plan.measures_leaves
 
     @classmethod
@@ -155,7 +157,9 @@ class BoostingTarget:
         return slice(None) if part is None else part
 
     def open_round(self) -> None:
-        """Note the predictions that the gradients of the next trees, those of a round, are taken at."""
+        """Note the predictions that the gradients of the next trees, those of a round, are taken at: without dropped rounds."""
+        if self._remembered is not None:
+            self._remembered.drop()
         if self._opened is not self.raw:
             self._threads.over_rows(self.plan.loss.open_round, (self.raw, self._opened), self._loss_rows)
 
@@ -332,14 +336,21 @@ class BoostingTarget:
         """Return the raw predictions, and what the gradients of the round follow from where that is something else."""
         return [self.raw] if self._opened is self.raw else [self.raw, self._opened]
 
+    def add(self, output: int, value: NDArray[np.float64], put: Put) -> None:
+        """Add the values of a tree to a raw prediction; ``put`` adds such values, of nodes or leaves, to totals of rows."""
+        if self._remembered is None:
+            put(value, self.raw[output])
+        else:
+            self._remembered.add(value, put)
+
     def add_leaves(self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
         """Add the values of leaves, which start at these places, to a raw prediction."""
-        self._adder.add(self.raw[output], rows, start, value)
+        self.add(output, value, lambda values, total: self._adder.add(total, rows, start, values))
 
     def add_tree(self, output: int, rows: NDArray[np.uint32], records: NDArray[Any], value: NDArray[np.float64]) -> None:
         """Add the values of a tree's nodes (:data:`~dtrees.split.node.records.NODE`), shape (n, 1), to a raw prediction."""
         if rows.shape[0] <= ADDITION_ROWS:
-            add_values(records, value, self.raw[output], rows)
+            self.add(output, value, lambda values, total: add_values(records, values, total, rows))
             return
         leaf = records["column"] < 0
         self.add_leaves(output, rows, records["start"][leaf].astype(np.int64), value[leaf, 0])
