@@ -29,7 +29,9 @@ BOOSTING: dict[str, Case] = {
     "by gradients": boosting("log loss of three", weighted=True, **HELD_OUT, subsample_by="gradient"),
 }
 DROPOUT = {"dropout": boosting("log loss of three", n_rounds=4, dropout=Dropout(0.6), **HELD_OUT)}
-CASES = BOOSTING | DROPOUT | {
+CASES = {
+    **BOOSTING,
+    **DROPOUT,
     "out of bag": forest(weighted=True, out_of_bag=True, **DRAWN),
     "trees only": forest(weighted=True, **DRAWN),
     "sets": forest(categories=("some", "with gaps"), n_draws=120, out_of_bag=True),

@@ -207,7 +207,7 @@ def _weighted(plan: BoostingPlan, rounds: Rounds, evaluated: NDArray[np.float64]
 
 
 def _changed(weights: RoundWeights, rounds: Rounds) -> list[Tree]:
-    """Take in the last round; return what it adds to raw predictions: its trees, and what those dropped weigh more, or less, than before."""
+    """Take in the last round; return what it adds to raw predictions: its trees, and by how much the weights of dropped ones change."""
     dropped, before = weights.dropped, weights.weights.copy()
     weights.add()
     pairs = [(len(rounds) - 1, 0.0), *((round_, before[round_]) for round_ in dropped)]

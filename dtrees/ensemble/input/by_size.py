@@ -133,7 +133,8 @@ def draws_by_default_alone(estimator: Any) -> bool:
 
     Such draws are the same in every fit: who asks for nothing at random gets the same model every time.
     """
-    asked = getattr(estimator, "drop_rate", 0.0) > 0.0 or any(getattr(estimator, name, 1.0) < 1.0 for name in ("subsample", "colsample_bytree", "colsample_bylevel"))
+    asked = any(getattr(estimator, name, 1.0) < 1.0 for name in ("subsample", "colsample_bytree", "colsample_bylevel"))
+    asked = asked or getattr(estimator, "drop_rate", 0.0) > 0.0
     by_default = is_auto(getattr(estimator, "max_features", None)) and estimator.random_state is None
     return by_default and not asked and getattr(estimator, "n_iter_no_change", None) is None
 
