@@ -11,8 +11,8 @@ from dtrees.split.numbers import hashing
 
 def dropped_rounds(seed: int, n: int, rate: float, skip: float = 0.0) -> list[int]:
     """Which of the first ``n`` rounds the next one is grown without."""
-    key = hashing.stream_key(hashing.as_seed(seed), hashing.STREAM_DROPOUT, n)
-    draws = [hashing.uniform(hashing.draw(key, i)) for i in range(n + 1)]
+    key = np.uint64(hashing.stream_key(hashing.as_seed(seed), hashing.STREAM_DROPOUT, n))
+    draws = [hashing.uniform(np.uint64(hashing.draw(key, i))) for i in range(n + 1)]
     return [] if draws[n] < skip else [i for i in range(n) if draws[i] < rate]
 
 

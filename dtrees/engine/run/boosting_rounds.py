@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Sequence
 from functools import partial
-from itertools import zip_longest
 from typing import Protocol
 
 import numpy as np
@@ -202,8 +201,8 @@ def _weighted(plan: BoostingPlan, rounds: Rounds, evaluated: NDArray[np.float64]
     n = len(rounds)
     if plan.stopping is not None and len(evaluated):
         n = 1 + plan.stopping.best(plan.stopping.scores(evaluated))
-    weights = RoundWeights.after(plan, n).weights
-    return [weighted(trees, weight) for trees, weight in zip_longest(rounds, weights, fillvalue=1.0)]
+    weights = [*RoundWeights.after(plan, n).weights, *[1.0] * (len(rounds) - n)]
+    return [weighted(trees, weight) for trees, weight in zip(rounds, weights, strict=True)]
 
 
 def _changed(weights: RoundWeights, rounds: Rounds) -> list[Tree]:
