@@ -164,7 +164,7 @@ class LoadOptions:
     target : bool
         Whether there is a y; without, every row has a number of its own for it, which follows from its place.
     remembered : int
-        Rounds of boosting of whose trees each row has the number of a node, a byte a tree.
+        Trees of boosting, for each output, of which each row has the number of a node, a byte each.
     rows_refusal : str or None
         Why trees cannot be grown where rows stay where they are, if that is known without the table.
     """

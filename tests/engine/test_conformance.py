@@ -170,7 +170,7 @@ BOOSTING = {
     "dropout of three classes": boosting(
         "log loss of three", n_rounds=5, weighted=True, subsample=0.6, n_iter_no_change=50, dropout=Dropout(0.7, 0.2, "forest")
     ),
-    "dropout of medians": boosting("median", n_rounds=5, max_features=3, dropout=Dropout(0.5, 0.2)),
+    "dropout of parallel trees": boosting("targets", n_rounds=4, max_features=3, n_parallel_trees=2, dropout=Dropout(0.6, 0.2)),
 }
 BOOSTED_SETS = {
     "boosted sets": boosting(categories=SOME),

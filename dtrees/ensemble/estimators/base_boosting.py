@@ -286,7 +286,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             sample_weight,
             keep=keep,
             sets=sets,
-            remembered=self.n_estimators if self.drop_rate > 0 else 0,
+            remembered=self.n_estimators * self.n_parallel_trees if self.drop_rate > 0 else 0,
             rows_refusal=self._rows_refusal(None if stalls else scorer),
             base_margin=base_margin,
             n_outputs=int(np.size(loss_parameters.get("alpha", 0.0))),

@@ -439,15 +439,16 @@ class BoostingParameters:
         and hessians count 1 / p times. Sums then estimate those of all rows, where trees are otherwise exact. Not for losses whose
         leaves are quantiles ("absolute_error", "quantile", "huber"), nor with ``subsample=1``; there are no ``oob_scores_``.
     drop_rate : float
-        Probability of each earlier round to be dropped while a round is grown: XGBoost's ``rate_drop``, DART [1]_. With k rounds dropped,
-        the values of the new one are multiplied by 1 / (k + learning_rate), those of the dropped ones by k / (k + learning_rate). The
-        rounds of the fitted model have their last weights, also in staged predictions; scores after a round are of its weights. Takes a
-        byte of memory for each row and tree (two for trees of more than 256 nodes). Not with ``warm_start``.
+        Probability of each earlier round to be dropped while a round is grown: DART (Rashmi and Gilad-Bachrach 2015), with XGBoost's
+        weights. With k dropped rounds, the values of the new one are multiplied by 1 / (k + learning_rate), those of the dropped ones by
+        k / (k + learning_rate). Losses and scores after a round use the weights at that time, the fitted model and its staged predictions
+        the last ones. Each row takes a byte of memory for each tree, two for trees of more than 256 nodes. Not in a fit that goes on
+        from earlier rounds by ``warm_start``.
     skip_drop : float
         Probability of a round that drops none.
     drop_normalization : {"tree", "forest"}
-        Whether the new round weighs as much as each of the dropped ones ("tree"), or as all of them together: both are multiplied by
-        1 / (1 + learning_rate) ("forest").
+        Whether the new round weighs as much as each dropped one ("tree"), or as all of them together ("forest"): new and dropped ones are
+        then multiplied by 1 / (1 + learning_rate).
     max_depth : int, "auto" or None
         Depth at which nodes are not split any more; None sets no bound. "auto" is 6, and None where the number of leaves is limited.
         What it came to is ``max_depth_``.

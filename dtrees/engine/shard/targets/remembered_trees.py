@@ -35,7 +35,7 @@ class RememberedTrees:
     """
 
     def __init__(self, plan: BoostingPlan, raw: NDArray[np.float64], threads: Threads) -> None:
-        self._raw, self._threads, self._rounds = raw, threads, RoundWeights(plan)
+        self._raw, self._threads, self._per_round, self._rounds = raw, threads, plan.trees_per_round, RoundWeights(plan)
         self._trees: list[tuple[NDArray[Any], NDArray[np.float64]]] = []  # the node of each row, and the values of nodes
         self._dropped: list[int] | None = None  # in the round under way
 
@@ -51,18 +51,22 @@ class RememberedTrees:
         node_of = np.zeros(self._raw.shape[1])
         put(np.arange(value.size, dtype=np.float64).reshape(value.shape), node_of)
         self._trees.append((node_of.astype(np.min_scalar_type(value.size - 1)), value.ravel()))
-        if self._dropped is not None and len(self._trees) % self._raw.shape[0] == 0:
+        if self._dropped is not None and len(self._trees) % self._per_round == 0:
             self._add_rounds([*self._dropped, len(self._rounds.weights) - 1], 1.0)
             self._dropped = None
 
     def _add_rounds(self, rounds: Sequence[int], sign: float) -> None:
         """Add the trees of some rounds to the predictions, each times its weight and a sign."""
+        n, n_outputs = self._per_round, self._raw.shape[0]
         for output, raw in enumerate(self._raw if rounds else ()):
-            trees = [self._trees[round_ * self._raw.shape[0] + output] for round_ in rounds]
-            values = [sign * self._rounds.weights[round_] * value for round_, (_, value) in zip(rounds, trees, strict=True)]
+            nodes, values = [], []
+            for round_ in rounds:
+                for node_of, value in self._trees[round_ * n + output : (round_ + 1) * n : n_outputs]:
+                    nodes.append(node_of)
+                    values.append(sign * self._rounds.weights[round_] * value)
 
             def add(total: NDArray[np.float64], *nodes: NDArray[Any], values: list[NDArray[np.float64]] = values) -> None:
                 for node_of, value in zip(nodes, values, strict=True):
                     add_by_number(total, node_of, value)
 
-            self._threads.over_rows(add, (raw, *(node_of for node_of, _ in trees)), ADDITION_ROWS)
+            self._threads.over_rows(add, (raw, *nodes), ADDITION_ROWS)
