@@ -13,11 +13,11 @@ from dtrees.engine.protocol.messages import Executor, Message
 from dtrees.engine.rows.all_rows import rows_of
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.split.table.keyed_columns import arrange_rows
-from dtrees.split.table.mmap_arrays import Room, mapped
+from dtrees.split.table.mmap_arrays import Allocate, mapped
 
 
-class ParcelsMissing(RuntimeError):
-    """Shards wait for parcels that nobody is going to send."""
+class PayloadsMissing(RuntimeError):
+    """Shards wait for payloads that nobody is going to send."""
 
 
 class LocalRowsExecutor(Executor):
@@ -44,18 +44,18 @@ class LocalRowsExecutor(Executor):
         weight: NDArray[np.float64] | None,
         cuts: Sequence[Sequence[tuple[int, int]]],
         n_threads: int = 1,
-        room: Room = mapped,
+        allocate: Allocate = mapped,
     ) -> LocalRowsExecutor:
-        """Return an executor of shards that have some stretches of rows each: the first row, and the one after the last.
+        """Return an executor of shards that have some ranges of rows each: the first row, and the one after the last.
 
-        ``room`` makes the arrays of their cells, in memory or on disk.
+        ``allocate`` makes the arrays of their cells, in memory or on disk.
         """
         shards = []
-        for stretches in cuts:
-            rows = rows_of(stretches)
+        for ranges in cuts:
+            rows = rows_of(ranges)
             mine = [column[rows] for column in table]
-            columns = arrange_rows([mine].__getitem__, [rows.shape[0]], len(table), room=room)
-            shards.append(RowShard(columns, stretches, target.shape[0], target[rows], None if weight is None else weight[rows], n_threads))
+            columns = arrange_rows([mine].__getitem__, [rows.shape[0]], len(table), allocate=allocate)
+            shards.append(RowShard(columns, ranges, target.shape[0], target[rows], None if weight is None else weight[rows], n_threads))
         return cls(shards, target.shape[0], len(table))
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
@@ -63,7 +63,7 @@ class LocalRowsExecutor(Executor):
 
         Raises
         ------
-        ParcelsMissing
+        PayloadsMissing
         """
         replies: dict[int, Any] = {}
         programs = {shard: self.shards[shard].program(message) for shard, message in messages.items()}
@@ -77,7 +77,7 @@ class LocalRowsExecutor(Executor):
             if not moved:
                 missing = {shard: self.shards[shard].mailbox.missing(step) for shard, step in waiting.items()}
                 waits = [f"shard {shard} awaits {waiting[shard].name} of the shards {some}" for shard, some in missing.items()]
-                raise ParcelsMissing("; ".join(waits))
+                raise PayloadsMissing("; ".join(waits))
         return replies
 
     def _go_on(self, shard: int, program: Program, sent: Any, replies: dict[int, Any]) -> Step | None:
@@ -91,9 +91,9 @@ class LocalRowsExecutor(Executor):
         return step
 
     def hand_over(self, shard: int, step: Step) -> None:
-        """Hand over the parcels that a shard has."""
-        for other, parcel in step.parcels.items():
-            self.shards[other].mailbox.put(parcel)
+        """Hand over the payloads that a shard has."""
+        for other, payload in step.payloads.items():
+            self.shards[other].mailbox.put(payload)
 
     def wants_repair(self) -> bool:
         """Return False: shards are here, for as long as this process is."""

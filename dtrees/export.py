@@ -123,11 +123,11 @@ def _leaf(tree: Tree, node: int, classes: list[list[str]], decimals: int, show_w
     if not classes:
         return f"value: {_numbers(value, decimals)}"
     shares = np.split(value, np.cumsum([len(names) for names in classes])[:-1])
-    told = []
+    labels = []
     for names, mine in zip(classes, shares, strict=True):
         weights = f"weights: {_numbers(mine * tree.weighted_n_node_samples[node], decimals)} " if show_weights else ""
-        told.append(f"{weights}class: {names[int(np.argmax(mine))]}")
-    return ", ".join(told)
+        labels.append(f"{weights}class: {names[int(np.argmax(mine))]}")
+    return ", ".join(labels)
 
 
 def _number(decimals: int, value: float) -> str:

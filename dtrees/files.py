@@ -1,4 +1,4 @@
-"""Files that are either whole or not there; arrays and a JSON document in one piece of bytes: safe to read, and checked.
+"""Files that are either whole or not there; arrays and a JSON document in one block of bytes: safe to read, and checked.
 
 A file is written under a temporary name in the directory of its destination, flushed to disk, and only then given its name, in
 one step of the file system. Whoever reads the destination sees the old content or the new one, also after a crash or a full disk.

@@ -1,4 +1,4 @@
-"""The version of dtrees, and how it is installed, where every room may read them; what it does not require, but may need."""
+"""The version of dtrees, and how it is installed, where every package may read them; what it does not require, but may need."""
 
 from importlib import import_module
 from typing import Any

@@ -42,17 +42,17 @@ def run(*, scheduler: str | None, as_json: bool, models: Sequence[str] = (), all
     found = {"here": here}
     if scheduler is not None:
         with cluster(display, scheduler) as client:
-            found |= {f"worker {address}": told for address, told in sorted(client.run(versions).items())}
+            found |= {f"worker {address}": versions_there for address, versions_there in sorted(client.run(versions).items())}
             found["scheduler"] = client.run_on_scheduler(versions)
     groups = _alike(found)
-    display.table([(name, *(told[name] for told in groups.values())) for name in here], ("", *groups))
+    display.table([(name, *(versions_there[name] for versions_there in groups.values())) for name in here], ("", *groups))
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         other = importlib.metadata.version("dtrees")
         display.warn(
             f"the package dtrees {other} is installed, too. It is another project's, or an old version of this one, and has files of the "
             f"same names: pip uninstall dtrees {DISTRIBUTION}, then {pip_install()}."
         )
-    differing = sorted({name for told in found.values() for name in here if told.get(name) != here[name]} - {"kernels"})
+    differing = sorted({name for versions_there in found.values() for name in here if versions_there.get(name) != here[name]} - {"kernels"})
     before = os.environ.get(_HELPER)
     os.environ[_HELPER] = "0"  # kernels are compiled when this has ended, and not by a process that goes on
     try:
@@ -94,8 +94,8 @@ def _alike(found: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str
     {'here': {'a': '1'}, '2 workers, such as x': {'a': '2'}, 'worker z': {'a': '3'}}
     """
     groups: dict[object, list[str]] = {}
-    for name, told in found.items():
-        groups.setdefault(tuple(told.items()) if name.startswith("worker ") else name, []).append(name)
+    for name, versions_there in found.items():
+        groups.setdefault(tuple(versions_there.items()) if name.startswith("worker ") else name, []).append(name)
     alike = {}
     for first, *others in groups.values():
         called = f"{len(others) + 1} workers, such as {first.removeprefix('worker ')}" if others else first

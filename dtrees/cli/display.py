@@ -33,7 +33,7 @@ class Display:
     """
 
     def __init__(self, stdout: Console | None = None, stderr: Console | None = None, *, as_json: bool = False) -> None:
-        # Soft wrapping: a path or link that is longer than the line stays in one piece, to be copied.
+        # Soft wrapping: a path or link that is longer than the line stays on one line, to be copied.
         self._as_json = as_json
         self.stderr = stderr or Console(stderr=True, highlight=False, soft_wrap=True)
         self.stdout = self.stderr if as_json else stdout or Console(highlight=False, soft_wrap=True)

@@ -288,7 +288,7 @@ def show(**options: Any) -> None:
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where to write: a name ending in .png, .svg or .pdf.")
 @click.option("--tree", type=click.IntRange(0), metavar="N", default=0, help="Which tree, counted from 0.")
 @click.option("--depth", type=click.IntRange(0), metavar="N", default=4, help="How deep the tree is drawn.")
-@click.option("--importance", "importance_type", type=_IMPORTANCES, help="What importances count.  [default: as the model was told]")
+@click.option("--importance", "importance_type", type=_IMPORTANCES, help="What importances count.  [default: as the model was fitted with]")
 @click.option("--metric", metavar="NAME", help="Which metric of boosting.  [default: what chose the best round]")
 def plot(**options: Any) -> None:
     """Draw one of the trees of MODEL, how much columns matter, or how boosting got better round by round. Wants matplotlib."""

@@ -21,7 +21,7 @@ nothing                   float64, all missing
 ========================  ==============================================
 
 Blocks begin and end at line breaks, and one within quotes is no end of a row. A block with an odd number of quotes begins or ends within
-some; then each file is taken in one piece.
+some; then each file is read as a whole.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ COMPRESSION = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip", ".zst":
 _OTHER_TEXT = re.compile(rb"(\xef\xbb\xbf)?\s*(\{\s*[\"}]|\[\s*[\[{\]\"]|<(!doctype|html|\?xml))", re.IGNORECASE)
 
 _FLAGS = frozenset({"bool", "bool with gaps"})
-#: Bytes of a block: parsed as one piece by one thread.
+#: Bytes of a block: parsed as one chunk by one thread.
 BLOCK_SIZE = 32 * 2**20
 
 
@@ -107,7 +107,7 @@ class Table:
     header : bytes
         The first line of CSV files; empty for Parquet.
     reading : dict
-        What ``pandas.read_csv`` is told of CSV files: ``sep``, ``decimal`` and ``thousands``.
+        Options of ``pandas.read_csv``: ``sep``, ``decimal`` and ``thousands``.
     elsewhere : bool
         Whether it is not here, but where the workers of a cluster are.
     """
@@ -373,7 +373,7 @@ def _csv_dtypes(
         blocks = _inspect(table, text, None, BLOCK_SIZE)
         if not any(n_quotes % 2 for n_quotes, _ in blocks):
             return merge_types((kinds for _, kinds in blocks), numbers), BLOCK_SIZE
-        logger.warning("line breaks within quotes: each file is read in one piece, which takes memory and does not share out work")
+        logger.warning("line breaks within quotes: each file is read as a whole, which takes memory and uses one thread")
     return merge_types((kinds for _, kinds in _inspect(table, text, compression, None)), numbers), None
 
 

@@ -154,20 +154,20 @@ class Threads:
             raise errors[0]
         return results
 
-    def map_stretches(self, function: Callable[[slice], T], n_rows: int, least: int) -> list[T]:
-        """Apply a function to stretches of ``least`` rows or more each, as many as there are threads at most; results come in order."""
+    def map_ranges(self, function: Callable[[slice], T], n_rows: int, least: int) -> list[T]:
+        """Apply a function to ranges of ``least`` rows or more each, as many as there are threads at most; results come in order."""
         if n_rows <= least:
             return [function(slice(0, n_rows))]
         step = max(least, -(-n_rows // self.n_threads))
         return self.map(function, [slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step)])
 
     def over_rows(self, function: Callable[..., object], arrays: Sequence[NDArray[Any]], least: int) -> None:
-        """Apply a function to stretches of ``least`` rows or more each, the last axis of some arrays, the first of which has all rows."""
+        """Apply a function to ranges of ``least`` rows or more each, the last axis of some arrays, the first of which has all rows."""
         n_rows = arrays[0].shape[-1]
         if n_rows <= least:
             function(*arrays)
         else:
-            self.map_stretches(lambda rows: function(*[array[..., rows] for array in arrays]), n_rows, least)
+            self.map_ranges(lambda rows: function(*[array[..., rows] for array in arrays]), n_rows, least)
 
     def share(self, n_tasks: int, function: Callable[[NDArray[np.int64], int], None], most: int | None = None) -> None:
         """Have threads, not more than ``most``, call a kernel that claims its tasks from a queue (:mod:`dtrees.split.compile.work_queue`).

@@ -273,10 +273,10 @@ class SklearnCallbacks(ProgressBar):
     watched: Callable[[], Any] | None = None
 
     def __init__(self, model: Any, n_before: int, data: dict[str, Any]) -> None:
-        self._model, self._told = model, {"estimator": model, **data}
+        self._model, self._fit = model, {"estimator": model, **data}
         self._n_done, self._unit = n_before if model._GROUP_PER_OUTPUT else 0, model._UNIT
         self._task = model._init_callback_context(max_subtasks=max(0, getattr(model, "n_estimators", 1) - n_before))
-        self._task.call_on_fit_task_begin(**self._told)
+        self._task.call_on_fit_task_begin(**self._fit)
 
     def _display_of(self, unit: str) -> Display:
         return Display()
@@ -290,8 +290,8 @@ class SklearnCallbacks(ProgressBar):
         ends = False
         for number in range(self._n_done + 1, progress.done + 1):
             task = self._task.subcontext(task_name=self._unit)
-            task.call_on_fit_task_begin(**self._told)
-            ends |= task.call_on_fit_task_end(**self._told, reconstruction_attributes=self._so_far if number == progress.done else None)
+            task.call_on_fit_task_begin(**self._fit)
+            ends |= task.call_on_fit_task_end(**self._fit, reconstruction_attributes=self._so_far if number == progress.done else None)
         self._n_done = progress.done
         return ends
 
@@ -303,7 +303,7 @@ class SklearnCallbacks(ProgressBar):
 
     def ended_with(self, fitted: Any) -> None:
         """Note that the fit has ended."""
-        self._task.call_on_fit_task_end(**self._told, reconstruction_attributes=lambda: vars(fitted))
+        self._task.call_on_fit_task_end(**self._fit, reconstruction_attributes=lambda: vars(fitted))
 
 
 class _Verbose(ProgressBar):

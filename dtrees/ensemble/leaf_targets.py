@@ -144,7 +144,7 @@ class LeafTargets:
                 leaf_quantiles(nodes, *weights, np.asarray(q, np.float64)[order], some.start, out)
 
         with Threads(n_threads) as threads:
-            threads.map_stretches(find, len(leaves), _FEWEST_ROWS)
+            threads.map_ranges(find, len(leaves), _FEWEST_ROWS)
         return np.moveaxis(found, 0, 1)[..., np.argsort(order)]
 
     def out_of_bag_quantiles(self, q: Sequence[float], n_threads: int) -> NDArray[np.float64]:

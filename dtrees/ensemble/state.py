@@ -51,7 +51,7 @@ _ARRAYS = ("event_times_", "cumulative_baseline_hazard_", "conformity_scores_")
 _FACTS = {"boosted": bool, "seed": int, "validated_by": str}
 #: How the names of arrays begin that hold trees as prediction wants them.
 PACKED = "packed."
-#: Bytes that labels may take beyond what the longest of them needs: room for a dtype that is wider than its labels.
+#: Bytes that labels may take beyond what the longest of them needs: space for a dtype that is wider than its labels.
 _SPARE_BYTES = 2**24
 #: The least that limits of trees may be, and what they must be below.
 _BOUNDS = {"max_leaf_nodes": (2, LARGEST_INTEGER + 1), "max_depth": (1, LARGEST_INTEGER + 1)}

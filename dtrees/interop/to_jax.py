@@ -187,18 +187,18 @@ def _first_levels(
 def _sets(plain: PlainModel, roots: NDArray[np.int64], n_categories: NDArray[np.int64]) -> tuple[Any, Any]:
     """Return where the words of each node's set begin, and these: as many for each set as its column has categories."""
     trees = [tree for _, tree in plain.trees()]
-    pieces: list[NDArray[np.uint32]] = []
+    words_of_nodes: list[NDArray[np.uint32]] = []
     first_word, n_words = np.full(roots[-1], -1, np.int32), 0
     for tree, root in zip(trees, roots.tolist(), strict=False):
         sets = tree.categories
         for place, node in enumerate(sets.node.tolist()):
-            piece = np.zeros(-(-int(n_categories[tree.feature[node]]) // _BITS), np.uint32)
+            words = np.zeros(-(-int(n_categories[tree.feature[node]]) // _BITS), np.uint32)
             some = sets.words[sets.offset[place] : sets.offset[place + 1]]
-            piece[: len(some)] = some
+            words[: len(some)] = some
             first_word[root + node] = n_words
-            pieces.append(piece)
-            n_words += len(piece)
-    return (first_word, np.concatenate(pieces)) if pieces else (None, np.empty(0, np.uint32))
+            words_of_nodes.append(words)
+            n_words += len(words)
+    return (first_word, np.concatenate(words_of_nodes)) if words_of_nodes else (None, np.empty(0, np.uint32))
 
 
 def _walk(nodes: _Nodes, rows: Any, *, deep: bool) -> Any:

@@ -1,8 +1,8 @@
 """The search for parameters by Optuna, on one presorted table.
 
 A trial is a set of parameters, judged by cross-validation: of boosting by the best mean of its curves, which also tells how many rounds are
-best; of other estimators by the mean score. Trials are pruned from fold to fold: after each, Optuna is told what the folds so far come to.
-So learning rates are compared by what they come to, not by how they begin, as they would be from round to round.
+best; of other estimators by the mean score. Trials are pruned from fold to fold: after each, Optuna is given the mean score so far. So
+learning rates are compared by their final scores, not by those of the first rounds.
 """
 
 from __future__ import annotations

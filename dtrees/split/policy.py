@@ -37,14 +37,14 @@ PROBED_ROWS, PROBES, EQUAL_PROBES = 512, 16, 8
 #: Where so many of these have the dominant code, and at most one row in so many has another, only the others are listed and swept: four
 #: trees of a forest on 100k x 28 sparse columns from 3.5 s to 1.6 s, of two classes from 1.8 to 1.1, of four from 2.7 to 1.9.
 DOMINANT_HITS, OTHER_CODES_SHARE = 12, 3
-#: Rows of a stretch, which is gone through twice: for running sums, then for scores, several at a time. What it needs fits the first cache.
-STRETCH = 256
+#: Rows of a chunk, which is gone through twice: for running sums, then for scores, several at a time. What it needs fits the first cache.
+CHUNK = 256
 #: Most bins of a column, each of one value; columns of more values are sorted where they are not searched by zones.
 MOST_BINS = 2**13
 #: Rows of a node are summed by category in one go over a table of all categories, unless there are so many times as many of these as rows;
 #: then they are sorted. To clear and to read the table takes about as long a category as to sort takes a row.
 DENSE_CATEGORIES = 4
-#: Stretches of keys that categories are counted in where only those at both ends are to be put in order, and from how many times as many
+#: Chunks of keys that categories are counted in where only those at both ends are to be put in order, and from how many times as many
 #: categories as are wanted of an end on that is done. Of 2,000 categories, to sort all took three quarters of a fit.
 CATEGORY_BUCKETS, ORDERED_SHARE = 256, 3
 #: Up to so many categories are put in order by comparing each with each.
@@ -59,7 +59,7 @@ POINTER_STEPS = 6
 
 # Sparse tables ---------------------------------------------------------------------------------------------------------------------------
 
-#: There is room to list the stored cells of a node in all columns if they are no more than one in so many of the table's. Nodes of more
+#: The stored cells of a node in all columns are listed if they are no more than one in so many of the table's. Nodes of more
 #: are searched column by column.
 LISTED_SHARE = 2
 #: To list a cell takes as long as to look at so many cells of one column.
@@ -106,7 +106,7 @@ LISTED_AT_ENDS = 128
 #: Most parts of a column: of all its zones, and those that flagged zones or parts are cut into. Scratch space has room for so many.
 MAX_PARTS = 4096
 #: A column's codes are shifted to be fewer than this where parts are looked up by them: few enough for tables to stay in the cache. The
-#: same for columns with a value that many rows have, which is to be told from its neighbours.
+#: same for columns with a value that many rows have, which is to be separated from its neighbours.
 MAX_CELLS, MAX_SINGLE_CELLS = 2**17, 2**20
 
 # Sums by zones ---------------------------------------------------------------------------------------------------------------------------
@@ -173,11 +173,11 @@ ALL_JOINED, ROWS_PER_JOINED, ROWS_PER_JOINED_SUM = 2**14, 8, 1
 #: Columns are joined if that saves at least this share of them, and so many where there are others: to go through rows once more takes as
 #: long as to add up so many cells. Sums of columns of 100 categories, joined with none, take as long as those column by column.
 JOINED_SAVES, SAVES_PASS = 1 / 3, 4
-#: Their elements take room in every slot: with fewer slots than so many, columns are not joined.
+#: Their elements take memory in every slot: with fewer slots than so many, columns are not joined.
 JOINED_SLOTS = 1024
 #: Below this many rows, bounding zones costs more than it saves.
 BOUNDED_ROWS = 128
-#: Slots for each thread that grows subtrees: a waiting node without one is summed anew. The second is for slots with room for all parts.
+#: Slots for each thread that grows subtrees: a waiting node without one is summed anew. The second is for slots that hold all parts.
 SLOTS_PER_THREAD, FINE_SLOTS_PER_THREAD = 16, 8
 #: To map the zones of a table of fewer cells takes less time than to start threads.
 SERIAL_MAP_CELLS = 100_000
@@ -221,7 +221,7 @@ MOST_NODES_KEPT = 2**18
 
 #: Rows to be marked or divided for each thread: to start a thread from Python takes as long as this many.
 THREAD_ROWS = 32_768
-#: Fewest bytes of route bits that are made in one piece.
+#: Fewest bytes of route bits that are made in one chunk.
 ROUTE_BYTES = 1024
 #: Nodes of so many rows, or more, are divided by several threads, by way of the spare partition, which costs a copy.
 SPREAD_ROWS = 65_536

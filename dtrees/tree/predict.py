@@ -97,8 +97,8 @@ Table = NDArray[Any] | SparseRows
 
 #: Rows of a block, at most; fewer where they would take more bytes than this in slots.
 _BLOCK, _BLOCK_BYTES = 512, 2**18
-#: Rows and bytes in slots of a stretch, likewise.
-_STRETCH, _STRETCH_BYTES = 2**15, 2**24
+#: Rows and bytes in slots of a chunk, likewise.
+_CHUNK, _CHUNK_BYTES = 2**15, 2**24
 #: Fewer rows than this go through all trees one by one.
 _FEW_ROWS = 16
 #: Rows times trees that are worth starting threads for.
@@ -109,14 +109,14 @@ _NO_NUMBERS = np.empty((0, 0), np.int32)
 
 @inner_kernel
 def _sizes(packed, X):
-    """Return how many rows a block has, and how many blocks a stretch of rows.
+    """Return how many rows a block has, and how many blocks a chunk of rows.
 
-    A tree is fetched once for all blocks of a stretch: large trees want many.
+    A tree is fetched once for all blocks of a chunk: large trees want many.
     """
     row_bytes = X.itemsize * 2 * packed.feature.shape[0]
     n_rows = min(_BLOCK, max(_FEW_ROWS, _BLOCK_BYTES // row_bytes))
     tree_nodes = packed.nodes.shape[0] // (packed.roots.shape[0] - 1)
-    return n_rows, max(1, min(tree_nodes // 4, _STRETCH, _STRETCH_BYTES // row_bytes) // n_rows)
+    return n_rows, max(1, min(tree_nodes // 4, _CHUNK, _CHUNK_BYTES // row_bytes) // n_rows)
 
 
 @inner_kernel
@@ -273,9 +273,9 @@ def _visit(packed, X, first, last, start, stop, out, numbers):
     slots = np.empty((n_blocks, 2 * packed.feature.shape[0], n_rows), X.dtype)
     shift = np.empty(n_blocks, np.uint64)
     leaf, space = _make_space(n_rows)
-    stretch = n_rows * n_blocks
-    for begin in range(first, last, stretch):
-        end = min(begin + stretch, last)
+    chunk = n_rows * n_blocks
+    for begin in range(first, last, chunk):
+        end = min(begin + chunk, last)
         for block, row in enumerate(range(begin, end, n_rows)):
             shift[block] = _fill_slots(packed, X, row, min(n_rows, end - row), slots[block])
         for tree in range(start, stop):

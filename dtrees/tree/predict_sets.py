@@ -24,8 +24,8 @@ from dtrees.split.table.zone_map import join
 from dtrees.tree.packing import goes_left, node_record, pack_nodes
 from dtrees.tree.tree import Tree
 
-#: Rows of a stretch, which share the tables of a tree, and those of a block, which go through its tests together.
-_STRETCH, _BLOCK = 2**14, 512
+#: Rows of a chunk, which share the tables of a tree, and those of a block, which go through its tests together.
+_CHUNK, _BLOCK = 2**14, 512
 #: Nodes and ends of the first levels.
 _TOP_NODES, _TOP_ENDS = 63, 64
 #: Fewest rows that are worth tables, and how many numbers of a table take as long as a row that walks.
@@ -117,11 +117,11 @@ def pack_with_sets(trees: Sequence[Tree]) -> PackedWithSets:
     for kind, columns in enumerate((by_threshold, by_set)):
         place_of[kind, columns] = np.arange(columns.shape[0])
     n_trees = len(trees)
-    room, ends = np.zeros((n_trees, _TOP_NODES), _TEST), np.empty((n_trees, _TOP_ENDS), np.int32)
+    buffers, ends = np.zeros((n_trees, _TOP_NODES), _TEST), np.empty((n_trees, _TOP_ENDS), np.int32)
     n_tests = np.empty((n_trees, 2), np.int64)
-    _take_first_levels(nodes, roots, place_of, room, ends, n_tests)
+    _take_first_levels(nodes, roots, place_of, buffers, ends, n_tests)
     counts = n_tests.sum(axis=1)
-    tests, tree_of = room[np.arange(_TOP_NODES) < counts[:, np.newaxis]], np.repeat(np.arange(n_trees), counts)
+    tests, tree_of = buffers[np.arange(_TOP_NODES) < counts[:, np.newaxis]], np.repeat(np.arange(n_trees), counts)
     tests = tests[np.lexsort((tests["place"], tests["first_word"] >= 0, tree_of))]
     first_test = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return PackedWithSets(
@@ -217,8 +217,8 @@ def _leaf_of(packed, X, row, root):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def _make_room(packed, X, n):  # type: ignore[no-untyped-def]
-    """Return room for a stretch of rows: numbers and places in tables, by column or table; tables and one of a column; bits, leaves."""
+def _allocate(packed, X, n):  # type: ignore[no-untyped-def]
+    """Return buffers for a chunk of rows: numbers and places in tables, by column or table; tables and one of a column; bits, leaves."""
     n_tables = packed.first_entry.shape[0] - 1
     return (
         np.empty((packed.by_threshold.shape[0], n), X.dtype),
@@ -249,9 +249,9 @@ def _fill(packed, X, first, n, numbers, entries):  # type: ignore[no-untyped-def
 
 
 @inner_kernel
-def _make_tables(packed, tree, room, used):  # type: ignore[no-untyped-def]
+def _make_tables(packed, tree, buffers, used):  # type: ignore[no-untyped-def]
     """Write the tables of the columns that a tree tests by sets: the bits that tests keep; return how many tables are ``used``."""
-    tables, of_column = room
+    tables, of_column = buffers
     k, stop, n_used = packed.first_set[tree], packed.first_test[tree + 1], 0
     while k < stop:
         place = packed.tests[k].place
@@ -330,9 +330,9 @@ def _keep(packed, tree, numbers, entries, tables, used, first, bits):  # type: i
 
 
 @inner_kernel
-def _find_leaves(packed, X, begin, n, tree, room):  # type: ignore[no-untyped-def]
-    """Write the leaves of a tree that the rows of a stretch fall in."""
-    numbers, entries, tables, bits, walking, leaf, used = room
+def _find_leaves(packed, X, begin, n, tree, buffers):  # type: ignore[no-untyped-def]
+    """Write the leaves of a tree that the rows of a chunk fall in."""
+    numbers, entries, tables, bits, walking, leaf, used = buffers
     root = packed.roots[tree]
     if n < packed.fewest[tree]:
         for i in range(n):
@@ -379,13 +379,13 @@ def _walk_on(packed, X, begin, n, root, leaf, walking):  # type: ignore[no-untyp
 @kernel
 def visit_with_sets(packed, X, first, last, start, stop, out, numbers):  # type: ignore[no-untyped-def]
     """Add the values of the trees ``start:stop`` for the rows ``first:last`` or, where ``numbers`` has rows, write the leaves' numbers."""
-    room = _make_room(packed, X, min(_STRETCH, last - first))
-    leaf = room[5]
-    for begin in range(first, last, _STRETCH):
-        n = min(_STRETCH, last - begin)
-        _fill(packed, X, begin, n, room[0], room[1])
+    buffers = _allocate(packed, X, min(_CHUNK, last - first))
+    leaf = buffers[5]
+    for begin in range(first, last, _CHUNK):
+        n = min(_CHUNK, last - begin)
+        _fill(packed, X, begin, n, buffers[0], buffers[1])
         for tree in range(start, stop):
-            _find_leaves(packed, X, begin, n, tree, room)
+            _find_leaves(packed, X, begin, n, tree, buffers)
             value, mine = packed.value[packed.roots[tree] : packed.roots[tree + 1]], out[begin : begin + n]
             if numbers.shape[0] > 0:
                 for i in range(n):

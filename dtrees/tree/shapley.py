@@ -210,7 +210,7 @@ def add_interventional_values(paths: Paths, X: Table, background: Table, n_threa
 
     others = np.hstack([block for _, block in _blocks(background, 0, background.shape[0], paths.columns, _BLOCK)])
     none = np.empty((0, 0, 0))
-    for first_tree, last_tree, with_tables in _stretches(paths, others.shape[1]):
+    for first_tree, last_tree, with_tables in _chunks(paths, others.shape[1]):
         tables = {}
         if with_tables:
             for tree in range(first_tree, last_tree):
@@ -236,7 +236,7 @@ def _table_shape(paths: Paths, tree: int) -> tuple[int, int, int]:
     return int(n_leaves), int(n_columns), 1 << int(n_columns)
 
 
-def _stretches(paths: Paths, n_background: int) -> Iterator[tuple[int, int, bool]]:
+def _chunks(paths: Paths, n_background: int) -> Iterator[tuple[int, int, bool]]:
     """Yield the first and last trees that rows go through together, and whether they have tables, which must not take too much memory."""
     from dtrees.tree.shapley_by_background import MOST_COLUMNS
 

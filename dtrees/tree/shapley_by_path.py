@@ -168,15 +168,15 @@ def add_path_dependent(paths, X, out, pairs):
     product, sums = np.ones((depth + 1, n_points, n)), np.empty((depth + 1, 2, n_values, n_points, n))
     left, known = np.empty((depth + 1, n), np.bool_), np.ones((depth + 1, n), np.bool_)
     # By depth: the node, how many of its children are done, whether it is the right one of its parent, the share of its parent's column
-    # that comes to it, and where on the path that of its own column is told.
-    at, done, side, share, told = (
+    # that comes to it, and where on the path that of its own column is noted.
+    at, done, side, share, noted = (
         np.zeros(depth + 1, np.int64),
         np.zeros(depth + 1, np.int64),
         np.zeros(depth + 1, np.int64),
         np.ones(depth + 1),
         np.zeros(depth + 1, np.int64),
     )
-    last = np.zeros(n_columns, np.int64)  # by column, where on the path its share is told; at the root, where it is 1
+    last = np.zeros(n_columns, np.int64)  # by column, where on the path its share is noted; at the root, where it is 1
     scratch = np.empty(n)
     for tree in range(paths.roots.shape[0] - 1):
         nodes, value = paths.nodes[paths.roots[tree] : paths.roots[tree + 1]], paths.value[paths.roots[tree] : paths.roots[tree + 1]]
@@ -190,9 +190,9 @@ def add_path_dependent(paths, X, out, pairs):
         while d >= 0:
             node = nodes[at[d]]
             if done[d] == 0:
-                told[d] = last[node.feature]
+                noted[d] = last[node.feature]
                 divide(node, paths.words, X[node.feature], left[d])
-            above = told[d]
+            above = noted[d]
             split = _Split(left[d], node.share, known[above], share[above], product[d], points, weights)
             if done[d] == 0 and not wants_pairs and nodes[node.left].feature < 0 and nodes[node.right].feature < 0:
                 _combine_leaves(split, value[node.left], value[node.right], sums[d, side[d]], out[node.feature], scratch)

@@ -19,13 +19,13 @@ from dtrees.cluster.growing.shards import ShardActor
 from dtrees.cluster.transport.direct_channel import Failed
 from dtrees.engine.protocol.exchange import Step
 
-#: What carries out messages, and sends parcels: a message, or a step with these, is the last argument.
+#: What carries out messages, and sends payloads: a message, or a step with these, is the last argument.
 _PLACES: tuple[tuple[Any, str], ...] = ((ShardActor, "handle"), (ShardActor, "hand_over"))
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A shard's process gets a signal before it carries out the ``at``-th message of a kind, or sends the parcels of a step with that name.
+    """A shard's process gets a signal before it carries out the ``at``-th message of a kind or sends the payloads of a step of that name.
 
     The first ``times`` processes to come so far get it; ``own`` asks for the coordinator's process, or for others.
     """
@@ -99,7 +99,7 @@ def _take_place(fault: Fault) -> bool:
 
 @dataclass(frozen=True)
 class Cut:
-    """What becomes of the worker of the shard that gets the ``at``-th message of a kind, or is to send the parcels of a step of that name.
+    """What becomes of the worker of the shard that gets the ``at``-th message of a kind, or is to send the payloads of a step of that name.
 
     It is "killed" before it carries the message out, or it does so "unheard": the connections that others have to it break before its
     reply, and it lives on. Never is it the coordinator's worker, whose thread could not be ended, and whose shard is called without a

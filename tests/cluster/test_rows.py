@@ -23,7 +23,7 @@ from dtrees.cluster.data.rows import EncodedPartition
 from dtrees.cluster.transport.peers import PeerLost, Peers
 from dtrees.engine.protocol.exchange import Shards
 from dtrees.engine.rows import tree as rows_tree
-from dtrees.split.table.mmap_arrays import NoRoomOnDisk, is_on_disk
+from dtrees.split.table.mmap_arrays import NoSpaceOnDisk, is_on_disk
 from tests import cases
 from tests.cases import CASES, FIRST_OF_KIND, HELD_OUT, N_ROWS, TARGETS, TRAIN, check
 from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
@@ -306,7 +306,7 @@ def test_cells_on_disk_of_five_workers(five_threads: Client, few_rows: None, mon
 @pytest.mark.usefixtures("_on_disk")
 def test_a_full_disk(five_threads: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "posix_fallocate", _is_full)
-    with pytest.raises(NoRoomOnDisk, match=r"the folder \S+ has no room for a file of [\d,]+ bytes \(No space left on device\)"):
+    with pytest.raises(NoSpaceOnDisk, match=r"the folder \S+ has no room for a file of [\d,]+ bytes \(No space left on device\)"):
         fit(SETS)
     assert_clean(five_threads, in_processes=False)
 

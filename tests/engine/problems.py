@@ -41,7 +41,7 @@ from tests.engine.shards import (
 
 Plan = ForestPlan | BoostingPlan
 Result = ForestResult | BoostingResult
-#: The stretches of rows that each shard has.
+#: The ranges of rows that each shard has.
 Cuts = Sequence[Sequence[tuple[int, int]]]
 
 
@@ -289,10 +289,10 @@ def category_rules(k: int) -> dict[str, Any]:
 
 
 def spread(n: int, n_shards: int, bounds: Sequence[int], owners: Sequence[int] = range(9)) -> Cuts:
-    """Cut rows into stretches, and give each to a shard; some may have none."""
+    """Cut rows into ranges, and give each to a shard; some may have none."""
     ends = [0, *sorted(bounds), n]
-    stretches = [(first, last) for first, last in pairwise(ends) if first < last]
-    return [[one for i, one in enumerate(stretches) if owners[i % len(owners)] % n_shards == shard] for shard in range(n_shards)]
+    ranges = [(first, last) for first, last in pairwise(ends) if first < last]
+    return [[one for i, one in enumerate(ranges) if owners[i % len(owners)] % n_shards == shard] for shard in range(n_shards)]
 
 
 def send_rows(patch: pytest.MonkeyPatch, n_rows: int) -> None:

@@ -23,7 +23,7 @@ Table = Sequence[NDArray[Any]]
 class Pickling(LocalRowsExecutor):
     """What is sent is pickled on the way; the shard that is at a kind of message or step for the n-th time is lost, all it knew with it.
 
-    Steps are named as their parcels are; the shard has sent these, or, "before" the name, has not.
+    Steps are named as their payloads are; the shard has sent these, or, "before" the name, has not.
     """
 
     lose: str | None = None

@@ -355,7 +355,7 @@ def test_cells_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: st
     if keyed:
         problem = Problem([column.astype(np.float32) for column in problem.table], problem.target, problem.weight, problem.plan)
     cuts = spread(problem.n_rows, 3, [100, 101, 400], [0, 1, 2, 0])
-    executor = problem.rows(cuts, 2, LocalRowsExecutor, room=partial(on_disk, str(tmp_path)))
+    executor = problem.rows(cuts, 2, LocalRowsExecutor, allocate=partial(on_disk, str(tmp_path)))
     found = problem.grow_on(executor)
     for shard in executor.shards:
         assert is_on_disk(shard._columns.codes)

@@ -161,9 +161,9 @@ def test_replicas_that_disagree_about_rows_stop_the_fit() -> None:
     def meddle(shard: int, step: Step) -> Step:
         if shard != 1 or step.name != "rows":
             return step
-        ((checksum, exponents),) = step.parcels[0].arrays
-        parcels = {to: parcel._replace(arrays=((checksum ^ 1, exponents),)) for to, parcel in step.parcels.items()}
-        return step._replace(parcels=parcels)
+        ((checksum, exponents),) = step.payloads[0].arrays
+        payloads = {to: payload._replace(arrays=((checksum ^ 1, exponents),)) for to, payload in step.payloads.items()}
+        return step._replace(payloads=payloads)
 
     executor = ShardedExecutor(TABLE, TARGET, None, SPREADS["two"], meddle=meddle)
     with pytest.raises(m.ShardsDisagree, match="tree 0"):
@@ -204,7 +204,7 @@ def grown(plan: ForestPlan, spread: list[Any] = SPREAD, table: list[Any] = TABLE
 
 def test_small_nodes_are_shared_out() -> None:
     found, executor = grown(plan_of())
-    told = [(shard, one) for shard, step in called(executor, "subtrees") for one in step.parcels[0].arrays if isinstance(one, GrownApart)]
+    told = [(shard, one) for shard, step in called(executor, "subtrees") for one in step.payloads[0].arrays if isinstance(one, GrownApart)]
     n_nodes = [sum(len(grown.subtrees) for shard, grown in told if shard == i) for i in range(3)]
     assert min(n_nodes) > 0
     assert max(n_nodes) - min(n_nodes) <= 4  # each tree's are dealt out, from another shard on
@@ -225,7 +225,7 @@ def test_batches_leave_no_trace(cells: int, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow  # kernels of their own
 def test_medians_are_measured_by_one_shard() -> None:
     _, executor = grown(plan_of("absolute_error"))
-    by_tree = [shard for shard, step in called(executor, "leaves") for _ in step.parcels.get(0, [[]])[-1][1:]]
+    by_tree = [shard for shard, step in called(executor, "leaves") for _ in step.payloads.get(0, [[]])[-1][1:]]
     assert sorted(by_tree) == [0, 0, 1, 2]
     assert called(executor, "subtrees")
 
@@ -240,7 +240,7 @@ def test_sets_of_categories(changes: dict[str, Any]) -> None:
     assert all(tree.categories.node.shape[0] > 20 for tree in found.trees)
     assert called(executor, "subtrees")
     told = sum(
-        sets.node.shape[0] for _, step in called(executor, "sets") for sets in step.parcels[0].arrays if isinstance(sets, CategorySets)
+        sets.node.shape[0] for _, step in called(executor, "sets") for sets in step.payloads[0].arrays if isinstance(sets, CategorySets)
     )
     assert 0 < told < sum(tree.categories.node.shape[0] for tree in found.trees) // 2
 

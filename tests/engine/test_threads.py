@@ -89,11 +89,11 @@ def test_results_come_in_order(n_threads: int) -> None:
     ("n_threads", "n_rows", "least", "expected"),
     [(1, 10, 3, [10]), (4, 0, 3, [0]), (4, 3, 3, [3]), (4, 10, 3, [3, 3, 3, 1]), (2, 10, 3, [5, 5]), (3, 100, 1, [34, 34, 32])],
 )
-def test_stretches_of_rows(n_threads: int, n_rows: int, least: int, expected: list[int]) -> None:
+def test_ranges_of_rows(n_threads: int, n_rows: int, least: int, expected: list[int]) -> None:
     with Threads(n_threads) as threads:
-        stretches = threads.map_stretches(lambda rows: rows, n_rows, least)
-    assert [rows.stop - rows.start for rows in stretches] == expected
-    assert [row for rows in stretches for row in range(rows.start, rows.stop)] == list(range(n_rows))
+        ranges = threads.map_ranges(lambda rows: rows, n_rows, least)
+    assert [rows.stop - rows.start for rows in ranges] == expected
+    assert [row for rows in ranges for row in range(rows.start, rows.stop)] == list(range(n_rows))
 
 
 def test_several_threads_work_at_once() -> None:

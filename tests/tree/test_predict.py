@@ -77,7 +77,7 @@ def test_several_blocks_for_each_large_tree() -> None:
     X = matrix(rng, 5000, 4, np.float32)
     X[1000:2000] = np.nan_to_num(X[1000:2000])  # blocks without missing values beside others
     packed = pack(trees, np.float32)
-    assert packed.nodes.shape[0] // 2 > 4 * 3 * 512  # three blocks to a stretch at least
+    assert packed.nodes.shape[0] // 2 > 4 * 3 * 512  # three blocks to a chunk at least
     rows = rng.choice(5000, 300, replace=False)
     assert apply(packed, X)[rows].tolist() == naive_leaves(trees, X[rows])
     assert sum_values(packed, X)[rows].tolist() == naive_sum(trees, X[rows]).tolist()

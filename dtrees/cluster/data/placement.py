@@ -212,11 +212,11 @@ class _Case:
         """Return the columns of each worker where all have a share, and the bytes that each needs then."""
         sizes, threads = self.sizes, self._threads
         of_forest = 0 if self.n_trees is None else sizes.oob_sums_in_all(0) + sizes.delegated
-        room = {
+        free = {
             worker: capacity.free - sizes.besides(threads=min(capacity.threads, len(sizes.columns))) - of_forest
             for worker, capacity in self.capacities.items()
         }
-        columns = spread(sizes.columns, threads, room)
+        columns = spread(sizes.columns, threads, free)
         return columns, {worker: sizes.needed(own, threads=threads[worker]) + of_forest for worker, own in columns.items()}
 
     def choose(self) -> Placement:

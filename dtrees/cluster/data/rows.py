@@ -33,7 +33,7 @@ from dtrees.ensemble.checkpoint import array_digest
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.keyed_columns import arrange_rows
-from dtrees.split.table.mmap_arrays import Room, forget, is_on_disk, mapped, on_disk
+from dtrees.split.table.mmap_arrays import Allocate, forget, is_on_disk, mapped, on_disk
 
 RowRange = tuple[int, int]
 
@@ -76,7 +76,7 @@ class EncodedPartition:
     def __init__(self, columns: Sequence[NDArray[Any]]) -> None:
         sizes = np.array([column.nbytes for column in columns], np.int64)
         begins = np.concatenate([[0], np.cumsum(sizes + -sizes % 8)])  # of numbers of 8 bytes or less
-        whole = _room(is_on_disk=True)(int(begins[-1]), np.uint8)
+        whole = _allocator(is_on_disk=True)(int(begins[-1]), np.uint8)
         self.columns = [
             whole[begin : begin + column.nbytes].view(column.dtype) for begin, column in zip(begins[:-1].tolist(), columns, strict=True)
         ]
@@ -158,7 +158,7 @@ def _make_block(tasks: Tasks, given: Sequence[Any], ranges: list[RowRange], enco
     return tasks.submit("rows", _load, X, y, weight, ranges, encoding, **there)
 
 
-def _room(is_on_disk: bool) -> Room:
+def _allocator(is_on_disk: bool) -> Allocate:
     """Return what makes arrays on the worker that this runs on, in memory or in its local directory."""
     return partial(on_disk, get_worker().local_directory) if is_on_disk else mapped
 
@@ -177,7 +177,7 @@ def _load(X: list[Any], y: list[Any], weight: list[Any] | None, ranges: list[Row
             lengths,
             len(schema),
             threads.map,
-            _room(encoding.is_on_disk),
+            _allocator(encoding.is_on_disk),
         )
     target = join_targets([encoding.target(part) for part in y])
     return RowBlock(columns, ranges, target, None if weight is None else join_weights(weight))

@@ -1,6 +1,6 @@
 """Compiled kernels for all workers of a cluster: compiled once for each kind of processor, and sent to the workers that lack them.
 
-The scheduler keeps the files of compiled kernels (some megabytes). A worker that needs a kernel asks for it. The first to ask is told to
+The scheduler keeps the files of compiled kernels (some megabytes). A worker that needs a kernel asks for it. The first to ask is asked to
 compile it and sends the result; others of the same kind, and workers that join later, are sent that. A worker that takes too long, or is
 lost, is not waited for: the next one to ask compiles the kernel too. Nor is a kernel waited for that has come to lie on disk meanwhile, as
 it does where processes share a folder: whoever compiled it may have nothing to send.
@@ -19,7 +19,7 @@ from dtrees.cluster.transport.clients import ask, own_client
 from dtrees.cluster.transport.events import PROGRESS
 from dtrees.split.compile.cache import cache_folder, exchange_with
 
-#: Seconds that a worker is given to compile a kernel, until another one is told to.
+#: Seconds that a worker is given to compile a kernel, until another one is asked to.
 _PATIENCE = 120.0
 #: Seconds without a sign of life after which it is not waited for.
 _SILENCE = 20.0

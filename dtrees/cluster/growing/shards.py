@@ -33,7 +33,7 @@ from dtrees.cluster.transport.clients import bytes_of_results
 from dtrees.cluster.transport.direct_channel import ActorBase, pack_named
 from dtrees.cluster.transport.events import Account, Exchanges, Timings, publish
 from dtrees.cluster.transport.peers import PeerLost, Peers
-from dtrees.engine.protocol.exchange import Parcel, Step
+from dtrees.engine.protocol.exchange import Payload, Step
 from dtrees.engine.protocol.messages import Executor, Message, ShardsLost
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.engine.shard.shard import Shard
@@ -56,7 +56,7 @@ class ShardActor(ActorBase):
         worker = get_worker()
         self._shard = make(*parts, threads_of(worker))
         self._number, put = number, self._shard.mailbox.put
-        self.peers = Peers(worker, number, lambda sent: put(Parcel._make((*sent[0], sent[1]))))
+        self.peers = Peers(worker, number, lambda sent: put(Payload._make((*sent[0], sent[1]))))
         self.when_gone(self._shard.close)
 
     def meet(self, where: Sequence[tuple[str, str]]) -> None:
@@ -85,16 +85,16 @@ class ShardActor(ActorBase):
             sending, waiting = sending + handed_over - stepped, waiting + time.perf_counter() - handed_over
 
     def hand_over(self, step: Step) -> None:
-        """Send other shards the parcels that a step has for them."""
+        """Send other shards the payloads that a step has for them."""
         once: dict[int, list[Any]] = {}
         things = {}
-        for shard, parcel in step.parcels.items():
+        for shard, payload in step.payloads.items():
             if shard == self._number:
-                self._shard.mailbox.put(parcel)
+                self._shard.mailbox.put(payload)
             else:
-                if id(parcel) not in once:
-                    once[id(parcel)] = pack_named(parcel.key, parcel.arrays)
-                things[shard] = once[id(parcel)]
+                if id(payload) not in once:
+                    once[id(payload)] = pack_named(payload.key, payload.arrays)
+                things[shard] = once[id(payload)]
         self.peers.send(things)
 
     def wait_for(self, step: Step) -> list[Any]:

@@ -30,7 +30,7 @@ On ``dtrees-exchange``:
 
 ``exchange``
     a message went to shards and all replies came: ``message`` (``Open``, ``GrowTree``, ``GrowTrees``, ...: see
-    :mod:`dtrees.engine.protocol.messages`; what shards send one another meanwhile is not told),
+    :mod:`dtrees.engine.protocol.messages`; what shards send one another meanwhile is not counted),
     ``n_shards``, ``seconds``, of them those of the ``slowest`` shard's own work; and the bytes ``sent`` to all shards together and
     ``received`` from them. These are sent several at a time.
 """

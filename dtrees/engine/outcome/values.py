@@ -42,27 +42,27 @@ def boosted_tree(nodes: Nodes, exponents: tuple[int, int], rules: Rules, learnin
     """
     records, sums = nodes
     n = records.shape[0]
-    left, right, feature, threshold, missing_left, n_samples = apart = _room_for_nodes(n)
-    value, weight, impurity, gain = values = _room_for_values(n)
+    left, right, feature, threshold, missing_left, n_samples = apart = _empty_nodes(n)
+    value, weight, impurity, gain = values = _empty_values(n)
     gain_exponent, penalties = _NEWTON.gain_exponent(exponents), (rules.reg_lambda, rules.reg_alpha)
     _finish()(records, sums, *exponents, gain_exponent, *penalties, learning_rate, noise, apart, values)
     return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
 
 
 # Arrays are made here, not in kernels: to hand an array of a kernel's over to Python takes three times as long as to make it.
-def _room_for_nodes(n: int) -> tuple[NDArray[Any], ...]:
+def _empty_nodes(n: int) -> tuple[NDArray[Any], ...]:
     empty = np.empty
     return empty(n, _I4), empty(n, _I4), empty(n, _I4), empty(n), empty(n, _BOOL), empty(n, _I8)
 
 
-def _room_for_values(n: int) -> tuple[NDArray[np.float64], ...]:
+def _empty_values(n: int) -> tuple[NDArray[np.float64], ...]:
     empty = np.empty
     return empty((n, 1)), empty(n), empty(n), empty(n)
 
 
 def take_apart(records: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     """Return the arrays of a tree but for those of values: of children, columns, thresholds, missing values and numbers of rows."""
-    apart = _room_for_nodes(records.shape[0])
+    apart = _empty_nodes(records.shape[0])
     _take_apart(records, apart)
     return apart
 
@@ -170,7 +170,7 @@ def newton_steps(sums: NDArray[np.int64], exponents: tuple[int, int], rules: Rul
 @cache
 def _finish() -> Callable[..., Any]:
     """Return the kernel bound to its types: to look them up takes as long as the work on a small tree."""
-    return bind(_to_tree, *empty_nodes(0, 2), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, _room_for_nodes(0), _room_for_values(0))
+    return bind(_to_tree, *empty_nodes(0, 2), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, _empty_nodes(0), _empty_values(0))
 
 
 @kernel

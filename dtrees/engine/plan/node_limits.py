@@ -131,10 +131,10 @@ def _uses_noise(rules: Rules) -> bool:
 def n_sums_of(plan: ForestPlan | BoostingPlan) -> int:
     """Return how many sums are kept of each node, without words of constraints."""
     by_order = isinstance(plan, ForestPlan) and plan.targets and not criterion_named(plan.rules.criterion).by_sums
-    return 2 if by_order else SumsKept.of(plan).n_sums
+    return 2 if by_order else StoredSums.of(plan).n_sums
 
 
-class SumsKept(NamedTuple):
+class StoredSums(NamedTuple):
     """What is summed of nodes whose rows are spread over shards, beside words of constraints: moments, where nothing else is said.
 
     Attributes
@@ -146,7 +146,7 @@ class SumsKept(NamedTuple):
 
     Examples
     --------
-    >>> one, classes, numbers = SumsKept(), SumsKept(3), SumsKept(targets=(1, 1, 1))
+    >>> one, classes, numbers = StoredSums(), StoredSums(3), StoredSums(targets=(1, 1, 1))
     >>> [kept.n_numbers for kept in (one, classes, numbers)]
     [0, 3, 3]
     >>> [(kept.n_sums, kept.width(True), kept.width_picked(True)) for kept in (one, classes, numbers)]
@@ -157,7 +157,7 @@ class SumsKept(NamedTuple):
     targets: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, plan: ForestPlan | BoostingPlan) -> SumsKept:
+    def of(cls, plan: ForestPlan | BoostingPlan) -> StoredSums:
         """Return what is summed for a plan."""
         if isinstance(plan, BoostingPlan):
             return cls()
@@ -296,11 +296,11 @@ def subtree_rows(plan: ForestPlan | BoostingPlan, n_rows: int, n_columns: int, n
     if not inherits_sums(plan):
         return max(1024, n_rows // (8 * n_threads))
     slot = n_columns * MAX_ZONES * 24
-    room = max(SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW * n_rows)
-    if 4 * n_threads * slot <= room:
+    n_bytes = max(SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW * n_rows)
+    if 4 * n_threads * slot <= n_bytes:
         return n_rows
     # Very wide: by levels, the nodes of which must be few enough to have slots.
-    return min(n_rows, 2 * slot * n_rows // room)
+    return min(n_rows, 2 * slot * n_rows // n_bytes)
 
 
 def rows_in_block(rules: Rules, n_rows: int, n_columns: int) -> int:

@@ -527,7 +527,7 @@ class FitInterrupted(KeyboardInterrupt):
     Attributes
     ----------
     result : ForestResult, BoostingResult or list
-        The trees that were finished, up to the first that was not; of a forest without what rows out of bag were told. Of a
+        The trees that were finished, up to the first that was not; of a forest without its out-of-bag sums. Of a
         bag, what was made of each booster.
     """
 
@@ -556,7 +556,7 @@ def watch(callback: Callback | None, result: Callable[[], Any]) -> None:
 
 @dataclass(frozen=True)
 class ForestResult:
-    """Trees in order, and what the out-of-bag rows were told.
+    """Trees in order, and the out-of-bag sums.
 
     ``oob_sum`` holds sums of predictions in fixed point (times ``2**oob_exponent``), shape (n, n_values), so that batches
     of trees add up to the same in any order; ``oob_count`` the number of trees summed, shape (n,).

@@ -1,8 +1,8 @@
 """What shards tell one another while they carry out a message together, and how: step by step, trees side by side.
 
 Shards send each other sums and rows, or which rows splits send left: too much to go by way of the coordinator, and too often to take turns
-with it. How a shard carries out a message is a *program*: at each :class:`Step` it has parcels for other shards, and waits for those that
-it is sent, until it comes to its reply. All that take part run their programs at the same time. That the parcels of a step have come is
+with it. How a shard carries out a message is a *program*: at each :class:`Step` it has payloads for other shards, and waits for those that
+it is sent, until it comes to its reply. All that take part run their programs at the same time. That the payloads of a step have come is
 known from the steps of their receivers, so nobody acknowledges them.
 
 All shards know the same of a tree, so they decide the same: each takes all of its steps (:mod:`dtrees.engine.shard.tree`,
@@ -35,7 +35,7 @@ _FIRST_GRAIN = 1
 _FAR_TOO_MUCH_FLAGGED_SHARE = 16
 
 
-class Parcel(NamedTuple):
+class Payload(NamedTuple):
     """Arrays from one shard to another, of a step of the exchange with a serial number in an epoch of a fit."""
 
     fit: str
@@ -52,7 +52,7 @@ class Parcel(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step of a program: ``parcels`` to shards by their numbers, and the ``senders`` of whom others are awaited.
+    """A step of a program: ``payloads`` to shards by their numbers, and the ``senders`` of whom others are awaited.
 
     What comes of it is the arrays of each sender, of whom there may be none. But what a shard is sent in an exchange it awaits in that
     exchange, as nobody takes it in for a shard that has replied. All shards that take part in an exchange take the same steps. Where
@@ -63,12 +63,12 @@ class Step(NamedTuple):
     epoch: int
     serial: int
     name: str
-    parcels: Mapping[int, Parcel]
+    payloads: Mapping[int, Payload]
     senders: Sequence[int]
 
     @property
     def keys(self) -> list[tuple[str, int, int, str, int]]:
-        """Those of the parcels awaited."""
+        """Those of the payloads awaited."""
         return [(self.fit, self.epoch, self.serial, self.name, sender) for sender in self.senders]
 
 
@@ -86,39 +86,39 @@ Steps = Generator[Step | Turn, Any, T]
 
 
 class Mailbox:
-    """What other shards have sent to one: parcels of the fit and the epoch under way, and of later ones; any thread may put some in."""
+    """What other shards have sent to one: payloads of the fit and the epoch under way, and of later ones; any thread may put some in."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._fit: tuple[str, int] | None = None
-        self._parcels: dict[tuple[str, int, int, str, int], Parcel] = {}
+        self._payloads: dict[tuple[str, int, int, str, int], Payload] = {}
 
     def open(self, fit: str, epoch: int) -> None:
-        """Begin an epoch: parcels of others are dropped."""
+        """Begin an epoch: payloads of others are dropped."""
         with self._lock:
             self._fit = fit, epoch
-            self._parcels = {key: parcel for key, parcel in self._parcels.items() if key[:2] == self._fit}
+            self._payloads = {key: payload for key, payload in self._payloads.items() if key[:2] == self._fit}
 
-    def put(self, parcel: Parcel) -> None:
-        """Keep a parcel; one of an earlier epoch is dropped."""
+    def put(self, payload: Payload) -> None:
+        """Keep a payload; one of an earlier epoch is dropped."""
         with self._lock:
-            if self._fit is None or self._fit[0] != parcel.fit or self._fit[1] <= parcel.epoch:
-                self._parcels[parcel.key] = parcel
+            if self._fit is None or self._fit[0] != payload.fit or self._fit[1] <= payload.epoch:
+                self._payloads[payload.key] = payload
 
     def take(self, step: Step) -> list[Arrays] | None:
         """Take what a step awaits, in the order of its senders; return None if something is missing."""
         keys = step.keys
         with self._lock:
-            parcels = self._parcels
+            payloads = self._payloads
             for key in keys:
-                if key not in parcels:
+                if key not in payloads:
                     return None
-            return [parcels.pop(key).arrays for key in keys]
+            return [payloads.pop(key).arrays for key in keys]
 
     def missing(self, step: Step) -> list[int]:
         """Return of whom nothing has come that a step awaits."""
         with self._lock:
-            return [sender for sender, key in zip(step.senders, step.keys, strict=True) if key not in self._parcels]
+            return [sender for sender, key in zip(step.senders, step.keys, strict=True) if key not in self._payloads]
 
 
 class Grain:
@@ -169,7 +169,7 @@ class Shards:
         Of the whole table.
     owner : ndarray of int64, shape (n_columns,)
         The shard that has each column, where shards have columns.
-    stretches : list of ndarray
+    ranges : list of ndarray
         Of each shard, where shards have rows.
     n_slots : int
         Trees of a forest to grow side by side, where shards have columns.
@@ -188,7 +188,7 @@ class Shards:
     n_rows: int
     n_columns: int
     owner: NDArray[np.int64] = field(default_factory=lambda: _NONE)
-    stretches: list[NDArray[np.int64]] = field(default_factory=list)
+    ranges: list[NDArray[np.int64]] = field(default_factory=list)
     n_slots: int = 0
     sent_rows: int = 0
     grain: Grain = field(default_factory=Grain)
@@ -217,27 +217,27 @@ class Shards:
         return () if self.shard else self.everyone
 
     @property
-    def by_stretches(self) -> list[tuple[int, int]]:
-        """The shard, and the place there, of each stretch, in the order of rows."""
-        every = sorted((int(some[i, 0]), shard, i) for shard, some in enumerate(self.stretches) for i in range(some.shape[0]))
+    def by_ranges(self) -> list[tuple[int, int]]:
+        """The shard, and the place there, of each range, in the order of rows."""
+        every = sorted((int(some[i, 0]), shard, i) for shard, some in enumerate(self.ranges) for i in range(some.shape[0]))
         return [(shard, i) for _, shard, i in every]
 
     def step(self, name: str, arrays: Mapping[int, Arrays], senders: Sequence[int]) -> Step:
         """Return a step with arrays for shards by their numbers, which waits for those of senders."""
-        once: dict[int, Parcel] = {}
-        parcels, serial = {}, next(self.serials)
+        once: dict[int, Payload] = {}
+        payloads, serial = {}, next(self.serials)
         for shard, some in arrays.items():
             if id(some) not in once:
-                once[id(some)] = Parcel(self.fit, self.epoch, serial, name, self.shard, some)
-            parcels[shard] = once[id(some)]
-        return Step(self.fit, self.epoch, serial, name, parcels, senders)
+                once[id(some)] = Payload(self.fit, self.epoch, serial, name, self.shard, some)
+            payloads[shard] = once[id(some)]
+        return Step(self.fit, self.epoch, serial, name, payloads, senders)
 
     def to_all(self, name: str, arrays: Arrays) -> Step:
         """Return a step with the same arrays for all shards, which waits for those of all."""
         return self.step(name, dict.fromkeys(self.everyone, arrays), self.everyone)
 
     def gather(self, name: str, own: T) -> Steps[list[T]]:
-        """Tell all shards something; return what each has told. The only shard takes no step for it."""
+        """Tell all shards something; return what each has sent. The only shard takes no step for it."""
         if self.n_shards == 1:
             return [own]
         sent = yield self.to_all(name, cast(Arrays, (own,)))
@@ -247,8 +247,8 @@ class Shards:
         """Return what one shard finds, which tells all. The only shard takes no step for it."""
         if self.n_shards == 1:
             return find()
-        told = cast(Arrays, (find(),)) if shard == self.shard else ()
-        ((found,),) = yield self.step(name, dict.fromkeys(self.everyone, told) if told else {}, (shard,))
+        sent = cast(Arrays, (find(),)) if shard == self.shard else ()
+        ((found,),) = yield self.step(name, dict.fromkeys(self.everyone, sent) if sent else {}, (shard,))
         return cast(T, found)
 
 
@@ -313,20 +313,22 @@ def _joined(steps: Mapping[int, Step], turn: int) -> Step:
     serial = min(step.serial for step in steps.values())
     fit, epoch = next((step.fit, step.epoch) for step in steps.values())
     name = f"{turn}: {', '.join(sorted({step.name for step in steps.values()}))}"
-    once: dict[tuple[tuple[int, int], ...], Parcel] = {}
-    parcels = {}
-    for shard in sorted({shard for step in steps.values() for shard in step.parcels}):
-        own = {number: step.parcels[shard] for number, step in steps.items() if shard in step.parcels}
-        which = tuple((number, id(parcel)) for number, parcel in own.items())
+    once: dict[tuple[tuple[int, int], ...], Payload] = {}
+    payloads = {}
+    for shard in sorted({shard for step in steps.values() for shard in step.payloads}):
+        own = {number: step.payloads[shard] for number, step in steps.items() if shard in step.payloads}
+        which = tuple((number, id(payload)) for number, payload in own.items())
         if which not in once:
-            sender = next(parcel.sender for parcel in own.values())
-            once[which] = Parcel(fit, epoch, serial, name, sender, _put_together({number: parcel.arrays for number, parcel in own.items()}))
-        parcels[shard] = once[which]
-    return Step(fit, epoch, serial, name, parcels, sorted({sender for step in steps.values() for sender in step.senders}))
+            sender = next(payload.sender for payload in own.values())
+            once[which] = Payload(
+                fit, epoch, serial, name, sender, _put_together({number: payload.arrays for number, payload in own.items()})
+            )
+        payloads[shard] = once[which]
+    return Step(fit, epoch, serial, name, payloads, sorted({sender for step in steps.values() for sender in step.senders}))
 
 
 def _put_together(parts: Mapping[int, Arrays]) -> Arrays:
-    """Return the arrays of some programs as those of one parcel: their numbers and how many arrays each has, then these.
+    """Return the arrays of some programs as those of one payload: their numbers and how many arrays each has, then these.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Rows of a whole table that are spread over shards: their numbers, what shards have of them in one piece, and losses of blocks of them."""
+"""Rows of a whole table that are spread over shards: their numbers, the ranges of them that shards have, and losses of blocks."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from dtrees.engine.plan.plans import Loss, Scoring
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.rows.steps import BlockLosses
 
-#: The first row of each stretch, and the one after its last: an array of shape (n, 2), or pairs.
-Stretches = NDArray[np.int64] | Sequence[tuple[int, int]]
+#: The first row of each range, and the one after its last: an array of shape (n, 2), or pairs.
+Ranges = NDArray[np.int64] | Sequence[tuple[int, int]]
 
 
-def rows_of(stretches: Stretches) -> NDArray[np.int64]:
-    """Return the numbers of the rows in stretches, one after the other.
+def rows_of(ranges: Ranges) -> NDArray[np.int64]:
+    """Return the numbers of the rows in ranges, one after the other.
 
     Examples
     --------
     >>> rows_of([(5, 7), (1, 2)]).tolist()
     [5, 6, 1]
     """
-    return np.concatenate([np.empty(0, np.int64), *(np.arange(first, last) for first, last in stretches)])
+    return np.concatenate([np.empty(0, np.int64), *(np.arange(first, last) for first, last in ranges)])
 
 
-def in_order(chunks: Sequence[NDArray[Any]], stretches: Iterable[Stretches], n_rows: int) -> NDArray[Any]:
+def in_order(chunks: Sequence[NDArray[Any]], ranges: Iterable[Ranges], n_rows: int) -> NDArray[Any]:
     """Return values of all rows of a table, in their order, given what each shard has: each chunk is put in its place at once.
 
     Examples
@@ -37,7 +37,7 @@ def in_order(chunks: Sequence[NDArray[Any]], stretches: Iterable[Stretches], n_r
     [7, 5, 6]
     """
     whole = np.empty((n_rows, *chunks[0].shape[1:]), np.result_type(*(chunk.dtype for chunk in chunks)))
-    for chunk, own in zip(chunks, stretches, strict=True):
+    for chunk, own in zip(chunks, ranges, strict=True):
         begin = 0
         for first, last in own:
             whole[first:last] = chunk[begin : begin + last - first]
@@ -89,7 +89,7 @@ class AllRows:
 
 
 class Torn(NamedTuple):
-    """Losses of rows in blocks of which a stretch has not all rows.
+    """Losses of rows in blocks of which a range has not all rows.
 
     Attributes
     ----------
@@ -113,15 +113,15 @@ class Torn(NamedTuple):
         }
 
 
-def in_blocks(by_part: Sequence[NDArray[np.float64] | None], stretches: NDArray[np.int64], n_rows: int) -> tuple[BlockLosses, Torn]:
-    """Add up the losses of the rows of some stretches of a table of ``n_rows`` rows, in whole blocks; return also those of other blocks.
+def in_blocks(by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.int64], n_rows: int) -> tuple[BlockLosses, Torn]:
+    """Add up the losses of the rows of some ranges of a table of ``n_rows`` rows, in whole blocks; return also those of other blocks.
 
     ``by_part`` is as of :meth:`~dtrees.engine.shard.targets.boosting_target.BoostingTarget.losses_by_part`.
     """
     there = {number: part for number, part in enumerate(by_part) if part is not None}
     torn = Torn(list(there), [])
     blocks, sums, at = [np.empty(0, np.int64)], [np.empty((0, len(by_part)))], 0
-    for first, last in stretches.tolist():
+    for first, last in ranges.tolist():
         begin = min(-(-first // BLOCK_ROWS) * BLOCK_ROWS, last)
         end = last if last == n_rows else max(begin, last // BLOCK_ROWS * BLOCK_ROWS)
         if begin == last:  # within a block
@@ -138,8 +138,8 @@ def in_blocks(by_part: Sequence[NDArray[np.float64] | None], stretches: NDArray[
     return BlockLosses(np.concatenate(blocks), np.concatenate(sums)), torn
 
 
-def meetings(stretches: Sequence[NDArray[np.int64]]) -> list[tuple[dict[int, int], list[int]]]:
-    """Return, for each shard, the first rows of its stretches within blocks that begin on another shard, and that one.
+def meetings(ranges: Sequence[NDArray[np.int64]]) -> list[tuple[dict[int, int], list[int]]]:
+    """Return, for each shard, the first rows of its ranges within blocks that begin on another shard, and that one.
 
     Beside it, the shards that have rows of blocks that begin on this one.
 
@@ -148,14 +148,14 @@ def meetings(stretches: Sequence[NDArray[np.int64]]) -> list[tuple[dict[int, int
     >>> meetings([np.array([[0, 9000]]), np.array([[9000, 9010], [9020, 20000]]), np.array([[9010, 9020]])])
     [({}, [1, 2]), ({9000: 0, 9020: 0}, []), ({9010: 0}, [])]
     """
-    stretches = [some[some[:, 0] < some[:, 1]] for some in stretches]
-    first = np.concatenate([some[:, 0] for some in stretches])
-    shard = np.repeat(np.arange(len(stretches)), [some.shape[0] for some in stretches])
+    ranges = [some[some[:, 0] < some[:, 1]] for some in ranges]
+    first = np.concatenate([some[:, 0] for some in ranges])
+    shard = np.repeat(np.arange(len(ranges)), [some.shape[0] for some in ranges])
     order = np.argsort(first)
     first, shard = first[order], shard[order]
     begins = shard[np.searchsorted(first, first // BLOCK_ROWS * BLOCK_ROWS, side="right") - 1]
-    elsewhere: list[dict[int, int]] = [{} for _ in stretches]
-    helpers: list[set[int]] = [set() for _ in stretches]
+    elsewhere: list[dict[int, int]] = [{} for _ in ranges]
+    helpers: list[set[int]] = [set() for _ in ranges]
     for row, own, other in zip(first.tolist(), shard.tolist(), begins.tolist(), strict=True):
         if own != other:
             elsewhere[own][row] = other

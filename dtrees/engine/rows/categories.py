@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import SumsKept
+from dtrees.engine.plan.node_limits import StoredSums
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.rows.passes import share_by_column
@@ -70,7 +70,7 @@ class CategoryRows:
     n_categories : ndarray of int64, shape (n_columns,)
         By how many numbers categories are numbered, over all shards; 0 for columns that hold numbers.
     threads : Threads
-    kept : SumsKept
+    kept : StoredSums
         What is summed.
 
     Attributes
@@ -79,7 +79,7 @@ class CategoryRows:
         Numbers of the columns in the table.
     """
 
-    def __init__(self, columns: Columns, n_categories: NDArray[np.int64], threads: Threads, kept: SumsKept) -> None:
+    def __init__(self, columns: Columns, n_categories: NDArray[np.int64], threads: Threads, kept: StoredSums) -> None:
         self._columns, self._threads, self._kept = columns, threads, kept
         self.ids = np.flatnonzero(n_categories).astype(np.int32)
         self._missing = n_categories[self.ids]
@@ -125,8 +125,8 @@ class CategoryRows:
         which = np.concatenate([np.repeat(np.arange(n), mine.shape[0]) for mine in self._dealt])
         first, last = start[node][which], stop[node][which]
         per_category, n_classes, per_row = self._kept.per_category, self._kept.n_classes, max(1, targets.shape[1])
-        rooms = np.minimum((last - first) * per_row, (self._missing[column] + 1) * per_category)
-        lists = make_lists(rooms, partition.h.shape[0] > 0)
+        offsets = np.minimum((last - first) * per_row, (self._missing[column] + 1) * per_category)
+        lists = make_lists(offsets, partition.h.shape[0] > 0)
         order = np.argsort(first - last, kind="stable")
         tasks = np.ascontiguousarray(np.stack([first, last, column, np.arange(column.shape[0])], axis=1)[order])
         if places.shape[0]:
@@ -201,12 +201,12 @@ class CategorySearch:
     n_codes : ndarray of int64, shape (k,)
         The code of missing values in each.
     threads : Threads
-    kept : SumsKept
+    kept : StoredSums
         What is summed.
     """
 
     def __init__(
-        self, ids: NDArray[np.int32], places: NDArray[np.int64], n_codes: NDArray[np.int64], threads: Threads, kept: SumsKept
+        self, ids: NDArray[np.int32], places: NDArray[np.int64], n_codes: NDArray[np.int64], threads: Threads, kept: StoredSums
     ) -> None:
         self._kept = kept
         self._ids, self._places, self._n_codes, self._threads = ids, places, n_codes, threads
@@ -247,12 +247,12 @@ class CategorySearch:
         column = np.tile(np.arange(k), message.tasks.shape[0])
         to, of_other = slot * k + column, other * k + column
         of_parent = np.where(other >= 0, parent * k + column, -1)
-        rooms = np.zeros(message.n_slots * k, np.int64)
+        offsets = np.zeros(message.n_slots * k, np.int64)
         counts = count.reshape(len(sent), -1)
-        rooms[to] = np.minimum(counts.sum(axis=0), (self._n_codes[column] + 1) * self._kept.per_category)
+        offsets[to] = np.minimum(counts.sum(axis=0), (self._n_codes[column] + 1) * self._kept.per_category)
         has = other >= 0
-        rooms[of_other[has]] = before.length[of_parent[has]]
-        self._lists = lists = make_lists(rooms, h.shape[0] > 0)
+        offsets[of_other[has]] = before.length[of_parent[has]]
+        self._lists = lists = make_lists(offsets, h.shape[0] > 0)
         tasks = np.ascontiguousarray(np.stack([to, of_parent, of_other], axis=1))
         begins, tallies = np.arange(count.shape[0]).reshape(len(sent), -1), self._tallies
         self._threads.share(
@@ -295,19 +295,19 @@ class CategorySearch:
         """Return the sets of splits found in the columns here."""
         column = np.searchsorted(self._ids, splits["column"])
         sizes = (self._n_codes[column] + 31) // 32
-        rooms, words = np.cumsum(sizes) - sizes, np.zeros(int(sizes.sum()), np.uint32)
+        offsets, words = np.cumsum(sizes) - sizes, np.zeros(int(sizes.sum()), np.uint32)
         which, numbers = np.ascontiguousarray(np.stack([node, column], axis=1)), splits["threshold"].copy()
         nodes, limits, scratch = self._nodes(), self._limits, self._scratch
         self._threads.share(
             node.shape[0],
-            lambda queue, thread: find_sides(queue, which, numbers, nodes, limits_for_thread(limits), scratch[thread], rooms, words),
+            lambda queue, thread: find_sides(queue, which, numbers, nodes, limits_for_thread(limits), scratch[thread], offsets, words),
         )
         # No set has words after the last that is not 0.
         kept = np.array(
-            [_n_words(words[first : first + size]) for first, size in zip(rooms.tolist(), sizes.tolist(), strict=True)], np.int64
+            [_n_words(words[first : first + size]) for first, size in zip(offsets.tolist(), sizes.tolist(), strict=True)], np.int64
         )
         offset = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
-        return CategorySets(node.astype(np.int32), offset, words[places_of(rooms, kept)])
+        return CategorySets(node.astype(np.int32), offset, words[places_of(offsets, kept)])
 
 
 def _n_words(words: NDArray[np.uint32]) -> int:

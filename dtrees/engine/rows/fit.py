@@ -40,7 +40,7 @@ class RowsFit(ShardsFit):
             )
         super().__init__(executor, plan)
         self._edges: Edges | None = None
-        self._stretches: list[NDArray[np.int64]] = []
+        self._ranges: list[NDArray[np.int64]] = []
         self._scales: BoostingScales | ForestScales
 
     @property
@@ -54,13 +54,13 @@ class RowsFit(ShardsFit):
         n = self._executor.n_shards
         about = self._plan, self.sent_rows, self._edges is None
         introduced: list[m.Introduced] = self._send([m.Introduce(self._fit, self._epoch, shard, n, *about) for shard in range(n)])
-        self._stretches = [one.stretches for one in introduced]
+        self._ranges = [one.ranges for one in introduced]
         if self._edges is None:
             merged = merge_sketches([one.sketches for one in introduced if one.sketches is not None])
             counts = [one.n_categories for one in introduced if one.n_categories is not None]
             self._edges = merged.of_categories(np.max(counts, axis=0))
         given = [initial, *[None] * (n - 1)]  # which may be as many as there are rows
-        self._scales = self._send([m.Open(self._fit, self._epoch, self._edges, self._stretches, one) for one in given])[0]
+        self._scales = self._send([m.Open(self._fit, self._epoch, self._edges, self._ranges, one) for one in given])[0]
         if isinstance(self._scales, ForestScales):
             return np.empty(0)
         self._given = found = self._scales.initial
@@ -83,6 +83,6 @@ class RowsFit(ShardsFit):
     def votes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """Return sums of what trees say of rows out of bag, of how many trees these are, and the power of two they are multiplied by."""
         votes: list[Votes] = self._say(CountVotes)
-        about = self._stretches, self._executor.n_rows
+        about = self._ranges, self._executor.n_rows
         total, count = in_order([one.sums for one in votes], *about), in_order([one.counts for one in votes], *about)
         return total, count, votes[0].exponent

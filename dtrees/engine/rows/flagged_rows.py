@@ -13,10 +13,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import SumsKept
+from dtrees.engine.plan.node_limits import StoredSums
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.rows.passes import by_column, take_tasks
-from dtrees.engine.rows.searcher import NumbersKept, Wanted
+from dtrees.engine.rows.searcher import NumberBuffer, Wanted
 from dtrees.engine.rows.zone_edges import Edges
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
@@ -29,7 +29,7 @@ from dtrees.split.table.mmap_arrays import is_on_disk, mapped
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.finer_parts import sum_finer
 from dtrees.split.zones.over_shards.own_rows import pick_rows
-from dtrees.split.zones.over_shards.records import KeptRows, PartTasks, ShardRows, ValueElements, ValueSums
+from dtrees.split.zones.over_shards.records import PartTasks, ShardRows, StoredRows, ValueElements, ValueSums
 from dtrees.split.zones.sums import note_places
 
 #: First and last place of each node.
@@ -37,7 +37,7 @@ _Places = tuple[NDArray[np.int64], NDArray[np.int64]]
 #: Few rows that are picked at once are mostly at the ends of columns, and listed there: the codes of one such node in so many are compared.
 _COMPARED_SHARE = 8
 _ONE_TARGET = np.empty((0, 0), np.int64)
-_NO_ROWS_KEPT = KeptRows(np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64))
+_NO_ROWS_KEPT = StoredRows(np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class _Listed:
@@ -89,11 +89,11 @@ class FlaggedRows:
     width : int
         Numbers of an element of sums.
     threads : Threads
-    sums_kept : SumsKept
+    sums_kept : StoredSums
         What is summed.
     """
 
-    def __init__(self, columns: Columns, edges: Edges, zone_map: ZoneMap, width: int, threads: Threads, sums_kept: SumsKept) -> None:
+    def __init__(self, columns: Columns, edges: Edges, zone_map: ZoneMap, width: int, threads: Threads, sums_kept: StoredSums) -> None:
         self._sums_kept = sums_kept
         self._columns, self._edges, self._width, self._threads = columns, edges, width, threads
         self._shift = zone_map.shift
@@ -104,7 +104,7 @@ class FlaggedRows:
     def _begin(self) -> None:
         self._kept_rows = _NO_ROWS_KEPT
         # Without large pages, as there is room for the flagged rows of all shards, of which this one has a part.
-        self._keys, self._finer, self._sums = NumbersKept(False), NumbersKept(False), NumbersKept()
+        self._keys, self._finer, self._sums = NumberBuffer(False), NumberBuffer(False), NumberBuffer()
 
     def for_another_tree(self) -> Self:
         """Return the same for a tree that grows beside this one; scratch space is that of all."""
@@ -137,10 +137,10 @@ class FlaggedRows:
         whole, ends = joined(wanted)
         node, place, shift, n_rows, cut = whole.tasks.T
         start, stop, n_parts = places[0][node], places[1][node], whole.begins[1:] - whole.begins[:-1]
-        rooms, firsts = bounds_of(np.minimum(n_rows, stop - start) * (cut > 0)), bounds_of(n_parts * cut)
-        n, n_finer, counts = int(rooms[-1]), int(firsts[-1]), np.empty(node.shape[0], np.int64)
-        keys, finer = self._keys.room(n).view(np.uint64), self._finer.room(-(-n // 4)).view(np.uint16)
-        sums, parts = self._sums.room(n_finer * self._width).reshape(n_finer, self._width), whole.parts.astype(np.int64)
+        offsets, firsts = bounds_of(np.minimum(n_rows, stop - start) * (cut > 0)), bounds_of(n_parts * cut)
+        n, n_finer, counts = int(offsets[-1]), int(firsts[-1]), np.empty(node.shape[0], np.int64)
+        keys, finer = self._keys.take(n).view(np.uint64), self._finer.take(-(-n // 4)).view(np.uint16)
+        sums, parts = self._sums.take(n_finer * self._width).reshape(n_finer, self._width), whole.parts.astype(np.int64)
         sums[:] = 0
         tasks, ids = as_columns(start, stop, place, shift, cut), self._pool[place]
         ranges = self._edges.ranges(ids.repeat(n_parts), parts, shift.repeat(n_parts), cut.repeat(n_parts))
@@ -148,7 +148,7 @@ class FlaggedRows:
 
         def add(some: Any) -> None:
             *of_tasks, own_ranges = take_tasks(some, tasks, whole.begins, parts, ranges)
-            own, own_firsts, kept = PartTasks(*of_tasks), firsts[some], KeptRows(keys, finer, rooms[some], counts[some])
+            own, own_firsts, kept = PartTasks(*of_tasks), firsts[some], StoredRows(keys, finer, offsets[some], counts[some])
             self._threads.share(
                 own.tasks.shape[0],
                 lambda queue, thread: sum_finer(queue, own, own_ranges, own_rows, scratch[thread], size_shift, own_firsts, kept, sums),
@@ -157,7 +157,7 @@ class FlaggedRows:
 
         for some in by_column(self._columns.codes, ids, self._columns.words):
             add(some)
-        self._kept_rows = KeptRows(keys, finer, rooms, counts)
+        self._kept_rows = StoredRows(keys, finer, offsets, counts)
         bounds = firsts[ends].tolist()
         return {searcher: sums[first:last].reshape(-1) for searcher, (first, last) in enumerate(pairwise(bounds))}
 
@@ -176,25 +176,25 @@ class FlaggedRows:
         whole, ends = joined(wanted)
         node, column, shift, n_rows, cut = whole.tasks.T
         start, stop = places[0][node], places[1][node]
-        rooms = bounds_of(np.minimum(n_rows, stop - start))
-        picked, counts = self._room(int(rooms[-1]), rows.h.shape[0] > 0), np.zeros(node.shape[0], np.int64)
+        offsets = bounds_of(np.minimum(n_rows, stop - start))
+        picked, counts = self._allocate(int(offsets[-1]), rows.h.shape[0] > 0), np.zeros(node.shape[0], np.int64)
         tasks, parts = as_columns(start, stop, column, shift, cut), whole.parts.astype(np.int64)
         own_rows, scratch = self._of_shard(rows, targets, (stop - start)[cut == 0], _COMPARED_SHARE), self._scratch
 
         def pick(some: Any) -> None:
-            own, own_rooms, own_counts = PartTasks(*take_tasks(some, tasks, whole.begins, parts)), rooms[some], counts[some]
-            own_kept = kept._replace(rooms=kept.rooms[some], counts=kept.counts[some]) if kept.rooms.shape[0] else kept
+            own, own_offsets, own_counts = PartTasks(*take_tasks(some, tasks, whole.begins, parts)), offsets[some], counts[some]
+            own_kept = kept._replace(offsets=kept.offsets[some], counts=kept.counts[some]) if kept.offsets.shape[0] else kept
             self._threads.share(
                 own.tasks.shape[0],
-                lambda queue, thread: pick_rows(queue, own, own_rows, scratch[thread], own_kept, own_rooms, picked, own_counts),
+                lambda queue, thread: pick_rows(queue, own, own_rows, scratch[thread], own_kept, own_offsets, picked, own_counts),
             )
             counts[some] = own_counts
 
         for some in by_column(self._columns.codes, self._pool[column], self._columns.words):
             pick(some)
         sent: list[NDArray[Any]] = list(picked)
-        if int(counts.sum()) < int(rooms[-1]):
-            at = places_of(rooms[:-1], counts)
+        if int(counts.sum()) < int(offsets[-1]):
+            at = places_of(offsets[:-1], counts)
             sent = [of[at] if of.shape[0] else of for of in sent]
         bounds = bounds_of(counts)[ends].tolist()
         return {
@@ -202,16 +202,16 @@ class FlaggedRows:
             for searcher, ((i, j), (first, last)) in enumerate(zip(pairwise(ends.tolist()), pairwise(bounds), strict=True))
         }
 
-    def _room(self, n: int, weighted: bool) -> ValueSums | ValueElements:
-        """Return room for the sums of so many values."""
+    def _allocate(self, n: int, weighted: bool) -> ValueSums | ValueElements:
+        """Return buffers for the sums of so many values."""
         if self._sums_kept.n_numbers:
             width = self._sums_kept.width_picked(weighted)
             elements = mapped(n * width, np.int64, large_pages=False).reshape(n, width)
             return ValueElements(mapped(n, np.float64, large_pages=False), elements)
         kinds = ((n, np.float64), (n, np.int64), (n if weighted else 0, np.int64), (n, np.uint32))
         # Without large pages, as there is room for rows of all shards here, too.
-        room: list[Any] = [mapped(size, kind, large_pages=False) for size, kind in kinds]
-        return ValueSums(*room)
+        sums: list[Any] = [mapped(size, kind, large_pages=False) for size, kind in kinds]
+        return ValueSums(*sums)
 
     def _make_scratch(self) -> None:
         n_distinct = np.diff(self._columns.offsets)

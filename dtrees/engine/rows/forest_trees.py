@@ -3,7 +3,7 @@
 It is grown as a boosted one is (:mod:`dtrees.engine.rows.tree`), but that rows are drawn before, of each class as many as are to count
 where a tree weighs the classes of its own rows; and that the means of leaves, of numbers as targets, are found after.
 
-Names of parcels beside those of :mod:`dtrees.engine.rows.levels`: where thresholds are drawn at random, "ends" of columns and "sides" of
+Names of payloads beside those of :mod:`dtrees.engine.rows.levels`: where thresholds are drawn at random, "ends" of columns and "sides" of
 thresholds in place of those from "bars" to "picked"; and "leaves", rows of leaves to who measures these.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.ending import finish_tree, measures
-from dtrees.engine.plan.node_limits import SumsKept
+from dtrees.engine.plan.node_limits import StoredSums
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
 from dtrees.engine.protocol.messages import Measured, Root
@@ -44,11 +44,11 @@ def rows_to_send(plan: ForestPlan, n_rows: int, n_shards: int) -> int:
     Each row drawn is sent once for a tree that is grown to its end, whatever this number is; the larger it is, the fewer levels take an
     exchange.
     """
-    at_once = SHARED_CELLS // SumsKept.of(plan).cells_sent(plan.rules)
+    at_once = SHARED_CELLS // StoredSums.of(plan).cells_sent(plan.rules)
     return max(rows_tree.SENT_ROWS, min(n_rows // (DELEGATED_PARTS * n_shards), at_once))
 
 
-def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, room: float) -> int:
+def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, memory: float) -> int:
     """Return how many trees may grow side by side, by the memory that they take on a shard.
 
     Parameters
@@ -56,7 +56,7 @@ def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, room: float) ->
     plan : ForestPlan
     n_rows, n_threads : int
         Of the shard.
-    room : float
+    memory : float
         Bytes that it has left beside one tree.
 
     Examples
@@ -65,12 +65,12 @@ def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, room: float) ->
     >>> plan = ForestPlan(Rules("squared_error", max_features=9, columns_per_tree=28), seed=0, n_draws=1000)
     >>> [trees_at_once(plan, n_rows, 1, 1e12) for n_rows in (1000, 10**5, 10**6, 10**8)]
     [12, 8, 2, 1]
-    >>> trees_at_once(plan, 10**5, 1, room=0)
+    >>> trees_at_once(plan, 10**5, 1, memory=0)
     1
     """
-    n_sums, amounts = SumsKept.of(plan).width(True), 0 if plan.n_classes else 8 * len(plan.targets)
+    n_sums, amounts = StoredSums.of(plan).width(True), 0 if plan.n_classes else 8 * len(plan.targets)
     of_tree = (_ROW_BYTES + amounts) * n_rows + _COLUMN_BYTES * n_sums // 3 * plan.rules.columns_per_tree + _THREAD_BYTES * n_threads
-    return int(min(MOST_TREES_SIDE_BY_SIDE, 1 + max(0, min(room, FOREST_MIN_BYTES)) // of_tree))
+    return int(min(MOST_TREES_SIDE_BY_SIDE, 1 + max(0, min(memory, FOREST_MIN_BYTES)) // of_tree))
 
 
 def leaf_means(shards: Shards, rows: RowsInForest, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Steps[Measured]:

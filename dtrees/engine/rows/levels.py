@@ -1,6 +1,6 @@
 """The levels of a tree over shards of rows: what is summed of their nodes, and how all shards together search these.
 
-Every shard is the searcher of some columns. Names of parcels say what travels: "sums" of nodes to the searchers of columns, "bars" of
+Every shard is the searcher of some columns. Names of payloads say what travels: "sums" of nodes to the searchers of columns, "bars" of
 searchers to all shards, "flags" to all (what may hold a better split), "finer sums" and "finer flags" of those that have many rows, and the
 rows in there to searchers ("picked"). Those from "finer sums" to "picked" are repeated for each further batch of flagged rows, whose number
 is then said, too. "further columns" is what comes of a further search, which all tell.
@@ -38,7 +38,7 @@ Found = tuple[Candidates, NDArray[np.float64], dict[int, NDArray[np.uint32]]]
 
 
 class RowsGrower(Grower):
-    """A grower that is told thresholds after the splits, since they take a look at all rows."""
+    """A grower that is given thresholds after the splits, since they take a look at all rows."""
 
     def settle(self, nodes: NDArray[np.int64], thresholds: NDArray[np.float64]) -> None:
         """Write the thresholds of nodes that have been split."""

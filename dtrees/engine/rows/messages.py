@@ -33,26 +33,26 @@ class Open(Message):
     """Open the fit, once shard 0 has found out what follows from all targets. Reply, from shard 0: what the coordinator is to know of it.
 
     That is :class:`~dtrees.engine.shard.targets.scales.BoostingScales`, or
-    :class:`~dtrees.engine.shard.targets.scales.ForestScales`. Parcels: targets and weights, to shard 0; and to each shard what is of
+    :class:`~dtrees.engine.shard.targets.scales.ForestScales`. Payloads: targets and weights, to shard 0; and to each shard what is of
     its rows.
 
     Attributes
     ----------
     edges : Edges
-    stretches : list of ndarray
+    ranges : list of ndarray
         Of each shard.
     initial : ndarray of float64, optional
         Of boosting, which only shard 0 needs: as of :meth:`~dtrees.engine.shard.shard.Shard.begin`.
     """
 
     edges: Edges
-    stretches: list[NDArray[np.int64]]
+    ranges: list[NDArray[np.int64]]
     initial: NDArray[np.float64] | None = None
 
 
 class Introduced(NamedTuple):
-    """A shard's stretches of rows, shape (n, 2), sketches of its columns, and how many categories they have (None: not asked for)."""
+    """A shard's ranges of rows, shape (n, 2), sketches of its columns, and how many categories they have (None: not asked for)."""
 
-    stretches: NDArray[np.int64]
+    ranges: NDArray[np.int64]
     sketches: Sketches | None
     n_categories: NDArray[np.int64] | None

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.shard.targets.places import as_columns, bounds_of
 from dtrees.engine.threads import Threads
-from dtrees.split.numbers.packed import SPARE, room_for
+from dtrees.split.numbers.packed import SPARE, packed_size
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.zones.over_shards.node_sums import add_numbers, add_packed, pack_numbers, pack_sums
 from dtrees.split.zones.sums import Sums
@@ -60,7 +60,7 @@ def pack(numbers: NDArray[np.int64], width: int, begins: NDArray[np.int64] | Non
     """Return the sums packed, of elements of ``width`` numbers; chunks begin at some of the numbers, and the last one ends."""
     begins = np.array([0, numbers.shape[0]]) if begins is None else begins
     n = begins.shape[0] - 1
-    packed = np.empty(_head_bytes(n) + room_for(numbers.shape[0], width, n), np.uint8)
+    packed = np.empty(_head_bytes(n) + packed_size(numbers.shape[0], width, n), np.uint8)
     ends = [_head_bytes(n)]
     for first, last in zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True):
         ends.append(pack_numbers(numbers[first:last], width, packed, ends[-1]))
@@ -124,7 +124,7 @@ def _share(threads: Threads, kernel: Callable[..., Any], tasks: NDArray[np.int64
 
 
 class SumsToSend:
-    """What a shard has summed of nodes, for all searchers, in room that is kept from one use to the next.
+    """What a shard has summed of nodes, for all searchers, in a buffer that is reused.
 
     Parameters
     ----------
@@ -150,8 +150,8 @@ class SumsToSend:
         n, width = sums.grains.shape[0], sums.width
         sizes = (sums.starts[:, 1:] - sums.starts[:, :-1])[sums.grains]
         begins = [bounds_of(sizes[:, mine].sum(axis=1)) for mine in columns]  # of numbers
-        n_stretches = max(1, min(self._threads.n_threads, n))
-        bounds = [n * i // n_stretches for i in range(n_stretches + 1)]  # each stretch of slots by a thread
+        n_chunks = max(1, min(self._threads.n_threads, n))
+        bounds = [n * i // n_chunks for i in range(n_chunks + 1)]  # each chunk of slots by a thread
         tasks, places, at, first_column = [], [], 0, 0
         starts: list[list[int]] = [[] for _ in columns]
         for searcher, mine in enumerate(columns):
@@ -165,7 +165,7 @@ class SumsToSend:
                     starts[searcher].append(at - places[searcher])
                     tasks.append((first, last, first_column, last_column, at, searcher * n + first))
                     n_numbers = int(begins[searcher][last] - begins[searcher][first])
-                    at += -(-room_for(n_numbers, width, (last - first) * mine.shape[0]) // 64) * 64
+                    at += -(-packed_size(n_numbers, width, (last - first) * mine.shape[0]) // 64) * 64
             first_column = last_column
         if self._bytes.shape[0] < at:
             self._bytes = mapped(at, np.uint8, large_pages=False)  # twice of what packed sums take

@@ -1,8 +1,8 @@
 """In what order a shard reads its cells: at will in memory, and in passes over them on disk.
 
 A node's rows are in ascending order, but far apart; so each node of a level, taken by itself, would have most of a table on disk read.
-For all nodes of a level together it is read in order: codes column by column, and parts, which lie row by row, by stretches of rows. What
-has been read is forgotten (:mod:`dtrees.split.table.mmap_arrays`), so that a shard's memory holds a column, or a stretch, at a time.
+For all nodes of a level together it is read in order: codes column by column, and parts, which lie row by row, by chunks of rows. What
+has been read is forgotten (:mod:`dtrees.split.table.mmap_arrays`), so that a shard's memory holds a column, or a chunk, at a time.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def share_by_column(
 def by_rows(
     cells: NDArray[Any], n_rows: int, rows: NDArray[np.uint32], start: NDArray[np.int64], stop: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Give what places of nodes to read at a time: all, or, on disk, those whose rows are in a stretch.
+    """Give what places of nodes to read at a time: all, or, on disk, those whose rows are in a chunk.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""A shard of rows: some stretches of a table's rows, all columns of them, and the state of these rows.
+"""A shard of rows: some ranges of a table's rows, all columns of them, and the state of these rows.
 
 It answers messages one at a time, as :class:`~dtrees.engine.shard.shard.Shard` does, and does nothing on its own. To carry out a message
-may take parcels of other shards: how it goes is a *program* (:mod:`dtrees.engine.protocol.exchange`). What is known of the tree under way
+may take payloads of other shards: how it goes is a *program* (:mod:`dtrees.engine.protocol.exchange`). What is known of the tree under way
 is with :mod:`dtrees.engine.rows.rows_in_tree`.
 """
 
@@ -47,14 +47,14 @@ from dtrees.split.table.zone_map import ZoneMap
 
 
 class RowShard(FitShard):
-    """Some stretches of a table's rows, which answer the messages of a fit.
+    """Some ranges of a table's rows, which answer the messages of a fit.
 
     Parameters
     ----------
     columns : Columns
         All columns of the table, of the shard's rows.
-    stretches : sequence of tuple of int
-        The first row of each stretch, and the one after its last, ascending and without overlap. A shard may have none.
+    ranges : sequence of tuple of int
+        The first row of each range, and the one after its last, ascending and without overlap. A shard may have none.
     n_rows_total : int
         Rows of the whole table.
     target : ndarray, shape (n_rows,)
@@ -69,7 +69,7 @@ class RowShard(FitShard):
     def __init__(
         self,
         columns: Columns,
-        stretches: Sequence[tuple[int, int]],
+        ranges: Sequence[tuple[int, int]],
         n_rows_total: int,
         target: NDArray[Any],
         weight: NDArray[np.float64] | None,
@@ -77,7 +77,7 @@ class RowShard(FitShard):
     ) -> None:
         super().__init__(target, weight, n_threads)
         self._columns, self._n_rows_total = columns, n_rows_total
-        self._stretches = np.array(stretches, np.int64).reshape(-1, 2)
+        self._ranges = np.array(ranges, np.int64).reshape(-1, 2)
         self._edges: Edges | None = None
         self._zone_map: ZoneMap | None = None
 
@@ -123,7 +123,7 @@ class RowShard(FitShard):
             sent = yield shards.step("scores", mine, shards.to_first)
             score = None if self._shard else self._scored_rows.score(shards.boosting.scoring, sent)
         if scored is not None:
-            elsewhere, helpers = meetings(shards.stretches)[self._shard]
+            elsewhere, helpers = meetings(shards.ranges)[self._shard]
             sent = yield shards.step("losses", scored[1].sent(elsewhere), helpers)
             losses = put_together(*scored, sent)
             undrawn = yield from undrawn_weight(shards, rows)
@@ -135,8 +135,8 @@ class RowShard(FitShard):
         if raw is None:
             return
         sent = yield shards.step("raw predictions", {0: (raw,)}, shards.to_first)
-        told = [] if self._shard else self._all_rows.losses_of_round(shards.boosting.loss, sent)
-        ((loss,),) = yield shards.step("derivatives", {shard: cast(Arrays, (one,)) for shard, one in enumerate(told)}, (0,))
+        losses = [] if self._shard else self._all_rows.losses_of_round(shards.boosting.loss, sent)
+        ((loss,),) = yield shards.step("derivatives", {shard: cast(Arrays, (one,)) for shard, one in enumerate(losses)}, (0,))
         self._tree.boosting.take_loss(round_, loss)
 
     def _grow_trees(self, first: int, last: int) -> Steps[Grown]:
@@ -153,41 +153,41 @@ class RowShard(FitShard):
         self._begin_epoch(message.fit, message.epoch)
         self._shard, self._plan, self._n_shards, self._sent_rows = message.shard, message.plan, message.n_shards, message.sent_rows
         if not message.sketches:
-            return m.Introduced(self._stretches, None, None)
+            return m.Introduced(self._ranges, None, None)
         n_categories = count_categories(self._columns, message.plan.rules.categorical)
-        return m.Introduced(self._stretches, sketch_columns(self._columns, self._threads.map), n_categories)
+        return m.Introduced(self._ranges, sketch_columns(self._columns, self._threads.map), n_categories)
 
     def _open(self, message: m.Open) -> Steps[Any]:
-        """Have one shard find out what follows from the targets and weights of all rows, and be told what is of the rows here."""
+        """Have one shard find out what follows from the targets and weights of all rows, and send each its part."""
         assert self._fit is not None
-        n_columns, stretches, plan = self._columns.n_columns, message.stretches, self._plan
+        n_columns, ranges, plan = self._columns.n_columns, message.ranges, self._plan
         self._shards = shards = Shards(
-            plan, *self._fit, self._shard, self._n_shards, self._n_rows_total, n_columns, stretches=stretches, sent_rows=self._sent_rows
+            plan, *self._fit, self._shard, self._n_shards, self._n_rows_total, n_columns, ranges=ranges, sent_rows=self._sent_rows
         )  # fmt: skip
         target, weight = self._table
         mine = (target,) if weight is None else (target, weight)
         sent = yield shards.step("targets", {0: mine}, shards.to_first)
-        reply, told = (None, {}) if self._shard else self._look_at_all(message, sent)
+        reply, replies = (None, {}) if self._shard else self._look_at_all(message, sent)
         del sent, mine
-        (own,) = yield shards.step("held out", told, (0,))
+        (own,) = yield shards.step("held out", replies, (0,))
         about = self._about_rows(message.edges)
         if isinstance(plan, BoostingPlan):
             self._tree = RowsInTree(plan, self._targets(plan, *own), *about)
             return reply
         self._scales, *of_rows = own
-        self._slots = [RowsInForest(plan, ForestTarget(plan, ForestRows(self._scales, *of_rows), target, weight, self._stretches), *about)]
+        self._slots = [RowsInForest(plan, ForestTarget(plan, ForestRows(self._scales, *of_rows), target, weight, self._ranges), *about)]
         return reply
 
     def _look_at_all(self, message: m.Open, sent: Sequence[Arrays]) -> tuple[BoostingScales | ForestScales, dict[int, Any]]:
-        """Return what follows from the targets and weights of all rows, and what each shard is told of its own."""
-        stretches = message.stretches
-        target, weight = (in_order([one[i] for one in sent], stretches, self._n_rows_total) if len(sent[0]) > i else None for i in (0, 1))
+        """Return what follows from the targets and weights of all rows, and what each shard is sent of its own."""
+        ranges = message.ranges
+        target, weight = (in_order([one[i] for one in sent], ranges, self._n_rows_total) if len(sent[0]) > i else None for i in (0, 1))
         assert target is not None
         if isinstance(self._plan, BoostingPlan):
-            return self._look_at_boosted(self._plan, message.initial, [rows_of(own) for own in stretches], target, weight)
-        found = find_forest_rows(self._plan, target, weight, np.concatenate([own[:, 0] for own in stretches]))
-        before = np.split(found.before, np.cumsum([own.shape[0] for own in stretches])[:-1], axis=1)
-        numbers = [found.numbers[rows_of(own)].astype(np.uint32) if self._plan.targets else found.numbers for own in stretches]
+            return self._look_at_boosted(self._plan, message.initial, [rows_of(own) for own in ranges], target, weight)
+        found = find_forest_rows(self._plan, target, weight, np.concatenate([own[:, 0] for own in ranges]))
+        before = np.split(found.before, np.cumsum([own.shape[0] for own in ranges])[:-1], axis=1)
+        numbers = [found.numbers[rows_of(own)].astype(np.uint32) if self._plan.targets else found.numbers for own in ranges]
         return found.scales, {shard: (found.scales, *own) for shard, own in enumerate(zip(before, numbers, strict=True))}
 
     def _look_at_boosted(
@@ -206,24 +206,24 @@ class RowShard(FitShard):
         if plan.loss.takes_all_rows:
             self._all_rows = AllRows(targets[0], weights_trained_on(target.shape[0], targets[1], found.held_out), rows)
         held_out, scales = np.empty(0, np.bool_) if found.held_out is None else found.held_out, found.scales
-        told = {}
+        replies = {}
         for shard, own in enumerate(rows):
             start = scales.initial if scales.initial.ndim == 1 else scales.initial[:, own]
-            told[shard] = scales._replace(initial=start), np.packbits(held_out[own if plan.holds_out else slice(0)]), found.eligible
-        return scales, told
+            replies[shard] = scales._replace(initial=start), np.packbits(held_out[own if plan.holds_out else slice(0)]), found.eligible
+        return scales, replies
 
     def _targets(self, plan: BoostingPlan, scales: BoostingScales, bits: NDArray[np.uint8], eligible: NDArray[np.uint8]) -> BoostingTarget:
         """Return the targets of the rows here."""
         target, weight = self._table
         held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_) if plan.holds_out else None
         known = BoostedRows(scales, held_out, eligible)
-        return BoostingTarget(plan, known, target, weight, self._stretches, self._n_rows_total, self._threads)
+        return BoostingTarget(plan, known, target, weight, self._ranges, self._n_rows_total, self._threads)
 
     def _about_rows(self, edges: Edges) -> tuple[Any, ...]:
         """Return the arguments of :class:`RowsInTree` after the targets."""
         if self._edges is None or self._zone_map is None or not _are_same(self._edges, edges):
             self._edges, self._zone_map = edges, own_zone_map(self._columns, edges, self._threads.map)
-        place = self._stretches, self._n_rows_total, self._shard, self._n_shards
+        place = self._ranges, self._n_rows_total, self._shard, self._n_shards
         return self._columns, self._zone_map, self._edges, *place, self._threads
 
 

@@ -249,7 +249,7 @@ class RowsInForest(RowsInTree):
         self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], begins: NDArray[np.int64]
     ) -> dict[int, RowsOfLeaves]:
         """Return for each shard the rows here of the leaves that it measures: shard i those from ``begins[i]`` to ``begins[i + 1]``."""
-        leaves, numbers = self.find_leaves(tree, known), rows_of(self._stretches).astype(np.uint32)
+        leaves, numbers = self.find_leaves(tree, known), rows_of(self._ranges).astype(np.uint32)
         return {
             shard: leaves.rows_of(first, last, numbers, self._forest.by_target)
             for shard, (first, last) in enumerate(pairwise(begins.tolist()))

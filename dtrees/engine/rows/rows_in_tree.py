@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import SumsKept, squares_of
+from dtrees.engine.plan.node_limits import StoredSums, squares_of
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
@@ -22,7 +22,7 @@ from dtrees.engine.rows.flagged_rows import FlaggedRows
 from dtrees.engine.rows.leaf_rows import LeafRows
 from dtrees.engine.rows.packed import SumsToSend, pack
 from dtrees.engine.rows.passes import by_rows, share_by_column, values_of_rows
-from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
+from dtrees.engine.rows.searcher import NumberBuffer, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.shard.row_division import divide_tasks
@@ -62,7 +62,7 @@ class RowsInTree:
         Of these.
     edges : Edges
         Of the zones of all shards.
-    stretches : ndarray of int64, shape (n, 2)
+    ranges : ndarray of int64, shape (n, 2)
     n_rows_total : int
     shard, n_shards : int
         Which of how many this is.
@@ -83,7 +83,7 @@ class RowsInTree:
         columns: Columns,
         zone_map: ZoneMap,
         edges: Edges,
-        stretches: NDArray[np.int64],
+        ranges: NDArray[np.int64],
         n_rows_total: int,
         shard: int,
         n_shards: int,
@@ -92,14 +92,14 @@ class RowsInTree:
         self._plan, self._columns, self._any_target, self.threads = plan, columns, target, threads
         self._adder = LeafAdder(threads)
         self._all_zones, self._edges = zone_map, edges
-        self._stretches, self._n_rows_total = stretches, n_rows_total
+        self._ranges, self._n_rows_total = ranges, n_rows_total
         self._shard, self._n_shards = shard, n_shards
         self._seed = hashing.as_seed(plan.seed)
         self._everything = np.arange(columns.n_columns, dtype=np.int32)
         self._n_distinct = np.diff(columns.offsets)
-        self._kept = SumsKept.of(plan)
+        self._kept = StoredSums.of(plan)
         self._width = self._kept.width(not target.unit_hessian)
-        self._room_for_sent, self.n_side_by_side = NumbersKept(), 1
+        self._sent_buffer, self.n_side_by_side = NumberBuffer(), 1
         self._begin()
         self._flagged = FlaggedRows(columns, edges, zone_map, self._width, threads, self._kept)
         self._categories = CategoryRows(columns, edges.n_categories, threads, self._kept)
@@ -109,9 +109,9 @@ class RowsInTree:
         self._pool = np.empty(0, np.int32)
         self._rows = self._spare = partition.no_rows()
         self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
-        # Of the searcher's sums: those of the nodes searched last, and those before, in whose room the shard's own are made.
+        # Of the searcher's sums: those of the nodes searched last, and those before, in whose buffer the shard's own are made.
         # Without large pages: nodes of few rows leave most of their slots untouched (sums take 1.02 to 1.05 of the time for it).
-        self._rooms, self._to_send = [NumbersKept(False), NumbersKept(False)], SumsToSend(self._shard, self.threads)
+        self._buffers, self._to_send = [NumberBuffer(False), NumberBuffer(False)], SumsToSend(self._shard, self.threads)
         self._shift = 0
 
     @property
@@ -168,25 +168,25 @@ class RowsInTree:
         np.cumsum(np.diff(starts, axis=1)[:, places], axis=1, out=own_starts[:, 1:])
         layout = own_starts, np.ascontiguousarray(shifts[:, places])
         own_zones = searcher_zone_map(edges)
-        self.searcher = Searcher(own_zones, edges.upper, own, places, layout, self._width, self.threads, self._rooms, self._kept)
+        self.searcher = Searcher(own_zones, edges.upper, own, places, layout, self._width, self.threads, self._buffers, self._kept)
         places = self._categories.deal(pool, self._n_shards)[self._shard]
         n_categories = edges_of_all.n_categories[pool[places]]
         self._category_search = CategorySearch(pool[places], places, n_categories, self.threads, self._kept)
 
-    def slice_of(self, stretch: int) -> slice:
-        """Return where the rows of a stretch lie among the shard's."""
-        sizes = self._stretches[:, 1] - self._stretches[:, 0]
-        at = int(sizes[:stretch].sum())
-        return slice(at, at + int(sizes[stretch]))
+    def slice_of(self, span: int) -> slice:
+        """Return where the rows of a range lie among the shard's."""
+        sizes = self._ranges[:, 1] - self._ranges[:, 0]
+        at = int(sizes[:span].sum())
+        return slice(at, at + int(sizes[span]))
 
-    def add_in_order(self, what: str, stretch: int, first: int, total: int, lanes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Go on with a sum of absolute values in the order of rows, by a stretch; return the sums of its lanes, shape (4,).
+    def add_in_order(self, what: str, span: int, first: int, total: int, lanes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Go on with a sum of absolute values in the order of rows, by a range; return the sums of its lanes, shape (4,).
 
         ``what`` is g, h, "step" (the hessian of Newton steps, where that is another one), or "weight": that of the rows that are not drawn.
-        The first of the stretch's is number ``first`` of ``total``.
+        The first of the range's is number ``first`` of ``total``.
         """
         lanes = lanes.copy()
-        values = self._any_target.amounts(what, self.slice_of(stretch))
+        values = self._any_target.amounts(what, self.slice_of(span))
         with np.errstate(over="ignore"):
             add_in_order(values, first, total, lanes)
         return lanes
@@ -224,7 +224,7 @@ class RowsInTree:
             return {}
         starts, shifts = self._layout
         size = int(starts[int(summed.grain.max()), -1])
-        sums = make_sums(self._rooms[1].room(n * size).reshape(n, size), starts, shifts, self._width, shift)
+        sums = make_sums(self._buffers[1].take(n * size).reshape(n, size), starts, shifts, self._width, shift)
         sums.grains[:] = summed.grain
         first, last = self._start[summed.node], self._stop[summed.node]
         zone_map, rows, added = self._zone_map, self._rows, self._any_target.added
@@ -356,9 +356,9 @@ class RowsInTree:
 
     def grow_sent(self, message: s.GrowSent, sent: list[Arrays]) -> s.Subtrees:
         """Grow nodes to their ends, whose rows all shards have sent."""
-        room, n_columns = self._room_for_sent, self._columns.n_columns
+        buffer, n_columns = self._sent_buffer, self._columns.n_columns
         rules, seed, pool, threads, kept = self._plan.rules, self._seed, self._pool, self.threads, self._kept
-        grown, sets = grow_sent(message, rules, seed, pool, n_columns, threads, sent, room, kept)
+        grown, sets = grow_sent(message, rules, seed, pool, n_columns, threads, sent, buffer, kept)
         return s.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
 
     def finish(
@@ -369,7 +369,7 @@ class RowsInTree:
         self.boosting.add(output, value, lambda values, total: self._add_values(tree, known, values, total, outside=True))
         if not score:
             return None
-        return in_blocks(self.boosting.losses_by_part(slice(0, self._columns.n_rows)), self._stretches, self._n_rows_total)
+        return in_blocks(self.boosting.losses_by_part(slice(0, self._columns.n_rows)), self._ranges, self._n_rows_total)
 
     def find_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> LeafRows:
         """Find the leaf of each row in sample of a tree; ``known`` is as :meth:`finish` has it."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import SumsKept
+from dtrees.engine.plan.node_limits import StoredSums
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.rows.packed import add_up
@@ -57,19 +57,19 @@ def make_sums(slots: NDArray[np.int64], starts: NDArray[np.int64], shifts: NDArr
     return Sums(slots, grains, scales[1:], scales[:1], starts, shifts, width, 0, 2**62, flagged, _NO_PLACES, _NO_SIDES, *NOTHING_KNOWN)
 
 
-class NumbersKept:
-    """Room for int64 numbers that is kept from one use to the next: to have the system make it anew takes longer than to fill it.
+class NumberBuffer:
+    """Buffers for int64 numbers that is kept from one use to the next: to have the system make it anew takes longer than to fill it.
 
     Parameters
     ----------
     large_pages : bool, default=True
-        Whether large pages are asked for; without them, a room of which little is used takes little memory.
+        Whether large pages are asked for; without them, a buffer of which little is used takes little memory.
 
     Examples
     --------
-    >>> kept = NumbersKept()
-    >>> first = kept.room(3)
-    >>> first.shape, kept.room(2).base is first.base
+    >>> kept = NumberBuffer()
+    >>> first = kept.take(3)
+    >>> first.shape, kept.take(2).base is first.base
     ((3,), True)
     """
 
@@ -77,8 +77,8 @@ class NumbersKept:
         self._large_pages = large_pages
         self._numbers = mapped(0, np.int64)
 
-    def room(self, n: int) -> NDArray[np.int64]:
-        """Return room for ``n`` numbers, with anything in it, in place of what was returned before."""
+    def take(self, n: int) -> NDArray[np.int64]:
+        """Return buffers for ``n`` numbers, with anything in it, in place of what was returned before."""
         if self._numbers.shape[0] < n:
             self._numbers = mapped(n, np.int64, self._large_pages)
         return self._numbers[:n]
@@ -146,10 +146,10 @@ class Searcher:
     width : int
         Numbers of an element.
     threads : Threads
-    rooms : list of NumbersKept
+    buffers : list of NumberBuffer
         For sums: those of the nodes searched last, and those of nodes searched before, which nobody wants while others are summed. These
         are to be sent before :meth:`find_bars`, if they were made there.
-    kept : SumsKept
+    kept : StoredSums
         What is summed.
     """
 
@@ -162,8 +162,8 @@ class Searcher:
         layout: tuple[NDArray[np.int64], NDArray[np.uint64]],
         width: int,
         threads: Threads,
-        rooms: list[NumbersKept],
-        kept: SumsKept,
+        buffers: list[NumberBuffer],
+        kept: StoredSums,
     ) -> None:
         self._kept, self._is_of_many = kept, kept.n_numbers > 0
         # Within the zone map, columns are numbered from 0.
@@ -171,7 +171,7 @@ class Searcher:
         self._starts, self._shifts = layout
         self._width, self._threads = width, threads
         self._sums = make_sums(np.empty((0, 0), np.int64), *layout, width, 0)
-        self._rooms = rooms
+        self._buffers = buffers
         self._scratch: list[Scratch] = []
         self._limits: SplitLimits
         self._message: FindBars
@@ -195,13 +195,13 @@ class Searcher:
         if not k:
             self._nodes = SearchedNodes(self._ids, self._zone_map, self._upper, self._sums, message.n_rows, message.sums, bars)
             return bars
-        room = int(self._starts[int(message.summed.grain.max(initial=0)), -1])
-        self._rooms.reverse()
-        slots = self._rooms[0].room(message.n_slots * room).reshape(message.n_slots, room)
+        size = int(self._starts[int(message.summed.grain.max(initial=0)), -1])
+        self._buffers.reverse()
+        slots = self._buffers[0].take(message.n_slots * size).reshape(message.n_slots, size)
         sums = make_sums(slots, self._starts, self._shifts, self._width, root.shift)
         of_tasks = message.tasks[:, 3]
         sums.grains[of_tasks] = message.summed.grain
-        add_up(sent, slots.reshape(-1), of_tasks * room, self._starts[message.summed.grain, -1], self._threads)
+        add_up(sent, slots.reshape(-1), of_tasks * size, self._starts[message.summed.grain, -1], self._threads)
         before, self._sums = self._sums, sums
         self._nodes = nodes = SearchedNodes(self._ids, self._zone_map, self._upper, sums, message.n_rows, message.sums, bars)
         # What is named here is still there when a thread comes late.
@@ -229,10 +229,10 @@ class Searcher:
         message, k = self._message, self._ids.shape[0]
         n = message.node.shape[0]
         self._splits = splits = ColumnSplits(empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan))
-        rooms = bounds_of((self._zone_map.n_zones.max(initial=0) << message.grain) * k)
+        offsets = bounds_of((self._zone_map.n_zones.max(initial=0) << message.grain) * k)
         # There is room for all parts of every node, of which few are flagged.
         request, flagged = (MANY_REQUEST, MANY_FLAGGED) if self._is_of_many else (REQUEST, FLAGGED)
-        self._flags = flags = Flags(np.zeros((n, k), request), mapped(int(rooms[-1]), flagged, large_pages=False))
+        self._flags = flags = Flags(np.zeros((n, k), request), mapped(int(offsets[-1]), flagged, large_pages=False))
         if k:
             self._nodes = nodes = self._nodes._replace(bars=bars.copy())
             limits, scratch = self._limits, self._scratch
@@ -240,7 +240,7 @@ class Searcher:
             self._threads.share(
                 n,
                 lambda queue, thread: flag_nodes(
-                    queue, nodes, limits_for_thread(limits), own, draws, scratch[thread], rooms, flags, splits
+                    queue, nodes, limits_for_thread(limits), own, draws, scratch[thread], offsets, flags, splits
                 ),
             )
         self._all_flagged = flags.parts
@@ -305,11 +305,11 @@ class Searcher:
         nodes, flags = self._nodes, self._flags
         wanted = flags.requests[node, column]
         counts = wanted["last"] - wanted["first"]
-        rooms, firsts = bounds_of(counts * np.maximum(cut, 1)), bounds_of(counts * cut)
-        room = int(rooms[-1])
+        offsets, firsts = bounds_of(counts * np.maximum(cut, 1)), bounds_of(counts * cut)
+        total = int(offsets[-1])
         order = (cut == 0).argsort(kind="stable")
         tasks, finer = self._tasks[order], FinerTotals(firsts[order], totals)
-        refined = RefinedParts(rooms[order], np.empty(room, np.uint16), np.empty(room, FLAGGED))
+        refined = RefinedParts(offsets[order], np.empty(total, np.uint16), np.empty(total, FLAGGED))
         failed, limits, scratch = np.zeros(1, np.int64), self._limits, self._scratch
         self._threads.share(
             tasks.shape[0],
@@ -331,8 +331,8 @@ class Searcher:
             counts.cumsum(axis=1, out=begins[:, 1:])
             begins[1:] += begins[:-1, -1].cumsum()[:, None]
             runs = self._runs(sent)
-            room: list[Any] = [np.empty_like(of) for of in runs]
-            rows_sent = RowsSent(runs, begins, bounds_of(counts.sum(axis=0)), type(runs)(*room))
+            merged: list[Any] = [np.empty_like(of) for of in runs]
+            rows_sent = RowsSent(runs, begins, bounds_of(counts.sum(axis=0)), type(runs)(*merged))
             failed, tasks = np.zeros(1, np.int64), self._tasks[:, :2].copy()
             nodes, limits, scratch, flags, splits = self._nodes, self._limits, self._scratch, self._flags, self._splits
             self._threads.share(

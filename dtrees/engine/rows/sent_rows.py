@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.values import splits_of_categories
-from dtrees.engine.plan.node_limits import SumsKept, limited_splits
+from dtrees.engine.plan.node_limits import StoredSums, limited_splits
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.rows.searcher import NumbersKept
+from dtrees.engine.rows.searcher import NumberBuffer
 from dtrees.engine.rows.steps import GrowSent
 from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.row_division import find_sets
@@ -38,8 +38,8 @@ def grow_sent(
     n_columns: int,
     threads: Threads,
     sent: list[tuple[NDArray[Any], ...]],
-    room: NumbersKept,
-    kept: SumsKept,
+    buffer: NumberBuffer,
+    kept: StoredSums,
 ) -> tuple[list[Nodes], list[CategorySets]]:
     """Grow nodes whose rows each shard has sent: how many rows of each node, their values by column, their g and h, and perhaps targets.
 
@@ -56,9 +56,9 @@ def grow_sent(
         Those of the table.
     threads : Threads
     sent : list of tuple of ndarray
-    room : NumbersKept
+    buffer : NumberBuffer
         For values and their codes.
-    kept : SumsKept
+    kept : StoredSums
         What is summed. Of classes, g are numbers of these; of several targets, what rows add to their sums, row by row.
     """
     # Shard by shard, a shard's rows node by node: to be put node by node.
@@ -67,7 +67,7 @@ def grow_sent(
     n_rows, first, place = order.shape[0], 0, np.empty_like(order)
     place[order] = np.arange(n_rows)
     n_values = pool.shape[0] * n_rows
-    numbers = room.room(n_values + (n_columns * n_rows + 1) // 2)
+    numbers = buffer.take(n_values + (n_columns * n_rows + 1) // 2)
     values = numbers[:n_values].view(np.float64).reshape(-1, n_rows)
     codes = numbers[n_values:].view(np.uint32)[: n_columns * n_rows].reshape(-1, n_rows)
     for one in sent:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.beyond_sums import KnownSets, sets_of
 from dtrees.engine.outcome.ending import draft_tree, finish_tree
 from dtrees.engine.outcome.values import pruned
-from dtrees.engine.plan.node_limits import SumsKept, constraints_of, noise_of
+from dtrees.engine.plan.node_limits import StoredSums, constraints_of, noise_of
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
 from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import Splits
@@ -99,8 +99,8 @@ def grow_nodes(
     if n_in > shards.sent_rows:
         levels.plan_root(n_in)
     totals, slope, sums = levels.rows.fix(exponents, levels.summed, shift)
-    told = {shard: (totals, np.array(slope), *sums.get(shard, ())) for shard in shards.everyone}
-    sent = yield shards.step("sums", told, shards.everyone)
+    to_send = {shard: (totals, np.array(slope), *sums.get(shard, ())) for shard in shards.everyone}
+    sent = yield shards.step("sums", to_send, shards.everyone)
     constraints, added = constraints_of(shards.plan.rules), np.sum([one[0] for one in sent], axis=0)
     of_all, noise = added[:-1], noise_of(shards.plan.rules, n_in, added[:-1], int(added[-1]))
     of_root = of_all if constraints is None else np.concatenate([of_all, root_words(constraints)])
@@ -114,7 +114,7 @@ class _Growth:
     """The nodes of a tree under way."""
 
     def __init__(self, levels: Levels, tree: int, root: Root) -> None:
-        shards, rules, kept = levels.shards, levels.shards.plan.rules, SumsKept.of(levels.shards.plan)
+        shards, rules, kept = levels.shards, levels.shards.plan.rules, StoredSums.of(levels.shards.plan)
         self._levels, self._shards, self._tree, self._root = levels, shards, tree, root
         self._grower = RowsGrower(rules, kept.n_classes, rules.columns_per_tree, root, shards.sent_rows, kept.targets)
         self._path: dict[int, Any] = {0: hashing.ROOT}
@@ -136,8 +136,8 @@ class _Growth:
             if (splits := grower.choose()) is None:
                 break
             cut, sums = self._divide(splits)
-            told = {shard: (*cut, *sums.get(shard, ())) for shard in shards.everyone}
-            every = yield shards.step("sums", told, shards.everyone)
+            to_send = {shard: (*cut, *sums.get(shard, ())) for shard in shards.everyone}
+            every = yield shards.step("sums", to_send, shards.everyone)
             self._settle(splits, [s.Cut(*one[:2]) for one in every])
         yield from self._grow_small()
         shards.grain.adapt()
@@ -231,8 +231,8 @@ class _Growth:
         all_grown = []
         for groups in self._deal():
             own = yield from self._grow_sent(groups)
-            told = yield from self._shards.gather("subtrees", own)
-            all_grown += [(nodes, one) for nodes, one in zip(groups, told, strict=True) if one is not None]
+            replies = yield from self._shards.gather("subtrees", own)
+            all_grown += [(nodes, one) for nodes, one in zip(groups, replies, strict=True) if one is not None]
         for nodes, grown in all_grown:
             first, last, _ = (some.tolist() for some in self._grower.places(nodes))
             subtrees = [packed.unpacked() for packed in grown.nodes]

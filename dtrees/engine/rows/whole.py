@@ -55,11 +55,11 @@ def exponent_of(shards: Shards, rows: RowsInTree, derived: Sequence[Derived], wh
 
 
 def sum_in_order(shards: Shards, rows: RowsInTree, what: str, counts: list[NDArray[np.int64]] | None = None) -> Steps[float]:
-    """Return a sum over all rows as one process makes it, ``counts[shard][i]`` of stretch i; by default, of all."""
+    """Return a sum over all rows as one process makes it, ``counts[shard][i]`` of range i; by default, of all."""
     lanes, first = np.zeros(4), 0
-    sizes = [some[:, 1] - some[:, 0] for some in shards.stretches] if counts is None else counts
+    sizes = [some[:, 1] - some[:, 0] for some in shards.ranges] if counts is None else counts
     total = int(sum(some.sum() for some in sizes))
-    for shard, i in shards.by_stretches:
+    for shard, i in shards.by_ranges:
         lanes = yield from shards.of_one("sum in order", shard, partial(rows.add_in_order, what, i, first, total, lanes))
         first += int(sizes[shard][i])
     one, other, third, fourth = lanes.tolist()
@@ -120,7 +120,7 @@ def leaf_quantiles(
     weights = yield from shards.gather("weights of leaves", leaves.weights(target.weights))
     totals = np.zeros(values.shape[0])
     add = partial(leaves.add_deviations, target.in_sample, residuals, target.weights, values, cuts[output])
-    for shard, i in shards.by_stretches:  # a sum of floats depends on its order
+    for shard, i in shards.by_ranges:  # a sum of floats depends on its order
         own_rows = rows.slice_of(i) if shard == shards.shard else slice(0)
         totals = yield from shards.of_one("deviations", shard, partial(add, totals, own_rows))
     return values + totals / np.sum(weights, axis=0)

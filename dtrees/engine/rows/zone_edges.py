@@ -24,7 +24,7 @@ from dtrees.split.zones.over_shards.records import CODES
 SKETCH_VALUES = 8192
 #: Rows of a shard that a sketch is made of.
 SKETCH_ROWS = 1 << 16
-#: A value that one row in so many of a shard has is told of by itself.
+#: A value that one row in so many of a shard has is sent by itself.
 _HEAVY_SHARE = 512
 #: Most values of a column that get a zone of their own because many rows have them.
 _MOST_HEAVY = 80

@@ -1,6 +1,6 @@
 """Rounds of trees, each on the gradients of a loss at the predictions so far.
 
-After every round, in this order: its scores, the checkpoint, the callback, early stopping. Rounds that a checkpoint brings back are told to
+After every round, in this order: its scores, the checkpoint, the callback, early stopping. Rounds that a checkpoint brings back go to
 the callback too: whatever it decides by, it has seen the same when the fit goes on as in a fit that was never interrupted.
 """
 

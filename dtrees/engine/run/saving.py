@@ -80,13 +80,13 @@ def grow_in_batches(
         """Pass on a batch's progress as that of the forest."""
         nonlocal stopped
         seconds = time.perf_counter() - forest_began
-        told = replace(of_batch, done=before + of_batch.done, total=last - first, seconds=seconds)
-        stopped = callback is not None and bool(callback(told))
+        overall = replace(of_batch, done=before + of_batch.done, total=last - first, seconds=seconds)
+        stopped = callback is not None and bool(callback(overall))
         return stopped
 
     n_wanted = next((i + 1 for i in range(len(result.trees)) if progress(Progress(i + 1, last - first, 0.0))), last - first)
     if n_wanted < len(result.trees):
-        # What the left-out trees said of rows out of bag cannot be told apart.
+        # The out-of-bag sums of the left-out trees cannot be separated.
         return grow(first, first + n_wanted, None) if plan.out_of_bag else ForestResult(result.trees[:n_wanted])
     if saver.found is None:
         saver.offer(lambda: result)

@@ -1,7 +1,7 @@
 """The threads that grow subtrees on a shard, and what they need for it.
 
 A small tree takes a few microseconds to grow, and far longer to allocate everything for, and to have the types of it all looked up. So the
-room is kept from tree to tree as long as it is large enough (if it is very large, it is not), and the kernel is bound to its types
+buffers are reused from tree to tree as long as they are large enough (very large ones are not), and the kernel is bound to its types
 (:func:`~dtrees.split.compile.kernels.bind`).
 """
 
@@ -56,7 +56,7 @@ _Ready = tuple[_Kernel, WorkPool, list[Task]]
 
 
 class SubtreeRunner(Runner):
-    """Threads that grow subtrees, and room for what they need. To be used by one message at a time, with the same threads each time.
+    """Threads that grow subtrees, and buffers for what they need. To be used by one message at a time, with the same threads each time.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class SubtreeRunner(Runner):
         super().__init__(columns)
 
     def forget(self) -> None:
-        """Give up all room."""
+        """Free all buffers."""
         super().forget()
         self._made_for: tuple[Any, ...] = ()
         self._kind: tuple[Any, ...] = ()
@@ -100,10 +100,10 @@ class SubtreeRunner(Runner):
             n_threads, assignment = 1, assignment._replace(block_rows=most_rows, share_rows=most_rows, sum_slots=None, is_plain=True)
             ready = self._prepare(n_threads, assignment)
         work_pool = self._run(threads, n_threads, assignment, cast(_Ready, ready))
-        room_is_kept = work_pool.parts.records.shape[0] <= MOST_NODES_KEPT
-        if not room_is_kept:
+        reuses_buffers = work_pool.parts.records.shape[0] <= MOST_NODES_KEPT
+        if not reuses_buffers:
             self._work_pool, self._made_for = None, ()
-        return [grown(work_pool, i, copy=assignment.keep and room_is_kept) for i in range(len(assignment.roots.places))]
+        return [grown(work_pool, i, copy=assignment.keep and reuses_buffers) for i in range(len(assignment.roots.places))]
 
     def search(self, threads: Threads, n_threads: int, assignment: Assignment) -> tuple[Candidates, NDArray[np.int64]]:
         """Search nodes of a level; return the candidates found, and slots, of all nodes of the assignment."""
@@ -133,7 +133,7 @@ class SubtreeRunner(Runner):
     def _prepare(self, n_threads: int, assignment: Assignment) -> _Ready | None:
         """Return what is called to grow nodes, and with what; None while its kernels are compiled by the helper."""
         context, roots, block_rows, share_rows, find_sums, slots, _, is_plain = assignment
-        self._make_room(context, roots, block_rows, share_rows, find_sums is not None, slots is not None)
+        self._allocate(context, roots, block_rows, share_rows, find_sums is not None, slots is not None)
         for thread in range(len(self._tasks), n_threads):
             self._tasks.append(self._task(thread, context))
         assert self._work_pool is not None
@@ -170,7 +170,7 @@ class SubtreeRunner(Runner):
         if self._control is not None:
             give_up(self._control)
 
-    def _make_room(
+    def _allocate(
         self, context: TreeContext, roots: Roots, block_rows: int, share_rows: int, inherit: bool, is_level: bool = False
     ) -> None:
         """See to it that there is room for all that is to be grown."""
@@ -228,7 +228,7 @@ class SubtreeRunner(Runner):
         return True
 
     def _task(self, thread: int, context: TreeContext) -> Task:
-        """Make room for what a thread needs to grow nodes of ``_task_size``."""
+        """Allocate what a thread needs to grow nodes of ``_task_size``."""
         n_sums, weighted, thresholds, _, _, _ = self._kind
         criterion = context.limits.criterion
         most_rows, outside, n_levels, block_rows = self._task_size
@@ -251,9 +251,28 @@ def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots |
         zone_map, sums, free, n_threads, _, ids, place_in_map, _ = sum_slots
         own = SumSlots(zone_map, sums, free, n_threads, own.slot_of, ids, place_in_map, own.bar)
     partition, spare, target, limits, stops, keys, (first, control, _), _ = context
-    _, _, _, (seen, address, memory, _), _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting), _, weight, words, _, room = (
-        task
-    )
+    (
+        _,
+        _,
+        _,
+        (seen, address, memory, _),
+        _,
+        _,
+        pool,
+        scratch,
+        best,
+        bits,
+        block,
+        _,
+        stack,
+        _,
+        (_, _, waiting),
+        _,
+        weight,
+        words,
+        _,
+        buffer,
+    ) = task
     limits, budget = limits_for_thread(limits), LeafBudget(first, control, waiting)
     methods.write(limits, memory)
     hidden, table = Hidden(seen, address, memory, limits), methods.addresses
@@ -277,5 +296,5 @@ def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots |
         weight,
         words,
         is_plain,
-        room,
+        buffer,
     )

@@ -25,7 +25,7 @@ from dtrees.split.policy import FOREST_BYTES_PER_ROW, FOREST_MIN_BYTES, MOST_TRE
 from dtrees.tree.tree import Tree
 
 
-def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, room: float = math.inf) -> int:
+def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, memory: float = math.inf) -> int:
     """Return how many trees may grow side by side over shards, by the memory that their rows take on each.
 
     Parameters
@@ -34,7 +34,7 @@ def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, room: floa
     n_rows : int
     weighted : bool
         Whether the rows have weights.
-    room : float, default=inf
+    memory : float, default=inf
         Bytes that are left beside those for each row.
 
     Examples
@@ -43,11 +43,11 @@ def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, room: floa
     >>> plan = ForestPlan(Rules("gini", max_features=5, columns_per_tree=20, max_depth=10), seed=0, n_classes=2)
     >>> [trees_side_by_side(plan, n_rows, weighted=False) for n_rows in (20_000, 10**6, 10**7)]
     [64, 11, 5]
-    >>> trees_side_by_side(plan, 20_000, weighted=False, room=0)
+    >>> trees_side_by_side(plan, 20_000, weighted=False, memory=0)
     3
     """
     state = FOREST_BYTES_PER_ROW * n_rows
-    budget = max(state, min(FOREST_MIN_BYTES, state + room))
+    budget = max(state, min(FOREST_MIN_BYTES, state + memory))
     return int(min(MOST_TREES_SIDE_BY_SIDE, max(1, budget // _bytes_of_tree(plan, n_rows, weighted))))
 
 

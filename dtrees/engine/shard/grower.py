@@ -1,7 +1,7 @@
 """The grower decides about the nodes of one tree: which are searched, which are split, when the tree is done. It does no I/O.
 
-It is told what the shards found (:meth:`Grower.accept`), says what is to be split next (:meth:`Grower.choose`), and in the end puts the
-tree together (:meth:`Grower.arrange`). Where rows lie once they are divided, the table of nodes is told (:meth:`.NodeTable.divide`).
+It is given what the shards found (:meth:`Grower.accept`), says what is to be split next (:meth:`Grower.choose`), and in the end puts the
+tree together (:meth:`Grower.arrange`). Where rows lie once they are divided, the table of nodes notes (:meth:`.NodeTable.divide`).
 
 Every node of a level that has a split is split at once. With ``max_leaf_nodes``, those are left out that best-first growth will not come to
 (:mod:`dtrees.split.grow.best_first`); the finished tree is to be pruned.

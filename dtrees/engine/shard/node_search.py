@@ -93,7 +93,7 @@ class NodeTable:
         return NodesByCategory(which, np.ascontiguousarray(columns), self.in_stop[nodes], self.sums[nodes], self.path[nodes])
 
     def reserve(self, n: int) -> None:
-        """Make room for ``n`` nodes."""
+        """Allocate ``n`` nodes."""
         size = self.start.shape[0]
         if n > size:
             for name, array in vars(self).items():

@@ -21,7 +21,7 @@ from dtrees.split.node.partition import RowPartition, no_rows
 from dtrees.split.node.records import Nodes, empty_candidates
 from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS
 from dtrees.split.search.scratch import Scratch
-from dtrees.split.search.sparse import CellRoom
+from dtrees.split.search.sparse import CellBuffer
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.split.zones.sum_slots import SumSlots, no_sum_slots
 
@@ -93,9 +93,9 @@ def size_of_task(context: TreeContext, places: Sequence[tuple[int, int, int, int
 
 
 def make_task(
-    context: TreeContext, size: tuple[int, int, int], n_sums: int, scratch: Scratch, block: Block | None, room: CellRoom | None = None
+    context: TreeContext, size: tuple[int, int, int], n_sums: int, scratch: Scratch, block: Block | None, buffer: CellBuffer | None = None
 ) -> Task:
-    """Make room for what a thread needs to grow nodes of a size; its methods are still to be found."""
+    """Allocate what a thread needs to grow nodes of a size; its methods are still to be found."""
     (most_rows, outside, n_levels), limited = size, context.budget.first.shape[0] > 0
     stack = make_stack(n_levels, most_rows, n_sums)
     return Task(
@@ -113,13 +113,13 @@ def make_task(
         stack=stack,
         sum_slots=None if block is None else NO_SUM_SLOTS,
         budget=context.budget._replace(waiting=np.empty(stack.path.shape[0] if limited else 1, ORIGIN)),
-        room=room,
+        buffer=buffer,
         **of_criterion(context.limits, n_sums),
     )
 
 
 class Runner(ABC):
-    """Threads that grow subtrees, and room for what they need. To be used by one message at a time, with the same threads each time.
+    """Threads that grow subtrees, and buffers for what they need. To be used by one message at a time, with the same threads each time.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class Runner(ABC):
             raise GivenUp("these nodes were given up")
 
     def forget(self) -> None:
-        """Give up all room."""
+        """Free all buffers."""
         self._scratch: list[Scratch] = []
 
     def _forget_scratch(self) -> None:
@@ -181,7 +181,7 @@ class Runner(ABC):
 
 @dataclass
 class Workspace:
-    """Threads, what they search with and grow subtrees with, and room to divide rows.
+    """Threads, what they search with and grow subtrees with, and buffers to divide rows in.
 
     Attributes
     ----------
@@ -197,14 +197,14 @@ class Workspace:
     _spare: RowPartition = field(default_factory=no_rows)
 
     def spare_for(self, rows: RowPartition) -> RowPartition:
-        """Return room to divide a tree's rows in."""
+        """Return buffers to divide a tree's rows in."""
         n = rows.rows.shape[0]
         if self._spare.rows.shape[0] < n or self._spare.h.shape[0] < rows.h.shape[0]:
             self._spare = rows.spare(n)
         return self._spare
 
     def divide_in(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> None:
-        """Take arrays by row number, which nobody else needs any more, for room to divide rows in."""
+        """Take arrays by row number, which nobody else needs any more, as buffers to divide rows in."""
         rows = self._spare.rows
         self._spare = no_rows()
         self._spare = RowPartition(rows if rows.shape[0] == a.shape[0] else np.empty(a.shape[0], np.uint32), a, b)

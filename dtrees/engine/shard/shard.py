@@ -53,7 +53,7 @@ class FitShard(ABC):
     Attributes
     ----------
     mailbox : Mailbox
-        Where the executor puts parcels of other shards.
+        Where the executor puts payloads of other shards.
     """
 
     #: The message that begins an epoch.
@@ -150,7 +150,7 @@ class Shard(FitShard):
         tree.take_columns(self._columns, sums_zones=True)
 
     def _make_trees(self, n_whole: int) -> None:
-        """Make room for the trees of a fit, and for what they are grown with."""
+        """Allocate the trees of a fit, and what they are grown with."""
         self._end_threads()
         columns, n_slots = self._columns.columns, self.shards.n_slots
         turns, n_trees = bool(n_slots), n_slots or n_whole
@@ -218,10 +218,10 @@ class Shard(FitShard):
         n_rows, n_columns = self._table[0].shape[0], self._columns.n_columns_total
         owner = np.zeros(n_columns, np.int64)
         shards = Shards(message.plan, fit, epoch, own, message.n_shards, n_rows, n_columns, owner, n_slots=message.n_slots)
-        told = yield from shards.gather("standing", (standing, self._columns.ids))
-        for shard, (_, ids) in enumerate(told):
+        replies = yield from shards.gather("standing", (standing, self._columns.ids))
+        for shard, (_, ids) in enumerate(replies):
             owner[ids] = shard
-        known = [n_finished for n_finished, _ in told]
+        known = [n_finished for n_finished, _ in replies]
         reached = max((n for n in known if message.least <= n <= message.most), default=0)
         # One that has finished none may have been about to take over the state of another.
         behind = [shard for shard in shards.everyone if known[shard] != reached or not reached]

@@ -30,7 +30,7 @@ from dtrees.split.node.partition import NOWHERE, is_pure
 from dtrees.split.node.records import SPLIT, Nodes, best_by_node, empty_candidates, empty_nodes
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS, SPARSE_CHUNKS, SPARSE_THREAD_CELLS
-from dtrees.split.search.sparse import CellRoom, make_cell_room
+from dtrees.split.search.sparse import CellBuffer, make_cell_buffer
 from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
 from dtrees.split.zones.sums import note_places
 
@@ -69,17 +69,17 @@ class SparseRunner(Runner):
         super().__init__(columns)
 
     def forget(self) -> None:
-        """Give up all room."""
+        """Free all buffers."""
         super().forget()
-        self._rooms: list[CellRoom] = []
+        self._buffers: list[CellBuffer] = []
 
     def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
         """Grow nodes to their ends, one after the other, each by as many threads as it is worth; see :meth:`Runner.grow`."""
         context, roots = assignment.context, assignment.roots
         wanted = _threads_for(self._table, threads, context)
         self._scratch_up_to(wanted - 1, 0)
-        rooms = self._rooms_for(wanted, context)
-        tasks = [self._task(context, roots, thread, room) for thread, room in enumerate(rooms)]
+        buffers = self._buffers_for(wanted, context)
+        tasks = [self._task(context, roots, thread, buffer) for thread, buffer in enumerate(buffers)]
         apart = assignment.is_interruptible
         self._budget = context.budget
         grown: list[Nodes] = []
@@ -94,25 +94,25 @@ class SparseRunner(Runner):
         self._end()
         return grown
 
-    def _rooms_for(self, n: int, context: TreeContext) -> list[CellRoom]:
-        """Return room for each thread to find the cells of a tree's nodes; where rows lie is noted in one place for all."""
+    def _buffers_for(self, n: int, context: TreeContext) -> list[CellBuffer]:
+        """Return buffers for each thread to find the cells of a tree's nodes; where rows lie is noted in one place for all."""
         dense = self._scratch[0].line_up is not None
-        while len(self._rooms) < n:
-            room = make_cell_room(self._table, dense, self._rooms[0].place_of if self._rooms else None)
-            self._rooms.append(room)
-        place_of = self._rooms[0].place_of
+        while len(self._buffers) < n:
+            buffer = make_cell_buffer(self._table, dense, self._buffers[0].place_of if self._buffers else None)
+            self._buffers.append(buffer)
+        place_of = self._buffers[0].place_of
         if context.partition.rows.shape[0] < place_of.shape[0]:
             place_of.fill(NOWHERE)
-        for room in self._rooms[:n]:
-            room.n_listed.fill(-1)
-            room.n_listed[context.pool] = 0
-        return self._rooms[:n]
+        for buffer in self._buffers[:n]:
+            buffer.n_listed.fill(-1)
+            buffer.n_listed[context.pool] = 0
+        return self._buffers[:n]
 
-    def _task(self, context: TreeContext, roots: Roots, thread: int, room: CellRoom) -> Task:
+    def _task(self, context: TreeContext, roots: Roots, thread: int, buffer: CellBuffer) -> Task:
         """Return what nodes are grown by."""
         size, n_sums = size_of_task(context, roots.places), roots.sums.shape[1]
         context = context._replace(limits=limits_for_thread(context.limits))
-        task = make_task(context, size, n_sums, self._scratch[thread], block=None, room=room)
+        task = make_task(context, size, n_sums, self._scratch[thread], block=None, buffer=buffer)
         methods = METHODS.of(task, "limits", columns=self._table)
         methods.write(task.limits.hidden, task.limits.memory)
         return task._replace(methods=methods.addresses)
@@ -160,8 +160,8 @@ class _Growth:
         """Grow the node; return its subtree in preorder."""
         share_rows = max(SHARE_ROWS, root.n_rows // (NODES_PER_THREAD * len(self._tasks)))
         task = self._tasks[0]
-        assert task.room is not None
-        note_places(task.room.place_of, task.partition.rows, root.start, root.stop)
+        assert task.buffer is not None
+        note_places(task.buffer.place_of, task.partition.rows, root.start, root.stop)
         nodes, waiting, small = [root], [0], []
         splits: dict[int, tuple[int, Any]] = {}
         while waiting:

@@ -87,8 +87,8 @@ def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, le
     """
     plan = shards.plan
     root = rows.open(number, output, by_levels=True)
-    told = yield from shards.gather("rows", (rows.checksum() if shards.n_shards > 1 else 0, root.exponents))
-    if any(one != told[0] for one in told):
+    replies = yield from shards.gather("rows", (rows.checksum() if shards.n_shards > 1 else 0, root.exponents))
+    if any(one != replies[0] for one in replies):
         raise ShardsDisagree(f"shards do not agree about the rows and gradients of tree {number}")
     growth = _Growth(shards, rows, number, root, rows_set_aside(shards, rows))
     nodes = _as_wanted(plan, rows, (yield from growth.grow()), root)
@@ -285,9 +285,9 @@ def _measure(
         return rows.measure_leaves(start, in_stop)
     knows, n_values = growth.who_knows(start, one), plan.n_values
     mine = knows == shards.shard
-    told = yield from shards.gather("leaves", rows.measure_leaves(start[mine], in_stop[mine]))
+    replies = yield from shards.gather("leaves", rows.measure_leaves(start[mine], in_stop[mine]))
     mean, spread = np.empty((start.shape[0], n_values)), np.empty(start.shape[0])
-    for shard, found in enumerate(told):
+    for shard, found in enumerate(replies):
         mean[knows == shard], spread[knows == shard] = found.center.reshape(-1, n_values), found.spread
     return Measured(mean, spread)
 

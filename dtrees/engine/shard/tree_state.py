@@ -18,7 +18,7 @@ from dtrees.engine.outcome.beyond_sums import measure_leaves, measure_nodes
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, splits_of_categories
 from dtrees.engine.plan.node_limits import (
     LimitsOfFit,
-    SumsKept,
+    StoredSums,
     Targets,
     categories_of,
     constraints_of,
@@ -119,7 +119,7 @@ class TreeState:
         self._labels = labels
         self.take_columns(shard_columns, sums_zones)
         self._n_classes, self._classes = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
-        self._kept = SumsKept.of(plan)
+        self._kept = StoredSums.of(plan)
         self._targets: NDArray[np.int64] | None = None
         self._inherits = inherits_sums(plan)
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits

@@ -64,8 +64,8 @@ class ZoneSums:
         self._sides = np.empty((0, 0), np.uint8)
         self._first_scale = np.zeros(1, SCALE)
         self._flagged = np.zeros(2, np.int64)
-        n_rows, (k, room) = 0 if self._place_of.shape[0] else zone_map.part.shape[0], zone_map.firsts.shape
-        self._known = np.full((2, k if n_rows else 0, room + 1), -1)
+        n_rows, (k, capacity) = 0 if self._place_of.shape[0] else zone_map.part.shape[0], zone_map.firsts.shape
+        self._known = np.full((2, k if n_rows else 0, capacity + 1), -1)
         self._kept = np.empty((k, n_rows // KEPT_SHARE), np.uint64)
         self._most_grain = FOLD - 1
 
@@ -77,7 +77,7 @@ class ZoneSums:
             self._known[1, :, -1] = -1
             self.zone_map = self._all if places.shape[0] == self._all.which.shape[0] else self._all.take(places)
             self._starts, self._shifts = lay_out_slots(self.zone_map, width)
-            if self._room(self._slot_size(0)) < JOINED_SLOTS:
+            if self._capacity(self._slot_size(0)) < JOINED_SLOTS:
                 self.zone_map = self.zone_map._replace(joined=not_joined(self.zone_map.part.shape[0]))
         listed = self._place_of.shape[0] > 0
         if listed:
@@ -92,20 +92,20 @@ class ZoneSums:
         # Slots get room for the smallest parts when these are first wanted: a single tree, or one of much signal, is summed without.
         finest = self._most_grain if listed else max(FOLD - 1, self._most_grain, self._grain)
         grain = grain_for(finest, self._fine_rows >> (FOLD - finest), n_in)
-        while grain > 0 and self._room(self._slot_size(grain)) < FINE_SLOTS_PER_THREAD * self._threads.n_threads:
+        while grain > 0 and self._capacity(self._slot_size(grain)) < FINE_SLOTS_PER_THREAD * self._threads.n_threads:
             grain -= 1
         size = self._slot_size(grain)
         self._grain = grain
         if size != self._slots.shape[1]:
             self._slots = np.empty((0, size), np.int64)
-        self._max_slots = self._room(size)
+        self._max_slots = self._capacity(size)
         self._first_scale[0] = int(size_shift(sizes.total)), sizes.centre, sizes.slope
 
     def _slot_size(self, grain: int) -> int:
         return int(self._starts[grain, -1]) + self._width * self.zone_map.joined.n_elements
 
-    def _room(self, size: int) -> int:
-        """Return for how many slots of so many numbers there is room."""
+    def _capacity(self, size: int) -> int:
+        """Return for how many slots of so many numbers there is capacity."""
         return max(SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW * self._all.part.shape[0]) // max(1, size * 8)
 
     def _sums(self) -> Sums:

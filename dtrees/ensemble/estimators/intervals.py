@@ -180,7 +180,7 @@ _INTERVAL = Output(np.dtype(np.float64), 2, "predict_interval", ("lower", "upper
 
 
 @with_parameters
-class KeptTargets:
+class StoredTargets:
     """Parameters of forests for regression.
 
     Parameters
@@ -194,7 +194,7 @@ class KeptTargets:
     keep_targets: bool = parameter(default=False, allowed=["boolean"])
 
 
-class LeafQuantiles(KeptTargets, TreeEstimator):
+class LeafQuantiles(StoredTargets, TreeEstimator):
     """Mixin of forests for regression: quantiles of the targets in leaves."""
 
     _leaf_targets: LeafTargets
@@ -335,8 +335,8 @@ class LeafQuantiles(KeptTargets, TreeEstimator):
         ends = (1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0
         if coverage not in kept.scores:
             found = kept.out_of_bag_quantiles(ends, effective_n_jobs(self.n_jobs))[:, 0]
-            told = ~np.isnan(found[:, 0])  # some tree left the row out
-            kept.scores[coverage] = conformity_scores(kept.target[told, 0], found[told])
+            scored = ~np.isnan(found[:, 0])  # some tree left the row out
+            kept.scores[coverage] = conformity_scores(kept.target[scored, 0], found[scored])
         return self._ask(X, ends, (2,), _INTERVAL, Widened(margin_of(kept.scores[coverage], coverage)))
 
     def _take_rounds(self, rounds: range) -> None:

@@ -81,7 +81,7 @@ class GradientBoostingRanker(BoostedValues):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
-            See :meth:`GradientBoostingRegressor.fit`, also for all that is not told here.
+            See :meth:`GradientBoostingRegressor.fit`, also for what is not listed here.
         y : array-like of shape (n,)
             How relevant each row is to its query, at least 0.
         sample_weight : array-like of shape (n,) or None, default=None

@@ -312,7 +312,7 @@ def _gather(target, raw, weight, rows, start, stop, values, weights):
 
 
 @inner_kernel
-def _room(weight, start, stop):
+def _buffers(weight, start, stop):
     """Return arrays for the residuals and weights of the largest leaf."""
     n = 0
     for leaf in range(start.shape[0]):
@@ -323,7 +323,7 @@ def _room(weight, start, stop):
 @kernel
 def leaf_quantiles(target, raw, weight, rows, start, stop, q, out):
     """Write the q-quantile of the residuals of each leaf; see :meth:`~dtrees.engine.plan.plans.Loss.measure_leaves`."""
-    values, weights = _room(weight, start, stop)
+    values, weights = _buffers(weight, start, stop)
     for leaf in range(start.shape[0]):
         _gather(target, raw, weight, rows, start[leaf], stop[leaf], values, weights)
         out[leaf] = quantile_of(values, weights, stop[leaf] - start[leaf], q)
@@ -332,7 +332,7 @@ def leaf_quantiles(target, raw, weight, rows, start, stop, q, out):
 @kernel
 def leaf_centers(target, raw, weight, rows, start, stop, delta, out):
     """Write the median residual of each leaf, plus the mean deviation from it, cut off at ``delta`` (Friedman 2001, algorithm 4)."""
-    values, weights = _room(weight, start, stop)
+    values, weights = _buffers(weight, start, stop)
     for leaf in range(start.shape[0]):
         n = stop[leaf] - start[leaf]
         _gather(target, raw, weight, rows, start[leaf], stop[leaf], values, weights)

@@ -205,12 +205,12 @@ _numba_finalize = JITCodeLibrary._finalize_specific
 
 
 def _no_timer(kind: str, callback: Any) -> AbstractContextManager[None]:
-    """Time nothing: each of the functions that are being compiled would be told of each call to LLVM."""
+    """Time nothing: each of the functions that are being compiled would be informed of each call to LLVM."""
     return nullcontext()
 
 
 def _start_event(kind: str, data: Any = None) -> None:
-    """Make an event only if somebody is to be told of it."""
+    """Make an event only if somebody listens."""
     if event._registered[kind]:
         _numba_start_event(kind, data)
 

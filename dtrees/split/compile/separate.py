@@ -1,7 +1,7 @@
 """Kernels that are compiled apart from their callers, which ask for them where they first call them.
 
-A caller holds what the other kernel is compiled for, and room for its address. Where that is empty, it calls back into Python, which loads
-the kernel, or compiles it, and returns the address. So a kernel that is needed seldom is compiled only when it is met, and one that others
+A caller holds what the other kernel is compiled for, and its address. Where that is missing, it calls back into Python, which loads the
+kernel, or compiles it, and returns the address. So a kernel that is needed seldom is compiled only when it is met, and one that others
 call is not compiled once more with each.
 """
 

@@ -111,15 +111,15 @@ def _(statistic):
 
 
 @optional
-def nothing(statistic: Any, room: Any) -> Any:
-    """Return the statistic of no rows, of the kind of another one; all sums but moments are in ``room``."""
-    sums = room[: statistic.sums.shape[0]]
+def nothing(statistic: Any, buffer: Any) -> Any:
+    """Return the statistic of no rows, of the kind of another one; all sums but moments are in ``buffer``."""
+    sums = buffer[: statistic.sums.shape[0]]
     sums[:] = 0
     return with_sums(statistic, sums, ZERO(), ZERO())
 
 
 @nothing.of(Moments)
-def _(statistic, room):
+def _(statistic, buffer):
     return no_moments()
 
 
@@ -200,28 +200,28 @@ def _(statistic, a, weight):
 
 
 @optional
-def plus(one: Any, other: Any, room: Any) -> Any:
-    """Return the statistic of two sets of rows together. All sums but moments are written to ``room``."""
-    for k in range(room.shape[0]):
-        room[k] = one.sums[k] + other.sums[k]
-    return with_sums(one, room, one.h + other.h, one.n + other.n)
+def plus(one: Any, other: Any, buffer: Any) -> Any:
+    """Return the statistic of two sets of rows together. All sums but moments are written to ``buffer``."""
+    for k in range(buffer.shape[0]):
+        buffer[k] = one.sums[k] + other.sums[k]
+    return with_sums(one, buffer, one.h + other.h, one.n + other.n)
 
 
 @plus.of(Moments)
-def _(one, other, room):
+def _(one, other, buffer):
     return Moments(one.g + other.g, one.h + other.h, one.n + other.n)
 
 
 @optional
-def minus(one: Any, other: Any, room: Any) -> Any:
-    """Return the statistic of a set of rows without some of them. All sums but moments are written to ``room``."""
-    for k in range(room.shape[0]):
-        room[k] = one.sums[k] - other.sums[k]
-    return with_sums(one, room, one.h - other.h, one.n - other.n)
+def minus(one: Any, other: Any, buffer: Any) -> Any:
+    """Return the statistic of a set of rows without some of them. All sums but moments are written to ``buffer``."""
+    for k in range(buffer.shape[0]):
+        buffer[k] = one.sums[k] - other.sums[k]
+    return with_sums(one, buffer, one.h - other.h, one.n - other.n)
 
 
 @minus.of(Moments)
-def _(one, other, room):
+def _(one, other, buffer):
     return Moments(one.g - other.g, one.h - other.h, one.n - other.n)
 
 

@@ -355,9 +355,9 @@ class MergedLeaves(NamedTuple):
     Attributes
     ----------
     first : ndarray of int64, shape (n + 1,)
-        Leaf i was made of the stretches ``first[i]:first[i + 1]``, which follow upon each other.
+        Leaf i was made of the ranges ``first[i]:first[i + 1]``, which follow upon each other.
     start, in_stop, stop : ndarray of int64, shape (first[n],)
-        The places of each stretch: the first one, those after its rows in sample, and after all.
+        The places of each range: the first one, those after its rows in sample, and after all.
     """
 
     first: NDArray[np.int64]
@@ -403,9 +403,9 @@ def cut(nodes: Nodes, is_kept: NDArray[np.bool_]) -> tuple[Nodes, MergedLeaves]:
     for name, value in (("left", -1), ("right", -1), ("column", -1), ("threshold", 0.0), ("gain", 0.0), ("missing_left", False)):
         records[name][merged] = value
     above = np.repeat(merged, np.diff(np.append(kept, leaf.shape[0])))
-    stretch = np.flatnonzero(above & leaf)
-    first = np.append(np.searchsorted(stretch, kept[merged]), stretch.shape[0])
-    places = nodes.records[stretch]
+    span = np.flatnonzero(above & leaf)
+    first = np.append(np.searchsorted(span, kept[merged]), span.shape[0])
+    places = nodes.records[span]
     return Nodes(records, nodes.sums[kept]), MergedLeaves(first, *(places[name].astype(np.int64) for name in ("start", "in_stop", "stop")))
 
 

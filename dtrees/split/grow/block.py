@@ -38,7 +38,7 @@ from dtrees.split.table.sorting import MISSING, code_in, place_in, sort_places
 
 @by_reference
 class Block(NamedTuple):
-    """Room for one block; reused.
+    """Buffers for one block; reused.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ def make_block(
     n_classes: int,
     most_unsorted: int = TINY_ROWS,
 ) -> Block:
-    """Return room for blocks of up to ``n_rows`` rows in sample and ``n_outside`` out of sample.
+    """Return buffers for blocks of up to ``n_rows`` rows in sample and ``n_outside`` out of sample.
 
     ``n_classes`` is 0 for the moment layout, and the number of sums of several targets; nodes of up to ``most_unsorted`` rows are searched
     all columns side by side.

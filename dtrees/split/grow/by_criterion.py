@@ -20,7 +20,7 @@ from dtrees.split.node.records import NO_SPLIT, SPLIT, NodeColumn, complete_but_
 from dtrees.split.numbers.hashing import ColumnDrawing, draw, draw_columns, undraw_columns
 from dtrees.split.search.categories import choose_sides_of_list, choose_sides_of_node
 from dtrees.split.search.random_threshold import search_random_block
-from dtrees.split.search.sparse import CellRoom
+from dtrees.split.search.sparse import CellBuffer
 from dtrees.split.search.tiny_node import search_tiny_node
 from dtrees.split.zones.by_category import choose_sides_of_slot
 from dtrees.split.zones.sum_slots import first_to_search, search_columns, slot_for, summed_by
@@ -33,17 +33,17 @@ _INT, _INTS, _HASH = types.int64, types.Array(types.int64, 1, "C"), types.uint64
 @METHODS.method(_INT, _INT, _INTS, _HASH)
 def search_table(columns, task, first, last, sums, path):
     """Find the best split of a node by its rows in the table; it goes to ``task.best``."""
-    _search_table(task.room, columns, task, first, last, sums, path)
+    _search_table(task.buffer, columns, task, first, last, sums, path)
 
 
 @optional
-def _search_table(room, columns, task, first, last, sums, path):
+def _search_table(buffer, columns, task, first, last, sums, path):
     status, score, has_missing, column = search_node(InTable(), columns, task, first, last, sums, path)
     conclude(columns, task, last - first, sums, status, score, has_missing, column)
 
 
-@_search_table.of(CellRoom)
-def _(room, columns, task, first, last, sums, path):
+@_search_table.of(CellBuffer)
+def _(buffer, columns, task, first, last, sums, path):
     search_stored(columns, task, first, last, sums, path)
 
 

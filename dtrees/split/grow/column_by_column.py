@@ -116,12 +116,12 @@ def conclude(columns, task, n, sums, status, score, has_missing, column):
 @lean_kernel
 def search_listed(columns, task, column, keys, first, last, sums, path, bar):
     """Find the best split of a node in a column, whose cells have these keys."""
-    limits, room = task.limits, task.room
+    limits, buffer = task.limits, task.buffer
     if not begin_column(limits.criterion, sums, column):
         return CONSTANT, 0.0, False
     bits = draw(np.uint64(task.keys[1]) ^ path, column)
     values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    pair = NodeColumn(room.dense, values, task.partition, first, last, sums, bits)
+    pair = NodeColumn(buffer.dense, values, task.partition, first, last, sums, bits)
     return search_cells(unconstrained(limits.criterion), columns.zero_code[column], keys, pair, limits, bar, task.scratch)
 
 
@@ -131,43 +131,43 @@ def search_stored(columns, task, first, last, sums, path):
 
     Drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node, as in a dense table.
     """
-    pool, room, max_features = task.pool, task.room, task.stops.max_features
+    pool, buffer, max_features = task.pool, task.buffer, task.stops.max_features
     rows = task.partition.rows[first:last]
     n_drawn = min(max_features, pool.shape[0])
     everything = n_drawn == pool.shape[0]
     n_present, n_looked_at = ZERO(), np.int64(pool.shape[0])
-    listed = lists_all(columns, rows, n_drawn, room)
+    listed = lists_all(columns, rows, n_drawn, buffer)
     if listed:
-        n_present = list_cells(columns, rows, room)
+        n_present = list_cells(columns, rows, buffer)
         if everything:
             n_looked_at = n_present
     status, score, has_missing, winner = CONSTANT, -1.0, False, np.int64(-1)
     drawn = ZERO()
     while drawn < n_looked_at and (drawn < n_drawn or status == CONSTANT):
         if drawn == n_drawn:  # all were constant: is any not?
-            if not listed and may_list_all(columns, rows, room):
+            if not listed and may_list_all(columns, rows, buffer):
                 listed = True
-                n_present = list_cells(columns, rows, room)
-            if listed and not any_varies(room, n_present, last - first):
+                n_present = list_cells(columns, rows, buffer)
+            if listed and not any_varies(buffer, n_present, last - first):
                 break
         if not everything:
             draw_columns(task.keys[0], path, pool, drawn, drawn + 1)
-        column = np.int64(room.present[drawn]) if everything and listed else np.int64(pool[drawn])
+        column = np.int64(buffer.present[drawn]) if everything and listed else np.int64(pool[drawn])
         drawn += 1
-        m, end = np.int64(room.n_listed[column]), room.end[column]
+        m, end = np.int64(buffer.n_listed[column]), buffer.end[column]
         if not listed:
-            m = find_cells(columns, column, rows, first, room)
+            m = find_cells(columns, column, rows, first, buffer)
             end = m
         if m == 0:
             continue
-        found = search_listed(columns, task, column, room.keys[end - m : end], first, last, sums, path, bar_for(column, winner, score))
+        found = search_listed(columns, task, column, buffer.keys[end - m : end], first, last, sums, path, bar_for(column, winner, score))
         status = max(status, found[0])
         if found[0] == SPLIT:
             _, score, has_missing = found
             winner = column
     if not everything:
         undraw_columns(task.keys[0], path, pool, drawn)
-    forget_cells(room, n_present)
+    forget_cells(buffer, n_present)
     conclude(columns, task, last - first, sums, status, score, has_missing, winner)
 
 
@@ -179,16 +179,16 @@ def search_some(columns, task, first, last, path, sums, low, high):
     ----------
     columns : SparseColumns
     task : Task
-        Of this thread; ``task.room.place_of`` is shared, and says where the rows lie.
+        Of this thread; ``task.buffer.place_of`` is shared, and says where the rows lie.
     """
-    room, rows = task.room, task.partition.rows[first:last]
+    buffer, rows = task.buffer, task.partition.rows[first:last]
     status, score, has_missing, winner = CONSTANT, -1.0, False, np.int64(-1)
     for k in range(low, high):
         column = np.int64(task.pool[k])
-        m = find_cells(columns, column, rows, first, room)
+        m = find_cells(columns, column, rows, first, buffer)
         if m == 0:
             continue
-        found = search_listed(columns, task, column, task.room.keys[:m], first, last, sums, path, bar_for(column, winner, score))
+        found = search_listed(columns, task, column, task.buffer.keys[:m], first, last, sums, path, bar_for(column, winner, score))
         status = max(status, found[0])
         if found[0] == SPLIT:
             _, score, has_missing = found

@@ -107,7 +107,7 @@ def grow_together(columns, work_pool, task):
         elif kind == GROW:
             _bring_back(work_pool, task, i)
             place = work_pool.places[i]
-            start, in_stop, stop, depth, first = place.start, place.in_stop, place.stop, place.depth, place.room
+            start, in_stop, stop, depth, first = place.start, place.in_stop, place.stop, place.depth, place.offset
             last = first + most_nodes(task.stops, task.limits, in_stop - start, depth)
             _begin(task.sum_slots, place.slot)
             task.budget.waiting[0] = work_pool.origins[i]
@@ -144,7 +144,7 @@ def grow_plain(columns, work_pool, task):
         place = work_pool.places[i]
         task.budget.waiting[0] = work_pool.origins[i]
         put_root(task.stack, place.start, place.in_stop, place.stop, place.depth, work_pool.paths[i], work_pool.sums[i])
-        nodes = Nodes(work_pool.parts.records[place.room :], work_pool.parts.sums[place.room :])
+        nodes = Nodes(work_pool.parts.records[place.offset :], work_pool.parts.sums[place.offset :])
         work_pool.places[i].n_nodes = grow_block(columns, task, ZERO(), nodes, ZERO())
 
 
@@ -240,7 +240,7 @@ def _open(sum_slots, work_pool, task, i):
         release(control, LOCK)
     if shared:
         places.n_nodes = -1
-        make_leaf(work_pool.parts.records[places.room], start, in_stop, places.stop)
+        make_leaf(work_pool.parts.records[places.offset], start, in_stop, places.stop)
         if places.slot >= 0:
             start_leading(sum_slots, work_pool, task, i)
         else:
@@ -321,7 +321,7 @@ def _decide(sum_slots, columns, work_pool, task, i):
         left = places.left_child
         come_from(work_pool.origins[left], node, ZERO(), rank)
         come_from(work_pool.origins[left + 1], node, ZERO() + 1, rank)
-        note_split(work_pool.parts.records[work_pool.places[i].room], work_pool.found.records[i])
+        note_split(work_pool.parts.records[work_pool.places[i].offset], work_pool.found.records[i])
         if is_categorical(task.limits.categories, split.column):
             choose_sides_shared(columns, work_pool, task, i)
         add_chunks(work_pool, MARK, i, n_chunks(work_pool, places.stop - places.start))
@@ -367,8 +367,8 @@ def _place_children(work_pool, task, i):
     one.start, one.in_stop, one.stop, one.depth = start, start + inside, middle, depth + 1
     other.start, other.in_stop, other.stop, other.depth = middle, middle + in_stop - start - inside, stop, depth + 1
     one.side = other.side = 1 - work_pool.places[i].side
-    one.room = work_pool.places[i].room + 1
-    other.room = one.room + most_nodes(task.stops, task.limits, inside, depth + 1)
+    one.offset = work_pool.places[i].offset + 1
+    other.offset = one.offset + most_nodes(task.stops, task.limits, inside, depth + 1)
     path = work_pool.paths[i]
     work_pool.paths[left], work_pool.paths[left + 1] = child_path(path, LEFT), child_path(path, task.stops.right_side)
     sums = work_pool.sums
@@ -425,7 +425,7 @@ def _hand_down(sum_slots, work_pool, task, i):
     """Open the children of a node; if the larger one is to have its sums, sum the smaller one first."""
     places = work_pool.places
     left = places[i].left_child
-    record = work_pool.parts.records[work_pool.places[i].room]
+    record = work_pool.parts.records[work_pool.places[i].offset]
     record.left, record.right = left, left + 1
     smaller, larger = (left, left + 1) if rows_of(work_pool, left) <= rows_of(work_pool, left + 1) else (left + 1, left)
     if _wants_slot(work_pool, task, larger):

@@ -33,7 +33,7 @@ class Stack(NamedTuple):
 
 
 def make_stack(n_levels: int, n_rows: int, n_sums: int) -> Stack:
-    """Return room for a subtree of so many levels and rows: at each level, at most one sibling waits."""
+    """Return buffers for a subtree of so many levels and rows: at each level, at most one sibling waits."""
     capacity = min(n_levels, n_rows) + 2
     # Few trees are as deep as they may be: little of this is used.
     todo, sums = (mapped(capacity * width, np.int64, large_pages=False).reshape(capacity, width) for width in (7, n_sums))

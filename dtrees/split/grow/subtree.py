@@ -32,7 +32,7 @@ from dtrees.split.node.limits import AnyCriterion, NodeLimits, SplitLimits, is_c
 from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left, mark_left_sparse
 from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, cut_of, note_split
 from dtrees.split.search.scratch import Scratch
-from dtrees.split.search.sparse import CellRoom
+from dtrees.split.search.sparse import CellBuffer
 from dtrees.split.zones.sum_slots import SumSlots, give_back_of, has_slots, inherit
 from dtrees.split.zones.sums import note_places
 
@@ -44,7 +44,7 @@ class Task(NamedTuple):
     Attributes
     ----------
     partition, spare : RowPartition
-        The node's stretch is rearranged; ``spare`` has room for it.
+        The node's range is rearranged; ``spare`` has room for it.
     target : ndarray, shape (n_rows,) or (0,)
         By which pure nodes are known.
     limits : Hidden
@@ -56,9 +56,9 @@ class Task(NamedTuple):
         The tree's columns.
     scratch : Scratch
     best : Candidates
-        Room for one.
+        A buffer for one.
     bits : ndarray of uint8
-        Room for a bit a row.
+        A buffer for a bit a row.
     block : Block or None
         None where the table is sparse.
     block_rows : int
@@ -75,7 +75,7 @@ class Task(NamedTuple):
         Whether words of constraints follow the sums of a node.
     is_plain : bool
         Whether nodes of few rows are searched as those of more, with fewer kernels.
-    room : CellRoom or None
+    buffer : CellBuffer or None
         Where the table is sparse, to find stored cells.
     """
 
@@ -98,7 +98,7 @@ class Task(NamedTuple):
     weight: tuple[int, int]
     has_words: bool
     is_plain: bool = False
-    room: CellRoom | None = None
+    buffer: CellBuffer | None = None
 
 
 def of_criterion(limits: SplitLimits, n_sums: int) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def hand_down_slot(task, n):
 
 
 @optional
-def _mark(room, columns, task, split, n, place, bits):
+def _mark(buffer, columns, task, split, n, place, bits):
     """Set the bits of the rows of the n-th node of the stack that its split sends left; ``place`` is its start, in_stop and stop."""
     start, in_stop, stop = place
     codes, rows = columns.codes[split.column], task.partition.rows
@@ -149,17 +149,17 @@ def _mark(room, columns, task, split, n, place, bits):
         mark_left(codes, cut_of(columns, split, stop > in_stop), rows, start, stop, bits)
 
 
-@_mark.of(CellRoom)
-def _(room, columns, task, split, n, place, bits):
+@_mark.of(CellBuffer)
+def _(buffer, columns, task, split, n, place, bits):
     start, in_stop, stop = place
     rule = cut_of(columns, split, stop > in_stop)
-    mark_left_sparse(columns, np.int64(split.column), rule, task.partition.rows, room.place_of, start, stop, bits)
+    mark_left_sparse(columns, np.int64(split.column), rule, task.partition.rows, buffer.place_of, start, stop, bits)
 
 
 @lean_kernel
-def _note_places(room, task, start, stop):
-    if room is not None:
-        note_places(room.place_of, task.partition.rows, start, stop)
+def _note_places(buffer, task, start, stop):
+    if buffer is not None:
+        note_places(buffer.place_of, task.partition.rows, start, stop)
 
 
 @lean_kernel
@@ -167,13 +167,13 @@ def _divide(columns, task, n, start, in_stop, stop, depth):
     """Apply the split found to the rows of the n-th node of the stack; return how many go left, in sample and out of sample."""
     partition, split, place = task.partition, task.best.records[0], (start, in_stop, stop)
     used = task.bits[: (stop - start + 7) // 8]
-    _mark(task.room, columns, task, split, n, place, used)
+    _mark(task.buffer, columns, task, split, n, place, used)
     if depth + 1 < task.stops.max_depth or task.stops.keeps_rows:
         inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
     else:  # nobody wants the sums of these rows any more: they may be divided as those out of sample are
         inside = split.n_left
         outside = divide_within(used, partition, start, start, stop, task.spare)[1] - inside
-    _note_places(task.room, task, start, stop)
+    _note_places(task.buffer, task, start, stop)
     return inside, outside
 
 
@@ -201,7 +201,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
     path : uint64
     sums : ndarray of int64, shape (n_sums,)
     nodes : Nodes
-        Written; room for every node there can be (:func:`most_nodes`).
+        Written; a buffer for every node there can be (:func:`most_nodes`).
 
     Returns
     -------
@@ -257,7 +257,7 @@ def grow_sparse(columns, task, root, path, sums, origin, nodes):
     ``root``, int64 of shape (4,), is where the node starts, where its rows in sample and all of them stop, and its depth; ``origin`` is its
     ORIGIN (:mod:`dtrees.split.grow.best_first`).
     """
-    note_places(task.room.place_of, task.partition.rows, root[0], root[2])
+    note_places(task.buffer.place_of, task.partition.rows, root[0], root[2])
     task.budget.waiting[0] = origin
     return grow_subtree(columns, task, root[0], root[1], root[2], root[3], path, sums, nodes)
 

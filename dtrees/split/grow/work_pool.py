@@ -32,7 +32,7 @@ PLACE = np.dtype(
     [
         (name, np.int64)
         for name in (
-            "start", "in_stop", "stop", "depth", "slot", "left_child", "n_chunks", "n_undone", "room", "n_nodes", "summed", "n_slots",
+            "start", "in_stop", "stop", "depth", "slot", "left_child", "n_chunks", "n_undone", "offset", "n_nodes", "summed", "n_slots",
             "idle_slots", "first_column", "side",
         )
     ]
@@ -70,7 +70,7 @@ class WorkPool(NamedTuple):
         Nodes that wait for one thread.
     places : ndarray of PLACE, shape (n_nodes,)
         Start, in_stop, stop and depth of each node, its slot, its left child (the right one has the next number), the chunks of its step,
-        and those not finished, where in ``parts`` the room of its subtree begins, how many nodes that has (-1: it is shared out), which
+        and those not finished, where in ``parts`` its subtree begins, how many nodes that has (-1: it is shared out), which
         node is being summed, in how many slots, and how many of them nobody is at, the column searched first, and 1 if the node's rows lie
         in the spare partition.
     paths : ndarray of uint64, shape (n_nodes,)
@@ -87,7 +87,7 @@ class WorkPool(NamedTuple):
     sums : ndarray of int64, shape (n_nodes, n_sums)
         Of each node.
     parts : Nodes
-        Room for the nodes of subtrees in preorder, with gaps: a child's room is as large as its subtree may become.
+        A buffer for the nodes of subtrees in preorder, with gaps: a child has as many as its subtree may become.
     share_rows : int
         Nodes of more rows are shared out.
     n_threads : int
@@ -112,8 +112,8 @@ class WorkPool(NamedTuple):
     is_level: bool
 
 
-def make_work_pool(n: int, most_shared: int, n_rows: int, room: int, n_sums: int, n_kept: int) -> WorkPool:
-    """Return room for what is shared by threads that are to grow subtrees.
+def make_work_pool(n: int, most_shared: int, n_rows: int, n_nodes: int, n_sums: int, n_kept: int) -> WorkPool:
+    """Return buffers for what is shared by threads that are to grow subtrees.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def make_work_pool(n: int, most_shared: int, n_rows: int, room: int, n_sums: int
         Most nodes that can be shared out at the same time; 0 where none will be.
     n_rows : int
         Rows of the partition, up to the last of a node that is shared out.
-    room : int
+    n_nodes : int
         Most nodes of all subtrees.
     n_sums : int
     n_kept : int
@@ -143,7 +143,7 @@ def make_work_pool(n: int, most_shared: int, n_rows: int, room: int, n_sums: int
         np.empty((capacity if n_shared else 0, CHUNKS, 2), np.int64),
         np.empty(n_rows, np.uint8),
         np.empty((capacity, n_sums), np.int64),
-        empty_nodes(room, n_kept),
+        empty_nodes(n_nodes, n_kept),
         0,
         1,
         False,
@@ -172,7 +172,7 @@ def opening(work_pool: WorkPool, roots: Sequence[tuple[int, int, int, int]], mos
     places["slot"] = -1
     for name, values in zip(("start", "in_stop", "stop", "depth"), zip(*roots, strict=True), strict=True):
         places[name][:n] = values
-    places["room"][1:n] = list(accumulate(most_nodes[:-1]))
+    places["offset"][1:n] = list(accumulate(most_nodes[:-1]))
     chunks = np.array([(OPEN, root, 0) for root in range(n - 1, -1, -1)], np.int64)
     control = np.zeros(64, np.int64)
     control[WAITING_CHUNKS] = control[CHUNKS_LEFT] = control[N_NODES] = n
@@ -210,7 +210,7 @@ def begin_level(work_pool: WorkPool, n: int, slots: NDArray[np.int64]) -> WorkPo
     """
     n_parents, places = slots.shape[0], work_pool.places
     places["slot"][:n_parents], places["left_child"][:n_parents] = slots, n_parents + 2 * np.arange(n_parents)
-    places["room"][:n] = np.arange(n)
+    places["offset"][:n] = np.arange(n)
     work_pool.found.records["status"][:n], work_pool.found.records["column"][:n] = NO_SPLIT, -1
     anew = np.flatnonzero(np.append(np.repeat(slots < 0, 2), np.ones(n - 3 * n_parents, np.bool_))) + n_parents
     some = [(OPEN, i, 0) for i in anew] + [(DIVIDED, i, 0) for i in np.flatnonzero(slots >= 0)]
@@ -321,7 +321,7 @@ def n_chunks(work_pool, n_rows):
 
 @lean_kernel
 def bounds_of(first, last, chunk, n):
-    """Return where one of ``n`` chunks of a stretch begins and ends."""
+    """Return where one of ``n`` chunks of a range begins and ends."""
     size = last - first
     return first + size * chunk // n, first + size * (chunk + 1) // n
 
@@ -332,7 +332,7 @@ def join(work_pool, root):
 
     Parts only move to lower places, in their order, so none is overwritten before it is moved.
     """
-    first_of_all = work_pool.places[root].room
+    first_of_all = work_pool.places[root].offset
     records, sums = work_pool.parts.records[first_of_all:], work_pool.parts.sums[first_of_all:]
     todo = np.empty((work_pool.places.shape[0] + 1, 3), np.int64)
     todo[0] = root, -1, 0
@@ -346,7 +346,7 @@ def join(work_pool, root):
                 records[parent].left = n
             else:
                 records[parent].right = n
-        first, count = work_pool.places[node].room - first_of_all, work_pool.places[node].n_nodes
+        first, count = work_pool.places[node].offset - first_of_all, work_pool.places[node].n_nodes
         if count < 0:
             records[n] = records[first]
             for k in range(sums.shape[1]):
@@ -372,9 +372,9 @@ def join(work_pool, root):
 
 
 def grown(work_pool: WorkPool, root: int, copy: bool) -> Nodes:
-    """Return the nodes of a subtree in preorder, when all work is done; unless copied, they lie in the room of the work pool."""
+    """Return the nodes of a subtree in preorder, when all work is done; unless copied, they lie in the buffer of the work pool."""
     place = work_pool.places[root]
-    first, count = int(place["room"]), int(place["n_nodes"])
+    first, count = int(place["offset"]), int(place["n_nodes"])
     if count < 0:
         count = join(work_pool, root)
     if count > MOST_NODES:

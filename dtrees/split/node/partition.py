@@ -1,6 +1,6 @@
 """The rows of a tree under way, node by node.
 
-``rows`` is a permutation of all row numbers in which every node owns a stretch; in it come first the rows the tree learns from (in
+``rows`` is a permutation of all row numbers in which every node owns a range; in it come first the rows the tree learns from (in
 sample), then those it only routes (out of sample: not drawn, held out, or of weight zero), both ascending. What is summed over rows
 is kept in the same order, so scans read it in sequence::
 
@@ -251,7 +251,7 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops,
 
 @inner_kernel
 def divide_within(bits, partition, start, in_stop, stop, spare):
-    """Apply a split as :func:`divide` does, with ``spare`` as large as the partition; only the node's stretch of it is used."""
+    """Apply a split as :func:`divide` does, with ``spare`` as large as the partition; only the node's range of it is used."""
     part = RowPartition(spare.rows[start:stop], spare.g[start:stop], spare.h[start : stop if spare.h.shape[0] > 0 else start])
     return divide(bits, partition, start, in_stop, stop, part)
 

@@ -51,7 +51,7 @@ class Nodes(NamedTuple):
 
 
 def empty_nodes(n: int, n_sums: int) -> Nodes:
-    """Return room for ``n`` nodes, uninitialized."""
+    """Return buffers for ``n`` nodes, uninitialized."""
     return Nodes(np.empty(n, NODE), np.empty((n, n_sums), np.int64))
 
 
@@ -209,7 +209,7 @@ class Found(NamedTuple):
 
 
 def no_split_found(n_sums: int) -> Found:
-    """Return room for a split."""
+    """Return buffers for a split."""
     return Found(np.zeros(1, FOUND), np.zeros(n_sums, np.int64))
 
 
@@ -272,7 +272,7 @@ class Candidates(NamedTuple):
 
 
 def empty_candidates(n: int, n_sums: int) -> Candidates:
-    """Return room for ``n`` candidates, all CONSTANT, of column -1."""
+    """Return buffers for ``n`` candidates, all CONSTANT, of column -1."""
     records = np.zeros(n, CANDIDATE)
     records["column"] = -1
     return Candidates(records, np.zeros((n, n_sums), np.int64))

@@ -27,7 +27,7 @@ _SOME_EMPTY = 128
 _HALF = np.uint64(0xFFFFFFFF)
 
 
-def room_for(n_numbers: int, width: int, n_chunks: int) -> int:
+def packed_size(n_numbers: int, width: int, n_chunks: int) -> int:
     """Return how many bytes so many numbers may take that are packed in some chunks."""
     return 8 * n_numbers + (9 + width) * (n_numbers // (BLOCK * width) + n_chunks) + SPARE
 
@@ -102,7 +102,7 @@ def pack_bytes(numbers, width, out, at, block):
     numbers : ndarray of int64, shape (n * width,)
     width : int
     out : ndarray of uint8
-        With as much room as :func:`room_for` says.
+        As long as :func:`packed_size` says.
     at : int
     block : ndarray of int64, shape (width, BLOCK + 1)
         Scratch space.

@@ -95,7 +95,7 @@ def search_groups(node, column, values, m, limits, bits, bar, groups, scratch):
 @lean_kernel
 def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
     """Find the best split of a node as :func:`search_groups` does; categories of few rows have been taken together."""
-    found, room = scratch.found, scratch.classes
+    found, buffer = scratch.found, scratch.classes
     most = min(limits.categories.most[column], m - 1)
     top, best, order = bar, ZERO(), ZERO()
     for which in range(ZERO() + 1 if is_random(limits.thresholds) else n_orders(node)):
@@ -103,7 +103,7 @@ def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
             continue
         _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
         order_ends(groups, m, most)
-        left = nothing(node, room[0])
+        left = nothing(node, buffer[0])
         for cut in range(1, most + 1):
             left = _plus_place(left, groups, cut - 1)
             score = _score_cut(left, node, cut, m, limits, bits, top)
@@ -111,7 +111,7 @@ def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
                 top, best, order = score, cut, which
                 note_found(found, ZERO(), HAS_THRESHOLD, False, left)
         first = max(most + 1, m - most)  # of the cuts with the smaller side at the upper end
-        left = minus(node, _sum_places(node, groups, first, m, room[1]), room[0])
+        left = minus(node, _sum_places(node, groups, first, m, buffer[1]), buffer[0])
         for cut in range(first, m):
             if cut > first:
                 left = _plus_place(left, groups, cut - 1)
@@ -124,7 +124,7 @@ def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
     if order + 1 < n_orders(node):  # another order has taken its place
         _set_keys(limits.thresholds, node, values, groups, m, order, limits.categories.smooth, bits)
         order_ends(groups, m, most)
-    _turn(node, values.shape[0], m, best, most, order, groups, found, room)
+    _turn(node, values.shape[0], m, best, most, order, groups, found, buffer)
     found.record[0].by_chance = _by_chance(node, best, m, limits) if limits.chance > 0.0 else 0.0
     return SPLIT, top, True
 
@@ -137,9 +137,9 @@ def _plus_place(statistic, groups, i):
 
 
 @lean_kernel
-def _sum_places(node, groups, first, last, room):
+def _sum_places(node, groups, first, last, buffer):
     """Return the statistic of the categories ``first`` to ``last`` in order."""
-    total = nothing(node, room)
+    total = nothing(node, buffer)
     for i in range(first, last):
         total = _plus_place(total, groups, i)
     return total
@@ -168,7 +168,7 @@ def _nats(n):
 
 
 @lean_kernel
-def _turn(node, n_distinct, m, cut, most, order, groups, found, room):
+def _turn(node, n_distinct, m, cut, most, order, groups, found, buffer):
     """Finish the split after ``cut`` of ``m`` categories in their order: what is not listed is to go right.
 
     Categories are in order up to ``most`` from both ends, of which the cut is within one.
@@ -187,9 +187,9 @@ def _turn(node, n_distinct, m, cut, most, order, groups, found, room):
     record = found.record[0]
     turned = rare_there == from_low if rare else 2 * record.n_left > node.n
     if turned:
-        there = _sum_places(node, groups, first, last, room[0])
+        there = _sum_places(node, groups, first, last, buffer[0])
         if from_low:
-            there = minus(node, there, room[1])
+            there = minus(node, there, buffer[1])
         note_found(found, ZERO(), HAS_THRESHOLD, False, there)
     record.missing_left = has_missing and (missing_there == from_low) != turned
     record.threshold = -float(m - cut) - ORDER * float(order) if turned else float(cut) + ORDER * float(order)
@@ -226,20 +226,20 @@ def choose_kept(node, values, m, limits, bits, number, groups, side):
     which, n_left = np.int64(abs(number) // ORDER), n_categories_left(number)
     from_low, n_right = number > 0.0, m - n_left
     _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
-    # The categories of the side that has fewer are told one by one.
+    # The categories of the side that has fewer are listed one by one.
     some = min(n_left, n_right)
     order_ends(groups, m, some)
-    left_is_told = n_left <= n_right
+    left_is_listed = n_left <= n_right
     side[: values.shape[0] + 1] = 0
-    if not left_is_told:
+    if not left_is_listed:
         for i in range(m):
             if groups.code[i] != RARE:
                 side[groups.code[i]] = 1
-    first = ZERO() if from_low == left_is_told else m - some
+    first = ZERO() if from_low == left_is_listed else m - some
     for i in range(first, first + some):
         code = groups.code[groups.order[0, i]]
         if code != RARE:
-            side[code] = left_is_told
+            side[code] = left_is_listed
 
 
 @kernel
@@ -338,7 +338,7 @@ def mark_by_sets(sets, splits, columns, rows, side, marks):
     """Mark the rows that splits send left whose sets of categories are known.
 
     ``sets`` is a :class:`~dtrees.tree.category_sets.CategorySets` whose nodes are those of the ``splits`` that have a set; ``side`` has
-    room for a number for each distinct value of a column and one more. The others are those of :func:`mark_by_category`.
+    a buffer of a number for each distinct value of a column and one more. The others are those of :func:`mark_by_category`.
     """
     bits, offsets = marks
     for k in range(sets.node.shape[0]):
@@ -378,7 +378,7 @@ def find_subsets(columns, places, rows, starts, stops, numbers, side, found, cou
     numbers : ndarray of float64, shape (n,)
         The splits, as numbers.
     side : ndarray of uint8
-        Room for a number for each distinct value of a column and one more, all 0, as they are again in the end.
+        A buffer for a number for each distinct value of a column and one more, all 0, as they are again in the end.
     found : ndarray of int64
         Written: the numbers of the categories, of all splits in turn, -1 for missing values.
     counts : ndarray of int64, shape (n,)

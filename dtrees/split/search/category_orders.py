@@ -2,7 +2,7 @@
 
 Of one target there is one order, by its mean; of more than two classes one for each, by its share. Of several targets there are those of
 each. Where at least two of them are numbers, or of two classes, these have one more together: by where the means of the categories lie
-along the direction in which they differ most (the first principal component of the means, by weight: the best set is told from the others
+along the direction in which they differ most (the first principal component of the means, by weight: the best set differs from the others
 by a plane, as squared errors are, and the plane across that direction is often near it). The direction is found by repeated multiplication,
 from the target whose means differ most on.
 """
@@ -41,7 +41,7 @@ RARE = np.int64(-1)
 
 @by_reference
 class Groups(NamedTuple):
-    """Room for the rows of a node by category.
+    """Buffers for the rows of a node by category.
 
     Attributes
     ----------
@@ -53,11 +53,11 @@ class Groups(NamedTuple):
     order : ndarray of int64, shape (2, size)
         The places of categories in their order, and as many places to sort by.
     counts : ndarray of int64, shape (CATEGORY_BUCKETS,)
-        How many categories there are in stretches of keys.
+        How many categories there are in chunks of keys.
     side : ndarray of uint8, shape (size,)
         By code, whether rows go left.
     direction : ndarray of float64, shape (2, n_sums)
-        Of the means of several targets, and as much room.
+        Of the means of several targets, and as much buffer.
     """
 
     code: NDArray[np.int64]
@@ -71,7 +71,7 @@ class Groups(NamedTuple):
 
 
 def make_groups(max_distinct: int, n_sums: int) -> Groups:
-    """Return room for the categories of columns of up to so many distinct values."""
+    """Return buffers for the categories of columns of up to so many distinct values."""
     size = max_distinct + 2  # one for missing values, and one for categories taken together
     return Groups(
         code=np.empty(size, np.int64),
@@ -416,7 +416,7 @@ def order_ends(groups, m, most):
         low, high = _range_of(key, m)
         scale = float(CATEGORY_BUCKETS) / (high - low)
         if 0.0 < scale < 1e300:  # all keys are finite, and not all equal
-            # To multiply and to cut off keeps the order, so that categories need to be sorted within stretches only.
+            # To multiply and to cut off keeps the order, so that categories need to be sorted within chunks only.
             counts[:] = 0
             for i in range(m):
                 counts[min(np.int64((key[i] - low) * scale), CATEGORY_BUCKETS - 1)] += 1
@@ -431,11 +431,11 @@ def order_ends(groups, m, most):
             if lowest < highest:
                 at, other = ZERO(), m - n_high
                 for i in range(m):
-                    stretch = min(np.int64((key[i] - low) * scale), CATEGORY_BUCKETS - 1)
-                    if stretch <= lowest:
+                    chunk = min(np.int64((key[i] - low) * scale), CATEGORY_BUCKETS - 1)
+                    if chunk <= lowest:
                         order[at] = i
                         at += 1
-                    elif stretch >= highest:
+                    elif chunk >= highest:
                         order[other] = i
                         other += 1
                 sort_by_key(key, order[:n_low], spare)

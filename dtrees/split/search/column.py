@@ -36,7 +36,7 @@ from dtrees.split.search.sweep import (
     sweep_bins,
     sweep_sorted,
 )
-from dtrees.split.search.vectors import sweep_stretches, sweeps_stretches
+from dtrees.split.search.vectors import sweep_chunks, sweeps_chunks
 from dtrees.split.table.sorting import code_in, fill_bins, prefers_bins, sort_places
 
 
@@ -156,8 +156,8 @@ def search_sorted(rows, n_distinct, sums, limits, bar, scratch):
         return CONSTANT, 0.0, False
     node = node_statistic(limits.criterion, sums, rows.last - rows.first)
     has_missing = highest == np.uint64(n_distinct)
-    if not has_missing and sweeps_stretches(limits.criterion, node):
-        score = sweep_stretches(node, limits, rows, bar, scratch.classes[0], scratch.found, scratch.stretch)
+    if not has_missing and sweeps_chunks(limits.criterion, node):
+        score = sweep_chunks(node, limits, rows, bar, scratch.classes[0], scratch.found, scratch.chunk)
     else:
         score, has_missing = _sweep_all(rows, n_distinct, sums, limits, bar, scratch)
     return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
@@ -166,11 +166,11 @@ def search_sorted(rows, n_distinct, sums, limits, bar, scratch):
 @separate_kernel(returns=types.Tuple((types.float64, types.boolean)))
 def _sweep_all(rows, n_distinct, sums, limits, bar, scratch):
     """Sweep all rows of a node, of which values may be missing; return the best score, and whether values are."""
-    node, room = node_statistic(limits.criterion, sums, rows.last - rows.first), scratch.classes
+    node, buffer = node_statistic(limits.criterion, sums, rows.last - rows.first), scratch.classes
     end = first_above(rows.keys, rows.first, rows.last, n_distinct - 1)
-    missing = sum_rows(rows_between(rows, end, rows.last), nothing(node, room[1]))
-    present, none = rows_between(rows, rows.first, end), nothing(node, room[0])
-    score = sweep_sorted(limits, present, none, missing, node, NONE_HIGHER, bar, room[2], scratch.found)
+    missing = sum_rows(rows_between(rows, end, rows.last), nothing(node, buffer[1]))
+    present, none = rows_between(rows, rows.first, end), nothing(node, buffer[0])
+    score = sweep_sorted(limits, present, none, missing, node, NONE_HIGHER, bar, buffer[2], scratch.found)
     return score, end < rows.last
 
 

@@ -218,7 +218,7 @@ def halfway(one, other):
 
 @inner_kernel
 def _merge(keys, first, middle, last, spare):
-    """Merge two sorted stretches, the first of which goes first where keys tie."""
+    """Merge two sorted chunks, the first of which goes first where keys tie."""
     i, j = first, middle
     for k in range(first, last):
         if j == last or (i < middle and code_in(keys[i]) <= code_in(keys[j])):

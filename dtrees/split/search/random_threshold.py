@@ -204,17 +204,17 @@ def _score_thresholds(limits, node, scores, counts):
 
 
 @optional
-def _statistics_of_column(node, j, counts, room):
+def _statistics_of_column(node, j, counts, buffer):
     """Return the statistics of the rows that go left in a column of the block, and of those whose value is missing."""
     n = node.sums.shape[0]
     for k in range(n):
-        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n + 1 + k, j]
-    left = with_sums(node, room[0], counts[H_LEFT, j], counts[N_LEFT, j])
-    return left, with_sums(node, room[1], counts[LEFT + n, j], counts[N_MISSING, j])
+        buffer[0, k], buffer[1, k] = counts[LEFT + k, j], counts[LEFT + n + 1 + k, j]
+    left = with_sums(node, buffer[0], counts[H_LEFT, j], counts[N_LEFT, j])
+    return left, with_sums(node, buffer[1], counts[LEFT + n, j], counts[N_MISSING, j])
 
 
 @_statistics_of_column.of(Moments)
-def _(node, j, counts, room):
+def _(node, j, counts, buffer):
     left = Moments(counts[LEFT, j], counts[H_LEFT, j], counts[N_LEFT, j])
     return left, Moments(counts[LEFT + 2, j], counts[LEFT + 1, j], counts[N_MISSING, j])
 

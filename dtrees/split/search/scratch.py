@@ -12,7 +12,7 @@ from dtrees.split.node.records import Found, no_split_found
 from dtrees.split.policy import MAX_CELLS, MAX_PARTS, MAX_SINGLE_CELLS, MOST_BINS
 from dtrees.split.search.category_orders import Groups, make_groups
 from dtrees.split.search.line_up import LineUp, make_line_up
-from dtrees.split.search.vectors import Stretch, make_stretch
+from dtrees.split.search.vectors import Chunk, make_chunk
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.sorting import BIN, RADIX
 
@@ -61,7 +61,7 @@ class Scratch(NamedTuple):
         For :func:`~dtrees.split.table.sorting.radix_sort`.
     line_up : LineUp or None
         For criteria of order statistics.
-    stretch : Stretch
+    chunk : Chunk
     groups : Groups
         For columns of categories; small where there are none.
     """
@@ -83,7 +83,7 @@ class Scratch(NamedTuple):
     classes: NDArray[np.int64]
     counts: NDArray[np.int64]
     line_up: LineUp | None
-    stretch: Stretch
+    chunk: Chunk
     groups: Groups
 
 
@@ -125,6 +125,6 @@ def make_scratch(
         classes=np.zeros((3, n_classes), np.int64),
         counts=np.empty(RADIX, np.int64),
         line_up=make_line_up(n_rows, levels, several) if levels.shape[0] else None,
-        stretch=make_stretch(),
+        chunk=make_chunk(),
         groups=make_groups(max_distinct if categories else 0, n_sums),
     )

@@ -36,7 +36,7 @@ from dtrees.split.table.sparse_columns import SparseColumns, find_row, n_steps
 
 
 @by_reference
-class CellRoom(NamedTuple):
+class CellBuffer(NamedTuple):
     """What a thread finds the stored cells of nodes with.
 
     Attributes
@@ -52,7 +52,7 @@ class CellRoom(NamedTuple):
     present : ndarray of int32, shape (n_columns,)
         The columns that have listed cells come first.
     dense : ndarray of uint32, shape (n_rows,) or (0,)
-        Room for the codes of a whole column, for criteria that need them.
+        A buffer for the codes of a whole column, for criteria that need them.
     """
 
     place_of: NDArray[np.uint32]
@@ -63,14 +63,14 @@ class CellRoom(NamedTuple):
     dense: NDArray[np.uint32]
 
 
-def make_cell_room(columns: SparseColumns, dense: bool, place_of: NDArray[np.uint32] | None = None) -> CellRoom:
-    """Return room for the cells of the nodes of one tree at a time.
+def make_cell_buffer(columns: SparseColumns, dense: bool, place_of: NDArray[np.uint32] | None = None) -> CellBuffer:
+    """Return buffers for the cells of the nodes of one tree at a time.
 
-    ``dense``: with room for a whole column; ``place_of``: that of other threads at the same tree.
+    ``dense``: with a buffer for a whole column; ``place_of``: that of other threads at the same tree.
     """
     n_rows, n_columns = columns.n_rows, columns.n_columns
     longest = int(np.diff(columns.starts).max(initial=0))
-    return CellRoom(
+    return CellBuffer(
         mapped(n_rows, np.uint32) if place_of is None else place_of,
         mapped(max(columns.rows.shape[0] // LISTED_SHARE, longest) + 1, np.uint64),
         np.zeros(n_columns, np.int32),
@@ -81,21 +81,21 @@ def make_cell_room(columns: SparseColumns, dense: bool, place_of: NDArray[np.uin
 
 
 @lean_kernel
-def lists_all(columns, rows, n_drawn, room):
+def lists_all(columns, rows, n_drawn, buffer):
     """Tell whether to list a node's cells of all columns costs less than to find those of ``n_drawn`` of them.
 
-    There is no room to list more than a share of the table.
+    The buffer holds a share of the table only.
     """
     n_columns = columns.starts.shape[0] - 1
     in_column = columns.rows.shape[0] // n_columns + 1
     by_columns = n_drawn * (1 + min(in_column, rows.shape[0] * n_steps(in_column)))
-    return _has_at_most(columns, rows, min(by_columns // LISTED_CELL, room.keys.shape[0]))
+    return _has_at_most(columns, rows, min(by_columns // LISTED_CELL, buffer.keys.shape[0]))
 
 
 @lean_kernel
-def may_list_all(columns, rows, room):
+def may_list_all(columns, rows, buffer):
     """Tell whether there is room to list a node's cells of all columns."""
-    return _has_at_most(columns, rows, room.keys.shape[0])
+    return _has_at_most(columns, rows, buffer.keys.shape[0])
 
 
 @lean_kernel
@@ -110,10 +110,10 @@ def _has_at_most(columns, rows, most):
 
 
 @lean_kernel
-def list_cells(columns, rows, room):
+def list_cells(columns, rows, buffer):
     """List the cells of some rows in all columns that the tree may use; return how many columns have any."""
     starts, column_of, codes = columns.row_starts, columns.row_columns, columns.row_codes
-    n_listed, end, present, keys = room.n_listed, room.end, room.present, room.keys
+    n_listed, end, present, keys = buffer.n_listed, buffer.end, buffer.present, buffer.keys
     n_present = ZERO()
     for i in range(rows.shape[0]):
         row = np.int64(rows[i])
@@ -142,35 +142,35 @@ def list_cells(columns, rows, room):
 
 
 @lean_kernel
-def forget_cells(room, n_present):
+def forget_cells(buffer, n_present):
     """Forget the cells listed, of so many columns."""
     for k in range(n_present):
-        room.n_listed[np.int64(room.present[k])] = 0
+        buffer.n_listed[np.int64(buffer.present[k])] = 0
 
 
 @lean_kernel
-def any_varies(room, n_present, n_rows):
+def any_varies(buffer, n_present, n_rows):
     """Tell whether one of the columns listed takes more than one value in the node, which has ``n_rows`` rows."""
     for k in range(n_present):
-        column = np.int64(room.present[k])
-        m, end = np.int64(room.n_listed[column]), room.end[column]
+        column = np.int64(buffer.present[k])
+        m, end = np.int64(buffer.n_listed[column]), buffer.end[column]
         if m < n_rows:
             return True
-        first = code_in(room.keys[end - m])
+        first = code_in(buffer.keys[end - m])
         for i in range(end - m + 1, end):
-            if code_in(room.keys[i]) != first:
+            if code_in(buffer.keys[i]) != first:
                 return True
     return False
 
 
 @lean_kernel
-def find_cells(columns, column, rows, first, room):
-    """Write the keys of the cells of some rows in one column to the front of ``room.keys``; return how many there are.
+def find_cells(columns, column, rows, first, buffer):
+    """Write the keys of the cells of some rows in one column to the front of ``buffer.keys``; return how many there are.
 
     The rows lie at the places from ``first`` on, and ascend.
     """
     start, stop = columns.starts[column], columns.starts[column + 1]
-    keys, codes, place_of, n = room.keys, columns.codes, room.place_of, rows.shape[0]
+    keys, codes, place_of, n = buffer.keys, columns.codes, buffer.place_of, rows.shape[0]
     m = ZERO()
     if n * n_steps(stop - start) < stop - start:
         for i in range(n):
@@ -270,13 +270,13 @@ def _(thresholds, zero_code, keys, pair, limits, bar, scratch):
 
 
 @lean_kernel
-def _sum_cells(keys, cut, missing_code, zeros_left, partition, start, node, room):
+def _sum_cells(keys, cut, missing_code, zeros_left, partition, start, node, buffer):
     """Return the statistics of the rows with codes up to ``cut``, and of those whose value is missing.
 
     The side on which the zeros are is the node without the other rows.
     """
     a, b = partition.g, partition.h
-    side, missing = nothing(node, room[0]), nothing(node, room[1])
+    side, missing = nothing(node, buffer[0]), nothing(node, buffer[1])
     for i in range(keys.shape[0]):
         code, place = code_of(keys[i]), start + np.int64(place_in(keys[i]))
         if code == missing_code:
@@ -284,5 +284,5 @@ def _sum_cells(keys, cut, missing_code, zeros_left, partition, start, node, room
         elif (code <= cut) != zeros_left:
             side = plus_row(side, a[place], weight_at(b, place))
     if zeros_left:
-        side = minus(minus(node, missing, room[2]), side, room[0])
+        side = minus(minus(node, missing, buffer[2]), side, buffer[0])
     return side, missing

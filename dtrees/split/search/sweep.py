@@ -74,7 +74,7 @@ def _try_cut(limits, left, node, code, next_code, missing_left, top, found):
 
 
 @inlined_kernel
-def cut_after(limits, left, missing, node, code, next_code, top, room, found):
+def cut_after(limits, left, missing, node, code, next_code, top, buffer, found):
     """Evaluate the split after a value, missing rows on the left and on the right; return the best score so far.
 
     Parameters
@@ -86,12 +86,12 @@ def cut_after(limits, left, missing, node, code, next_code, top, room, found):
         Of the value, and of the next higher one (NONE_HIGHER: there is none).
     top : float
         The best score so far. Only a better one is noted.
-    room : ndarray of int64, shape (n_classes,)
+    buffer : ndarray of int64, shape (n_classes,)
         Scratch space.
     found : Found
     """
     if missing.n > 0 and next_code != NONE_HIGHER:
-        top = _try_cut(limits, plus(left, missing, room), node, code, next_code, True, top, found)
+        top = _try_cut(limits, plus(left, missing, buffer), node, code, next_code, True, top, found)
     return _try_cut(limits, left, node, code, next_code, False, top, found)
 
 
@@ -153,8 +153,8 @@ def rows_between(rows, first, last):
 
 
 @shared_kernel
-def sweep_sorted(limits, rows, left, missing, node, next_of_last, bar, room, found):
-    """Find the best split after one of the values of rows sorted by code: all of the node's, or a stretch of them.
+def sweep_sorted(limits, rows, left, missing, node, next_of_last, bar, buffer, found):
+    """Find the best split after one of the values of rows sorted by code: all of the node's, or a range of them.
 
     Parameters
     ----------
@@ -162,13 +162,13 @@ def sweep_sorted(limits, rows, left, missing, node, next_of_last, bar, room, fou
     rows : SortedRows
         None of them missing.
     left, missing, node : Moments or Classes
-        The rows before the stretch, those where the value is missing, and the whole node. The weights of classes in ``left`` become those
-        up to the end of the stretch.
+        The rows before the span, those where the value is missing, and the whole node. The weights of classes in ``left`` become those
+        up to the end of the range.
     next_of_last : int
-        The code after the last key's: another stretch's, NONE_HIGHER or UNKNOWN.
+        The code after the last key's: another range's, NONE_HIGHER or UNKNOWN.
     bar : float
         Only splits of a larger score count.
-    room : ndarray of int64, shape (n_classes,)
+    buffer : ndarray of int64, shape (n_classes,)
         Scratch space.
     found : Found
         Written if there is one.
@@ -188,7 +188,7 @@ def sweep_sorted(limits, rows, left, missing, node, next_of_last, bar, room, fou
             next_code = code_of(keys[i + 1])
             if next_code == code:
                 continue
-        top = cut_after(limits, left, missing, node, code, next_code, top, room, found)
+        top = cut_after(limits, left, missing, node, code, next_code, top, buffer, found)
         code = next_code
     return top if top > bar else -1.0
 
@@ -267,20 +267,20 @@ def _sweep_around(limits, rows, n_lower, n_present, dominant, are_missing, node,
 
     The best split goes to ``scratch.found``, its score is returned.
     """
-    found, room = scratch.found, scratch.classes
-    none = nothing(node, room[0])
+    found, buffer = scratch.found, scratch.classes
+    none = nothing(node, buffer[0])
     if are_missing:
         present = rows_between(rows, ZERO(), n_present)
-        missing = minus(node, sum_rows(present, nothing(node, room[1])), room[1])
-        return sweep_sorted(limits, present, none, missing, node, NONE_HIGHER, bar, room[2], found)
+        missing = minus(node, sum_rows(present, nothing(node, buffer[1])), buffer[1])
+        return sweep_sorted(limits, present, none, missing, node, NONE_HIGHER, bar, buffer[2], found)
     lower, higher = rows_between(rows, ZERO(), n_lower), rows_between(rows, n_lower, n_present)
-    missing = sum_rows(rows_between(rows, n_present, rows.last), nothing(node, room[1]))
+    missing = sum_rows(rows_between(rows, n_present, rows.last), nothing(node, buffer[1]))
     top = bar
     if n_lower > 0:
-        top = max(top, sweep_sorted(limits, lower, none, missing, node, dominant, top, room[2], found))
-    left = minus(minus(node, missing, room[2]), sum_rows(higher, nothing(node, room[0])), room[0])
+        top = max(top, sweep_sorted(limits, lower, none, missing, node, dominant, top, buffer[2], found))
+    left = minus(minus(node, missing, buffer[2]), sum_rows(higher, nothing(node, buffer[0])), buffer[0])
     next_code = code_of(rows.keys[n_lower]) if n_lower < n_present else NONE_HIGHER
-    top = cut_after(limits, left, missing, node, dominant, next_code, top, room[2], found)
+    top = cut_after(limits, left, missing, node, dominant, next_code, top, buffer[2], found)
     if n_lower < n_present:
-        top = max(top, sweep_sorted(limits, higher, left, missing, node, NONE_HIGHER, top, room[2], found))
+        top = max(top, sweep_sorted(limits, higher, left, missing, node, NONE_HIGHER, top, buffer[2], found))
     return top if top > bar else -1.0

@@ -25,7 +25,7 @@ from dtrees.split.criteria.squares import GiniOfClasses
 from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, amount_of, n_changed, nothing, weight_at, which_sum
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.records import note_found
-from dtrees.split.policy import STRETCH
+from dtrees.split.policy import CHUNK
 from dtrees.split.search.sweep import SortedRows, rows_between, sum_rows
 from dtrees.split.table.sorting import code_in, code_of, place_in
 
@@ -147,74 +147,74 @@ _EXACT_POWER = 2.0**55
 
 
 @by_reference
-class Stretch(NamedTuple):
-    """Scratch space: running sums and scores of a stretch of rows; ``bits`` are those of ``scores``, the same memory."""
+class Chunk(NamedTuple):
+    """Scratch space: running sums and scores of a chunk of rows; ``bits`` are those of ``scores``, the same memory."""
 
     sums: NDArray[np.int64]
     scores: NDArray[np.float64]
     bits: NDArray[np.int64]
 
 
-def make_stretch() -> Stretch:
-    """Return room for a stretch."""
-    scores = np.empty(STRETCH + 1)
-    return Stretch(np.empty((3, STRETCH), np.int64), scores, scores.view(np.int64))
+def make_chunk() -> Chunk:
+    """Return buffers for a chunk."""
+    scores = np.empty(CHUNK + 1)
+    return Chunk(np.empty((3, CHUNK), np.int64), scores, scores.view(np.int64))
 
 
 @optional
-def sweeps_stretches(criterion, node):
-    """Tell whether :func:`sweep_stretches` may be used for a node of this statistic."""
+def sweeps_chunks(criterion, node):
+    """Tell whether :func:`sweep_chunks` may be used for a node of this statistic."""
     return is_arithmetic(criterion) or is_bounded(criterion)
 
 
-@sweeps_stretches.of(Clipped, InOrder)
+@sweeps_chunks.of(Clipped, InOrder)
 def _(criterion, node):
-    return sweeps_stretches(criterion.criterion, node)
+    return sweeps_chunks(criterion.criterion, node)
 
 
-@sweeps_stretches.of(GiniOfClasses)
+@sweeps_chunks.of(GiniOfClasses)
 def _(criterion, node):
     return node.h <= EXACT_WEIGHT
 
 
-@sweeps_stretches.of(SeveralClasses)
+@sweeps_chunks.of(SeveralClasses)
 def _(criterion, node):
     square = float(node.h) * float(node.h)
     return is_arithmetic(criterion) and square * square * node.rows.shape[1] < _EXACT_POWER
 
 
 @optional
-def sweep_stretches(node, limits, rows, bar, room, found, stretch):
+def sweep_chunks(node, limits, rows, bar, buffer, found, chunk):
     """Find the best split of a node by its rows sorted by code, none of them missing.
 
-    Parameters and result are those of :func:`~dtrees.split.search.sweep.sweep_sorted`; ``stretch`` is scratch space. Without a version of
+    Parameters and result are those of :func:`~dtrees.split.search.sweep.sweep_sorted`; ``chunk`` is scratch space. Without a version of
     its own, a statistic is swept by the squares of its sums.
     """
     top, keys, first, last = bar, rows.keys, rows.first, rows.last
     node_square = ZERO()
     for k in range(node.sums.shape[0]):
         node_square += node.sums[k] * node.sums[k]
-        room[k] = 0
+        buffer[k] = 0
     sums = ZERO(), ZERO(), ZERO()
     cut = NONE()
-    for start in range(first, last, STRETCH):
-        m = min(last - start, STRETCH)
-        squares, products, h = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
-        sums = _sum_squares(node, _stretch_of(rows, start, m), room, sums, squares, products, h)
+    for start in range(first, last, CHUNK):
+        m = min(last - start, CHUNK)
+        squares, products, h = chunk.sums[0, :m], chunk.sums[1, :m], chunk.sums[2, :m]
+        sums = _sum_squares(node, _chunk_of(rows, start, m), buffer, sums, squares, products, h)
         m = min(m, last - 1 - start)
         if m <= 0:
             continue
-        scores = stretch.scores[:m]
+        scores = chunk.scores[:m]
         _score_squares(limits, keys[start : start + m + 1], start - first, squares[:m], products[:m], h[:m], node_square, node, scores)
-        where = highest(stretch, ZERO(), m, top)
+        where = highest(chunk, ZERO(), m, top)
         if where >= 0:
-            top = stretch.scores[where]
+            top = chunk.scores[where]
             cut = start + where
-    return _note_cut(node, rows, cut, top, room, found)
+    return _note_cut(node, rows, cut, top, buffer, found)
 
 
 @lean_kernel
-def _stretch_of(rows, start, m):
+def _chunk_of(rows, start, m):
     """Return ``m`` of sorted rows, from ``keys[start]`` on, as all that there are."""
     return SortedRows(rows.keys[start : start + m], ZERO(), m, rows.a, rows.b, rows.base)
 
@@ -244,28 +244,28 @@ def _score_moments(limits, keys, n_before, g, h, node, scores):
 
 
 @lean_kernel
-def highest(stretch, low, high, top):
+def highest(chunk, low, high, top):
     """Return the place of the first of the highest of the scores ``low:high``, if it is above ``top``; otherwise -1.
 
     Scores are -1 or not negative, and then in the order of their bits: the largest of integers is found several at a time.
     """
-    bits = stretch.bits[low:high]
+    bits = chunk.bits[low:high]
     largest = NONE()
     for i in range(bits.shape[0]):
         largest = max(largest, bits[i])
     if largest < 0:
         return NONE()
-    stretch.bits[STRETCH] = largest
-    if stretch.scores[STRETCH] <= top:
+    chunk.bits[CHUNK] = largest
+    if chunk.scores[CHUNK] <= top:
         return NONE()
     where = low
-    while stretch.bits[where] != largest:
+    while chunk.bits[where] != largest:
         where += 1
     return where
 
 
 @lean_kernel
-def _highest_score(limits, g, h, node, stretch, first, top):
+def _highest_score(limits, g, h, node, chunk, first, top):
     """Return the place of the first of the highest scores, whose bounds there are, above ``top``, and the score; -1 if there is none.
 
     The score at ``first``, of the highest bound, is found first: few others have to be.
@@ -275,32 +275,32 @@ def _highest_score(limits, g, h, node, stretch, first, top):
     if mine > top:
         top, where = mine, first
     for i in range(g.shape[0]):
-        if stretch.scores[i] >= top and i != first:
+        if chunk.scores[i] >= top and i != first:
             mine = score(criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(node.h - h[i]))
             if mine > top or (mine == top and i < where):
                 top, where = mine, i
     return where, top
 
 
-@sweep_stretches.of(Moments)
-def _(node, limits, rows, bar, room, found, stretch):
+@sweep_chunks.of(Moments)
+def _(node, limits, rows, bar, buffer, found, chunk):
     top, keys, first, last = bar, rows.keys, rows.first, rows.last
     sums = ZERO(), ZERO()
-    for start in range(first, last, STRETCH):
-        m = min(last - start, STRETCH)
-        g, h = stretch.sums[0, :m], stretch.sums[1, :m]
-        sums = _sum_moments(_stretch_of(rows, start, m), sums, g, h)
+    for start in range(first, last, CHUNK):
+        m = min(last - start, CHUNK)
+        g, h = chunk.sums[0, :m], chunk.sums[1, :m]
+        sums = _sum_moments(_chunk_of(rows, start, m), sums, g, h)
         m = min(m, last - 1 - start)  # there is no split after the last row
         if m <= 0:
             continue
-        _score_moments(limits, keys[start : start + m + 1], start - first, g[:m], h[:m], node, stretch.scores[:m])
-        forbid_in_column(limits.criterion, node, g[:m], h[:m], stretch.scores[:m])
-        where = highest(stretch, ZERO(), m, top)
+        _score_moments(limits, keys[start : start + m + 1], start - first, g[:m], h[:m], node, chunk.scores[:m])
+        forbid_in_column(limits.criterion, node, g[:m], h[:m], chunk.scores[:m])
+        where = highest(chunk, ZERO(), m, top)
         if is_bounded(limits.criterion):
             if where >= 0:
-                where, top = _highest_score(limits, g[:m], h[:m], node, stretch, where, top)
+                where, top = _highest_score(limits, g[:m], h[:m], node, chunk, where, top)
         elif where >= 0:
-            top = stretch.scores[where]
+            top = chunk.scores[where]
         if where >= 0:
             i = start + where
             left = Moments(g[where], h[where], i + 1 - first)
@@ -309,11 +309,11 @@ def _(node, limits, rows, bar, room, found, stretch):
 
 
 @lean_kernel
-def _note_cut(node, rows, cut, top, room, found):
+def _note_cut(node, rows, cut, top, buffer, found):
     """Note the split after a row, if there is one (-1: none); return its score."""
     if cut < 0:
         return -1.0
-    left = sum_rows(rows_between(rows, rows.first, cut + 1), nothing(node, room))
+    left = sum_rows(rows_between(rows, rows.first, cut + 1), nothing(node, buffer))
     note_found(found, code_of(rows.keys[cut]), code_of(rows.keys[cut + 1]), False, left)
     return top
 
@@ -348,29 +348,29 @@ def _finish_scores(limits, keys, n_before, h, node, scores):
         scores[i] = mine if allowed else -1.0
 
 
-@sweep_stretches.of(AmountsOfTargets)
-def _(node, limits, rows, bar, room, found, stretch):
-    """Sweep the sums of several targets: a stretch of rows is gone through once for each."""
+@sweep_chunks.of(AmountsOfTargets)
+def _(node, limits, rows, bar, buffer, found, chunk):
+    """Sweep the sums of several targets: a chunk of rows is gone through once for each."""
     top, cut, weight, keys, first, last = bar, NONE(), ZERO(), rows.keys, rows.first, rows.last
-    room[:] = 0
-    for start in range(first, last, STRETCH):
-        m = min(last - start, STRETCH)
-        h, g, numbers = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
-        weight = _sum_weights(_stretch_of(rows, start, m), weight, numbers, h)
+    buffer[:] = 0
+    for start in range(first, last, CHUNK):
+        m = min(last - start, CHUNK)
+        h, g, numbers = chunk.sums[0, :m], chunk.sums[1, :m], chunk.sums[2, :m]
+        weight = _sum_weights(_chunk_of(rows, start, m), weight, numbers, h)
         m = max(min(m, last - 1 - start), 0)
-        scores = stretch.scores[:m]
+        scores = chunk.scores[:m]
         scores[:] = 0.0
         for t in range(node.sums.shape[0]):
-            room[t] = _sum_amounts(node.rows, t, numbers, room[t], g)
+            buffer[t] = _sum_amounts(node.rows, t, numbers, buffer[t], g)
             add_class_terms(limits.criterion, g[:m], node.sums[t], h[:m], node.h, scores)
         if m == 0:
             continue
         _finish_scores(limits, keys[start : start + m + 1], start - first, h[:m], node, scores)
-        where = highest(stretch, ZERO(), m, top)
+        where = highest(chunk, ZERO(), m, top)
         if where >= 0:
-            top = stretch.scores[where]
+            top = chunk.scores[where]
             cut = start + where
-    return _note_cut(node, rows, cut, top, room, found)
+    return _note_cut(node, rows, cut, top, buffer, found)
 
 
 @lean_kernel

@@ -37,7 +37,7 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.memory import count_bits, lowest_bit, read_float64
 from dtrees.split.numbers.ordered import float32_of_key, key_of_float32, rounded_down
-from dtrees.split.table.mmap_arrays import Reused, Room, forget, is_on_disk, mapped
+from dtrees.split.table.mmap_arrays import Allocate, Reused, forget, is_on_disk, mapped
 from dtrees.split.table.sorting import RADIX, radix_sort, sort_keys
 
 #: Rows are numbered by uint32; the highest numbers are kept free.
@@ -318,7 +318,7 @@ class Assembly:
     Parameters
     ----------
     n_rows, n_columns : int
-    room : callable, default=np.empty
+    allocate : callable, default=np.empty
         Makes the arrays, in memory or on disk (:mod:`dtrees.split.table.mmap_arrays`).
 
     Examples
@@ -331,9 +331,9 @@ class Assembly:
            [1, 0, 1]], dtype=uint32)
     """
 
-    def __init__(self, n_rows: int, n_columns: int, room: Room = np.empty) -> None:
-        self._room = room
-        self._codes = room(n_columns * n_rows, np.uint32).reshape(n_columns, n_rows)
+    def __init__(self, n_rows: int, n_columns: int, allocate: Allocate = np.empty) -> None:
+        self._allocate = allocate
+        self._codes = allocate(n_columns * n_rows, np.uint32).reshape(n_columns, n_rows)
         self._benches = Reused(partial(make_bench, n_rows))
         self._distinct: list[NDArray[Any]] = [np.empty(0, np.float32)] * n_columns
 
@@ -346,7 +346,7 @@ class Assembly:
         with self._benches.one() as bench:
             _, distinct = presort_column(values, self._codes[place], bench)
         if is_on_disk(self._codes):
-            self._distinct[place] = self._room(distinct.shape[0], distinct.dtype)
+            self._distinct[place] = self._allocate(distinct.shape[0], distinct.dtype)
             self._distinct[place][:] = distinct
             forget(self._codes[place], self._distinct[place])
         else:
@@ -366,14 +366,14 @@ class Assembly:
         """Return the columns, when all are in their places; nothing can be added any more."""
         self.rest()
         distinct, self._distinct = self._distinct, []
-        return Columns.of(self._codes, *_join(distinct, self._room))
+        return Columns.of(self._codes, *_join(distinct, self._allocate))
 
 
-def _join(distinct: list[NDArray[Any]], room: Room) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _join(distinct: list[NDArray[Any]], allocate: Allocate) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Put distinct values one after the other, in the smallest dtype that holds all; the list is emptied on the way, to save memory."""
     offsets = np.zeros(len(distinct) + 1, dtype=np.int64)
     np.cumsum([d.shape[0] for d in distinct], out=offsets[1:])
-    values = room(int(offsets[-1]), np.result_type(np.float32, *(d.dtype for d in distinct)))
+    values = allocate(int(offsets[-1]), np.result_type(np.float32, *(d.dtype for d in distinct)))
     for j in reversed(range(len(distinct))):
         own = values[offsets[j] : offsets[j + 1]]
         own[:] = distinct.pop()

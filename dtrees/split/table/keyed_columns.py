@@ -42,14 +42,14 @@ from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.numbers.ordered import float32_of_key
 from dtrees.split.policy import CODES_FOR_LISTED, CODES_FOR_PICKED, DISK_BYTES
 from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns
-from dtrees.split.table.mmap_arrays import Room, beside, forget, is_on_disk, mapped
+from dtrees.split.table.mmap_arrays import Allocate, beside, forget, is_on_disk, mapped
 
 #: Rows that are turned over at a time, from rows side by side to columns: what a processor's cache holds.
 _BLOCK = 1024
 #: Cells of a column that are made keys of at a time, for the same reason.
 _CELLS = 1 << 15
 _SIGN = np.uint32(0x80000000)
-#: Stretches of codes that parts are looked up by; and rows that are looked up in one column before the next.
+#: Ranges of codes that parts are looked up by; and rows that are looked up in one column before the next.
 _STRETCH_BITS, _ROWS_AT_A_TIME = 16, 4096
 
 
@@ -58,7 +58,7 @@ def arrange_rows(
     lengths: Sequence[int],
     n_columns: int,
     map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map,
-    room: Room = mapped,
+    allocate: Allocate = mapped,
 ) -> Columns:
     """Return columns for rows that stay where they are: keyed, where float32 holds all values, else sorted.
 
@@ -71,16 +71,16 @@ def arrange_rows(
     n_columns : int
     map : callable, default=map
         See :func:`~dtrees.split.table.columns.presort`.
-    room : callable, default=mapped
+    allocate : callable, default=mapped
         Makes the arrays, in memory or on disk (:mod:`dtrees.split.table.mmap_arrays`). On disk, columns are read and written one by one,
         and chunks may lie there as well.
     """
     firsts = np.cumsum([0, *lengths]).tolist()
-    keyed = _keyed(read, firsts, n_columns, map, room)
+    keyed = _keyed(read, firsts, n_columns, map, allocate)
     if keyed is not None:
         return keyed.finished(map)
     chunks = [list(read(i)) for i in range(len(lengths))]
-    assembly = Assembly(firsts[-1], n_columns, room)
+    assembly = Assembly(firsts[-1], n_columns, allocate)
 
     def sort(j: int) -> None:
         mine = [chunk[j] for chunk in chunks]
@@ -93,8 +93,8 @@ def arrange_rows(
     return assembly.finished()
 
 
-def _keyed(read: Any, firsts: list[int], n_columns: int, map: Any, room: Room) -> KeyedAssembly | None:
-    assembly = KeyedAssembly(firsts[-1], n_columns, room)
+def _keyed(read: Any, firsts: list[int], n_columns: int, map: Any, allocate: Allocate) -> KeyedAssembly | None:
+    assembly = KeyedAssembly(firsts[-1], n_columns, allocate)
     are_small = map(lambda i: assembly.put(firsts[i], read(i)), range(len(firsts) - 1))
     return assembly if all(are_small) else None
 
@@ -105,14 +105,14 @@ class KeyedAssembly:
     Parameters
     ----------
     n_rows, n_columns : int
-    room : callable, default=mapped
+    allocate : callable, default=mapped
         See :func:`arrange_rows`.
     """
 
-    def __init__(self, n_rows: int, n_columns: int, room: Room = mapped) -> None:
+    def __init__(self, n_rows: int, n_columns: int, allocate: Allocate = mapped) -> None:
         if n_rows > MAX_ROWS:
             raise ValueError(f"X has {n_rows} rows; dtrees numbers rows with 32 bits and takes at most {MAX_ROWS}.")
-        self._values = room(n_columns * n_rows, np.float32).reshape(n_columns, n_rows)
+        self._values = allocate(n_columns * n_rows, np.float32).reshape(n_columns, n_rows)
 
     def put(self, first: int, columns: Sequence[NDArray[Any]]) -> bool:
         """Put some rows in their place, given by column; return whether float32 holds all their values."""
@@ -199,8 +199,8 @@ def write_parts(
     shifts = np.array([max(0, int(n).bit_length() - _STRETCH_BITS) for n in n_codes], np.int64)
     tables, steps = np.zeros((k, int((n_codes >> shifts).max(initial=0)) + 1), np.uint16), np.zeros(k, np.int64)
     for j in range(k):
-        stretches = np.arange((int(n_codes[j]) >> int(shifts[j])) + 1) << shifts[j]
-        table = np.searchsorted(first_codes[j, : n_parts[j] + 1], stretches, side="right") - 1
+        ranges = np.arange((int(n_codes[j]) >> int(shifts[j])) + 1) << shifts[j]
+        table = np.searchsorted(first_codes[j, : n_parts[j] + 1], ranges, side="right") - 1
         tables[j, : table.shape[0]] = table
         steps[j] = int(np.diff(table, append=n_parts[j]).max()).bit_length()
     firsts = np.full((k, first_codes.shape[1] + (1 << int(steps.max(initial=0)))), 0xFFFFFFFF, np.uint32)

@@ -91,11 +91,11 @@ class Reused(Generic[T]):
 
 
 #: Returns an uninitialized array of so many numbers.
-Room = Callable[[int, DTypeLike], NDArray[Any]]
+Allocate = Callable[[int, DTypeLike], NDArray[Any]]
 
 
-class NoRoomOnDisk(OSError):
-    """A folder's disk has no room for an array."""
+class NoSpaceOnDisk(OSError):
+    """A folder's disk has no space for an array."""
 
 
 class _FilePages(mmap.mmap):
@@ -109,7 +109,7 @@ def on_disk(folder: str, n: int, dtype: DTypeLike) -> NDArray[Any]:
 
     Raises
     ------
-    NoRoomOnDisk
+    NoSpaceOnDisk
         If there is no room for it, or no file can be made. Later it cannot run out: the room is set aside.
     """
     n_bytes = n * np.dtype(dtype).itemsize
@@ -123,7 +123,7 @@ def on_disk(folder: str, n: int, dtype: DTypeLike) -> NDArray[Any]:
                 raise
             pages = _make_file(folder, n_bytes)
     except OSError as error:
-        raise NoRoomOnDisk(
+        raise NoSpaceOnDisk(
             error.errno or errno.ENOSPC,
             f"the folder {folder} has no room for a file of {n_bytes:,} bytes ({error.strerror or error}): cells of a table that memory "
             "does not hold are kept in such files. Free some of its disk, or have workers use another (dask worker --local-directory, or "
@@ -158,7 +158,7 @@ def is_on_disk(array: NDArray[Any]) -> bool:
     return _pages_of(array) is not None
 
 
-def beside(array: NDArray[Any]) -> Room:
+def beside(array: NDArray[Any]) -> Allocate:
     """Return what makes further arrays where an array is: in its folder, or in memory."""
     pages = _pages_of(array)
     return mapped if pages is None else partial(on_disk, pages.folder)
@@ -167,7 +167,7 @@ def beside(array: NDArray[Any]) -> Room:
 def forget(*arrays: NDArray[Any]) -> None:
     """Give back the memory that arrays take which are on disk; those in memory are left as they are.
 
-    Each is a whole array, or a view of a stretch of its memory. Others may read and write it meanwhile.
+    Each is a whole array, or a view of a chunk of its memory. Others may read and write it meanwhile.
     """
     for array in arrays:
         pages = _pages_of(array)

@@ -82,7 +82,7 @@ def fill_bins(codes, n_distinct, partition, start, in_stop, bins):
     codes : ndarray of uint32, shape (n_rows,)
         The column.
     bins : ndarray of BIN
-        Room for ``n_distinct + 1``.
+        A buffer for ``n_distinct + 1``.
 
     Returns
     -------

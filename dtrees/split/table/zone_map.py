@@ -324,7 +324,7 @@ def _quantiles(n_rows: int, n: int) -> NDArray[np.int64]:
 def _cut_column(codes, counts, quantiles, fold, part_of, first_codes, listed, ends):
     """Write the part of each code, shifted, and what :class:`ZoneMap` says to the rest; return the number of zones, and the shift.
 
-    ``counts`` is room for the number of rows with each code, that of missing values included.
+    ``counts`` is a buffer for the number of rows with each code, that of missing values included.
     """
     n_distinct = counts.shape[0] - 1
     if n_distinct < MAX_ZONES:

@@ -136,8 +136,8 @@ def _pick_covered(codes, shift, marks, rows, keys, scratch):
     low_0, low_1, low_2, low_3 = np.uint32(bounds[0]), np.uint32(bounds[2]), np.uint32(bounds[4]), np.uint32(bounds[6])
     width_0, width_1 = np.uint32(bounds[1] - bounds[0]), np.uint32(bounds[3] - bounds[2])
     width_2, width_3 = np.uint32(bounds[5] - bounds[4]), np.uint32(bounds[7] - bounds[6])
-    room = scratch.part_of.view(np.uint32)
-    some, listed, flags = room[:COMPARED_ROWS], room[COMPARED_ROWS : 2 * COMPARED_ROWS + 2], scratch.flags[:COMPARED_ROWS]
+    buffer = scratch.part_of.view(np.uint32)
+    some, listed, flags = buffer[:COMPARED_ROWS], buffer[COMPARED_ROWS : 2 * COMPARED_ROWS + 2], scratch.flags[:COMPARED_ROWS]
     n, lowest = rows.shape[0], np.int64(rows[0])
     span = np.int64(rows[n - 1]) - lowest + 1
     in_order, is_near = n >= _WINDOW and 4 * span < 5 * n, span < 3 * n
@@ -285,7 +285,7 @@ def pick_known(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_ke
 
 @lean_kernel
 def _keep(zone_map, j, shift, numbers, keys, marks, is_kept, kept, scratch):
-    """Keep the rows of flagged parts of the whole table; without room for them, all others are forgotten.
+    """Keep the rows of flagged parts of the whole table; without a buffer for them, all others are forgotten.
 
     The parts flagged in late trees, which are much alike, are mostly the same.
     """

@@ -127,15 +127,15 @@ def takes_long(summed, j, limits, bar, scratch):
 
 
 @inner_kernel
-def scan(columns, summed, stretch, limits, shared_bar, scratch, out, t):
-    """Search a node in a stretch of the columns of the zone map, all but one; flagged zones are scanned exactly.
+def scan(columns, summed, span, limits, shared_bar, scratch, out, t):
+    """Search a node in a range of the columns of the zone map, all but one; flagged zones are scanned exactly.
 
-    ``stretch`` is the first column, the one after the last, and the one that is left out, -1 if none is.
+    ``span`` is the first column, the one after the last, and the one that is left out, -1 if none is.
     ``shared_bar``, shape (1,), is the best score known of the node, which other threads may be at as well. The split found goes to number
     ``t`` of ``out``, if it is better than what is there.
     """
     zone_map, column_ids, sums, partition, place, node_sums = summed
-    first, last, but = stretch
+    first, last, but = span
     start, in_stop, slot = place
     node = moments_of(summed)
     grain = sums.grains[slot]

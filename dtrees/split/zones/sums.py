@@ -250,7 +250,7 @@ class Sums(NamedTuple):
 
     Attributes
     ----------
-    slots : ndarray of int64, shape (n_slots, room)
+    slots : ndarray of int64, shape (n_slots, capacity)
         Of each slot the beginning is used: see :func:`element_of`. Where columns are joined, there is room for their elements at the end.
     grains : ndarray of int64, shape (n_slots,)
         What a slot holds the sums of: zones cut into ``2**grain`` parts.
@@ -277,7 +277,7 @@ class Sums(NamedTuple):
         Which categories go left in the split of the node that has a slot, by code.
     known : ndarray of int64, shape (2, k, most parts + 2) or (2, 0, 0)
         What finer sums have shown of the parts of large nodes, and whose rows are kept (:func:`~dtrees.split.zones.gather_rows.known_of`).
-    kept : ndarray of uint64, shape (k, room)
+    kept : ndarray of uint64, shape (k, capacity)
         ``code << 32 | row`` of these rows.
     """
 
@@ -297,38 +297,38 @@ class Sums(NamedTuple):
     kept: NDArray[np.uint64]
 
 
-def _room(n: int, width: int) -> int:
+def _capacity(n: int, width: int) -> int:
     """Return how many elements there is room for in a column of ``n`` zones or parts.
 
     One more than these, for missing values, or some more, so that no few columns are a multiple of 4 kB apart: the same zone of them, as
     where most values are 0, would have the same place in the cache, and a sum take ten times as long.
     """
-    room = n + 1
-    while room % 8 != 5 or (8 * width * room + _CACHE_LINE) % 2048 < 2 * _CACHE_LINE:
-        room += 1
-    return room
+    capacity = n + 1
+    while capacity % 8 != 5 or (8 * width * capacity + _CACHE_LINE) % 2048 < 2 * _CACHE_LINE:
+        capacity += 1
+    return capacity
 
 
 def lay_out_slots(zone_map: ZoneMap, width: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """Return where columns begin in slots whose elements have ``width`` numbers, and by how much their parts are shifted; see above.
 
-    All columns of numbers have the same room, that of the one that has most zones.
+    All columns of numbers have the same capacity, that of the one that has most zones.
     """
     by_category, k = zone_map.by_category, zone_map.which.shape[0]
     most_zones = int(zone_map.n_zones[~by_category].max(initial=0))
     starts, shifts = np.zeros((zone_map.fold + 1, k + 1), np.int64), np.zeros((zone_map.fold + 1, k), np.uint64)
-    own = np.array([_room(int(n), width) for n in zone_map.n_zones[by_category]], np.int64)
+    own = np.array([_capacity(int(n), width) for n in zone_map.n_zones[by_category]], np.int64)
     for grain in range(zone_map.fold + 1):
-        room = np.full(k, _room(most_zones << grain, width))
-        room[by_category] = own
-        np.cumsum(room * width, out=starts[grain, 1:])
+        capacity = np.full(k, _capacity(most_zones << grain, width))
+        capacity[by_category] = own
+        np.cumsum(capacity * width, out=starts[grain, 1:])
         shifts[grain] = np.where(by_category, 0, zone_map.fold - grain)
     return starts, shifts
 
 
 @inner_kernel
 def element_of(sums, slot, j):
-    """Return the elements of a column in a slot, shape (room of the column, width); after the last comes that of missing values."""
+    """Return the elements of a column in a slot, shape (capacity of the column, width); after the last comes that of missing values."""
     return numbers_of(sums, slot, j, j + 1).reshape(-1, sums.width)
 
 
@@ -577,13 +577,13 @@ def _get_ready(zone_map, partition, sums, place, node_sums, may_move):
 
 
 @inner_kernel
-def best_edges(column_ids, zone_map, sums, place, node_sums, limits, stretch, bar, scratch):
-    """Return the best score above the bar of a split at an edge of a zone in a stretch of columns, and the first of these that has it.
+def best_edges(column_ids, zone_map, sums, place, node_sums, limits, span, bar, scratch):
+    """Return the best score above the bar of a split at an edge of a zone in a range of columns, and the first of these that has it.
 
     Where there is none, these are the bar and -1. Edges of parts within a zone are left to the search of those that may be better.
     """
     start, in_stop, slot = place
-    first, last = stretch
+    first, last = span
     node = Moments(node_sums[0], node_sums[1], in_stop - start)
     lead = NONE()
     for j in range(first, last):

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan.plans import ForestPlan, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
-from dtrees.engine.protocol.exchange import Parcel, Step, Turn, side_by_side
+from dtrees.engine.protocol.exchange import Payload, Step, Turn, side_by_side
 from dtrees.engine.rows import whole, zone_edges
 from dtrees.engine.rows.forest_trees import trees_at_once
 from dtrees.engine.rows.rows_in_forest import RowsInForest
@@ -97,11 +97,11 @@ def test_a_node_of_one_target_is_a_leaf_though_columns_vary(
 
 
 class Weighing(LocalRowsExecutor):
-    """Notes how many bytes the parcels of each step have at most."""
+    """Notes how many bytes the payloads of each step have at most."""
 
     def hand_over(self, shard: int, step: Step) -> None:
-        for parcel in step.parcels.values():
-            self.sizes[step.name] = max(self.sizes.get(step.name, 0), sum(getattr(array, "nbytes", 0) for array in parcel.arrays))
+        for payload in step.payloads.values():
+            self.sizes[step.name] = max(self.sizes.get(step.name, 0), sum(getattr(array, "nbytes", 0) for array in payload.arrays))
         super().hand_over(shard, step)
 
 
@@ -192,10 +192,10 @@ def test_shards_draw_the_rows_that_one_process_draws(weighted: bool, balanced: b
             ends = np.cumsum(to_fixed(weight)[0])
             rows = [np.searchsorted(ends, int(hashing.uniform(bits) * float(ends[-1])), side="right") for bits in drawn]
         np.testing.assert_array_equal(wanted, np.bincount(rows, minlength=n))
-    for stretches in cuts:
-        drawing, before = find_drawing(plan, y, weight, stretches[:, 0])
-        own = np.concatenate([np.empty(0, np.int64), *(np.arange(*ends) for ends in stretches.tolist())])
-        draws = RowDraws(drawing, 5, stretches, before, y[own], None if weight is None else weight[own])
+    for ranges in cuts:
+        drawing, before = find_drawing(plan, y, weight, ranges[:, 0])
+        own = np.concatenate([np.empty(0, np.int64), *(np.arange(*ends) for ends in ranges.tolist())])
+        draws = RowDraws(drawing, 5, ranges, before, y[own], None if weight is None else weight[own])
         np.testing.assert_array_equal(draws.counts(3), wanted[own])
 
 
@@ -203,22 +203,22 @@ def test_shards_draw_the_rows_that_one_process_draws(weighted: bool, balanced: b
 
 
 class Counting(Pickling):
-    """Counts parcels, and for each step of shard 0 the trees that take part, and those that have sent rows since the step before."""
+    """Counts payloads, and for each step of shard 0 the trees that take part, and those that have sent rows since the step before."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.n_parcels, self.n_trees, self.n_sending, self.sending = 0, list[int](), list[int](), 0
+        self.n_payloads, self.n_trees, self.n_sending, self.sending = 0, list[int](), list[int](), 0
 
     def hand_over(self, shard: int, step: Step) -> None:
-        self.n_parcels += len(step.parcels)
-        if shard == 0 and step.parcels:
-            self.n_trees.append(len(step.parcels[0].arrays[0]) if ": " in step.name else 1)
+        self.n_payloads += len(step.payloads)
+        if shard == 0 and step.payloads:
+            self.n_trees.append(len(step.payloads[0].arrays[0]) if ": " in step.name else 1)
             self.n_sending.append(self.sending)
             self.sending = 0
         super().hand_over(shard, step)
 
 
-def test_trees_share_exchanges_and_parcels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trees_share_exchanges_and_payloads(monkeypatch: pytest.MonkeyPatch) -> None:
     send_rows(monkeypatch, 40)
     problem = forest(n_draws=400).problem(400)
 
@@ -229,7 +229,7 @@ def test_trees_share_exchanges_and_parcels(monkeypatch: pytest.MonkeyPatch) -> N
 
     alone, together = grown(1), grown(8)
     assert len(together.n_trees) < len(alone.n_trees) / 3
-    assert together.n_parcels < alone.n_parcels / 3
+    assert together.n_payloads < alone.n_payloads / 3
     assert max(together.n_trees) == 8
 
 
@@ -287,7 +287,7 @@ def test_programs_that_send_much_wait_for_one_another() -> None:
         for _ in range(2):
             yield Turn(n_cells)
             sending.append(n_cells)
-            yield Step("fit", 0, 0, "apart", {0: Parcel("fit", 0, 0, "apart", 0, (np.array([n_cells]),))}, (0,))
+            yield Step("fit", 0, 0, "apart", {0: Payload("fit", 0, 0, "apart", 0, (np.array([n_cells]),))}, (0,))
 
     def at_a_time(most_cells: int) -> list[list[int]]:
         shard, found = side_by_side({i: program(n) for i, n in enumerate([9, 3, 0, 4])}, most_cells), []
@@ -297,7 +297,7 @@ def test_programs_that_send_much_wait_for_one_another() -> None:
                 step = shard.send(sent)
             except StopIteration:
                 return found
-            sent = [parcel.arrays for parcel in step.parcels.values()]
+            sent = [payload.arrays for payload in step.payloads.values()]
             found.append(sending.copy())
             sending.clear()
 

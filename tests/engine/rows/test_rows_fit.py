@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.local_rows import LocalRowsExecutor, ParcelsMissing
+from benchmarks.local_rows import LocalRowsExecutor, PayloadsMissing
 from dtrees.engine.outcome.scoring import BLOCK_ROWS
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol import exchange
@@ -89,15 +89,15 @@ def test_losses_of_torn_blocks_are_put_together_where_they_begin() -> None:
     problem = boosting(weighted=True, n_rounds=2, n_iter_no_change=50, max_depth=2, max_features=1, columns_per_tree=1).problem(n)
     problem = replace(problem, table=[np.arange(n) % 97 * 1.0], target=np.sin(np.arange(n) * 0.1))
     ends = [0, 5, 8191, 8192, 8200, 9000, 16_384, 20_000, 20_001, 31_000, n]
-    stretches = list(pairwise(ends))
-    cuts = [stretches[:1] + stretches[3:7:3], stretches[1:3] + stretches[7:9], [], stretches[4:6] + stretches[9:]]
-    assert sorted(one for some in cuts for one in some) == stretches
+    ranges = list(pairwise(ends))
+    cuts = [ranges[:1] + ranges[3:7:3], ranges[1:3] + ranges[7:9], [], ranges[4:6] + ranges[9:]]
+    assert sorted(one for some in cuts for one in some) == ranges
     executor = problem.rows(cuts)
     assert_same(problem.grow(), problem.grow_on(executor))
     assert executor.largest["GrowTree"] < BLOCK_ROWS
 
 
-def test_parcels_that_nobody_sends_are_named() -> None:
+def test_payloads_that_nobody_sends_are_named() -> None:
     problem = boosting().problem(50)
     executor = problem.rows([[(0, 30)], [(30, 50)]], kind=LocalRowsExecutor)
     shard, plan = executor.shards[0], problem.plan
@@ -105,15 +105,15 @@ def test_parcels_that_nobody_sends_are_named() -> None:
     edges = merge_sketches([sketch_columns(one._columns) for one in executor.shards]).of_categories(np.zeros(7, np.int64))
     about = edges, [np.array([[0, 30]]), np.array([[30, 50]])]
     step = next(executor.shards[1].program(m.Open("fit", 0, *about)))
-    assert list(step.parcels) == [0]
-    with pytest.raises(ParcelsMissing, match="shard 0 awaits targets of the shards \\[1\\]"):
+    assert list(step.payloads) == [0]
+    with pytest.raises(PayloadsMissing, match="shard 0 awaits targets of the shards \\[1\\]"):
         executor.send({0: m.Open("fit", 0, *about)})
     with pytest.raises(StaleMessage):
         executor.send({0: m.Open("fit", 1, *about)})
-    shard.mailbox.put(step.parcels[0]._replace(epoch=-1))  # of an earlier epoch: dropped
-    with pytest.raises(ParcelsMissing):
+    shard.mailbox.put(step.payloads[0]._replace(epoch=-1))  # of an earlier epoch: dropped
+    with pytest.raises(PayloadsMissing):
         executor.send({0: m.Open("fit", 0, *about)})
-    shard.mailbox.put(step.parcels[0])
+    shard.mailbox.put(step.payloads[0])
     assert executor.send({0: m.Open("fit", 0, *about)})[0].initial.shape == (1,)
     executor.close()
 
@@ -178,7 +178,7 @@ def test_refusals_name_the_parameter() -> None:
 
 
 class Weighing(LocalRowsExecutor):
-    """Notes the bytes of the parcels of rows that a shard is sent at a time, and how many batches there are of a level."""
+    """Notes the bytes of the payloads of rows that a shard is sent at a time, and how many batches there are of a level."""
 
     most = n_batches = 0
 
@@ -186,7 +186,7 @@ class Weighing(LocalRowsExecutor):
         super().hand_over(shard, step)
         if step.name.startswith("picked"):
             # Arrays of views of many rows hold these all.
-            held = sum(array.nbytes for parcel in step.parcels.values() for array in parcel.arrays)
+            held = sum(array.nbytes for payload in step.payloads.values() for array in payload.arrays)
             self.most, self.n_batches = max(self.most, held), self.n_batches + 1
 
 

@@ -41,7 +41,7 @@ def test_columns_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("n_bytes", [1, 100, 2**20])
-def test_rows_are_read_by_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_bytes: int) -> None:
+def test_rows_are_read_by_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_bytes: int) -> None:
     read_little_at_a_time(monkeypatch, n_bytes)
     rng, n_rows = np.random.default_rng(0), 97
     parts = on_disk(str(tmp_path), n_rows * 3, np.uint16).reshape(n_rows, 3)
@@ -52,12 +52,12 @@ def test_rows_are_read_by_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     found: list[list[int]] = [[], [], []]
     last = -1
     for begin, end in by_rows(parts, n_rows, rows, start, stop):
-        stretch = [rows[a:b].tolist() for a, b in zip(begin, end, strict=True)]
-        mine = sorted(row for some in stretch for row in some)
+        span = [rows[a:b].tolist() for a, b in zip(begin, end, strict=True)]
+        mine = sorted(row for some in span for row in some)
         assert not mine or mine[0] > last
         assert not mine or (mine[-1] - mine[0] + 1) * 6 <= max(6, n_bytes)
         last = mine[-1] if mine else last
-        for i, some in enumerate(stretch):
+        for i, some in enumerate(span):
             found[i] += some
     assert found == [rows[a:b].tolist() for a, b in zip(start, stop, strict=True)]
     ((begin, end),) = by_rows(parts.copy(), n_rows, rows, start, stop)

@@ -82,7 +82,7 @@ def find(chunks: list[by_order.Grouped], q: float) -> NDArray[np.float64]:
     steps, found = [next(program) for program in programs], [np.empty(0)] * n_shards
     while steps:
         assert len({one.name for one in steps}) == 1
-        sent = [[one.parcels[shard].arrays for one in steps] for shard in range(n_shards)]
+        sent = [[one.payloads[shard].arrays for one in steps] for shard in range(n_shards)]
         steps = []
         for shard, program in enumerate(programs):
             try:

@@ -30,7 +30,7 @@ from tests.examples import examples
 
 
 def wild_tree(n_splits: int, seed: int, n_gains: int) -> Nodes:
-    """A tree in preorder, of stretches of 3 rows in sample and 2 out of sample a leaf; gains of few kinds, so that many tie."""
+    """A tree in preorder, of ranges of 3 rows in sample and 2 out of sample a leaf; gains of few kinds, so that many tie."""
     rng = np.random.default_rng(seed)
     children: dict[int, tuple[int, int]] = {}
     leaves = [0]
@@ -127,7 +127,7 @@ def test_rows_of_merged_leaves_lie_as_if_these_had_not_been_split(weighted: bool
     rows = np.array([99, 5, 8, 2, 1, 3, 9, 4, 0, 77, 30, 31, 20], np.uint32)
     a, inside = np.arange(13) + 50, [0, 1, 2, 3, 4, 5, 6, 9, 10, 11]
     b = np.arange(13) * 10 if weighted else np.empty(0, np.int64)
-    # One leaf at the places 1 to 8, of three stretches, the second without rows out of sample; and one of two at 10 to 12.
+    # One leaf at the places 1 to 8, of three ranges, the second without rows out of sample; and one of two at 10 to 12.
     start, in_stop, stop = np.array([1, 4, 6, 10, 12]), np.array([3, 6, 8, 11, 13]), np.array([4, 6, 9, 12, 13])
     merge_rows(RowPartition(rows, a, b), np.array([0, 3, 5]), start, in_stop, stop)
     assert rows.tolist() == [99, 1, 3, 4, 5, 8, 9, 0, 2, 77, 20, 30, 31]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.split.compile.work_queue import make_queue
-from dtrees.split.numbers.packed import SPARE, room_for
+from dtrees.split.numbers.packed import SPARE, packed_size
 from dtrees.split.zones.over_shards.node_sums import add_packed, pack_numbers
 
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -40,7 +40,7 @@ def packed_by_hand(elements: list[list[int]], width: int) -> bytes:
 
 
 def pack(numbers: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
-    out = np.full(room_for(numbers.shape[0], width, 1), 77, np.uint8)
+    out = np.full(packed_size(numbers.shape[0], width, 1), 77, np.uint8)
     end = pack_numbers(numbers, width, out, 0)
     assert end + SPARE <= out.shape[0]
     return out[:end]
@@ -96,7 +96,7 @@ def test_many_random_numbers(width: int, bits: int) -> None:
     found, are_all = added(packed, width, np.zeros_like(numbers))
     assert are_all
     assert np.array_equal(found, numbers)
-    assert packed.shape[0] <= room_for(numbers.shape[0], width, 1) - SPARE
+    assert packed.shape[0] <= packed_size(numbers.shape[0], width, 1) - SPARE
 
 
 def test_small_numbers_take_few_bytes() -> None:

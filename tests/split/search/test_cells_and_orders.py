@@ -16,7 +16,7 @@ from dtrees.split.node.records import SPLIT
 from dtrees.split.search.category_orders import make_groups, order_ends
 from dtrees.split.search.deviations import DEVIATION, deviations_by_tree, note_all_quantiles
 from dtrees.split.search.line_up import ITEM, LINE, LINK, deviations
-from dtrees.split.search.sparse import any_varies, find_cells, forget_cells, list_cells, lists_all, make_cell_room, may_list_all
+from dtrees.split.search.sparse import any_varies, find_cells, forget_cells, list_cells, lists_all, make_cell_buffer, may_list_all
 from tests import naive
 from tests.examples import examples
 from tests.slow import slow_for
@@ -56,7 +56,7 @@ def test_cells_of_a_node(n_rows: int, n_columns: int, density: float, seed: int)
     rows = np.sort(rng.permutation(n_rows)[: rng.integers(1, n_rows + 1)]).astype(np.uint32)
     first = int(rng.integers(0, 5))
     used = rng.random(n_columns) < 0.8
-    room = make_cell_room(columns, dense=False)
+    room = make_cell_buffer(columns, dense=False)
     room.place_of[:] = NOWHERE
     room.place_of[rows] = first + np.arange(len(rows))
     room.n_listed[~used] = -1
@@ -86,7 +86,7 @@ def test_what_costs_less() -> None:
     X = np.zeros((4000, 100))
     X[np.arange(4000), np.arange(4000) % 100] = 1.0
     columns = sparse_of(X)
-    room = make_cell_room(columns, dense=False)
+    room = make_cell_buffer(columns, dense=False)
     few, all_rows = np.arange(3, dtype=np.uint32), np.arange(4000, dtype=np.uint32)
     assert choices(columns, few, 100, room) == (True, True)
     assert choices(columns, all_rows[:30], 1, room) == (False, True)

@@ -15,7 +15,7 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.policy import PROBED_ROWS
-from dtrees.split.search.vectors import EXACT_WEIGHT, sweeps_stretches
+from dtrees.split.search.vectors import EXACT_WEIGHT, sweeps_chunks
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
@@ -116,8 +116,8 @@ def test_a_split_without_gain_is_a_split() -> None:
 
 
 @lean_entry
-def _may_sweep_stretches(criterion, sums):  # type: ignore[no-untyped-def]
-    return sweeps_stretches(criterion, node_statistic(criterion, sums, 0))
+def _may_sweep_chunks(criterion, sums):  # type: ignore[no-untyped-def]
+    return sweeps_chunks(criterion, node_statistic(criterion, sums, 0))
 
 
 @pytest.mark.slow
@@ -127,9 +127,9 @@ def test_the_heaviest_node_whose_squares_are_exact() -> None:
     node = np.array([half, 0, EXACT_WEIGHT - half])
     gini, entropy = (criterion_named(name).for_kernels(3, 0.0) for name in (GINI, ENTROPY))
     assert 2 * half * half * (EXACT_WEIGHT - half) ** 2 * 4 // 4 < 2**53
-    assert _may_sweep_stretches(gini, node)
-    assert not _may_sweep_stretches(gini, node + np.array([0, 1, 0]))
-    assert not _may_sweep_stretches(entropy, node)
+    assert _may_sweep_chunks(gini, node)
+    assert not _may_sweep_chunks(gini, node + np.array([0, 1, 0]))
+    assert not _may_sweep_chunks(entropy, node)
 
 
 # --- columns in which most rows have one value, against trying every split, and against a full scan ---

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.table import mmap_arrays
 from dtrees.split.table.keyed_columns import arrange_rows, write_parts
-from dtrees.split.table.mmap_arrays import NoRoomOnDisk, Reused, beside, forget, is_on_disk, mapped, on_disk
+from dtrees.split.table.mmap_arrays import NoSpaceOnDisk, Reused, beside, forget, is_on_disk, mapped, on_disk
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 2**16, 2**21 + 3])
@@ -127,11 +127,11 @@ def test_where_arrays_are(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        NoRoomOnDisk, match=rf"{tmp_path} has no room for a file of 1,180,591,620,717,411,303,424 bytes|{tmp_path}"
+        NoSpaceOnDisk, match=rf"{tmp_path} has no room for a file of 1,180,591,620,717,411,303,424 bytes|{tmp_path}"
     ) as error:
         on_disk(str(tmp_path), 2**60, np.uint8)
     assert "local-directory" in str(error.value)
-    with pytest.raises(NoRoomOnDisk, match="nowhere has no room"):
+    with pytest.raises(NoSpaceOnDisk, match="nowhere has no room"):
         on_disk(str(tmp_path / "nowhere"), 8, np.uint8)
 
 
@@ -146,7 +146,7 @@ def test_more_files_than_a_process_may_have_open_at_first(tmp_path: Path, monkey
 
     monkeypatch.setattr(mmap_arrays, "_make_file", fail)
     monkeypatch.setattr(mmap_arrays, "_allow_more_files", lambda: False)
-    with pytest.raises(NoRoomOnDisk, match="Too many open files"):
+    with pytest.raises(NoSpaceOnDisk, match="Too many open files"):
         on_disk(str(tmp_path), 8, np.uint8)
     tries.clear()
     monkeypatch.setattr(mmap_arrays, "_allow_more_files", lambda: True)
@@ -163,7 +163,7 @@ TABLES = {
 def test_columns_on_disk_are_those_in_memory(tmp_path: Path, name: str) -> None:
     table = TABLES[name]
     cut: list[list[NDArray[Any]]] = [[column[some] for column in table] for some in (slice(0, 2), slice(2, 2), slice(2, 5))]
-    there = arrange_rows(cut.__getitem__, [2, 0, 3], 3, room=partial(on_disk, str(tmp_path)))
+    there = arrange_rows(cut.__getitem__, [2, 0, 3], 3, allocate=partial(on_disk, str(tmp_path)))
     here = arrange_rows(cut.__getitem__, [2, 0, 3], 3)
     assert is_on_disk(there.codes)
     assert there.is_keyed == here.is_keyed == (name == "keyed")

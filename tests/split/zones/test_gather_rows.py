@@ -60,7 +60,7 @@ COLUMNS = {kind: column(kind, seed) for seed, kind in enumerate(["plain", "missi
 
 
 def node(share: float, contiguous: bool, rng: np.random.Generator) -> NDArray[np.uint32]:
-    """Rows of a node, ascending: a stretch of the table, or drawn at random."""
+    """Rows of a node, ascending: a range of the table, or drawn at random."""
     n = max(1, int(share * N))
     first = int(rng.integers(N - n + 1))
     return (np.arange(first, first + n) if contiguous else np.sort(rng.choice(N, n, replace=False))).astype(np.uint32)

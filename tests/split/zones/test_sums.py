@@ -24,8 +24,8 @@ from dtrees.split.table.keyed_columns import NO_LISTS, list_parts
 from dtrees.split.table.zone_map import ZoneMap, map_zones, not_joined
 from dtrees.split.zones.bounds import zone_arrays
 from dtrees.split.zones.over_shards.finer_parts import finer_part, sum_finer
-from dtrees.split.zones.over_shards.records import KeptRows, PartTasks, ShardRows
-from dtrees.split.zones.sums import SCALE, Sums, _room, add_rows, element_of, fold, include_joined, lay_out_slots, note_places
+from dtrees.split.zones.over_shards.records import PartTasks, ShardRows, StoredRows
+from dtrees.split.zones.sums import SCALE, Sums, _capacity, add_rows, element_of, fold, include_joined, lay_out_slots, note_places
 
 # --- sums of zones, quantity by quantity, against sums by NumPy; and parts folded to larger ones ---
 
@@ -95,7 +95,7 @@ def test_columns_are_not_a_multiple_of_4_kb_apart(width: int) -> None:
     """The same zones of so many columns all have places in the cache, in which those that are 4 kB apart compete for a few."""
     for most_zones in range(1, 256):
         for grain in range(FOLD + 1):
-            places = np.arange(32) * 8 * width * _room(most_zones << grain, width) % 4096
+            places = np.arange(32) * 8 * width * _capacity(most_zones << grain, width) % 4096
             assert np.unique(places).size == 32
             assert np.bincount(places // 64).max() <= 5
 
@@ -239,7 +239,7 @@ def test_sums_and_rows_kept(data: st.DataObject) -> None:
         lists.place_of[:] = 0xFFFFFFFF
         note_places(lists.place_of, rows, 0, rows.shape[0])
     shard_rows = ShardRows(columns, zone_map, lists, partition, np.empty((0, 0), np.int64), 0)
-    tasks_of_parts, rows_kept = PartTasks(tasks, np.array([0, 0, m]), flagged), KeptRows(kept, finer, none, counts)
+    tasks_of_parts, rows_kept = PartTasks(tasks, np.array([0, 0, m]), flagged), StoredRows(kept, finer, none, counts)
     sum_finer(make_queue(), tasks_of_parts, ranges, shard_rows, make_scratch(n, n, 0), size_shift, none, rows_kept, sums)
 
     wanted = np.zeros_like(sums)

@@ -360,11 +360,11 @@ class BoostingTarget:
     ) -> NDArray[np.float64]:
         """Return the best steps of leaves before shrinkage; see :meth:`~dtrees.engine.plan.plans.Loss.measure_leaves`."""
         steps, raw = np.empty(start.shape[0]), self._opened[output]
-        # Leaves are as unequal as can be: of about as many rows each, a few stretches of them for each thread.
-        n_stretches = 1 if rows.shape[0] <= LOGARITHM_ROWS else 4 * self._threads.n_threads
+        # Leaves are as unequal as can be: of about as many rows each, a few ranges of them for each thread.
+        n_ranges = 1 if rows.shape[0] <= LOGARITHM_ROWS else 4 * self._threads.n_threads
         ends = np.cumsum(stop - start)
-        bounds = np.searchsorted(ends, np.linspace(0, ends[-1], n_stretches + 1)[1:-1])
-        stretches = itertools.pairwise([0, *bounds.tolist(), start.shape[0]])
+        bounds = np.searchsorted(ends, np.linspace(0, ends[-1], n_ranges + 1)[1:-1])
+        ranges = itertools.pairwise([0, *bounds.tolist(), start.shape[0]])
 
         def measure(some: tuple[int, int]) -> None:
             first, last, out = start[slice(*some)], stop[slice(*some)], steps[slice(*some)]
@@ -373,7 +373,7 @@ class BoostingTarget:
             else:
                 self._loss.measure_leaves(self.target, raw, output, self.weights, rows, first, last, out)
 
-        self._threads.map(measure, [stretch for stretch in stretches if stretch[0] < stretch[1]])
+        self._threads.map(measure, [span for span in ranges if span[0] < span[1]])
         return steps
 
     def _sum_leaves(self, rows: NDArray[np.uint32], start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Places of stretches of the row partition, and of what else lies one after the other in an array.
+"""Places of ranges of the row partition, and of what else lies one after the other in an array.
 
 What is done here for each level of a tree is done on arrays of a few numbers: methods of arrays take half the time of NumPy's functions.
 """
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 def places_of(first: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the places of stretches, one stretch after the other.
+    """Return the places of ranges, one range after the other.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def places_of(first: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.
 
 
 def bounds_of(sizes: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Return where each of some stretches begins that lie one after the other, and where the last one ends.
+    """Return where each of some ranges begins that lie one after the other, and where the last one ends.
 
     Examples
     --------

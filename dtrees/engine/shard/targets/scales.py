@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import SumsKept, criterion_of
+from dtrees.engine.plan.node_limits import StoredSums, criterion_of
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
 from dtrees.engine.plan.row_draws import Drawing, combine_weights, find_drawing
 from dtrees.engine.threads import Threads
@@ -103,11 +103,11 @@ def add_up_sample(
         found = add_up(a[some], b[some]) if in_order else gather(rows, some.start, some.stop, a, b)
         return found
 
-    total_a, total_b, size, slope = zip(*threads.map_stretches(take, n_in, GATHERED_ROWS), strict=True)
+    total_a, total_b, size, slope = zip(*threads.map_ranges(take, n_in, GATHERED_ROWS), strict=True)
     return sum(total_a), sum(total_b), sum(size), max(slope)
 
 
-def many_sums(kept: SumsKept, rows: RowPartition, n_in: int, targets: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+def many_sums(kept: StoredSums, rows: RowPartition, n_in: int, targets: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
     """Return the sums of the rows in sample where these are not moments: of each class, or of each of several targets and of weights.
 
     ``targets`` are what rows add to the sums of several targets.

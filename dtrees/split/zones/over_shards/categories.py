@@ -52,12 +52,12 @@ class Lists(NamedTuple):
     h: NDArray[np.int64]
 
 
-def make_lists(rooms: NDArray[np.int64], weighted: bool) -> Lists:
+def make_lists(offsets: NDArray[np.int64], weighted: bool) -> Lists:
     """Return empty lists that have room for so many categories each."""
-    total = int(rooms.sum())
+    total = int(offsets.sum())
     return Lists(
-        np.cumsum(rooms) - rooms,
-        np.zeros(rooms.shape[0], np.int64),
+        np.cumsum(offsets) - offsets,
+        np.zeros(offsets.shape[0], np.int64),
         np.empty(total, np.uint32),
         np.empty(total, np.uint32),
         np.empty(total, np.int64),
@@ -82,7 +82,7 @@ class Tally(NamedTuple):
 
 
 def make_tally(n_codes: int) -> Tally:
-    """Return room for the sums of so many codes."""
+    """Return buffers for the sums of so many codes."""
     return Tally(np.zeros(n_codes, np.int64), np.zeros((n_codes, 2), np.int64), np.zeros(n_codes // 64 + 1, np.uint64))
 
 
@@ -340,7 +340,7 @@ def _order_list(nodes, i, j, number, limits, scratch):
 
 
 @kernel
-def find_sides(queue, which, numbers, nodes, limits, scratch, rooms, words):
+def find_sides(queue, which, numbers, nodes, limits, scratch, offsets, words):
     """Find which categories go left in the splits of some nodes, by several threads.
 
     Parameters
@@ -350,7 +350,7 @@ def find_sides(queue, which, numbers, nodes, limits, scratch, rooms, words):
     numbers : ndarray of float64, shape (n,)
         The splits.
     nodes : ListedNodes
-    rooms : ndarray of int64, shape (n,)
+    offsets : ndarray of int64, shape (n,)
         Where the words of each begin.
     words : ndarray of uint32
         Written, all 0 before: a bit for each category that goes left.
@@ -364,5 +364,5 @@ def find_sides(queue, which, numbers, nodes, limits, scratch, rooms, words):
         _order_list(nodes, i, j, numbers[t], limits, scratch)
         side = scratch.groups.side
         for code in range(nodes.n_codes[j]):
-            words[rooms[t] + (code >> 5)] |= np.uint32(side[code]) << np.uint32(code & 31)
+            words[offsets[t] + (code >> 5)] |= np.uint32(side[code]) << np.uint32(code & 31)
         finish(queue)

@@ -64,14 +64,14 @@ class RefinedParts(NamedTuple):
 
     Attributes
     ----------
-    rooms : ndarray of int64, shape (n_tasks,)
+    offsets : ndarray of int64, shape (n_tasks,)
         Where there is room for those of each task.
     numbers : ndarray of uint16
         The numbers of parts, or of finer parts.
     parts : ndarray of FLAGGED
     """
 
-    rooms: NDArray[np.int64]
+    offsets: NDArray[np.int64]
     numbers: NDArray[np.uint16]
     parts: NDArray[Any]
 
@@ -91,8 +91,8 @@ def sum_finer(queue, wanted, ranges, rows, scratch, size_shift, firsts, kept, su
         By how much sizes are shifted to be packed.
     firsts : ndarray of int64, shape (n,)
         Where the sums of each task begin.
-    kept : KeptRows
-        Written, but for its rooms.
+    kept : StoredRows
+        Written, but for its offsets.
     sums : ndarray of int64, shape (n_finer, width)
         Added to, as to elements of slots (:mod:`dtrees.split.zones.sums`).
     """
@@ -104,9 +104,9 @@ def sum_finer(queue, wanted, ranges, rows, scratch, size_shift, firsts, kept, su
         start, stop, j, shift, cut = wanted.tasks[k]
         kept.counts[k] = 0
         if cut > 0 and begins[k] < begins[k + 1]:
-            parts, column, room = wanted.parts[begins[k] : begins[k + 1]], rows.zone_map.which[j], kept.rooms[k]
+            parts, column, offset = wanted.parts[begins[k] : begins[k + 1]], rows.zone_map.which[j], kept.offsets[k]
             own = sums[firsts[k] : firsts[k] + cut * parts.shape[0]]
-            to = _FinerSums(ranges[begins[k] : begins[k + 1]], np.uint64(cut), size_shift, kept.keys[room:], kept.finer[room:], own)
+            to = _FinerSums(ranges[begins[k] : begins[k + 1]], np.uint64(cut), size_shift, kept.keys[offset:], kept.finer[offset:], own)
             if are_listed(lists, column, shift, parts, stop - start):
                 take_listed(lists, column, shift, parts, start, stop, scratch.keys, scratch.numbers)
                 kept.counts[k] = _sum_listed(scratch.keys, scratch.numbers[: parts.shape[0]], rows, column, start, to)
@@ -225,7 +225,7 @@ def refine_nodes(queue, tasks, nodes, limits, scratch, flags, finer, refined, fa
         The parts flagged first. Requests are changed: what is flagged, and the bar.
     finer : FinerTotals
     refined : RefinedParts
-        Written, but for its rooms.
+        Written, but for its offsets.
     failed : ndarray of int64, shape (1,)
         Set to 1 where sums by finer parts are not of the rows that parts have.
     """
@@ -235,7 +235,7 @@ def refine_nodes(queue, tasks, nodes, limits, scratch, flags, finer, refined, fa
         if t >= tasks.shape[0]:
             return
         i, j, cut = tasks[t]
-        request, at = flags.requests[i, j], refined.rooms[t]
+        request, at = flags.requests[i, j], refined.offsets[t]
         some = flags.parts[request.first : request.last]
         node = Moments(nodes.node_sums[i, 0], nodes.node_sums[i, 1], nodes.n_rows[i])
         missing = Moments(request.missing_g, request.missing_h, request.missing_n)

@@ -98,8 +98,8 @@ def _(node, nodes, i, j, limits, bar, scratch):
     if not begin_column(limits.criterion, nodes.node_sums[i], np.int64(nodes.column_ids[nodes.zone_map.which[j]])):
         return bar
     elements, n_parts = element_of(nodes.sums, i, j), n_elements(nodes.zone_map, nodes.sums, i, j)
-    room, top = scratch.classes, bar
-    left, missing = nothing(node, room[0]), statistic_of(node, elements[n_parts], room[1])
+    buffer, top = scratch.classes, bar
+    left, missing = nothing(node, buffer[0]), statistic_of(node, elements[n_parts], buffer[1])
     present = node.n - missing.n
     for p in range(n_parts):
         before = left.n
@@ -109,7 +109,7 @@ def _(node, nodes, i, j, limits, bar, scratch):
         if left.n < node.n and is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
             top = max(top, score_above(left, limits.criterion, node, top))
         if missing.n > 0 and left.n < present:
-            both = plus(left, missing, room[2])
+            both = plus(left, missing, buffer[2])
             if is_allowed(limits, both.n, node.n - both.n, both.h, node.h - both.h):
                 top = max(top, score_above(both, limits.criterion, node, top))
     return top
@@ -133,7 +133,7 @@ def _subtract(whole, part, rest):
 
 
 @kernel
-def flag_nodes(queue, nodes, limits, drawn, draws, scratch, rooms, flags, splits):
+def flag_nodes(queue, nodes, limits, drawn, draws, scratch, offsets, flags, splits):
     """Flag the parts of every column of nodes that may hold a better split than the bar, by several threads.
 
     Parameters
@@ -143,7 +143,7 @@ def flag_nodes(queue, nodes, limits, drawn, draws, scratch, rooms, flags, splits
         The columns that each node is to be searched in.
     draws : bool
         Whether these are not all, so that it is to be known which are constant in the node.
-    rooms : ndarray of int64, shape (n_nodes,)
+    offsets : ndarray of int64, shape (n_nodes,)
         Where there is room for the flagged parts of each node.
     flags : Flags
         Written.
@@ -154,7 +154,7 @@ def flag_nodes(queue, nodes, limits, drawn, draws, scratch, rooms, flags, splits
         i = claim(queue)
         if i >= nodes.n_rows.shape[0]:
             return
-        _flag_node(nodes, i, limits, drawn[i], draws, scratch, rooms[i], flags, splits)
+        _flag_node(nodes, i, limits, drawn[i], draws, scratch, offsets[i], flags, splits)
         finish(queue)
 
 
@@ -353,12 +353,12 @@ def _is_spread(nodes, i, j, criterion):
 
 
 @lean_kernel
-def _flag_parts(nodes, i, j, limits, bar, room, flagged):
+def _flag_parts(nodes, i, j, limits, bar, buffer, flagged):
     """Write the parts that may hold a better split; return how many there are, their rows, and whether any part may."""
     elements, n_parts = element_of(nodes.sums, i, j), n_elements(nodes.zone_map, nodes.sums, i, j)
     first_codes, shift, size_shift = nodes.zone_map.first_codes[j], nodes.zone_map.fold - nodes.sums.grains[i], nodes.sums.scales[i].shift
     node, criterion = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i]), unconstrained(limits.criterion)
-    left, missing = nothing(node, room[0]), statistic_of(node, elements[n_parts], room[1])
+    left, missing = nothing(node, buffer[0]), statistic_of(node, elements[n_parts], buffer[1])
     at, n_flagged, looks = ZERO(), ZERO(), False
     for p in range(n_parts):
         n = rows_of_element(node, elements[p])

@@ -193,9 +193,9 @@ def _add_to(sums, element):
 
 
 @lean_kernel
-def statistic_of(node, element, room):
-    """Return the statistic of an element, of the kind of a node's; sums are written to ``room``."""
-    return plus_element(nothing(node, room), element)
+def statistic_of(node, element, buffer):
+    """Return the statistic of an element, of the kind of a node's; sums are written to ``buffer``."""
+    return plus_element(nothing(node, buffer), element)
 
 
 @kernel
@@ -214,7 +214,7 @@ def pack_sums(queue, tasks, sums, columns, kept, out, ends):
     kept : ndarray of int64
         Written: copies, slot by slot.
     out : ndarray of uint8
-        Written: packed sums; of each task there must be room for them.
+        Written: packed sums, with space for those of each task.
     ends : ndarray of int64
         Written: where those of each slot end in ``out``.
     """

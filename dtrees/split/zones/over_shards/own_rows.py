@@ -119,7 +119,7 @@ def mark_by_words(queue, chunks, splits, codes, missing, rows, side, bits):
     missing : ndarray of int64, shape (n_columns,)
         The code of missing values.
     side : ndarray of uint8
-        Room for all codes of a column.
+        A buffer for all codes of a column.
     """
     while True:
         k = claim(queue)
@@ -150,7 +150,7 @@ def walk_rows(queue, chunks, codes, missing, tree, sets, rows, total):
     Parameters
     ----------
     chunks : ndarray of int64, shape (n, 2)
-        Stretches of ``rows``.
+        Ranges of ``rows``.
     codes : ndarray of uint32, shape (n_columns, n_rows)
     missing : ndarray of int64, shape (n_columns,)
         The code of missing values.
@@ -182,7 +182,7 @@ def walk_rows(queue, chunks, codes, missing, tree, sets, rows, total):
 
 @kernel
 def add_in_order(x, first_row, n_rows, lanes):
-    """Add absolute values of a stretch of rows to the sums that :func:`~dtrees.split.numbers.fixed_point.absolute_sum` makes of all."""
+    """Add absolute values of a range of rows to the sums that :func:`~dtrees.split.numbers.fixed_point.absolute_sum` makes of all."""
     whole = n_rows - n_rows % 4
     for i in range(x.shape[0]):
         row = first_row + i
@@ -190,16 +190,16 @@ def add_in_order(x, first_row, n_rows, lanes):
 
 
 @kernel
-def pick_rows(queue, wanted, rows, scratch, kept, rooms, out, counts):
+def pick_rows(queue, wanted, rows, scratch, kept, offsets, out, counts):
     """Write the values of rows in flagged parts, ascending, each with the sums of its rows, by several threads.
 
     Parameters
     ----------
     wanted : PartTasks
     rows : ShardRows
-    kept : KeptRows
+    kept : StoredRows
         Where parts have been cut, what :func:`~dtrees.split.zones.over_shards.finer_parts.sum_finer` has left.
-    rooms : ndarray of int64, shape (n,)
+    offsets : ndarray of int64, shape (n,)
         Where there is room for what each task writes to ``out``.
     out : ValueSums or ValueElements
         Written.
@@ -222,7 +222,7 @@ def pick_rows(queue, wanted, rows, scratch, kept, rooms, out, counts):
         else:
             n_keys = pick_parts((start, stop, j, shift), parts, rows, scratch)
         sort_keys(keys, scratch.spare, n_keys, scratch.counts)
-        at, before, p = rooms[k] - 1, NONE(), ZERO()
+        at, before, p = offsets[k] - 1, NONE(), ZERO()
         for i in range(n_keys):
             code, place = np.int64(keys[i] >> np.uint64(32)), start + np.int64(keys[i] & PLACE)
             if cut == 0:
@@ -238,7 +238,7 @@ def pick_rows(queue, wanted, rows, scratch, kept, rooms, out, counts):
                 before = code
                 open_value(out, at, value_of_code(columns, column, code))
             add_shard_row(out, at, rows, place)
-        counts[k] = at + 1 - rooms[k]
+        counts[k] = at + 1 - offsets[k]
         finish(queue)
 
 
@@ -263,7 +263,7 @@ def _take_flagged(wanted, kept, task, flags, keys):
     flags[:] = 0
     for part in wanted:
         flags[part] = 1
-    at, first = np.uint64(0), kept.rooms[task]
+    at, first = np.uint64(0), kept.offsets[task]
     for i in range(np.uint64(first), np.uint64(first + kept.counts[task])):
         keys[at] = kept.keys[i]
         at += np.uint64(flags[kept.finer[i]])

@@ -70,7 +70,7 @@ class PartTasks(NamedTuple):
 
 
 @by_reference
-class KeptRows(NamedTuple):
+class StoredRows(NamedTuple):
     """Rows that were summed by finer parts.
 
     Attributes
@@ -79,13 +79,13 @@ class KeptRows(NamedTuple):
         ``code << 32 | place`` of the rows.
     finer : ndarray of uint16
         The finer part of each of these.
-    rooms, counts : ndarray of int64, shape (n_tasks,)
+    offsets, counts : ndarray of int64, shape (n_tasks,)
         Where there is room for the rows of each task, and how many it has. Empty where no parts were cut.
     """
 
     keys: NDArray[np.uint64]
     finer: NDArray[np.uint16]
-    rooms: NDArray[np.int64]
+    offsets: NDArray[np.int64]
     counts: NDArray[np.int64]
 
 

@@ -24,7 +24,7 @@ from dtrees.split.zones.sums import element_of, n_elements
 
 @by_reference
 class RowsSent(NamedTuple):
-    """The rows that shards have sent, and room to merge them.
+    """The rows that shards have sent, and a buffer to merge them in.
 
     Attributes
     ----------
@@ -32,14 +32,14 @@ class RowsSent(NamedTuple):
         Of all shards, one after the other.
     begins : ndarray of int64, shape (n_shards, n + 1)
         Where those of each task begin and end.
-    rooms : ndarray of int64, shape (n,)
+    offsets : ndarray of int64, shape (n,)
         Where there is room in ``merged`` for those of each task.
     merged : ValueSums or ValueElements
     """
 
     runs: ValueSums | ValueElements
     begins: NDArray[np.int64]
-    rooms: NDArray[np.int64]
+    buffers: NDArray[np.int64]
     merged: ValueSums | ValueElements
 
 
@@ -70,7 +70,7 @@ def scan_rows(queue, tasks, nodes, limits, scratch, flags, sent, splits, failed)
         request, t = flags.requests[i, j], i * k + j
         column = np.int64(nodes.column_ids[nodes.zone_map.which[j]])
         begin_column(limits.criterion, nodes.node_sums[i], column)
-        base = sent.rooms[task]
+        base = sent.offsets[task]
         end = base + _merge(sent, task, heads)
         bar = max(request.best, max(request.bar, below(bars[i])) if bars[i] >= 0.0 else request.bar)
         score, cut, above, has_missing = _sweep(sent.merged, base, end, nodes, (i, j), limits, flags, bar, scratch, failed)
@@ -95,7 +95,7 @@ def _least_head(values, heads, ends):
 @lean_kernel
 def _merge(sent, task, heads):
     """Merge the ascending runs of a task, values that several have once; return how many values there are."""
-    runs, merged, ends, base = sent.runs, sent.merged, sent.begins[:, task + 1], sent.rooms[task]
+    runs, merged, ends, base = sent.runs, sent.merged, sent.begins[:, task + 1], sent.offsets[task]
     for shard in range(heads.shape[0]):
         heads[shard] = sent.begins[shard, task]
     at = base
@@ -184,11 +184,11 @@ def _restore(request, found):
 @_sweep.of(ValueElements)
 def _(merged, base, end, nodes, place, limits, flags, bar, scratch, failed):
     i, j = place
-    zone_map, request, found, room = nodes.zone_map, flags.requests[i, j], scratch.found, scratch.classes
+    zone_map, request, found, buffer = nodes.zone_map, flags.requests[i, j], scratch.found, scratch.classes
     first_codes, shift, flagged = zone_map.first_codes[j], zone_map.fold - nodes.sums.grains[i], flags.parts[request.first : request.last]
     elements, n_parts = element_of(nodes.sums, i, j), n_elements(zone_map, nodes.sums, i, j)
     node = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i])
-    left, missing = nothing(node, room[0]), statistic_of(node, elements[n_parts], room[1])
+    left, missing = nothing(node, buffer[0]), statistic_of(node, elements[n_parts], buffer[1])
     top, cut, above, at, f, present = bar, np.nan, np.nan, base, ZERO(), node.n - missing.n
     for p in range(min(n_parts, request.stop_part)):
         n = rows_of_element(node, elements[p])
@@ -203,7 +203,7 @@ def _(merged, base, end, nodes, place, limits, flags, bar, scratch, failed):
                     return -1.0, np.nan, np.nan, False
                 left = plus_element(left, merged.elements[at])
                 next_code = NONE_HIGHER if left.n == present else UNKNOWN
-                mine = cut_after(limits, left, missing, node, at, next_code, top, room[2], found)
+                mine = cut_after(limits, left, missing, node, at, next_code, top, buffer[2], found)
                 if mine > top:
                     top, cut = mine, merged.values[at]
                     above = np.inf if left.n == present else merged.values[at + 1] if left.n < stop else np.nan
@@ -215,7 +215,7 @@ def _(merged, base, end, nodes, place, limits, flags, bar, scratch, failed):
         left = plus_element(left, elements[p])
         if p >= request.first_part and first_codes[(p + 1) << shift] - first_codes[p << shift] == 1:
             next_code = NONE_HIGHER if left.n == present else UNKNOWN
-            mine = cut_after(limits, left, missing, node, at, next_code, top, room[2], found)
+            mine = cut_after(limits, left, missing, node, at, next_code, top, buffer[2], found)
             if mine > top:
                 top, cut = mine, nodes.upper[j, p << shift]
                 above = np.inf if left.n == present else np.nan
