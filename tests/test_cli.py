@@ -360,7 +360,7 @@ def test_no_scheduler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("flats.csv", "--target", "rent", "--model", "forest", "-p", "criterion=gini"), "'criterion' parameter of RandomForestRegressor"),
         (
             ("flats.csv", "--target", "rent", "-p", "class_weight=balanced"),
-            "'class_weight' is no parameter of --model boosting for regression",
+            "'class_weight' is not a parameter of --model boosting for regression",
         ),
         (("flats.csv", "--target", "rent", "--test-size", "0.000001"), "0 for the test"),
     ],

@@ -445,7 +445,7 @@ def test_what_could_not_be_loaded_is_not_saved(small: Any, tmp_path: Path) -> No
     trees = diverged._trees
     trees.groups = ((replace(trees.groups[0][0], value=np.full_like(trees.groups[0][0].value, np.inf)),),)
     for model, message in (
-        (diverged, "cannot be saved: trees have values that are no finite numbers"),
+        (diverged, "cannot be saved: trees have values that are not finite"),
         (copy.deepcopy(small).set_params(max_depth=-1), "cannot be saved: The 'max_depth' parameter .* must be an int"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -70,7 +70,9 @@ def run(*, scheduler: str | None, as_json: bool, models: Sequence[str] = (), all
         {"versions": found, "differing": differing, "seconds_of_kernels": seconds, "kinds_of_fits": n_kinds, "ok": not differing}
     )
     if differing:
-        raise CommandError(f"Versions differ: {', '.join(differing)}. Install the same everywhere, lest results or messages do.")
+        raise CommandError(
+            f"Versions differ: {', '.join(differing)}. Install the same versions everywhere; otherwise results and messages may differ."
+        )
     display.result("All is well." if scheduler is None else f"All is well: {plural(len(found) - 2, 'worker')} and the scheduler.")
 
 

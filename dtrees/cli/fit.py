@@ -155,7 +155,7 @@ def choose_features(names: Sequence[str], target: str, features: Sequence[str], 
     tables.check_columns(wanted, names, "--features", data)
     tables.check_columns(dropped, names, "--drop", data)
     if target in wanted:
-        raise CommandError(f"--features names the target {target!r}; a model that is given the answer learns nothing. Leave it out.")
+        raise CommandError(f"--features names the target {target!r}; a model that is given the answer learns nothing; leave it out.")
     columns = [name for name in names if name != target and name not in dropped and (not wanted or name in wanted)]
     if not columns:
         raise CommandError(f"No columns are left to train on besides the target {target!r}; check --features and --drop.")

@@ -42,7 +42,7 @@ def build(model: str, task: str, parameters: Mapping[str, Any], seed: int) -> An
     known = estimator_class().get_params(deep=False)
     for parameter in parameters:
         if parameter not in known:
-            raise CommandError(f"{parameter!r} is no parameter of --model {model} for {task}; leave it out.")
+            raise CommandError(f"{parameter!r} is not a parameter of --model {model} for {task}; leave it out.")
     return estimator_class(**parameters, random_state=seed)
 
 
@@ -89,7 +89,7 @@ def read_parameters(path: str | None, settings: Sequence[str]) -> dict[str, Any]
         with open(path, "rb") as file:
             content = tomllib.load(file)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CommandError(f"--params: {path!r} is no TOML file ({error}); it has lines such as: max_depth = 8") from None
+        raise CommandError(f"--params: {path!r} is not a TOML file ({error}); it has lines such as: max_depth = 8") from None
     # TOML has no word for None.
     given = {
         name.replace("-", "_"): _WORDS.get(value.lower(), value) if isinstance(value, str) else value for name, value in content.items()

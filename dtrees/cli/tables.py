@@ -1,6 +1,6 @@
 """Tables: CSV and Parquet files as Dask DataFrames; and where commands write to, checked before the work is done rather than after it.
 
-What the user calls *data* is one file, a folder of files or a pattern, on this machine or at an address that fsspec knows
+What the user calls *data* is one file, a folder of files or a pattern, on this machine or at an fsspec URL
 (``s3://...``). Rows are in the order of the files, by name, and of the lines within them. They are looked at
 here, or, where they are not here, on a worker of a cluster, perhaps the only place that can read them.
 
@@ -257,7 +257,7 @@ def check_suffix(option: str, path: str, suffixes: Collection[str], what: str) -
     if PurePath(path).suffix.lower() not in suffixes:
         *others, last = (suffix for suffix in suffixes if suffix)
         raise CommandError(
-            f"{option}: {path!r} is no name for {what}; give one ending in {', '.join(others)}{' or ' * bool(others)}{last}."
+            f"{option}: {path!r} is not a name for {what}; give one ending in {', '.join(others)}{' or ' * bool(others)}{last}."
         )
 
 

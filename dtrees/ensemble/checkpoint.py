@@ -94,7 +94,7 @@ def with_checkpoint(
     backend, table
         The training set.
     path : str or path-like
-        A file, or an address that fsspec knows.
+        A file, or an fsspec URL.
     interval : float
         Seconds.
     keep : bool
@@ -171,7 +171,7 @@ class FileCheckpoint:
         try:
             result = self._restore(document, arrays)
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise ValueError(f"checkpoint: {self.path!r} holds no trees of this fit: {error}. Delete it to start anew") from error
+            raise ValueError(f"checkpoint: {self.path!r} holds no trees of this fit: {error}. Delete it to start again") from error
         n = len(result.trees) if isinstance(result, ForestResult) else len(result.rounds)
         logger.info("going on from the checkpoint %s with %d %s", self.path, n, "trees" if isinstance(result, ForestResult) else "rounds")
         return result
@@ -234,7 +234,7 @@ class FileCheckpoint:
             self._check_identity(document, path)
             return document, arrays
         if damage is not None:
-            raise ValueError(f"checkpoint: {damage}; nor is there a previous one. Name another file, or delete it if it is a checkpoint")
+            raise ValueError(f"checkpoint: {damage}, and there is no previous one. Name another file, or delete it if it is a checkpoint")
         return None
 
     def _check_identity(self, document: dict[str, Any], path: str) -> None:
@@ -247,7 +247,7 @@ class FileCheckpoint:
         if type(found) is not dict or not all(type(text) is str for text in found.values()):
             found = None
         if found is None or type(document.get("seed")) is not int or not 0 <= document["seed"] < 2**62:
-            raise ValueError(f"checkpoint: {path!r} does not say which fit it is of. Delete it to start anew, or name another file")
+            raise ValueError(f"checkpoint: {path!r} does not say which fit it is of. Delete it to start again, or name another file")
         if not self.any_seed:
             found, own = {**found, "seed": str(document["seed"])}, {**own, "seed": str(self.plan.seed)}
         differences = [
@@ -355,7 +355,7 @@ def absolute_path(path: Any) -> str:
     """Return an address that means the same in every process of a machine."""
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(path, str) or not path:
-        raise TypeError(f"checkpoint is {path!r}; wants the path of a file, or an address that fsspec knows")
+        raise TypeError(f"checkpoint is {path!r}; wants the path of a file, or an fsspec URL")
     return path if "://" in path or "::" in path else os.path.abspath(os.path.expanduser(path))
 
 

@@ -183,7 +183,7 @@ def _check_known(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]]) ->
             unknown = mine[~np.isin(mine, labels)]
             if len(unknown):
                 raise ValueError(
-                    f"y has the label {unknown[:1].tolist()[0]!r}, which the y that is fitted has not; wants labels among {labels.tolist()}"
+                    f"y has the label {unknown[:1].tolist()[0]!r}, which the y of fit does not have; wants labels among {labels.tolist()}"
                 )
 
 

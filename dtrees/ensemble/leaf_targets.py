@@ -72,7 +72,7 @@ class LeafTargets:
         if weight.dtype.kind not in "uf" or weight.shape not in (shape, (1, shape[1])) or not np.all((weight >= 0) & np.isfinite(weight)):
             raise ValueError("the model's weights of targets are not those of its trees")
         if not np.isfinite(target).all() or kept.leaves.min(initial=0) < 0:
-            raise ValueError("the model's targets of leaves are no finite numbers, or in no leaves")
+            raise ValueError("the model's targets of leaves are not finite, or belong to no leaf")
         for tree, leaves, own in zip(trees, kept.leaves, np.broadcast_to(weight, shape), strict=True):
             known = leaves.max(initial=0) < tree.node_count
             if not known or not np.array_equal(np.bincount(leaves[own > 0], minlength=tree.node_count) > 0, tree.feature < 0):

@@ -120,7 +120,7 @@ class EstimatorState(BaseEstimator):
             arrays |= {f"evals_result_.{i}.{k}": values for k, values in enumerate(metrics.values())}
         self._restore_facts(metadata, arrays)
         if not np.isfinite(arrays["trees.value"]).all():
-            raise ValueError("trees have values that are no finite numbers, as boosting had that diverged; fit anew, with other parameters")
+            raise ValueError("trees have values that are not finite, as boosting had that diverged; fit again, with other parameters")
         return metadata, arrays
 
     @classmethod
@@ -162,7 +162,7 @@ class EstimatorState(BaseEstimator):
         parameters = take(metadata, "parameters", dict, owner)
         unknown = parameters.keys() - set(parameter_names(cls))
         if unknown:
-            raise ValueError(f"the model's parameters contain {shown(sorted(unknown)[0])}, which is none of {cls.__name__}")
+            raise ValueError(f"the model's parameters contain {shown(sorted(unknown)[0])}, which is not a parameter of {cls.__name__}")
         attributes = take(metadata, "attributes", dict, owner)
         model: Any = cls(**{name: from_plain(value) for name, value in parameters.items()})
         check_parameters(model)
@@ -179,7 +179,7 @@ class EstimatorState(BaseEstimator):
         model.n_features_in_ = len(names)
         if take(metadata, "named", bool, owner):
             if None in names or len(set(names)) < len(names):
-                raise ValueError("the model's columns are said to have names, but not each has one of its own")
+                raise ValueError("the model's columns have names that are not distinct")
             model.feature_names_in_ = np.array(names, dtype=object)
         model._note_categories(model._chosen_categories())
         if is_classifier(model) != ("classes" in metadata):
@@ -202,7 +202,7 @@ class EstimatorState(BaseEstimator):
         if "evaluation" in metadata:
             evaluation = take(metadata, "evaluation", dict, owner)
             if not all(type(metric) is str for name in evaluation for metric in take(evaluation, name, list, "the evaluation")):
-                raise ValueError("the model's metrics have names that are no text")
+                raise ValueError("the model's metrics have names that are not text")
             model.evals_result_ = {
                 name: {metric: _series(arrays, f"evals_result_.{i}.{k}") for k, metric in enumerate(metrics)}
                 for i, (name, metrics) in enumerate(evaluation.items())
@@ -279,7 +279,7 @@ def _check_categories(tree: Tree, n_categories: NDArray[np.integer]) -> None:
     by_number = np.flatnonzero((tree.feature >= 0) & np.isfinite(tree.threshold))
     n, threshold = n_categories[tree.feature[by_number]], tree.threshold[by_number]
     if np.any((n > 0) & ((threshold < 0) | (threshold >= n - 1))):
-        raise ValueError("the model's trees split columns of categories by thresholds that divide none of them")
+        raise ValueError("the model's trees split columns of categories by thresholds that separate no categories")
 
 
 def _series(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
@@ -303,7 +303,7 @@ def _restore_batches(model: Any, data: Any) -> list[tuple[ForestPlan, int, int]]
         If they are not those of such a forest.
     """
     if type(data) is not list or not all(type(batch) is list and len(batch) == 3 for batch in data):
-        raise ValueError("the model's batches are no list of plans and bounds")
+        raise ValueError("the model's batches are not a list of plans and bounds")
     n_trees = model._trees.n_rounds
     batches = [(_restore_plan(described, model.n_features_in_, _targets_of(model)), first, last) for described, first, last in data]
     bounds = [0, *(last for _, _, last in batches)]

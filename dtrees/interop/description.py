@@ -136,7 +136,7 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
         raise TypeError(f"model is of type {type(model).__name__}; wants a fitted estimator of dtrees (of a pipeline, its last step)")
     if isinstance(model, IsolationForest):
         raise ValueError(
-            f"model is an IsolationForest, whose scores are no sum of trees, and {target} cannot carry it; use dtrees.interop.dtrees_numpy"
+            f"model is an IsolationForest, whose scores do not add up over trees: {target} cannot hold it; use dtrees.interop.dtrees_numpy"
         )
     model._check_fitted()
     groups = model._trees.groups
@@ -182,7 +182,7 @@ def _bag(boosters: list[PlainModel], bag: Bagging, target: str) -> PlainModel:
     first, n = boosters[0], len(boosters)
     if first.link != IDENTITY:
         raise ValueError(
-            f"this {type(bag).__name__} predicts the mean of what its boosters predict by loss={first.loss!r}, which is no sum of trees, "
+            f"this {type(bag).__name__} predicts the mean of what its boosters predict by loss={first.loss!r}, not a sum of trees, "
             f"and {target} cannot carry it; carry its boosters (estimators_) one by one, and take the mean, or use dtrees.to_sklearn"
         )
     groups = tuple(

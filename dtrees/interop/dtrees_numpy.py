@@ -214,7 +214,7 @@ def _numbers(column: dict[str, Any], given: Any) -> Any:
         plain = [np.nan if _is_missing(value) else value for value in values.tolist()]
         try:
             if any(isinstance(value, str | bytes) for value in plain):
-                raise TypeError("text is no number")
+                raise TypeError("text is not a number")
             values = np.array(plain, np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"X column {name!r} wants numbers ({error})") from error

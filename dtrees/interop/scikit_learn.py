@@ -225,7 +225,9 @@ def _bag(model: Bagging, X: Any) -> Any:
 def _check_boosting(source: PlainModel) -> None:
     """Raise for boosting that scikit-learn has not."""
     if source.loss not in _LOSSES:
-        raise ValueError(f"loss={source.loss!r} is none of scikit-learn's gradient boosting, which has {', '.join(_LOSSES)}; use {_OTHERS}")
+        raise ValueError(
+            f"loss={source.loss!r} does not exist in scikit-learn's gradient boosting, which has {', '.join(_LOSSES)}; use {_OTHERS}"
+        )
     if source.link == "identity" and source.n_outputs > 1:
         raise ValueError(f"the model has {source.n_outputs} targets, and scikit-learn's gradient boosting one; use {_OTHERS}")
     for _, tree in source.trees():

@@ -102,7 +102,7 @@ class CategorySets(NamedTuple):
         if np.any(np.diff(offset) > MAX_CATEGORIES // _BITS):
             raise ValueError(f"a tree's set of categories has more than {MAX_CATEGORIES} of them")
         if node.shape[0] and (node[0] < 0 or node[-1] >= inner.shape[0] or np.any(np.diff(node) <= 0) or not inner[node].all()):
-            raise ValueError("a tree has sets of categories for nodes that are none of its inner ones")
+            raise ValueError("a tree has sets of categories for nodes that are not inner nodes")
 
 
 #: Those of a tree whose columns all hold numbers.

@@ -164,7 +164,7 @@ def test_numbers_as_people_write_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["p.xlsx", "p.json", "p.csv.gz", "p.feather"])
 def test_names_that_are_no_tables(name: str, folder: Path, tmp_path: Path) -> None:
-    assert f"{name}' is no name for a table of predictions; give one ending in .csv, " in fail(
+    assert f"{name}' is not a name for a table of predictions; give one ending in .csv, " in fail(
         "predict", folder / "rent.dtrees", folder / "flats.csv", "--output", tmp_path / name
     )
     assert not (tmp_path / name).exists()

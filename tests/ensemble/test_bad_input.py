@@ -393,7 +393,7 @@ def test_names_of_columns(estimator):
 @every
 def test_names_that_come_twice(estimator):
     twice = pd.DataFrame(X, columns=["a", "a"])
-    with pytest.raises(ValueError, match="X has more than one column of the name 'a'; wants a name of its own for each"):
+    with pytest.raises(ValueError, match="X has more than one column of the name 'a'; wants a different name for each"):
         estimator.fit(twice, Y)
     estimator.fit(pd.DataFrame(X, columns=["a", "b"]), Y)
     with pytest.raises(ValueError, match="X has more than one column of the name 'a'"):

@@ -156,7 +156,7 @@ def test_more_classes():
 def test_absolute_error_knows_no_sets():
     tree = DecisionTreeRegressor(criterion="absolute_error", **SMALL)
     assert sets(tree.fit(FRAME, Y)) == 0
-    with pytest.raises(ValueError, match=r"criterion='absolute_error' does not go with categorical_features=\['level'\]"):
+    with pytest.raises(ValueError, match=r"criterion='absolute_error' cannot be used with categorical_features=\['level'\]"):
         tree.set_params(categorical_features=["level"]).fit(FRAME, Y)
 
 
@@ -169,7 +169,7 @@ def test_text_is_no_number():
     mask = DecisionTreeRegressor(categorical_features=[False, True, True, False])
     with pytest.raises(ValueError, match="leaves out X column 'colour': text"):
         mask.fit(frame, Y)
-    with pytest.warns(UserWarning, match="text of X column 'level' and 1 more is taken for numbers, in alphabetical order"):
+    with pytest.warns(UserWarning, match="text of X column 'level' and 1 more is used as numbers, in alphabetical order"):
         DecisionTreeRegressor(criterion="absolute_error", max_depth=2).fit(frame, Y)
     for columns in (["level", "colour", "day"], ["day", "from_dtype"], [2, "from_dtype"], np.array(["from_dtype", "day"])):
         model = DecisionTreeRegressor(categorical_features=columns).fit(frame, Y)

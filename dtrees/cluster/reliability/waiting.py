@@ -506,7 +506,7 @@ def lost_data_named(client: Client, arguments: Mapping[str, Any]) -> Iterator[No
             if n_lost:
                 raise WorkerLost(
                     f"{name} is lost in part: {n_lost} of the {n_chunks} futures that it is made of were data of client.scatter. They went "
-                    "with the worker that held them, and cannot be computed again. Scatter them anew, with broadcast=True to have them on "
+                    "with the worker that held them, and cannot be computed again. Scatter them again, with broadcast=True to have them on "
                     f"several workers, or make {name} of what can be read again (dask.dataframe.read_parquet, dask.array.from_array). "
                     "Then run the fit again."
                 ) from error

@@ -188,7 +188,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         if not hasattr(self, "_seed"):
             raise ValueError(
                 "warm_start=True cannot go on from this model: it does not know how its trees were grown, since it is a slice or a refit, "
-                "estimators_ was assigned, or an early dtrees saved it; pass warm_start=False, and fit it anew"
+                "estimators_ was assigned, or an early dtrees saved it; pass warm_start=False, and fit it again"
             )
         return True
 
@@ -257,7 +257,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         if left_out:
             raise ValueError(
                 f"categorical_features is {self.categorical_features!r:.200}, which leaves out X column{'s' * (len(left_out) > 1)} "
-                f"{', '.join(map(repr, left_out[:5]))}{', ...' * (len(left_out) > 5)}: text, whose alphabetical order is no number. Put "
+                f"{', '.join(map(repr, left_out[:5]))}{', ...' * (len(left_out) > 5)}: text, which has no numeric order. Put "
                 "'from_dtype' in the list for all columns of text and of category dtypes, name them, or drop them"
             )
 
@@ -333,7 +333,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         names = column_names(X)
         if len(set(names)) < len(names):
             twice = sorted({str(name) for name in names if names.count(name) > 1})
-            raise ValueError(f"X has more than one column of the name {', '.join(map(repr, twice))}; wants a name of its own for each")
+            raise ValueError(f"X has more than one column of the name {', '.join(map(repr, twice))}; wants a different name for each")
         validate_data(self, X=with_known_names(X, names), skip_check_array=True, reset=reset)
 
     @property

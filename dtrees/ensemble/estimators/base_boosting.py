@@ -205,7 +205,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             ``train_score_`` so far but not the trees, and a dict with the :class:`dtrees.callbacks.Progress` as "progress";
             True ends the fit.
         checkpoint : str, path-like or None, default=None
-            Where to keep the finished rounds: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
+            Where to keep the finished rounds: a file, or an fsspec URL (``s3://...``). If it is there already, left by a fit
             of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
             would have given; a checkpoint of anything else is refused. It holds trees only, no pickle, appears whole or not at all, and
             the one before is stored beside it as ``PATH.previous``. On a cluster, it must be a place that every worker reaches.
@@ -364,7 +364,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         if name == "huber" and "loss" in asked:
             raise ValueError("eval_metric has 'loss', but loss='huber' is another one in each round; use 'mae' or 'rmse'")
         if isinstance(self.loss, str) and self.loss == NAME:
-            raise ValueError("loss='custom' stands for a function that a model file could not hold; pass the function to fit again")
+            raise ValueError("loss='custom' is the name of a function that a model file cannot hold; pass the function to fit again")
         if scorer is not None and self.n_iter_no_change is None:
             raise ValueError(
                 f"scoring={self.scoring!r} is for early stopping by n_iter_no_change, but n_iter_no_change is None; pass a number of "
@@ -629,7 +629,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         check_is_fitted(self)
         if not is_classifier(self) and self._has_link:
             raise ValueError(
-                f"method='recursion' averages raw predictions, which are no predictions with loss={self._loss_name!r}; "
+                f"method='recursion' averages raw predictions, which are not predictions with loss={self._loss_name!r}; "
                 "pass method='brute', which averages these"
             )
         assert self._trees.initial is not None

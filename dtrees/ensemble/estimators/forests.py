@@ -217,7 +217,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
             A callback in scikit-learn's form, called with the number of finished trees less one, a copy of this estimator without the
             trees, and a dict with the :class:`dtrees.callbacks.Progress` as "progress"; True ends the fit.
         checkpoint : str, path-like or None, default=None
-            Where to keep the finished trees: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
+            Where to keep the finished trees: a file, or an fsspec URL (``s3://...``). If it is there already, left by a fit
             of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
             would have given; a checkpoint of anything else is refused. It holds trees only, no pickle, appears whole or not at all, and
             the one before is stored beside it as ``PATH.previous``.

@@ -257,7 +257,7 @@ class CommonParameters:
     categorical_features : "from_dtype", array-like or None
         Columns that hold categories, which are split by sets of them, not by an order: those of text or of a category dtype, or those
         listed (by name, by position, or by a mask), also of numbers; "from_dtype" in a list adds those of text or of a category dtype.
-        None takes category numbers for numbers; they are in the order of an ordered dtype, otherwise sorted. Missing values are a
+        None uses category numbers as numbers; they are in the order of an ordered dtype, otherwise sorted. Missing values are a
         category of their own; categories that no row in a node has go right there, and those not seen at fit where missing values go.
     cat_smooth : float
         Weight by which the mean of a category is moved towards that of its node before categories are put in order. With 0, the order

@@ -109,7 +109,7 @@ class InitialEstimator:
         if predicted.shape != wanted or not np.isfinite(predicted).all():
             raise ValueError(
                 f"the estimator passed as init predicts an array of shape {predicted.shape} with "
-                f"{int((~np.isfinite(predicted)).sum())} values that are no finite numbers; wants finite ones, of shape {wanted}"
+                f"{int((~np.isfinite(predicted)).sum())} values that are not finite; wants finite ones, of shape {wanted}"
             )
         return np.asarray(loss.raw_predictions(predicted), np.float64)
 
@@ -143,7 +143,7 @@ def fit_init(init: Any, X: Any, y: Any, weight: NDArray[np.float64] | None, held
     learnt, wanted = by_target(getattr(fitted, "classes_", None)), by_target(classes)
     if classes is not None and not (len(learnt) == len(wanted) and all(map(np.array_equal, learnt, wanted))):
         raise ValueError(
-            f"the estimator passed as init has learnt the classes {list(fitted.classes_)}; wants all of "
+            f"the estimator passed as init was fitted on the classes {list(fitted.classes_)}; wants all of "
             f"{[labels.tolist() for labels in wanted] if isinstance(classes, list) else classes.tolist()}"
         )
     return fitted
@@ -211,7 +211,7 @@ class StartingPoints(BoostingParameters, TreeEstimator):
         if self._starts == BY_MARGIN:
             if self._margin is None:
                 raise ValueError(
-                    "the model was fitted with base_margin, so its trees only say what is to be added to such scores; pass base_margin "
+                    "the model was fitted with base_margin, so its trees predict only what is added to these scores; pass base_margin "
                     "along with X (0 for the trees alone)"
                 )
             return replace(predictor, start=GivenScores(self._fitted_loss.n_outputs))

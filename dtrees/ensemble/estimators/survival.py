@@ -90,7 +90,7 @@ class Surviving(Boosting):
             raise ValueError("times is None; wants times for loss='aft', which keeps none")
         if self._loss_name == COX and not hasattr(self, "event_times_"):
             raise ValueError(
-                "this is a slice or a refit of a model, whose baseline hazard is of the whole as it was fitted; wants that, or a fit anew"
+                "this is a slice or a refit of a model, whose baseline hazard is that of the whole model; use the whole model, or fit again"
             )
         at = np.atleast_1d(self.event_times_ if times is None else as_floats(times, "times", "numbers of at least 0"))
         if at.ndim != 1 or not (at >= 0.0).all():

@@ -172,4 +172,4 @@ def check_text(value: str, owner: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{owner} contain text that is no Unicode ({error})") from error
+        raise ValueError(f"{owner} contain text that is not valid Unicode ({error})") from error

@@ -56,7 +56,7 @@ def check_categories(estimator: Any, *, by_sums: bool) -> None:
     else:
         return
     raise ValueError(
-        f"{given[0]} is about splits by sets of categories, but {why} takes category numbers for numbers; {wish}, or pass no "
+        f"{given[0]} is about splits by sets of categories, but {why} uses category numbers as numbers; {wish}, or pass no "
         f"{given[0].partition('=')[0]}"
     )
 
@@ -323,14 +323,14 @@ def _categorical(estimator: Any, criterion: str) -> tuple[int, ...]:
         text = [column.name for column in estimator._schema.columns if column.has_unordered_text]
         if text and isinstance(estimator.categorical_features, str):
             warn(
-                f"criterion={criterion!r} knows no sets of categories: the text of X column {text[0]!r}"
-                f"{f' and {len(text) - 1} more' if len(text) > 1 else ''} is taken for numbers, in alphabetical order; use another "
+                f"criterion={criterion!r} cannot split by sets of categories: the text of X column {text[0]!r}"
+                f"{f' and {len(text) - 1} more' if len(text) > 1 else ''} is used as numbers, in alphabetical order; use another "
                 "criterion, an ordered dtype of categories, or categorical_features=None if that is meant"
             )
         if estimator.categorical_features is not None and not isinstance(estimator.categorical_features, str):
             raise ValueError(
-                f"criterion={criterion!r} does not go with categorical_features={estimator.categorical_features!r:.60}: no order of "
-                "categories gives its best split; use another criterion, or categorical_features=None to take category numbers for numbers"
+                f"criterion={criterion!r} cannot be used with categorical_features={estimator.categorical_features!r:.60}: no order of "
+                "categories gives its best split; use another criterion, or categorical_features=None to use category numbers as numbers"
             )
         return ()
     return tuple(np.flatnonzero(estimator.is_categorical_).tolist())

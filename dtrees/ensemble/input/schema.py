@@ -478,14 +478,14 @@ class Schema:
             example = column.categories[-1]
             if all(map(looks_like_number, column.categories)):
                 warn(
-                    f"X column {column.name!r} holds numbers as text, such as {example!r:.40}, which are taken for categories: their "
+                    f"X column {column.name!r} holds numbers as text, such as {example!r:.40}, which are used as categories: their "
                     "order is that of the text, and numbers not seen at fit are missing values; convert it to numbers "
                     f"({HOW_TO_READ}), or to a category dtype if categories are meant"
                 )
             elif n_categories >= max(_MANY_TEXTS, _MOST * n_rows):
                 warn(
                     f"X column {column.name!r} holds {n_categories} different texts in {n_rows} rows, such as {example!r:.40}, which "
-                    "are taken for categories: hardly any will be seen again at prediction; drop it, or make columns of what it says"
+                    "are taken for categories: hardly any will be seen again at prediction; drop it, or derive columns from it"
                 )
 
     def to_json(self) -> list[dict[str, Any]]:

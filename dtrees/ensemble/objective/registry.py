@@ -120,7 +120,7 @@ def _checked(name: str, values: Any, shape: tuple[int, ...]) -> Floats:
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"the {name} that the objective passed as loss returned is no array of numbers ({error})") from error
+        raise TypeError(f"the {name} that the objective passed as loss returned is not an array of numbers ({error})") from error
     if array.shape != shape:
         raise ValueError(f"the objective passed as loss returned a {name} of shape {array.shape}; wants that of raw, {shape}")
     if not np.isfinite(array).all():

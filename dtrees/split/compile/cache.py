@@ -111,7 +111,7 @@ def cache_folder() -> Path:
     if not any((place / kernel_version()).is_dir() for place in places):
         tried = ", ".join(map(str, places))
         _logger.warning(
-            "dtrees cannot keep its compiled kernels, as it may not write to %s: they are compiled anew when the temporary folder is gone. "
+            "dtrees cannot store its compiled kernels: it may not write to %s. They are compiled again when the temporary folder is gone. "
             "Set NUMBA_CACHE_DIR to a folder that can be written to.",
             tried,
         )

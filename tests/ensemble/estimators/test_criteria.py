@@ -116,7 +116,7 @@ def test_alpha_that_cannot_be_or_has_no_effect(kind):
 
 
 def test_categories_are_taken_for_numbers():
-    with pytest.raises(ValueError, match=r"criterion='quantile' does not go with categorical_features=\[0\]"):
+    with pytest.raises(ValueError, match=r"criterion='quantile' cannot be used with categorical_features=\[0\]"):
         dtrees.DecisionTreeRegressor(criterion="quantile", categorical_features=[0]).fit(X, SIGNAL)
 
 

@@ -347,7 +347,7 @@ def test_damaged_json(data):
             ValueError,
             "column 'x' has categories that are the same number",
         ),
-        (pd.DataFrame({"x": pd.Series(["a", "\ud800"], dtype=object)}), ValueError, "X column 'x' contain text that is no Unicode"),
+        (pd.DataFrame({"x": pd.Series(["a", "\ud800"], dtype=object)}), ValueError, "X column 'x' contain text that is not valid Unicode"),
         (pd.DataFrame({"x": pd.array([2**53 + 2, None], dtype="Int64")}), ValueError, "column 'x' contains the integer"),
         (pd.DataFrame({"x": pd.Series([2**70, 1], dtype=object)}), ValueError, "column 'x' contains the integer"),
         (

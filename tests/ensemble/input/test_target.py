@@ -177,7 +177,7 @@ def test_several_labels_keep_their_kind(as_frame):
 
 
 def test_labels_that_no_file_could_hold():
-    with pytest.raises(ValueError, match="the labels in y contain text that is no Unicode"):
+    with pytest.raises(ValueError, match="the labels in y contain text that is not valid Unicode"):
         TargetSummary.of(np.array(["a", "\ud800"]), None, classify=True).check()
 
 

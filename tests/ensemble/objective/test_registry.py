@@ -251,7 +251,7 @@ def test_predictions_are_by_the_loss_that_was_fitted(tmp_path):
         loaded = dtrees.load(tmp_path / "model")
         assert_array_equal(getattr(loaded, method)(X), wanted)
         assert loaded.loss == (fitted if isinstance(fitted, str) else "custom")
-    with pytest.raises(ValueError, match="loss='custom' stands for a function that a model file could not hold"):
+    with pytest.raises(ValueError, match="loss='custom' is the name of a function that a model file cannot hold"):
         dtrees.load(tmp_path / "model").fit(X, BINARY)
     with pytest.raises(ValueError, match="'loss' parameter of GradientBoostingRegressor must be"):
         Regressor(loss="unheard of").fit(X, SIGNAL)
@@ -283,7 +283,7 @@ def returns(*found):
         (returns(np.zeros_like, 1.0), {}, r"returned a hessian of shape \(\)"),
         (returns(lambda y: y * np.nan, np.ones_like), {}, "returned a gradient with NaN or infinity"),
         (returns(np.zeros_like, lambda y: -np.ones_like(y)), {}, "returned the hessian -1.0; wants numbers of at least 0"),
-        (returns(lambda y: ["a"] * len(y), np.ones_like), {}, "is no array of numbers"),
+        (returns(lambda y: ["a"] * len(y), np.ones_like), {}, "is not an array of numbers"),
         (squared, {"n_iter_no_change": 3}, "n_iter_no_change=3 with scoring='loss' wants the value of the loss"),
         (squared, {"eval_metric": "loss"}, "eval_metric has 'loss', but loss is a function of derivatives"),
     ],

@@ -359,7 +359,7 @@ def test_what_cannot_be_that_of_a_fit_is_refused(fit, change, random_state, tmp_
     with pytest.raises(Killed):
         make(kind, **options).fit(X, target(kind), checkpoint=path, checkpoint_interval=0, callbacks=[kill_after(3)])
     rewrite(path, change, "dtrees_checkpoint")
-    with pytest.raises(ValueError, match=r"checkpoint: .* Delete it to start anew"):
+    with pytest.raises(ValueError, match=r"checkpoint: .* Delete it to start again"):
         make(kind, **options).fit(X, target(kind), checkpoint=path)
 
 
