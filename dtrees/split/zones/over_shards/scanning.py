@@ -39,7 +39,7 @@ class RowsSent(NamedTuple):
 
     runs: ValueSums | ValueElements
     begins: NDArray[np.int64]
-    buffers: NDArray[np.int64]
+    offsets: NDArray[np.int64]
     merged: ValueSums | ValueElements
 
 
