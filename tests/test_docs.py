@@ -131,7 +131,7 @@ SCRIPTS = {
     "laptop": (["california_housing.csv"], "the loaded model predicts the same: True"),
     "categories": (["adult_train.csv", "adult_test.csv"], "sets of categories: accuracy 0.87"),
     "validate_and_tune": (["california_housing.csv"], "R2 on other rows"),
-    "intervals": (["california_housing.csv"], "boosting: intervals for 90 % cover 90"),
+    "intervals": (["california_housing.csv"], "boosting: intervals for 90 % cover"),
     "explain": (["adult_train.csv", "adult_test.csv"], "written: "),
     "survival": ([], "concordance on other rows 0.68"),
     "to_onnx": (["adult_train.csv", "adult_test.csv"], "the same labels: True"),

@@ -15,7 +15,7 @@ import dtrees
 
 def main(train: str, test: str) -> None:
     """Explain a model, and one of its predictions."""
-    rows, new = pd.read_csv(train), pd.read_csv(test).sample(2000, random_state=0)
+    rows, new = pd.read_csv(train).sample(8000, random_state=0), pd.read_csv(test).sample(2000, random_state=0)
     X, y, X_new, y_new = rows.drop(columns="income"), rows["income"], new.drop(columns="income"), new["income"]
     model = dtrees.GradientBoostingClassifier(n_estimators=100, n_jobs=-1, random_state=0).fit(X, y)
 
