@@ -250,6 +250,9 @@ CASES: dict[str, Case] = {
     "boosting of parallel trees of classes": Case(
         "multiclass", classifier(n_estimators=3, n_parallel_trees=2, subsample=0.8, max_depth=3, random_state=46), evaluated=True
     ),
+    "boosting of rows drawn by gradients": Case(
+        "multiclass", classifier(n_estimators=3, subsample=0.4, subsample_by="gradient", max_depth=3, random_state=47), evaluated=True
+    ),
     "boosting by gradients alone": Case(
         "multiclass",
         classifier(

@@ -79,6 +79,7 @@ LOSSES: dict[str, list[list[Cut]]] = {
     "boosting of classes": [[Cut("marks", 31), Cut("Open")], [Cut("marks", 31), Cut("marks"), Cut("state")]],
     # In the middle of a round.
     "boosting of parallel trees": [[Cut("marks", 15)], [Cut("GrowTree", 5)]],
+    "boosting of rows drawn by gradients": [[Cut("marks", 15)], [Cut("GrowTree", 5)]],
     "boosting of quantiles, best first": [[Cut("leaves", 2)]],
     "boosting with categories": [[Cut("sets", 2)]],
     "forest": [
