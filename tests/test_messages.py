@@ -14,7 +14,7 @@ from pathlib import Path
 _PACKAGE, _LIST = Path(__file__).parents[1] / "dtrees", Path(__file__).with_name("messages.txt")
 _CALLS = re.compile(r"(warnings\.)?warn|_?logger\.(warning|error)|click\.echo|display\.note")
 #: Words that are not the field's, and turns of phrase that are read twice.
-_PLAIN = re.compile(r"(?i)\b(none such|so many|what is of|lest|anew|made up|stretch(es)?|parcels?)\b")
+_PLAIN = re.compile(r"(?i)\b(none such|so many|what is of|lest|anew|made up|parcels?)\b")
 
 
 def _text(node: ast.expr) -> str:

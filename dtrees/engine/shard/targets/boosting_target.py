@@ -228,7 +228,7 @@ class BoostingTarget:
             return found
 
         self._weighed = 0
-        return in_bins(np.sum(self._threads.map_stretches(count, sizes.shape[0], ADDITION_ROWS), axis=0))
+        return in_bins(np.sum(self._threads.map_ranges(count, sizes.shape[0], ADDITION_ROWS), axis=0))
 
     def draw_by_gradient(self, first: int, found: NDArray[np.int64]) -> None:
         """Draw the rows of the trees from number ``first`` on, given how many of all rows have gradients of which size."""
@@ -240,7 +240,7 @@ class BoostingTarget:
             def draw(some: slice, begin: int = begin, bins: NDArray[Any] = bins, factors: NDArray[Any] = factors) -> None:
                 draw_by_size(key, begin + some.start, bins[some], probability, factors[some])
 
-            self._threads.map_stretches(draw, end - begin, ADDITION_ROWS)
+            self._threads.map_ranges(draw, end - begin, ADDITION_ROWS)
             at += end - begin
         self.in_sample = self._factors > 0.0
 
