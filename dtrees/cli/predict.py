@@ -30,6 +30,8 @@ from dtrees.files import atomic_file
 from dtrees.plots import pyplot
 
 PREDICTION = "prediction"
+#: Of an isolation forest, beside whether a row is an outlier (-1) or not (1): the lower, the more of one.
+SCORE = "score"
 
 
 def predict(
@@ -85,11 +87,15 @@ def predict_part(
     frame, X, n = part[keep].reset_index(drop=True), part[features], len(quantiles_of(model)) or model.n_outputs_
     classes = by_target(getattr(model, "classes_", None))
     dtypes = [labels.dtype for labels in classes] or [np.dtype(np.float64)] * n
+    if isolates := SCORE in names:
+        n, dtypes = 2, [np.dtype(np.int64), np.dtype(np.float64)]
     if not len(part):
         predicted, shares = [np.empty(0)] * n, [np.empty((0, len(names) - n))]
     elif len(names) > n:
         shares = by_target(model.predict_proba(X))
         predicted = [labels[mine.argmax(axis=1)] for labels, mine in zip(classes, shares, strict=True)]
+    elif isolates:
+        predicted = [model.predict(X), model.score_samples(X)]
     else:
         predicted = list(model.predict(X).reshape(len(part), n).T)
     for name, dtype, values in zip(names, dtypes, predicted, strict=False):
@@ -162,6 +168,7 @@ def evaluate(
     """Score a saved model on a table; the arguments are the options of the command."""
     display = Display(as_json=as_json)
     estimator = load_trees(model) if report else dtrees.load(model)
+    _check_scorable(estimator, model)
     targets = list(dict.fromkeys(targets))
     if len(targets) != estimator.n_outputs_:
         raise CommandError(
@@ -222,6 +229,20 @@ def evaluate(
     )
 
 
+def _check_scorable(estimator: Any, path: str) -> None:
+    """Raise for a model whose predictions are no values of one column."""
+    columns = getattr(estimator, "_columns_of_y", "")
+    kind = "isolates" if hasattr(estimator, "score_samples") else columns if isinstance(columns, str) else ""
+    reasons = {
+        "isolates": "finds outliers without a target; write its scores with dtrees predict",
+        "queries": "ranks the rows of queries; use model.score(X, y, qid=...) in Python, for NDCG",
+        "bounds": "predicts times of events, which may be censored; use model.score(X, y) in Python, for the concordance index",
+    }
+    if kind in reasons:
+        what = f"a {type(estimator).__name__}, which {reasons[kind]}"
+        raise CommandError(f"dtrees evaluate scores predictions of one column, but {path!r} has {what}.")
+
+
 def _task(summary: TargetSummary, classes: list[Any] | None, target: str) -> str:
     """Return the task of the model, if the target is such as it can be compared with."""
     if not summary.kinds:
@@ -256,6 +277,8 @@ def features_of(estimator: Any, table: tables.Table, targets: Sequence[str] = ()
 
 def _output_names(estimator: Any, proba: bool) -> list[str]:
     """Return the names of predictions, numbered by target or quantile where there are several, and of the probabilities of classes."""
+    if hasattr(estimator, "score_samples"):
+        return [PREDICTION, SCORE]
     n_targets, quantiles = estimator.n_outputs_, quantiles_of(estimator)
     numbers = [f"_{quantile:g}" for quantile in quantiles] or ([f"_{k}" for k in range(n_targets)] if n_targets > 1 else [""])
     classes = by_target(estimator.classes_) if proba else []
