@@ -272,6 +272,13 @@ def test_auto_takes_rows_where_they_are_fastest_and_can_be(five_threads: Client,
     assert model.placement_.predicted["rows"] == 1e-9 < model.placement_.predicted["one-worker"]
     assert "predicted seconds a tree: one-worker " in str(model.placement_)
     check(model, SETS)
+    monkeypatch.setattr("dtrees.split.zones.sums.MAX_PACKED_ROWS", N_ROWS)
+    assert fit(SETS).placement_.kind != "rows"
+    with (
+        dask.config.set({"dtrees.placement": "rows"}),
+        pytest.raises(ValueError, match=f'"rows" takes fewer than {N_ROWS} rows, .*; X has {N_ROWS}. Place it by columns'),
+    ):
+        fit(SETS)
 
 
 # --- cells on workers' disks ---

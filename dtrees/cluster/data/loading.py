@@ -30,6 +30,7 @@ from dtrees.cluster.data.tables import Encoding
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.cluster.transport.clients import bytes_of_results
+from dtrees.engine.rows.refusal import too_many_rows
 from dtrees.ensemble.backend import LoadOptions, Table
 from dtrees.ensemble.input.schema import Schema, checked_table
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights
@@ -100,8 +101,11 @@ def _plan(
 ) -> tuple[Plan, Mapping[str, Sequence[int]]]:
     """Return what each worker will hold, and which partitions each keeps, if rows stay where they are."""
     settings, only_whole = current_fit().settings, options.bag or parts.cells is not None
+    refusal = options.rows_refusal or too_many_rows(sizes.n_rows)
+    if settings.placement == "rows" and refusal is not None:
+        raise ValueError(f'{refusal}. Place it by columns: placement="sharded"')
     shares: dict[str, list[int]] = {}
-    if settings.placement == "rows" or (settings.placement == "auto" and options.rows_refusal is None and not only_whole):
+    if settings.placement == "rows" or (settings.placement == "auto" and refusal is None and not only_whole):
         threads = {worker: capacity.threads for worker, capacity in capacities.items()}
         shares = share_out(parts.lengths, partition_holders(tasks.client, parts.X), threads)
     rows = {worker: sum(parts.lengths[i] for i in own) for worker, own in shares.items()} or None

@@ -16,11 +16,11 @@ from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.all_rows import in_order
 from dtrees.engine.rows.forest_trees import rows_to_send
+from dtrees.engine.rows.refusal import too_many_rows
 from dtrees.engine.rows.whole import scores_of_all
 from dtrees.engine.rows.zone_edges import Edges, merge_sketches
 from dtrees.engine.shard.fit import ShardsFit
 from dtrees.engine.shard.targets.scales import BoostingScales, ForestScales
-from dtrees.split.zones.sums import MAX_PACKED_ROWS
 from dtrees.tree.tree import Tree
 
 
@@ -34,10 +34,8 @@ class RowsFit(ShardsFit):
     """
 
     def __init__(self, executor: Executor, plan: BoostingPlan | ForestPlan) -> None:
-        if executor.n_rows >= MAX_PACKED_ROWS:
-            raise ValueError(
-                f'placement="rows" takes fewer than {MAX_PACKED_ROWS} rows, as their numbers are packed with sums; X has {executor.n_rows}'
-            )
+        if refusal := too_many_rows(executor.n_rows):
+            raise ValueError(refusal)
         super().__init__(executor, plan)
         self._edges: Edges | None = None
         self._ranges: list[NDArray[np.int64]] = []

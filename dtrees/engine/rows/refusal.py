@@ -29,6 +29,15 @@ def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: Any = None) ->
     return None
 
 
+def too_many_rows(n_rows: int) -> str | None:
+    """Return why so many rows cannot stay where they are; None if they can."""
+    from dtrees.split.zones.sums import MAX_PACKED_ROWS  # brings in the compiler
+
+    if n_rows < MAX_PACKED_ROWS:
+        return None
+    return f'placement="rows" takes fewer than {MAX_PACKED_ROWS} rows, as their numbers are packed with sums; X has {n_rows}'
+
+
 def _refusal_of_forest(plan: ForestPlan) -> str | None:
     from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
 
