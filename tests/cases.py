@@ -253,6 +253,9 @@ CASES: dict[str, Case] = {
     "boosting of rows drawn by gradients": Case(
         "multiclass", classifier(n_estimators=3, subsample=0.4, subsample_by="gradient", max_depth=3, random_state=47), evaluated=True
     ),
+    "boosting with dropout": Case(
+        "multiclass", classifier(n_estimators=5, drop_rate=0.5, subsample=0.8, max_depth=3, random_state=48), evaluated=True
+    ),
     "boosting by gradients alone": Case(
         "multiclass",
         classifier(

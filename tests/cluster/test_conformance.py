@@ -80,6 +80,7 @@ LOSSES: dict[str, list[list[Cut]]] = {
     # In the middle of a round.
     "boosting of parallel trees": [[Cut("marks", 15)], [Cut("GrowTree", 5)]],
     "boosting of rows drawn by gradients": [[Cut("marks", 15)], [Cut("GrowTree", 5)]],
+    "boosting with dropout": [[Cut("marks", 31)], [Cut("GrowTree", 9)]],
     "boosting of quantiles, best first": [[Cut("leaves", 2)]],
     "boosting with categories": [[Cut("sets", 2)]],
     "forest": [
