@@ -161,7 +161,7 @@ def test_parameters_from_a_file_and_results_as_json(folder: Path, scheduler: str
     (tmp_path / "params.toml").write_text("max_dept = 2\n")
     assert "has no parameter 'max_dept'. Did you mean 'max_depth'?" in fail(*common)
     (tmp_path / "params.toml").write_text("max_depth: 2\n")
-    assert "is no TOML file" in fail(*common)
+    assert "is not a TOML file" in fail(*common)
 
 
 @pytest.mark.slow

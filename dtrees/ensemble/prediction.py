@@ -160,7 +160,7 @@ class AdditiveTrees:
 
         n_threads = self._threads(X.shape[0], len(self.groups[0]), n_jobs)
         found = [apply(pack, X, n_threads) for pack in self.packs(X.dtype)]
-        return found[0] if len(found) == 1 else np.stack(found, axis=2).reshape(X.shape[0], -1)
+        return found[0] if len(found) == 1 else np.stack(found, axis=2).reshape(X.shape[0], len(found) * found[0].shape[1])
 
 
 def _unpickled(

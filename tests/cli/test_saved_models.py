@@ -168,7 +168,7 @@ def test_names_that_are_no_tables(name: str, folder: Path, tmp_path: Path) -> No
         "predict", folder / "rent.dtrees", folder / "flats.csv", "--output", tmp_path / name
     )
     assert not (tmp_path / name).exists()
-    assert "is no name for a page of HTML" in fail(
+    assert "is not a name for a page of HTML" in fail(
         "evaluate", folder / "rent.dtrees", folder / "flats.csv", "--target", "rent", "--report", tmp_path / name
     )
 

@@ -164,7 +164,7 @@ def test_what_scikit_learn_cannot_carry_is_refused() -> None:
         ValueError, match="column 'job' is split by sets of categories, which scikit-learn cannot carry; use dtrees.to_onnx"
     ):
         to_sklearn(DecisionTreeRegressor().fit(PEOPLE, WAGE))
-    with pytest.raises(ValueError, match="loss='poisson' is none of scikit-learn's"):
+    with pytest.raises(ValueError, match="loss='poisson' does not exist in scikit-learn's"):
         to_sklearn(GradientBoostingRegressor(loss="poisson", n_estimators=2).fit(FULL, np.exp(SIGNAL)))
     with pytest.raises(ValueError, match="2 targets"):
         to_sklearn(GradientBoostingRegressor(n_estimators=2).fit(FULL, TARGETS["several"]))

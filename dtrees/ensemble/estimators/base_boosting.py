@@ -258,7 +258,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         if keep and self.drop_rate > 0:
             raise ValueError(
                 f"drop_rate={self.drop_rate} and warm_start=True: earlier rounds are kept as they are, and dropout would change them; pass "
-                "drop_rate=0, or warm_start=False to fit all rounds anew"
+                "drop_rate=0, or warm_start=False to fit all rounds again"
             )
         loss_parameters = self._parameters_of_loss()
         if keep and loss_parameters != self._loss_parameters:

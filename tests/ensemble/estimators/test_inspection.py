@@ -159,7 +159,7 @@ def test_partial_dependence_of_categories(kind):
 
 def test_recursion_is_refused_where_means_of_raw_predictions_mean_something_else():
     model = dtrees.GradientBoostingRegressor(n_estimators=2, loss="poisson").fit(X, np.abs(SIGNAL))
-    with pytest.raises(ValueError, match="no predictions with loss='poisson'; pass method='brute'"):
+    with pytest.raises(ValueError, match="not predictions with loss='poisson'; pass method='brute'"):
         partial_dependence(model, X, [0])
     assert partial_dependence(model, np.nan_to_num(X), [0], method="brute").average.min() > 0
 

@@ -125,9 +125,9 @@ def test_models_keep_them_in_files_and_pickles(tmp_path, n_targets):
     ("name", "change", "message"),
     [
         ("target", lambda a: a[:-1], "targets of leaves are not those"),
-        ("target", lambda a: a * np.nan, "no finite numbers"),
+        ("target", lambda a: a * np.nan, "not finite"),
         ("leaves", lambda a: a + 1, "leaves are not those that have targets"),
-        ("leaves", lambda a: a * 0 - 1, "in no leaves"),
+        ("leaves", lambda a: a * 0 - 1, "belong to no leaf"),
         ("leaves", lambda a: a * 0 + (2**31 - 1), "leaves are not those that have targets"),
         ("leaves", lambda a: a[:-1], "targets of leaves are not those"),
         ("weight", lambda a: a[:, :-1], "weights of targets are not those"),

@@ -321,7 +321,7 @@ def test_what_cannot_be_refitted(tmp_path):
         model.refit_leaves(X[:, :4], SIGNAL)
     with pytest.raises(ValueError, match="not fitted"):
         make(Regressor).refit_leaves(X, SIGNAL)
-    with pytest.raises(ValueError, match="y has the label 'other', which the y that is fitted has not"):
+    with pytest.raises(ValueError, match="y has the label 'other', which the y of fit does not have"):
         make(Classifier).fit(X, LABELS).refit_leaves(X[:1], ["other"])
     with pytest.raises(ValueError, match="base_margin is given, but the model was fitted without"):
         model.refit_leaves(X, SIGNAL, base_margin=0.0)

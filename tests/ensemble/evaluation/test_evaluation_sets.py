@@ -107,7 +107,7 @@ def test_sets_that_cannot_be_used(eval_set, error, message):
 def test_unknown_labels():
     y = LABELS.copy()
     y[200] = "huge"
-    with pytest.raises(ValueError, match=r"eval_set 'validation_0': y has the label 'huge', which the y that is fitted has not"):
+    with pytest.raises(ValueError, match=r"eval_set 'validation_0': y has the label 'huge', which the y of fit does not have"):
         make(dtrees.GradientBoostingClassifier).fit(X[TRAIN], y[TRAIN], eval_set=[(X[REST], y[REST])])
 
 

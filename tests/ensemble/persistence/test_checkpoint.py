@@ -151,7 +151,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_previous_one(damage, tmp_path, ca
 def test_a_damaged_checkpoint_without_a_previous_one_is_refused(tmp_path):
     path = tmp_path / "checkpoint"
     path.write_bytes(b"my thesis")
-    with pytest.raises(ValueError, match=r"checkpoint: .* is damaged or no checkpoint.*nor is there a previous one"):
+    with pytest.raises(ValueError, match=r"checkpoint: .* is damaged or no checkpoint.*and there is no previous one"):
         make(dtrees.GradientBoostingRegressor).fit(X, SIGNAL, checkpoint=path)
     assert path.read_bytes() == b"my thesis"
     dtrees.save(make(dtrees.GradientBoostingRegressor).fit(X, SIGNAL), path)
