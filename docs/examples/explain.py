@@ -1,6 +1,6 @@
 """Importances, Shapley values and a report of a model of incomes: ``python explain.py adult_train.csv adult_test.csv``.
 
-The table is UCI's "Adult" (Kohavi 1996). Pictures and the report need matplotlib: ``pip install 'dask-dtrees[plot]'``.
+The table is UCI's "Adult" (Kohavi 1996). Plots and the report need matplotlib: ``pip install 'dask-dtrees[plot]'``.
 """
 
 from __future__ import annotations

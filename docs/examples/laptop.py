@@ -1,6 +1,6 @@
-"""Boosting on a table in memory, with evaluation set and early stopping: ``python laptop.py california_housing.csv``.
+"""Boosting on a table in memory, with an evaluation set and early stopping: ``python laptop.py california_housing.csv``.
 
-The table is that of Pace and Barry (1997), with a column of text and missing values, which stay as they are.
+The table is that of Pace and Barry (1997), with a text column and missing values. They need no preprocessing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import dtrees
 
 
 def main(path: str) -> None:
-    """Fit, score, save, load and look at the first tree."""
+    """Fit, score, save and load a model, and print its first tree."""
     table = pd.read_csv(path)
     X, y = table.drop(columns="median_house_value"), table["median_house_value"]
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)

@@ -1,4 +1,4 @@
-"""A fit on a cluster that loses a worker, and the same model without: ``python lost_worker.py adult_train.csv``."""
+"""A fit on a cluster gives the same model when a worker is lost: ``python lost_worker.py adult_train.csv``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import dtrees
 
 
 def _rounds(client: Client) -> int:
-    """Return how many rounds of boosting the cluster has seen."""
+    """Return the number of boosting rounds that the cluster has logged."""
     return sum(event["what"] == "round" for _, event in client.get_events("dtrees"))
 
 
 def _fit(client: Client, X: Any, y: Any, kill_after: int | None) -> Any:
-    """Boost over column shards; after ``kill_after`` rounds one worker process ends at once, as for want of memory."""
+    """Boost over column shards; after ``kill_after`` rounds, end one worker process at once, as if it ran out of memory."""
     before = _rounds(client)
     model = dtrees.GradientBoostingClassifier(n_estimators=30, max_depth=4, random_state=0)
     future = dtrees.submit(model, X, y, placement="sharded")
@@ -28,7 +28,7 @@ def _fit(client: Client, X: Any, y: Any, kill_after: int | None) -> Any:
         while _rounds(client) < before + kill_after and not future.done():
             time.sleep(0.05)
         address = next(iter(client.scheduler_info()["workers"]))
-        print("ending the worker at", address)
+        print("killing the worker at", address)
         client.run(os._exit, 1, workers=[address], on_error="ignore")
     return future.result()
 

@@ -1,6 +1,6 @@
-"""A fit that goes on without the session that submitted it: ``python submit_and_watch.py california_housing.csv``.
+"""A fit that continues after the session that submitted it has ended: ``python submit_and_watch.py california_housing.csv``.
 
-The two sessions are two clients here. In real life, they are two notebooks, and the cluster is elsewhere.
+Two clients stand for the two sessions. In practice, these are two notebooks, and the cluster runs elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main(path: str) -> None:
             model = dtrees.RandomForestRegressor(100, max_features=1 / 3, oob_score=True, random_state=0)
             key = dtrees.submit(model, X, y, detached=True).key
             print("submitted as", key)
-        # The first session is gone. The fit is not.
+        # The first session has ended; the fit continues.
         with Client(cluster):
             fitted = dtrees.attach(key).result()
             print(f"{len(fitted)} trees, out-of-bag R2 {fitted.oob_score_:.3f}, placed {fitted.placement_}")

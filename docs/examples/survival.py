@@ -1,6 +1,6 @@
-"""Survival by Cox's loss on synthetic data, beside the true curves: ``python survival.py``.
+"""Survival with Cox's loss on synthetic data, compared with the truth: ``python survival.py``.
 
-Customers are observed for a limited time, so that for many of them it is only known that they have stayed so far.
+Customers are observed for a limited time. Of many, it is only known that they had not left when the observation ended.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dtrees
 
 
 def main() -> None:
-    """Fit, compare the order and the probabilities with those that the data was drawn from."""
+    """Fit, score the order, and compare the probabilities with those that generated the data."""
     random = np.random.default_rng(0)
     X = pd.DataFrame({"age": random.uniform(18, 80, 5000), "plan": random.choice(["basic", "family", "pro"], 5000)})
     scale = np.exp(X["age"] / 40) * X["plan"].map({"basic": 1.0, "family": 3.0, "pro": 2.0})
@@ -28,8 +28,8 @@ def main() -> None:
 
     years = [1.0, 5.0, 10.0]
     predicted, true = model.predict_survival_function(X[test], years), np.exp(-np.array(years) / scale[test].to_numpy()[:, np.newaxis])
-    for year, ours, theirs in zip(years, predicted.T, true.T, strict=True):
-        print(f"after {year:.0f} years, mean error of the probability to stay: {abs(ours - theirs).mean():.3f}")
+    for year, estimate, truth in zip(years, predicted.T, true.T, strict=True):
+        print(f"after {year:.0f} years, mean error of the probability to stay: {abs(estimate - truth).mean():.3f}")
 
 
 if __name__ == "__main__":

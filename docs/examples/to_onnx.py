@@ -1,6 +1,6 @@
 """A model with categories as an ONNX file, run by ONNX Runtime: ``python to_onnx.py adult_train.csv adult_test.csv``.
 
-It wants ``pip install 'dask-dtrees[export]' onnxruntime``. The table is UCI's "Adult" (Kohavi 1996), with columns of text and missing
+It needs ``pip install 'dask-dtrees[export]' onnxruntime``. The table is UCI's "Adult" (Kohavi 1996), with text columns and missing
 values.
 """
 
@@ -28,10 +28,10 @@ def main(train: str, test: str) -> None:
     onnx.save(dtrees.to_onnx(model), "income.onnx")
     print(f"{Path('income.onnx').stat().st_size / 1e6:.1f} MB")
 
-    # Text becomes the numbers that the trees know it by. The file says which, for whoever has no dtrees there.
+    # ``to_numbers`` replaces categories by their numbers. The file lists them, so another program can do the same without dtrees.
     session = onnxruntime.InferenceSession("income.onnx")
-    told = session.get_modelmeta().custom_metadata_map
-    categories = dict(zip(json.loads(told["columns"]), json.loads(told["categories"]), strict=True))
+    metadata = session.get_modelmeta().custom_metadata_map
+    categories = dict(zip(json.loads(metadata["columns"]), json.loads(metadata["categories"]), strict=True))
     print("sex is one of", categories["sex"])
     labels, probabilities = session.run(None, {"X": dtrees.to_numbers(model, X_new)})
     print("the same labels:", np.array_equal(labels, model.predict(X_new)))
