@@ -118,7 +118,8 @@ def test_lazy_rows():
     assert_array_equal(np.asarray(model.apply(lazy)), model.apply(X).reshape(N, -1))
 
 
-def test_a_checkpoint_in_the_middle(tmp_path):
+@pytest.mark.parametrize("parameters", [THREE, {"drop_rate": 0.5}, THREE | {"drop_rate": 0.5, "subsample_by": "gradient"}])
+def test_a_checkpoint_in_the_middle(parameters, tmp_path):
     class Cut(Exception):
         pass
 
@@ -128,8 +129,8 @@ def test_a_checkpoint_in_the_middle(tmp_path):
 
     options = {"checkpoint": tmp_path / "checkpoint", "checkpoint_interval": 0}
     with pytest.raises(Cut):
-        make(Classifier, **THREE).fit(X, LABELS, callbacks=[cut], **options)
-    assert_same_trees(make(Classifier, **THREE).fit(X, LABELS, **options), make(Classifier, **THREE).fit(X, LABELS))
+        make(Classifier, **parameters).fit(X, LABELS, callbacks=[cut], **options)
+    assert_same_trees(make(Classifier, **parameters).fit(X, LABELS, **options), make(Classifier, **parameters).fit(X, LABELS))
 
 
 def test_as_good_as_xgboosts():
