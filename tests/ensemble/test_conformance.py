@@ -59,6 +59,8 @@ def test_further_trees(name: str) -> None:
     case = CASES[name]
     if case.callbacks:
         pytest.skip("it ends by itself")
+    if getattr(case.estimator, "drop_rate", 0.0):
+        pytest.skip("further rounds would change those before")
     expected = found(fit(case))
     model = fit(case, n_estimators=1, warm_start=True)
     for n_estimators in (2, case.estimator.n_estimators):

@@ -73,7 +73,8 @@ def _boosting() -> list[Case]:
     found += [Case("GradientBoostingRegressor", {"loss": name, **size}, "positive") for name in ("poisson", "gamma", "tweedie")]
     found += [Case("GradientBoostingClassifier", {"loss": "log_loss", **size}, target) for target in ("two", "three")]
     found += [Case("GradientBoostingClassifier", {"loss": "exponential", **size}, "two")]
-    found += [Case("GradientBoostingClassifier", {"loss": "log_loss", "n_parallel_trees": 2, "subsample": 0.7, "drop_rate": 0.5, **size}, "three")]
+    forest = {"loss": "log_loss", "n_parallel_trees": 2, "subsample": 0.7, "drop_rate": 0.5, **size}
+    found += [Case("GradientBoostingClassifier", forest, "three")]
     return [*found, Case("GradientBoostingRegressor", {"loss": "squared_error", **size}, "several")]
 
 

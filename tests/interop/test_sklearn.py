@@ -51,7 +51,8 @@ def test_boosting_goes_there_and_back(case: Case) -> None:
     model = case.fit(FULL)
     theirs = to_sklearn(model)
     assert_allclose(predictions(theirs, FULL), predictions(model, FULL), rtol=1e-12)
-    assert (theirs.loss, theirs.learning_rate, theirs.n_estimators_) == (model.loss, model.learning_rate, model.n_estimators_)
+    n_stages = model.n_estimators_ * model.n_parallel_trees
+    assert (theirs.loss, theirs.learning_rate, theirs.n_estimators_) == (model.loss, model.learning_rate, n_stages)
     back = from_sklearn(theirs)
     assert_allclose(predictions(back, FULL), predictions(model, FULL), rtol=1e-12)
     assert (theirs.learning_rate, theirs.min_samples_leaf) == (model.learning_rate_, model.min_samples_leaf_)
