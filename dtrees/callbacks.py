@@ -1,6 +1,6 @@
-"""What may be passed as ``callbacks`` and ``monitor`` of ``fit``, and what such functions are given.
+"""Callbacks and monitors of ``fit``, and the progress that they receive.
 
-A callback is a function of a :class:`Progress`, called after each tree or round; one that returns True ends the fit there:
+A callback is a function that is called with a :class:`Progress` after each tree or round. If it returns True, the fit ends:
 
 >>> import numpy as np
 >>> from dtrees import GradientBoostingRegressor
@@ -10,9 +10,9 @@ A callback is a function of a :class:`Progress`, called after each tree or round
 >>> GradientBoostingRegressor().fit(X, X[:, 0], callbacks=[good_enough]).n_estimators_ < 200
 True
 
-Ready-made ones are :class:`EarlyStopping`, :class:`ProgressBar` and :class:`KeepOnInterrupt`. :data:`Callback` and :data:`Monitor` are the
-types of functions, for annotations. On a cluster, callbacks run beside the coordinator of the fit, on a worker; :func:`local_callback` has
-one run in the user's own process.
+:class:`EarlyStopping`, :class:`ProgressBar` and :class:`KeepOnInterrupt` are ready-made callbacks. :data:`Callback` and :data:`Monitor` are
+types for annotations. On a cluster, callbacks run on a worker, next to the coordinator of the fit; :func:`local_callback` makes one that
+runs in the user's own process.
 """
 
 from __future__ import annotations

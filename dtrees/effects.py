@@ -1,8 +1,8 @@
-"""Pictures of what a model does by matplotlib: how predictions depend on columns, and what each column has added to them (Shapley values).
+"""Explain predictions with matplotlib: how they depend on columns, and what each column adds to them (Shapley values).
 
-Both look at some rows. Partial dependence is the mean prediction of these, were a column to have the same value in all of them (Friedman,
-2001); individual conditional expectation is the prediction of each (Goldstein et al., 2015). Both are predicted, not read off trees: all
-models, losses, categories and missing values are treated alike.
+Both use a sample of rows. Partial dependence is the mean prediction if a column has the same value in all of these rows (Friedman, 2001);
+individual conditional expectation is the prediction of each row (Goldstein et al., 2015). Both call ``predict`` instead of reading the
+trees, so all models, losses, categories and missing values are treated alike.
 """
 
 from __future__ import annotations
@@ -281,60 +281,60 @@ def plot_partial_dependence(
     ax: Any = None,
     figsize: Any = None,
 ) -> Any:
-    """Draw how predictions depend on a column, on two together, or on each of several.
+    """Draw how predictions depend on one column, on a pair of columns, or on each of several.
 
-    A blue line is the mean prediction of rows, were all of them to have the same value in that column; grey lines are single rows. Ticks
-    along the axis are deciles of the column. Categories are named; grey bars are the middle 80 % of the rows, each moved so that its own
-    mean over the categories is that of all. Two columns are drawn as a map, with white points for the rows. What columns do together in
-    the data plays no part: where there are no rows nearby, the picture is about rows that do not exist.
+    The blue line is the mean prediction if all rows have the same value in this column; grey lines are single rows. Ticks along the axis
+    are deciles of the column. For categories, grey bars cover the middle 80 % of the rows, each shifted so that its mean over the
+    categories equals the overall mean. A pair of columns is drawn as a map, with white points for the rows. The plot ignores correlations
+    between columns: where no rows are nearby, it shows predictions for rows that do not exist.
 
     Parameters
     ----------
     model : estimator or bag of dtrees, or pipeline that ends with one
-        Fitted. Of a pipeline, columns are those that the steps before pass on.
+        Fitted. For a pipeline, the columns are those that its last step receives.
     X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
-        Rows to look at.
+        Rows to predict.
     features : str, int, pair of these, list of these and of pairs, or None, default=None
-        Names or numbers of columns: one, a pair (a tuple), or a list, each of which is drawn by itself. None for the six that
-        ``feature_importances_`` has at the top, or the first six of an isolation forest, which has none.
+        Names or numbers of columns: one column, a pair as a tuple, or a list of these with a plot for each. None draws the six columns of
+        the largest ``feature_importances_``, or the first six of an isolation forest, which has no importances.
     target : object, default=None
-        Which class or quantile, of several targets the number of which, or a pair of that and a class. None for all, a line for each;
-        of two classes it is the second.
+        Output to draw: a class, a quantile, the number of a target, or a pair of target number and class. None draws a line for each
+        output; for two classes, the second one.
     kind : {"average", "individual", "both"}, default="both"
-        The mean, rows, or both. Where several classes or targets are drawn, it is the means.
+        Draw the mean, single rows, or both. For several classes or targets, only means are drawn.
     grid_resolution : int, default=50
-        At how many points between the first and the last percentile columns of numbers are looked at. Those of fewer distinct values are
-        looked at each of them.
+        Number of points of a numeric column, between its first and last percentile. A column of fewer distinct values has a point for each
+        of them.
     max_rows : int, default=500
-        Of more rows, so many are drawn at random.
+        Maximum number of rows used. Of more rows, a random sample is drawn.
     seed : int, default=0
-        Decides which.
+        Seed of the random sample.
     feature_names : array-like of str of shape (n_features,) or None, default=None
-        None for the names at fit, or ``feature_0``, ``feature_1``, ... if it was fitted on an array.
+        Names of columns. None uses the names at fit, or ``feature_0``, ``feature_1``, ... for an array.
     title : str or None, default=None
     ax : matplotlib.axes.Axes or None, default=None
-        Where to draw, unless ``features`` is a list; None makes a new figure.
+        Axes to draw in, unless ``features`` is a list. None makes a new figure.
     figsize : pair of float or None, default=None
-        The size of the new figure in inches.
+        Size of the new figure in inches.
 
     Returns
     -------
     matplotlib.axes.Axes, or ndarray of these of shape (n,)
-        An array where ``features`` is a list or None.
+        An array if ``features`` is a list or None.
 
     Raises
     ------
     ImportError
         If matplotlib is not installed.
     TypeError
-        If this is no estimator of dtrees, or a number is no integer.
+        If the model is not an estimator of dtrees, or a number is not an integer.
     ValueError
-        If there is no such column, class or target, or X is not such a table as the model predicts.
+        If there is no such column, class or target, or the model cannot predict X.
 
     Notes
     -----
-    A model that was fitted with ``base_margin`` is looked at from scores of 0, an isolation forest by ``score_samples``. The numbers are
-    those of :func:`sklearn.inspection.partial_dependence` with ``method="brute"``, which knows no missing values.
+    A model that was fitted with ``base_margin`` predicts from scores of 0; the outputs of an isolation forest are ``score_samples``. The
+    numbers equal those of :func:`sklearn.inspection.partial_dependence` with ``method="brute"``, which does not support missing values.
 
     Examples
     --------
@@ -502,38 +502,38 @@ def plot_shap(
     ax: Any = None,
     figsize: Any = None,
 ) -> Any:
-    """Draw what columns have added to predictions (Shapley values): to those of many rows, or to that of one row.
+    """Draw what columns add to the predictions of many rows, or of one row (Shapley values).
 
-    Of many rows, each is a point for each column, whose colour says what the row has in it: blue is low, red is high, grey are
-    categories and missing values. The column with the largest mean size is on top. Where several classes or targets are drawn, bars are
-    the means of sizes for each. Of one row, bars lead from the expected value at the bottom to the prediction at the top.
+    For many rows, each column has a point for each row. The colour shows the row's value: blue is low, red is high, and grey is a category
+    or a missing value. The column with the largest mean absolute value is on top. For several classes or targets, bars show the mean
+    absolute values for each. For one row, bars lead from the expected value at the bottom to the prediction at the top.
 
     Parameters
     ----------
     model : estimator or bag of dtrees, or pipeline that ends with one
-        Fitted. Of a pipeline, columns are those that the steps before pass on. Of a bag, it is the mean over boosters.
+        Fitted. For a pipeline, the columns are those that its last step receives. For a bag, values are means over its boosters.
     X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
         Rows to explain.
     row : int or None, default=None
-        The place in X of the one row to explain; None for many. All of a Dask collection is brought here for it.
+        Position in X of the row to explain. None explains many rows. With a row, a Dask collection is computed in full.
     target : object, default=None
-        Which class or quantile, of several targets the number of which, or a pair of that and a class. None for all; for one row, it has
-        to be said which unless there is only one. Of two classes it is the second.
+        Output to explain: a class, a quantile, the number of a target, or a pair of target number and class. None draws all outputs; for
+        two classes, the second one. With ``row``, a model of several outputs requires a target.
     background : array-like, sparse table, frame or Dask collection of shape (m, n_features), or None, default=None
         As for ``shap_values``.
     max_num_features : int, default=12
-        How many columns are shown.
+        Maximum number of columns shown.
     max_rows : int, default=1000
-        Of more rows, so many are drawn at random.
+        Maximum number of rows used. Of more rows, a random sample is drawn.
     seed : int, default=0
-        Decides which, and where points lie beside each other.
+        Seed of the random sample and of the order in which points are drawn.
     feature_names : array-like of str of shape (n_features,) or None, default=None
-        None for the names at fit, or ``feature_0``, ``feature_1``, ... if it was fitted on an array.
+        Names of columns. None uses the names at fit, or ``feature_0``, ``feature_1``, ... for an array.
     title : str or None, default=None
     ax : matplotlib.axes.Axes or None, default=None
-        Where to draw; None makes a new figure.
+        Axes to draw in. None makes a new figure.
     figsize : pair of float or None, default=None
-        The size of the new figure in inches; None is what the columns need.
+        Size of the new figure in inches. None chooses it by the number of columns.
 
     Returns
     -------
@@ -544,9 +544,9 @@ def plot_shap(
     ImportError
         If matplotlib is not installed.
     TypeError
-        If this is no estimator of dtrees, or a number is no integer.
+        If the model is not an estimator of dtrees, or a number is not an integer.
     ValueError
-        If there is no such row, class or target, or X is not such a table as the model predicts.
+        If there is no such row, class or target, or the model cannot predict X.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Trees as lines of text, and as graphs in the language of Graphviz."""
+"""Export trees as text, and as graphs in the DOT language of Graphviz."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ def export_text(
     show_missing: bool = False,
     max_categories: int = 10,
 ) -> str:
-    """Return the rules of a tree as text, a line for each branch and each leaf.
+    """Return the rules of a tree as text, with a line for each branch and each leaf.
 
-    For trees of numbers it is what :func:`sklearn.tree.export_text` returns, but for names of columns, which are those at fit if none are
-    given. It also shows which categories go left.
+    For numeric columns the text is that of :func:`sklearn.tree.export_text`, except that names of columns default to those at fit. It also
+    shows which categories go left.
 
     Parameters
     ----------
     decision_tree : estimator of dtrees
-        A fitted tree, such as a member of an ensemble, or an ensemble.
+        A fitted tree or ensemble.
     tree_index : int, default=0
-        Which tree of an ensemble; boosting's are numbered round by round.
+        The tree of an ensemble, from 0. Trees of boosting are numbered round by round.
     feature_names : array-like of str of shape (n_features,) or None, default=None
-        None for the names at fit, or ``feature_0``, ``feature_1``, ... if it was fitted on an array.
+        Names of columns. None uses the names at fit, or ``feature_0``, ``feature_1``, ... for an array.
     class_names : array-like of str of shape (n_classes,), or list of such arrays for several targets, or None, default=None
-        In the order of ``classes_``; None for the classes themselves.
+        Names of classes in the order of ``classes_``. None uses the classes themselves.
     max_depth : int, default=10
-        Branches below this depth are left out, and a line says how deep they are.
+        Branches below this depth are left out, and a line shows their depth.
     spacing : int, default=3
-        Spaces by which a level is indented.
+        Number of spaces by which a level is indented.
     decimals : int, default=2
-        Digits after the point.
+        Digits after the decimal point.
     show_weights : bool, default=False
         Show the weight of each class in the leaves of classifiers.
     show_missing : bool, default=False
-        Say of each split which way missing values go. A split that tells missing values from all others says so anyway.
+        Show for each split which way missing values go. A split of missing values from all others always shows it.
     max_categories : int, default=10
-        How many categories of a set are named.
+        Maximum number of categories named per subset.
 
     Returns
     -------
@@ -62,9 +62,9 @@ def export_text(
     Raises
     ------
     TypeError
-        If this is no estimator of dtrees, or a number is no integer.
+        If the model is not an estimator of dtrees, or a number is not an integer.
     ValueError
-        If names are not as many as columns or classes, a number is too small, or there are not so many trees.
+        If the number of names differs from that of columns or classes, a number is too small, or there is no tree ``tree_index``.
 
     Examples
     --------
@@ -159,46 +159,46 @@ def export_graphviz(
     show_missing: bool = True,
     max_categories: int = 5,
 ) -> str:
-    r"""Return a tree as text in the DOT language, from which Graphviz draws it: ``dot -Tsvg tree.dot -o tree.svg``.
+    r"""Return a tree as text in the DOT language. Graphviz draws it: ``dot -Tsvg tree.dot -o tree.svg``.
 
-    Graphviz is not needed to write it. Nodes say what those of scikit-learn's function of this name do, and which categories go left; edges
-    say which rows take them.
+    The function does not need Graphviz. Nodes show the same as those of :func:`sklearn.tree.export_graphviz`, and which categories go left.
+    Edges show which rows take them.
 
     Parameters
     ----------
     decision_tree : estimator of dtrees
-        A fitted tree, such as a member of an ensemble, or an ensemble.
+        A fitted tree or ensemble.
     out_file : str, path-like, text file or None, default=None
-        Where to write the text as well.
+        File to which the text is also written.
     tree_index : int, default=0
-        Which tree of an ensemble; boosting's are numbered round by round.
+        The tree of an ensemble, from 0. Trees of boosting are numbered round by round.
     max_depth : int or None, default=None
-        Nodes below this depth are left out; None draws all.
+        Nodes below this depth are left out. None draws all nodes.
     feature_names : array-like of str of shape (n_features,) or None, default=None
-        None for the names at fit, or ``feature_0``, ``feature_1``, ... if it was fitted on an array.
+        Names of columns. None uses the names at fit, or ``feature_0``, ``feature_1``, ... for an array.
     class_names : array-like of str of shape (n_classes,), or list of such arrays for several targets, or None, default=None
-        In the order of ``classes_``; None for the classes themselves.
+        Names of classes in the order of ``classes_``. None uses the classes themselves.
     label : {"all", "root", "none"}, default="all"
-        In which nodes numbers have names.
+        Nodes in which numbers are labelled, such as ``samples = 3``.
     filled : bool, default=True
-        Whether nodes have the colour of what they predict.
+        Whether the colour of a node shows its prediction.
     impurity : bool, default=True
         Show the impurity of each node; boosted trees have none.
     node_ids : bool, default=False
         Show the number of each node.
     proportion : bool, default=False
-        Show shares in place of numbers of rows and weights of classes.
+        Show shares instead of numbers of rows and weights of classes.
     rotate : bool, default=False
         Draw from left to right.
     rounded : bool, default=True
         Round the corners.
     precision : int, default=3
-        Digits after the point.
+        Digits after the decimal point.
     fontname : str, default="helvetica"
     show_missing : bool, default=True
-        Say on edges which way missing values go.
+        Show on edges which way missing values go.
     max_categories : int, default=5
-        How many categories of a set are named.
+        Maximum number of categories named per subset.
 
     Returns
     -------
@@ -207,9 +207,9 @@ def export_graphviz(
     Raises
     ------
     TypeError
-        If this is no estimator of dtrees, or a number is no integer.
+        If the model is not an estimator of dtrees, or a number is not an integer.
     ValueError
-        If names are not as many as columns or classes, a number is too small, or there are not so many trees.
+        If the number of names differs from that of columns or classes, a number is too small, or there is no tree ``tree_index``.
 
     Examples
     --------

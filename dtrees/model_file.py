@@ -1,16 +1,16 @@
-"""Models on disk: safe to load, checked, and never half written.
+"""Save models to files that are safe to load, are checked, and are never half written.
 
-A model file is a safetensors file: plain arrays behind a JSON header. There is no pickle in it, and loading one runs no code of the
-file's author. Terms:
+A model file is a safetensors file: plain arrays after a JSON header. It contains no pickle, and loading it runs no code of the file's
+author. Terms:
 
 state
-    what an estimator says of itself: JSON-able metadata (parameters, schema, classes) and named arrays (the trees).
+    content of an estimator: metadata that fit in JSON (parameters, schema, classes) and named arrays (the trees).
 format version
-    grows whenever a file could no longer be read by an older dtrees; a newer one than ours is refused, older ones are read. 2: trees
-    of many nodes without what follows from the rest of them (:mod:`dtrees.tree.stacking`).
+    increases whenever an older dtrees could no longer read a file. Newer versions than ours are refused, older ones are read. In version
+    2, trees of many nodes are stored without arrays that follow from the others (:mod:`dtrees.tree.stacking`).
 digest
     SHA-256 over class, metadata and arrays, stored in the header. It finds damage (a flipped bit in a threshold would otherwise
-    be a wrong model); it is no signature, anyone who can write the file can write a digest.
+    be a wrong model). It is not a signature: anyone who can write the file can write a digest.
 
 Use
 ---
@@ -51,27 +51,27 @@ _ESTIMATORS = frozenset(
 
 
 def save(model: Any, path: str | os.PathLike[str], *, mappable: bool = False) -> None:
-    """Write a fitted estimator to a file, which :func:`load` reads back.
+    """Write a fitted estimator to a file that :func:`load` reads.
 
-    The file appears whole or not at all: an older file of that name is replaced in one step.
+    The file is written atomically: an older file of this name is replaced in one step.
 
     Parameters
     ----------
     model : estimator
-        One of the estimators of dtrees, fitted.
+        A fitted estimator of dtrees.
     path : str or path-like
-        Where to write; any name and extension will do.
+        File to write, with any name and extension.
     mappable : bool, default=False
-        Whether ``load(path, mmap_mode="r")`` is to be possible. The file is then three to six times as large: trees lie in it as they are
-        used.
+        Whether to support ``load(path, mmap_mode="r")``. The file is then three to six times as large, because trees are stored in the form
+        in which they are used.
 
     Raises
     ------
     TypeError
-        If ``model`` is not one of the estimators of dtrees, ``path`` no path, or ``mappable`` no bool. Of a pipeline, save the last step.
+        If ``model`` is not an estimator of dtrees, ``path`` not a path, or ``mappable`` not a bool. For a pipeline, save its last step.
     ValueError
-        If ``path`` is an address such as ``s3://bucket/model``, or ``model`` is nothing that :func:`load` would accept, by a parameter
-        that was set to a wrong value after the fit, say.
+        If ``path`` is an address such as ``s3://bucket/model``, or :func:`load` would not accept ``model``, for example because a
+        parameter was set to a wrong value after the fit.
     sklearn.exceptions.NotFittedError
         If ``model`` has not been fitted.
     OSError
@@ -105,27 +105,27 @@ def save(model: Any, path: str | os.PathLike[str], *, mappable: bool = False) ->
 
 
 def load(path: str | os.PathLike[str], *, mmap_mode: Literal["r"] | None = None) -> Any:
-    """Read an estimator that :func:`save` wrote. It predicts exactly what the saved one did.
+    """Read an estimator that :func:`save` wrote. Its predictions equal those of the saved estimator exactly.
 
     Parameters
     ----------
     path : str or path-like
-        The file.
+        File to read.
     mmap_mode : {None, "r"}, default=None
-        With "r", the model works with the file itself, mapped into memory: all processes that do so share one copy, and trees can
-        be read only. The file must have been saved with ``mappable=True``. All of it is checked here, as without mapping; from then on
-        it must not be changed in place. :func:`save` never does so: it replaces a file, and who has mapped the old one keeps that.
+        With "r", the file is mapped into memory: all processes that map it share one copy, and trees are read-only. The file must have
+        been saved with ``mappable=True``. It is checked completely, as without mapping, and must not be changed in place afterwards.
+        :func:`save` never does so: it replaces the file, and processes that have mapped the old file keep it.
 
     Returns
     -------
     estimator
-        Fitted, with the parameters of the saved one.
+        A fitted estimator with the parameters of the saved one.
 
     Raises
     ------
     ValueError
-        If ``path`` is an address such as ``s3://bucket/model``, or ``mmap_mode`` is neither; if the file was not saved for
-        mapping; if it is no dtrees model, was written by a newer dtrees, is damaged or truncated, or describes an impossible model (an
+        If ``path`` is an address such as ``s3://bucket/model``, or ``mmap_mode`` has another value; if the file was not saved for
+        mapping; if it is not a dtrees model, was written by a newer dtrees, is damaged or truncated, or describes an impossible model (an
         index out of range, a cycle, a size that does not fit). The message names the file and says what to do.
     OSError
         If the file cannot be read.
@@ -197,7 +197,7 @@ def _check_version(document: dict[str, Any], path: str | os.PathLike[str]) -> No
 
 
 class ModelFileError(ValueError):
-    """What is wrong with a file, said in full."""
+    """A file is not a valid model."""
 
 
 def _unreadable(path: str | os.PathLike[str]) -> ModelFileError:

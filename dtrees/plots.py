@@ -1,6 +1,6 @@
-"""Pictures of models by matplotlib: trees, the importances of columns, and the learning curves of boosting.
+"""Draw models with matplotlib: trees, importances of columns, and learning curves of boosting.
 
-Boxes of a tree are as close as they can be, parents in the middle above their children (Reingold and Tilford, 1981).
+The boxes of a tree are as close as possible, and parents are centred above their children (Reingold and Tilford, 1981).
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ def plot_importance(
     ax: Any = None,
     figsize: Any = None,
 ) -> Any:
-    """Draw how much columns matter as bars, the most important one on top.
+    """Draw the importances of columns as bars, the most important one on top.
 
     Parameters
     ----------
     model : estimator of dtrees
         Fitted.
     importance_type : {"gain", "split", "cover"} or None, default=None
-        What is counted of splits; None for the model's ``importance_type``.
+        Kind of importance. None uses the model's ``importance_type``.
     max_num_features : int or None, default=20
-        How many columns are shown; None for all.
+        Maximum number of columns shown. None shows all.
     importances : array-like of shape (n_features,) or (n_features, n_repeats), or None, default=None
-        Others to draw instead of those of the model, such as ``forest.oob_permutation_importances(X, y)``. Those that were measured several
-        times, such as ``importances`` of :func:`sklearn.inspection.permutation_importance`, are shown as means with standard deviations.
+        Importances to draw instead of the model's, such as ``forest.oob_permutation_importances(X, y)``. Repeated measurements, such as
+        ``importances`` of :func:`sklearn.inspection.permutation_importance`, are shown as means with standard deviations.
     feature_names : array-like of str of shape (n_features,) or None, default=None
-        None for the names at fit, or ``feature_0``, ``feature_1``, ... if it was fitted on an array.
+        Names of columns. None uses the names at fit, or ``feature_0``, ``feature_1``, ... for an array.
     precision : int, default=3
-        Digits after the point at the ends of bars.
+        Digits after the decimal point at the ends of bars.
     title : str or None, default="Feature importances"
     ax : matplotlib.axes.Axes or None, default=None
-        Where to draw; None makes a new figure.
+        Axes to draw in. None makes a new figure.
     figsize : pair of float or None, default=None
-        The size of the new figure in inches; None is what the bars need.
+        Size of the new figure in inches. None chooses it by the number of bars.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def plot_importance(
     ImportError
         If matplotlib is not installed.
     TypeError
-        If this is no estimator of dtrees, or a number is no integer.
+        If the model is not an estimator of dtrees, or a number is not an integer.
     ValueError
         If a name or a shape is wrong.
 
@@ -163,25 +163,25 @@ _OF_LOSS: dict[tuple[str, str], Callable[[NDArray[np.float64]], NDArray[np.float
 def plot_metric(
     model: Any, metric: str | None = None, *, title: str | None = "Learning curves", ax: Any = None, figsize: Any = None
 ) -> Any:
-    """Draw a loss or a metric of a boosting model against rounds: of the training rows, rows held out, and evaluation sets.
+    """Draw a loss or a metric of a boosting model by round, for the training rows, the held-out rows and the evaluation sets.
 
-    Where early stopping chose a best round, it is marked.
+    The best round of early stopping is marked.
 
-    Of what :func:`dtrees.cross_validate` returns, the curve of each fold's held-out rows and their mean are drawn, and the best mean is
-    marked.
+    For the result of :func:`dtrees.cross_validate`, the function draws the curve of each fold's held-out rows and their mean, and marks the
+    best mean.
 
     Parameters
     ----------
     model : GradientBoostingRegressor, GradientBoostingClassifier or CrossValidation
         Fitted.
     metric : str or None, default=None
-        "loss", or what ``scoring`` or ``eval_metric`` named, say "rmse". None is what chose the best round, or else the last metric
-        of evaluation sets; the loss if there are none.
+        "loss", or the name of a metric of ``scoring`` or ``eval_metric``, such as "rmse". None uses the metric that chose the best round,
+        or else the last metric of the evaluation sets, or else the loss.
     title : str or None, default="Learning curves"
     ax : matplotlib.axes.Axes or None, default=None
-        Where to draw; None makes a new figure.
+        Axes to draw in. None makes a new figure.
     figsize : pair of float or None, default=None
-        The size of the new figure in inches.
+        Size of the new figure in inches.
 
     Returns
     -------
@@ -192,9 +192,9 @@ def plot_metric(
     ImportError
         If matplotlib is not installed.
     TypeError
-        If this is no boosting estimator of dtrees.
+        If ``model`` is not a boosting estimator of dtrees.
     ValueError
-        If the model does not have that metric, or none: one from a file may have none.
+        If the model does not have this metric, or has no metric, as a loaded model may.
 
     Examples
     --------
@@ -352,45 +352,45 @@ def plot_tree(
 ) -> Any:
     """Draw a tree with matplotlib.
 
-    A node shows its test, impurity, rows, and what it predicts, and has the colour of that. Edges say which rows take them, and are the
-    wider the more do. Below ``max_depth``, a grey box stands for each subtree.
+    A node shows its test, impurity, number of rows and prediction, which also sets its colour. Edges show which rows take them, and are
+    wider for more rows. Below ``max_depth``, a grey box stands for each subtree.
 
     Parameters
     ----------
     decision_tree : estimator of dtrees
-        A fitted tree, such as a member of an ensemble, or an ensemble.
+        A fitted tree or ensemble.
     tree_index : int, default=0
-        Which tree of an ensemble; boosting's are numbered round by round.
+        The tree of an ensemble, from 0. Trees of boosting are numbered round by round.
     max_depth : int or None, default=3
-        Nodes below this depth are left out; None draws all.
+        Nodes below this depth are left out. None draws all nodes.
     feature_names : array-like of str of shape (n_features,) or None, default=None
-        None for the names at fit, or ``feature_0``, ``feature_1``, ... if it was fitted on an array.
+        Names of columns. None uses the names at fit, or ``feature_0``, ``feature_1``, ... for an array.
     class_names : array-like of str of shape (n_classes,), or list of such arrays for several targets, or None, default=None
-        In the order of ``classes_``; None for the classes themselves.
+        Names of classes in the order of ``classes_``. None uses the classes themselves.
     label : {"all", "root", "none"}, default="all"
-        In which nodes numbers have names.
+        Nodes in which numbers are labelled, such as ``samples = 3``.
     filled : bool, default=True
-        Whether nodes have the colour of what they predict, the stronger the purer (for numbers, the larger).
+        Whether the colour of a node shows its prediction. It is stronger for purer nodes, or for larger numbers.
     impurity : bool, default=True
         Show the impurity of each node; boosted trees have none.
     node_ids : bool, default=False
         Show the number of each node.
     proportion : bool, default=False
-        Show shares in place of numbers of rows and weights of classes.
+        Show shares instead of numbers of rows and weights of classes.
     rounded : bool, default=True
         Round the corners.
     precision : int, default=3
-        Digits after the point.
+        Digits after the decimal point.
     show_missing : bool, default=True
-        Say on edges which way missing values go.
+        Show on edges which way missing values go.
     max_categories : int, default=5
-        How many categories of a set are named.
+        Maximum number of categories named per subset.
     ax : matplotlib.axes.Axes or None, default=None
-        Where to draw; None makes a new figure.
+        Axes to draw in. None makes a new figure.
     figsize : pair of float or None, default=None
-        The size of the new figure in inches; None is what the tree needs.
+        Size of the new figure in inches. None chooses it by the tree.
     fontsize : float or None, default=None
-        None is what fits.
+        Size of the text in points. None chooses the largest that fits, up to a limit.
 
     Returns
     -------
@@ -401,9 +401,9 @@ def plot_tree(
     ImportError
         If matplotlib is not installed.
     TypeError
-        If this is no estimator of dtrees, or a number is no integer.
+        If the model is not an estimator of dtrees, or a number is not an integer.
     ValueError
-        If names are not as many as columns or classes, a number is too small, or there are not so many trees.
+        If the number of names differs from that of columns or classes, a number is too small, or there is no tree ``tree_index``.
 
     Examples
     --------

@@ -174,7 +174,7 @@ def main() -> None:
 @click.option(
     "--validation",
     metavar="DATA",
-    help="Score this data after each round of boosting. With -p early_stopping_rounds=N, stop when the score has not improved for N rounds.",
+    help="Score this data after each round of boosting. With -p early_stopping_rounds=N, stop if the score has not improved for N rounds.",
 )
 @click.option(
     "--checkpoint",

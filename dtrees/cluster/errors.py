@@ -1,6 +1,6 @@
-"""What can go wrong on a cluster that cannot go wrong in one process.
+"""Errors of fits on a cluster that cannot occur in one process.
 
-Errors in the data itself, or in the user's own lazy collections, are not among them: those reach the user as they were raised.
+Errors in the data, or in the user's own lazy collections, are not among them; they reach the user unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ClusterError(RuntimeError):
 
 
 class WorkerLost(ClusterError):
-    """A worker died, or stopped answering, with something that only it held.
+    """A worker died or stopped answering, and data that only it held are lost.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class WorkerLost(ClusterError):
 
 
 class SchedulerLost(ClusterError):
-    """The connection to the scheduler broke: nothing that is on the cluster can be reached.
+    """The connection to the scheduler broke, so nothing on the cluster can be reached.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class SchedulerLost(ClusterError):
 
 
 class FitCancelled(ClusterError):
-    """Nobody wants the fit any more: its future was cancelled or released, or its client is gone.
+    """The fit was cancelled: its future was cancelled or released, or its client is gone.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class FitCancelled(ClusterError):
 
 
 class NotEnoughMemory(ClusterError, MemoryError):
-    """The workers do not have the memory that a fit would need, and it has not begun; or Dask has paused them, and they do not go on.
+    """The workers have too little memory for a fit, which has not begun; or Dask has paused workers, and they do not resume.
 
     Examples
     --------

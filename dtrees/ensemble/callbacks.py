@@ -22,21 +22,21 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """Stop boosting when an evaluation set no longer improves, and leave out the rounds after the best one.
+    """Stop boosting when the score of an evaluation set no longer improves, and drop the rounds after the best one.
 
-    Pass it among the ``callbacks`` of ``fit``, together with an ``eval_set``. It does what the parameter ``early_stopping_rounds`` does,
-    for any set and metric.
+    Pass it in ``callbacks`` of ``fit``, together with ``eval_set``. It does the same as the parameter ``early_stopping_rounds``, for any
+    set and metric.
 
     Parameters
     ----------
     rounds : int
-        How many rounds without an improvement end the fit.
+        Number of rounds without an improvement that ends the fit.
     eval_name : str or None, default=None
-        The set that decides; None is the last one.
+        Name of the set that decides. None uses the last one.
     metric : str or None, default=None
-        The metric that decides, by its name; None is the last one of ``eval_metric``.
+        Name of the metric that decides. None uses the last one of ``eval_metric``.
     tol : float, default=0.0
-        Less than this, or as much, is no improvement.
+        A change of at most ``tol`` does not count as an improvement.
 
     Examples
     --------
@@ -90,11 +90,11 @@ class EarlyStopping:
 
 @dataclass(frozen=True)
 class KeepOnInterrupt:
-    """Have Ctrl-C end a fit with the trees so far, rather than leave the model as it was before.
+    """Let Ctrl-C end a fit with the trees so far, instead of leaving the model as it was before.
 
-    Pass it among the ``callbacks`` of ``fit``, which then returns as usual, with a warning that says how many trees or rounds there are. If
-    none is finished, Ctrl-C raises KeyboardInterrupt as ever. In this process, the trees under way are given up; on a cluster, the one
-    under way is finished first, and a second Ctrl-C ends the fit without a model. A forest that was cut short has no out-of-bag scores.
+    Pass it in ``callbacks`` of ``fit``, which then returns as usual, with a warning that says how many trees or rounds are finished. If
+    none is finished, Ctrl-C raises KeyboardInterrupt. In this process, unfinished trees are discarded. On a cluster, the current tree is
+    finished first, and a second Ctrl-C ends the fit without a model. An interrupted forest has no out-of-bag scores.
 
     Examples
     --------
@@ -203,11 +203,11 @@ def with_monitor(callbacks: Sequence[Callback], monitor: Monitor | None, estimat
 
 
 class ProgressBar:
-    """Show how far a fit has come: a live bar in a terminal or a notebook, about ten lines on standard error elsewhere.
+    """Show the progress of a fit: as a live bar in a terminal or a notebook, as about ten lines on standard error elsewhere.
 
-    Pass it among the ``callbacks`` of ``fit``. It shows trees or rounds finished, the time that has passed and is left, and losses.
-    On a cluster it is shown where ``fit`` was called. ``verbose=1`` shows the same, but as log records where somebody listens to the logger
-    "dtrees" at level INFO. Fits that were submitted are watched by :func:`dtrees.progress`.
+    Pass it in ``callbacks`` of ``fit``. It shows the number of finished trees or rounds, the elapsed and the remaining time, and losses.
+    For a fit on a cluster, the bar appears where ``fit`` was called. ``verbose=1`` shows the same, but as log records if the logger
+    "dtrees" has a handler for level INFO. For submitted fits, use :func:`dtrees.progress`.
 
     Examples
     --------

@@ -1,5 +1,5 @@
-"""Models of other tools from models of dtrees, and the other way.
+"""Convert models of dtrees to other tools, and models of scikit-learn to dtrees.
 
-Every exporter reads a :class:`~dtrees.interop.description.PlainModel`, what any estimator of dtrees comes to: trees, where sums of them
-start, what they are divided by, and the link from there to predictions. There is a file for each target, or for two that are alike.
+Every exporter reads a :class:`~dtrees.interop.description.PlainModel`, which describes any estimator of dtrees by its trees, the initial
+value and the divisor of their sum, and the link from the sum to predictions. Each module is for one target, or for two similar ones.
 """

@@ -1,4 +1,4 @@
-"""What any model of dtrees comes to, for those who carry it elsewhere: trees that add up, and a link.
+"""Describe any model of dtrees for exporters, as a sum of trees and a link.
 
     raw = initial + sum of trees          shape (n, n_outputs)
     prediction = link(raw / divisor)
@@ -228,28 +228,28 @@ def refuse_sets(model: PlainModel, target: str, others: str) -> None:
 
 
 def to_numbers(model: Any, X: Any) -> NDArray[np.float64]:
-    """Return a table as the numbers that an exported model takes in its place.
+    """Return a table as the numbers that an exported model takes as input.
 
-    Exported models know no text: columns of categories hold the numbers that trees know them by. A table of numbers stays what it is.
+    Exported models do not read text: columns of categories become the numbers of the categories. Numeric columns do not change.
 
     Parameters
     ----------
     model : estimator
-        One of dtrees, fitted.
+        A fitted estimator of dtrees.
     X : array-like or frame of shape (n, n_features_in_)
-        In memory, with the columns of fit.
+        A table in memory, with the columns of fit.
 
     Returns
     -------
     ndarray of float64 of shape (n, n_features_in_)
-        NaN where a value is missing, or is a category that was not there at fit.
+        Missing values, and categories that were not seen at fit, are NaN.
 
     Raises
     ------
     TypeError
-        If ``model`` is no estimator of dtrees, or ``X`` is sparse or not in memory.
+        If ``model`` is not an estimator of dtrees, or ``X`` is sparse or not in memory.
     ValueError
-        If columns are not those of fit.
+        If the columns are not those of fit.
 
     Examples
     --------

@@ -1,14 +1,14 @@
-"""Predict by a model file of dtrees with NumPy alone. This file wants nothing else: it may be copied, and used without dtrees.
+"""Predict with a model file of dtrees and NumPy alone. This file needs nothing else: you can copy it and use it without dtrees.
 
     from dtrees_numpy import load
 
     model = load("wage.dtrees")
     model.predict(X), model.predict_proba(X), model.decision_function(X)
 
-Results are those of dtrees, bit for bit. It is small rather than fast: rows walk through one tree after the other, side by side.
+Results equal those of dtrees bit for bit. The code is small rather than fast: all rows walk through one tree after the other.
 
-Loading runs no code of the file's author. It is a safetensors file: the length of a JSON header (8 bytes), the header, and raw arrays. What
-is damaged, or describes no model, is a ValueError.
+Loading runs no code of the file's author. The file is a safetensors file: the length of a JSON header (8 bytes), the header, and raw
+arrays. Loading raises a ValueError if the file is damaged or is not a model.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _SLOPES = {"log_loss": 1.0, "custom": 1.0, "exponential": 2.0}
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """Read what ``dtrees.save`` wrote.
+    """Read a model that ``dtrees.save`` wrote.
 
     Raises
     ------
     ValueError
-        If the file is no model of dtrees, is damaged, was written by a newer dtrees, or is of a loss that another package registered.
+        If the file is not a model of dtrees, is damaged, was written by a newer dtrees, or has a loss that another package registered.
     OSError
         If it cannot be read.
     """
@@ -84,12 +84,12 @@ def _digest(document: dict[str, Any], arrays: dict[str, Any]) -> str:
 
 
 class Model:
-    """A model, by what :func:`load` found in its file.
+    """A model that :func:`load` read from a file.
 
     Attributes
     ----------
     estimator : str
-        The name of the class that it is of in dtrees.
+        Name of its class in dtrees.
     columns : list of str, or None
         The names of the columns, if they have any.
     classes_ : ndarray, or list of ndarray of several targets, or None
@@ -115,17 +115,17 @@ class Model:
         self._offset = float(first["attributes"]["offset_"]) if self._isolates else 0.0
 
     def predict(self, X: Any, base_margin: Any = None) -> Any:
-        """Return the values, the labels of the likeliest classes, or -1 for outliers and 1 for others.
+        """Return the predicted values, the labels of the most probable classes, or -1 for outliers and 1 for other rows.
 
         Values have the shape (n,), (n, n_targets) or (n, n_quantiles).
 
         Parameters
         ----------
         X : array-like or frame of shape (n, n_columns), or dict of columns
-            Columns go by their names, if they and the model's have any. A missing value is None or NaN; a category that was not there at
-            fit is as good as missing.
+            Columns are matched by name if X and the model have names. A missing value is None or NaN; a category that was not seen at fit
+            counts as missing.
         base_margin : array-like of shape (n,) or (n, n_outputs), or number, or None, default=None
-            Raw scores that trees are added to, of a model that was fitted with such.
+            Initial raw scores, for a model that was fitted with them.
         """
         if self._isolates:
             return np.where(self.decision_function(X) < 0.0, -1, 1)
@@ -136,14 +136,14 @@ class Model:
         return np.column_stack(labels) if self._n_targets > 1 else labels[0]
 
     def predict_proba(self, X: Any, base_margin: Any = None) -> Any:
-        """Return the probability of each class, shape (n, n_classes), of several targets in a list; X as of :meth:`predict`."""
+        """Return the probability of each class, shape (n, n_classes), or a list of these for several targets; X as in :meth:`predict`."""
         if self.classes_ is None:
             raise TypeError(f"the model is a {self.estimator}, which has no classes")
         shares = self._by_target(self._mean(X, base_margin))
         return shares if self._n_targets > 1 else shares[0]
 
     def decision_function(self, X: Any, base_margin: Any = None) -> Any:
-        """Return raw predictions of classes, shape (n,) or (n, n_outputs), or scores less their offset; X as of :meth:`predict`."""
+        """Return raw predictions of classes, shape (n,) or (n, n_outputs), or scores minus their offset; X as in :meth:`predict`."""
         if self._isolates:
             return self.score_samples(X) - self._offset
         if self.estimator != "GradientBoostingClassifier":
@@ -152,7 +152,7 @@ class Model:
         return raw[:, 0] if raw.shape[1] == 1 else raw
 
     def score_samples(self, X: Any) -> Any:
-        """Return the scores of an isolation forest, shape (n,); X as of :meth:`predict`."""
+        """Return the scores of an isolation forest, shape (n,); X as in :meth:`predict`."""
         if not self._isolates:
             raise TypeError(f"the model is a {self.estimator}, which has no scores of rows")
         return -_exp(-self._mean(X, None)[:, 0] * math.log(2.0))

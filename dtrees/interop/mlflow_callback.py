@@ -1,4 +1,4 @@
-"""A fit in MLflow's log: parameters, what each round measures, and the model file."""
+"""Log a fit to MLflow: its parameters, the metrics of each round, and the model file."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _LONGEST = 500
 class MLflowCallback:
     """Log a fit to MLflow: its parameters, the losses and metrics of each round, and the model as an artifact.
 
-    Use it as a context around ``fit``, and pass it among the ``callbacks``. Parameters are logged on entering, metrics after each round
-    (``train_score``, ``validation_score``, and ``NAME-METRIC`` for each evaluation set; forests have ``trees``) with the number of the
-    round as their step, and the model file (:func:`dtrees.save`) on leaving, unless the fit failed. All goes to the run that is active, or
-    to one of its own, which ends with the block. Where MLflow keeps runs is set by ``mlflow.set_tracking_uri``, as ever.
+    Use it as a context manager around ``fit``, and pass it in ``callbacks``. It logs the parameters at the beginning of the block and,
+    unless the fit failed, the model file (:func:`dtrees.save`) at the end. After each round it logs ``train_score``, ``validation_score``
+    and ``NAME-METRIC`` for each evaluation set (forests have ``trees``), with the number of the round as step. It logs to the active run,
+    or to a new run, which ends with the block. ``mlflow.set_tracking_uri`` sets where MLflow stores runs.
 
     Parameters
     ----------
     model : estimator
-        The one of dtrees that is to be fitted.
+        The estimator of dtrees to be fitted.
     artifact : str or None, default="model.dtrees"
-        The name of the model file in the run; None logs no file.
+        Name of the model file in the run. None logs no file.
     every : int, default=1
-        Log the metrics of every so many rounds, and of the last one.
+        Log the metrics of every ``every``-th round, and of the last one.
 
     Attributes
     ----------
     run_id : str
-        Of the run, once the block is entered.
+        The run's id, set at the beginning of the block.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Models for ONNX Runtime and Treelite, which compare in float64 and have sets of categories.
+"""Convert models for ONNX Runtime and Treelite, which compare in float64 and support subsets of categories.
 
 ONNX's operator TreeEnsemble (of ai.onnx.ml) holds the inner nodes of all trees in one list, and their leaves in another; plain operators
 are the link. A leaf adds to one output, so that trees of classes, whose leaves hold a share of each, are there once for each class.
@@ -34,28 +34,28 @@ _TREELITE_STEPS = {
 
 
 def to_onnx(model: Any) -> Any:
-    """Return an ONNX model that predicts what a model does, in float64.
+    """Return an ONNX model with the predictions of a model, in float64.
 
-    Its input is ``X``, float64 of shape (n, n_features_in_): the table as numbers (:func:`to_numbers`), where NaN is missing. Its output is
-    ``prediction``, float64 of shape (n,), or (n, n_outputs_) of several targets; of a classifier, ``label`` and ``probabilities``, in the
-    order of ``classes_``. ONNX Runtime 1.20 and later run it.
+    The input is ``X``, float64 of shape (n, n_features_in_): the table as numbers (:func:`to_numbers`), in which NaN is a missing value.
+    The output of a regressor is ``prediction``, float64 of shape (n,), or (n, n_outputs_) for several targets. The outputs of a classifier
+    are ``label`` and ``probabilities``, in the order of ``classes_``. The model requires ONNX Runtime 1.20 or later.
 
     Parameters
     ----------
     model : estimator
-        One of dtrees, fitted.
+        A fitted estimator of dtrees.
 
     Returns
     -------
     onnx.ModelProto
-        ``onnx.save(found, path)`` writes it to a file. Its metadata hold the names of columns and their categories, as JSON.
+        ``onnx.save(found, path)`` writes it to a file. Its metadata contain the names of columns and their categories as JSON.
 
     Raises
     ------
     TypeError
-        If ``model`` is no estimator of dtrees.
+        If ``model`` is not an estimator of dtrees.
     ValueError
-        If it starts from an estimator or from ``base_margin``.
+        If the model starts from an estimator or from ``base_margin``.
     ImportError
         If onnx is not installed.
 
@@ -84,16 +84,16 @@ def to_onnx(model: Any) -> Any:
 
 
 def to_treelite(model: Any) -> Any:
-    """Return Treelite's model that predicts what a model does, in float64; the probabilities of boosting of many classes are float32.
+    """Return a Treelite model with the predictions of a model, in float64 (float32 for probabilities of boosting of more than two classes).
 
-    ``treelite.gtil.predict(found, dtrees.to_numbers(model, X))`` gives an array of shape (n, n_targets, n_classes): values of regressors,
-    probabilities of classifiers, where boosting of two classes has that of the second only. TL2cgen compiles such a model to C, and RAPIDS
-    FIL runs it on a GPU.
+    ``treelite.gtil.predict(found, dtrees.to_numbers(model, X))`` returns an array of shape (n, n_targets, n_classes): values of a
+    regressor, or probabilities of a classifier (boosting of two classes has only that of the second). TL2cgen compiles the model to C, and
+    RAPIDS FIL runs it on a GPU.
 
     Parameters
     ----------
     model : estimator
-        One of dtrees, fitted.
+        A fitted estimator of dtrees.
 
     Returns
     -------
@@ -103,9 +103,9 @@ def to_treelite(model: Any) -> Any:
     Raises
     ------
     TypeError
-        If ``model`` is no estimator of dtrees.
+        If ``model`` is not an estimator of dtrees.
     ValueError
-        If it starts from an estimator or from ``base_margin``.
+        If the model starts from an estimator or from ``base_margin``.
     ImportError
         If Treelite is not installed.
 

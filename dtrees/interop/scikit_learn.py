@@ -1,7 +1,7 @@
-"""scikit-learn's estimators from models of dtrees, and the other way.
+"""Convert models of dtrees to estimators of scikit-learn, and the other way.
 
-What explains, draws or converts scikit-learn's trees takes these. Models that came from there can be saved without pickle, explained and
-exported as others of dtrees.
+Tools that explain, draw or convert trees of scikit-learn take the converted estimators. Models from scikit-learn can be saved without
+pickle, explained and exported like other models of dtrees.
 
 Of scikit-learn's trees, arrays are not public, nor what estimators hold them. A tree is made, as unpickling makes it, by
 ``Tree.__setstate__`` from an array of nodes, whose fields are compared with those that are known here. An estimator is fitted to a row a
@@ -57,34 +57,35 @@ _NAMES = frozenset(f"{kind}{task}" for kind in _KINDS for task in ("Regressor", 
 
 
 def to_sklearn(model: Any, X: Any = None) -> Any:
-    """Return scikit-learn's estimator of the same name, with the trees of a model.
+    """Return the scikit-learn estimator of the same name, with the trees of a model.
 
-    It is a real one: shap, skl2onnx, treelite, dtreeviz and scikit-learn's own functions take it. It predicts what the model does, to the
-    last bit for trees and forests, and but for rounding in float64 for boosting, and bags of it.
+    The result is an estimator of scikit-learn, so shap, skl2onnx, treelite, dtreeviz and scikit-learn's own functions accept it.
+    Predictions of trees and forests equal those of the model to the last bit; those of boosting, and of bags of it, up to rounding in
+    float64.
 
-    scikit-learn casts tables to float32. Values that are float32 are sent the same way; others may be rounded past a threshold very near to
-    them. Pass the rows as ``X``, and thresholds are put where that cannot happen to these.
+    scikit-learn casts tables to float32. Values that are not float32 may be rounded across a threshold very close to them. If you pass rows
+    as ``X``, thresholds are moved so that this cannot happen to these rows.
 
     Parameters
     ----------
     model : estimator
-        One of dtrees, fitted.
+        A fitted estimator of dtrees.
     X : array-like or frame of shape (n, n_features_in_) or None, default=None
-        Rows that are to be predicted as the model does, though they are rounded.
+        Rows whose predictions must not change by rounding to float32.
 
     Returns
     -------
     estimator
-        A fitted one of :mod:`sklearn.tree` or :mod:`sklearn.ensemble`. Columns of categories, where there are any, hold numbers
-        (:func:`to_numbers`). Trees and forests take missing values; gradient boosting of scikit-learn refuses them.
+        A fitted estimator of :mod:`sklearn.tree` or :mod:`sklearn.ensemble`. It takes categories as numbers (:func:`to_numbers`). Trees
+        and forests take missing values; gradient boosting of scikit-learn refuses them.
 
     Raises
     ------
     TypeError
-        If ``model`` is no estimator of dtrees.
+        If ``model`` is not an estimator of dtrees.
     ValueError
-        If scikit-learn's trees cannot be the same: splits by sets of categories, losses that it has not, several targets of
-        boosting or of classifiers, boosting with splits by whether a value is missing, or values of X that become one as float32.
+        If scikit-learn cannot represent the model: splits by subsets of categories, losses that it does not have, several targets of
+        boosting or of classifiers, or boosting with splits by whether a value is missing; or if different values of X are equal as float32.
 
     Examples
     --------
@@ -133,31 +134,31 @@ def to_sklearn(model: Any, X: Any = None) -> Any:
 
 
 def from_sklearn(estimator: Any) -> Any:
-    """Return the estimator of dtrees of the same name, with the trees of a fitted one of scikit-learn's.
+    """Return the dtrees estimator of the same name, with the trees of a fitted scikit-learn estimator.
 
-    It predicts what scikit-learn's does, also of values that scikit-learn rounds to float32: thresholds are moved to where rounding sends
-    values the other way. Predictions of trees and forests are equal to the last bit, those of boosting but for rounding in float64.
+    Predictions of trees and forests equal those of scikit-learn to the last bit; those of boosting, up to rounding in float64. This
+    includes values that scikit-learn rounds to float32: thresholds are moved to reproduce the rounding.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted tree, forest, extra-trees or gradient boosting of :mod:`sklearn.tree` or :mod:`sklearn.ensemble`; if a classifier, of one
-        target.
+        A fitted tree, forest, extra-trees or gradient boosting of :mod:`sklearn.tree` or :mod:`sklearn.ensemble`. A classifier must have
+        one target.
 
     Returns
     -------
     estimator
-        One of dtrees, with the parameters that both have. It can be saved, explained and exported; a fit by ``warm_start`` cannot go on
-        from it.
+        An estimator of dtrees, with the parameters that both libraries have. It can be saved, explained and exported, but a fit with
+        ``warm_start`` cannot continue it.
 
     Raises
     ------
     TypeError
-        If ``estimator`` is none of these.
+        If ``estimator`` is not one of these.
     sklearn.exceptions.NotFittedError
         If it is not fitted.
     ValueError
-        If a classifier has several targets, or boosting starts from an estimator that looks at X.
+        If a classifier has several targets, or boosting starts from an estimator that uses X.
 
     Examples
     --------

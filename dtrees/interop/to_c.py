@@ -1,4 +1,4 @@
-"""C from a model of dtrees: one file, without dependencies, whose functions predict what the model does, to the last bit.
+"""Convert a model to C: one file without dependencies, whose predictions equal those of the model to the last bit.
 
 The nodes of all trees are in one table, in preorder, so that a left child is the next node, and one loop walks down tree after tree. Sums
 are added up in the order of :mod:`dtrees.tree.predict`, and links are those of :mod:`dtrees.ensemble.objective.kernels`, operation by
@@ -38,36 +38,37 @@ def _part(name: str) -> Template:
 
 
 def to_c(model: Any, *, name: str = "model") -> str:
-    """Return a file of C99 that predicts what a model does, to the last bit, and needs nothing but a compiler.
+    """Return a C99 file that reproduces the predictions of a model to the last bit, and needs only a compiler.
 
-    Its functions take one row, as an array of doubles: the row of the table as numbers (:func:`to_numbers`), where NaN is missing.
+    Its functions take one row as an array of doubles: the row as numbers (:func:`to_numbers`), in which NaN is a missing value.
 
-    - ``void NAME_predict(const double *x, double *out)`` of regressors: a number for each target;
-    - ``void NAME_predict_proba(const double *x, double *out)`` of classifiers: a number for each class, in the order of ``classes_``;
-    - ``int NAME_predict(const double *x)`` of classifiers: the place in ``classes_``;
-    - ``void NAME_decision_function(const double *x, double *raw)`` of boosting for classes.
+    - ``void NAME_predict(const double *x, double *out)`` for regressors writes a number for each target;
+    - ``void NAME_predict_proba(const double *x, double *out)`` for classifiers writes one for each class, in the order of ``classes_``;
+    - ``int NAME_predict(const double *x)`` for classifiers returns the position in ``classes_``;
+    - ``void NAME_decision_function(const double *x, double *raw)`` for boosting of classes writes the raw predictions.
 
-    The comment that it begins with has these functions, the columns and their categories in the order of their numbers, the classes, and
-    how to compile it for the same bits: ``cc -std=c99 -O2 -ffp-contract=off``.
+    A comment at the top lists these functions, the columns, their categories in the order of their numbers, the classes, and the command
+    that compiles the file for identical results: ``cc -std=c99 -O2 -ffp-contract=off``.
 
     Parameters
     ----------
     model : estimator
-        One of dtrees, fitted.
+        A fitted estimator of dtrees.
     name : str, default="model"
-        What all names in the file begin with.
+        Prefix of all names in the file.
 
     Returns
     -------
     str
-        ASCII only.
+        C source in ASCII.
 
     Raises
     ------
     TypeError
-        If ``model`` is no estimator of dtrees.
+        If ``model`` is not an estimator of dtrees.
     ValueError
-        If it starts from an estimator or from ``base_margin``, is a classifier of several targets, or ``name`` is no identifier of C.
+        If the model starts from an estimator or from ``base_margin``, is a classifier of several targets, or ``name`` is not a C
+        identifier.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A function of JAX from a model of dtrees: the rows of a block walk down tree after tree, all at once.
+"""Convert a model to a JAX function: the rows of a block walk down tree after tree, all at once.
 
 The first levels of a tree are stored as a complete tree, whose nodes are all evaluated: that takes vector instructions, and no look-up.
 From where they lead, rows look up node after node. The nodes of all trees are in shared arrays, in preorder, so that a left child is the
@@ -63,23 +63,22 @@ class _Nodes(NamedTuple):
 
 
 def to_jax(model: Any, *, X: Any = None) -> Callable[[Any], Any]:
-    """Return a pure function of JAX that predicts what a model does.
+    """Return a pure JAX function with the predictions of a model.
 
-    It takes the table as numbers (:func:`to_numbers`), NaN where a value is missing, of shape (n, n_features_in_), or a single row; and
-    returns values of shape (n,), or (n, n_outputs_) of several targets; of a classifier probabilities of shape (n, n_classes_). It can be
-    compiled (``jax.jit``), mapped (``jax.vmap``), and be part of larger functions.
+    It takes the table as numbers (:func:`to_numbers`), in which NaN is a missing value, of shape (n, n_features_in_), or a single row. It
+    returns values of shape (n,), or (n, n_outputs_) for several targets; for a classifier, probabilities of shape (n, n_classes_). It can
+    be compiled (``jax.jit``), mapped (``jax.vmap``), and used inside larger functions.
 
-    It computes in float64 where JAX does, and is then equal to ``predict`` and ``predict_proba`` to the last digit or the one before. JAX
-    does so only after ``jax.config.update("jax_enable_x64", True)``, which is up to you. Without, JAX makes float32 of all it is given:
-    sums are exact to about six digits, and values may be rounded past a threshold very near to them; pass such rows as ``X``, and
-    thresholds are put where that cannot happen to these.
+    After ``jax.config.update("jax_enable_x64", True)``, JAX computes in float64, and the results equal ``predict`` and ``predict_proba`` to
+    the last digit or the one before. Otherwise JAX casts all values to float32: results are exact to about six digits, and values may be
+    rounded across a threshold very close to them. If you pass rows as ``X``, thresholds are moved so that this cannot happen to these rows.
 
     Parameters
     ----------
     model : estimator
-        One of dtrees, fitted.
+        A fitted estimator of dtrees.
     X : array-like or frame of shape (n, n_features_in_) or None, default=None
-        Rows that are to be sent the way that the model sends them also as float32.
+        Rows whose predictions must not change by rounding to float32.
 
     Returns
     -------
@@ -89,9 +88,9 @@ def to_jax(model: Any, *, X: Any = None) -> Callable[[Any], Any]:
     Raises
     ------
     TypeError
-        If ``model`` is no estimator of dtrees.
+        If ``model`` is not an estimator of dtrees.
     ValueError
-        If it starts from an estimator or from ``base_margin``, or values of X become one as float32.
+        If the model starts from an estimator or from ``base_margin``, or different values of X are equal as float32.
     ImportError
         If JAX is not installed.
 

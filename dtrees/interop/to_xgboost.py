@@ -1,4 +1,4 @@
-"""XGBoost's models from models of dtrees, as the JSON that XGBoost itself writes.
+"""Convert models to XGBoost, as the JSON that XGBoost itself writes.
 
 XGBoost sends ``x < condition`` left, in float32, so that ``x <= t`` becomes ``x < c``, where c is the float32 that follows t. Its sets say
 which categories go right, so that the sides of such a node change places. What a model starts from is ``base_score``, which passes a link
@@ -40,39 +40,39 @@ _OBJECTIVES: dict[str | None, tuple[str, dict[str, Any]]] = {
 
 
 def to_xgboost(model: Any, path: str | os.PathLike[str] | None = None, *, X: Any = None) -> Any:
-    """Return XGBoost's booster that predicts what a model does, or write it to a file.
+    """Return an XGBoost booster with the predictions of a model, or write it to a file.
 
     The booster takes ``xgboost.DMatrix(dtrees.to_numbers(model, X), feature_names=booster.feature_names,
-    feature_types=booster.feature_types, enable_categorical=True)``. It computes in float32, and so its predictions are those of dtrees to
-    about six digits. Values of X that are not float32 may be rounded past a threshold very near to them; pass such rows as ``X``, and
-    thresholds are put where that cannot happen to these.
+    feature_types=booster.feature_types, enable_categorical=True)``. It computes in float32, so its predictions equal those of dtrees to
+    about six digits. Values that are not float32 may be rounded across a threshold very close to them. If you pass rows as ``X``,
+    thresholds are moved so that this cannot happen to these rows.
 
-    Boosting has XGBoost's objective for its loss: for ``huber`` the pseudo-Huber one, for ``exponential`` that of log loss with leaves
-    twice as large, for a function as loss the one with the same link. Forests are one round of parallel trees whose leaves are divided by
-    their number: of two classes, they predict the probability of the second, of more a probability for each.
+    Boosting gets XGBoost's objective for its loss: the pseudo-Huber objective for ``huber``, the log loss with doubled leaves for
+    ``exponential``, and an objective with the same link for a function as loss. A forest becomes one round of parallel trees, whose leaves
+    are divided by the number of trees. For two classes it predicts the probability of the second; for more, a probability for each.
 
     Parameters
     ----------
     model : estimator
-        One of dtrees, fitted. Where that was with ``base_margin``, pass the scores of rows to ``DMatrix``.
+        A fitted estimator of dtrees. If it was fitted with ``base_margin``, pass the scores of the rows to ``DMatrix``.
     path : str, path-like or None, default=None
-        Where to write the model as JSON, which ``xgboost.Booster(model_file=path)`` reads; this does without XGBoost.
+        File for the model as JSON, which ``xgboost.Booster(model_file=path)`` reads. Writing it does not need XGBoost.
     X : array-like or frame of shape (n, n_features_in_) or None, default=None
-        Rows that are to be predicted as the model does, though they are rounded.
+        Rows whose predictions must not change by rounding to float32.
 
     Returns
     -------
     xgboost.Booster or None
-        None if a path is given.
+        None if ``path`` is given.
 
     Raises
     ------
     TypeError
-        If ``model`` is no estimator of dtrees.
+        If ``model`` is not an estimator of dtrees.
     ValueError
-        If it starts from an estimator, or values of X become one as float32.
+        If the model starts from an estimator, or different values of X are equal as float32.
     ImportError
-        If XGBoost is not installed, and no path is given.
+        If XGBoost is not installed and ``path`` is None.
 
     Examples
     --------

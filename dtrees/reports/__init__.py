@@ -1,4 +1,4 @@
-"""A model and some rows as one page of HTML: what it is, how good it is, what it looks at.
+"""Report a model and its scores for some rows as one HTML page.
 
 ``report``
     the page, put together; what users call.

@@ -1,4 +1,4 @@
-"""A report about a model: one page of HTML, with all that it shows in it."""
+"""A report about a model, as a single HTML page."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _MAX_COLUMNS, _MAX_TARGETS = 100, 4
 
 
 class Report:
-    """A page about a model; what :func:`dtrees.report` returns. Notebooks show it.
+    """The HTML page that :func:`dtrees.report` returns. Notebooks display it.
 
     Attributes
     ----------
     html : str
-        The page. It loads nothing from elsewhere, and runs no script.
+        The page. It loads no other files, and runs no script.
     """
 
     def __init__(self, page: str) -> None:
         self.html = page
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to a file, whole or not at all."""
+        """Write the page to a file atomically."""
         with atomic_file(path) as file:
             file.write(self.html.encode())
 
@@ -64,52 +64,51 @@ def report(
     n_trees: int = 2,
     max_depth: int | None = 3,
 ) -> Report:
-    """Describe a model, and how well it does on some rows, on one page of HTML.
+    """Describe a model and its predictions for some rows on one HTML page.
 
-    The page shows scores beside those of a prediction that looks at no column, learning curves, predictions beside what is, where the model
-    is worst, importances, what predictions depend on and what columns add to them, the columns, the first trees, parameters and versions.
-    It is a single file, which loads nothing from elsewhere.
+    The page shows scores next to those of a baseline that uses no column, learning curves, predicted and true values, the rows that the
+    model predicts worst, importances, partial dependence and Shapley values, the columns, the first trees, parameters and versions. It
+    is a single file and loads no other files.
 
     Parameters
     ----------
     model : estimator or bag of dtrees, or pipeline that ends with one
-        Fitted. Of a pipeline, the page describes the last step, and the columns that the steps before pass on to it.
+        Fitted. For a pipeline, the page describes the last step and the columns that this step receives.
     X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
-        Rows, best of all such as the model was not fitted on: scores of those it was fitted on are too good.
+        Rows to score. Pass held-out rows: scores of the training rows are too good.
     y : array-like of shape (n,), or (n, k) for k targets
     path : str, path-like or None, default=None
-        Where to write the page, which appears there whole or not at all; None only returns it.
+        File to which the page is written atomically. None only returns it.
     sample_weight : array-like of shape (n,) or None, default=None
-        For scores, the confusion matrix, ROC and precision-recall curves.
+        Weights of rows in scores, the confusion matrix, ROC and precision-recall curves.
     base_margin : array-like of shape (n,) or (n, n_outputs), or None, default=None
-        For boosting that was fitted with it.
+        Initial scores, for boosting that was fitted with them.
     max_rows : int or None, default=10000
-        Of more rows, so many are drawn at random, and the page says so. Only these are brought from a cluster. None takes all.
+        Maximum number of rows used. Of more rows, a random sample is drawn, and only the sample leaves a cluster. None uses all rows.
     seed : int, default=0
-        Decides which rows are drawn.
+        Seed of the random sample.
     rows : str or None, default=None
-        What the rows are, for the page: "held out", for instance.
+        Description of the rows on the page, such as "held out".
     title : str or None, default=None
-        None for the name of the estimator.
+        Title of the page. None uses the name of the estimator.
     n_trees : int, default=2
-        How many trees are drawn.
+        Number of trees that are drawn.
     max_depth : int or None, default=3
-        How deep they are drawn; None for all of it.
+        Depth to which trees are drawn. None draws all nodes.
 
     Returns
     -------
     Report
-        The page, which a notebook shows, with ``save(path)`` and the text ``html``.
+        The page, with the method ``save(path)`` and the text ``html``. Notebooks display it.
 
     Raises
     ------
     ImportError
         If matplotlib is not installed.
     TypeError
-        If this is no estimator of dtrees.
+        If ``model`` is not an estimator of dtrees.
     ValueError
-        If the rows are not such as the model predicts, or it predicts no values of y: times that may be censored, rankings and isolation
-        forests.
+        If the model cannot predict the rows, or does not predict values of y: survival models, rankers and isolation forests.
 
     Examples
     --------

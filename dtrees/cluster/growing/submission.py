@@ -1,21 +1,21 @@
-"""A fit as a task of the cluster: submitted here, coordinated there, found again later.
+"""Submit a fit to a cluster as a task, wait for it, and find it again later.
 
-What is submitted, an estimator with its data, goes to a worker as one object; there its ``fit`` runs as it would anywhere, inside a task,
-out of the way of the worker's other tasks (:mod:`dtrees.cluster.reliability.waiting`). So there is one way to fit: ``fit`` on Dask
-collections submits, waits, and takes over what the fitted copy learnt.
+An estimator and its data go to a worker as one object. There, ``fit`` runs inside a task, as it would anywhere, without blocking the
+worker's other tasks (:mod:`dtrees.cluster.reliability.waiting`). So there is one way to fit: ``fit`` on Dask collections submits, waits,
+and copies the fitted attributes back.
 
 Where callbacks run
 -------------------
-Beside the coordinator, on a worker: like all functions of the user they travel by cloudpickle, and one that cannot is refused before
-anything starts. They can end the fit without a round trip, and go on after the user's session has ended. What they change in their own
-variables, they change there, in copies. A function that must run in the user's own process, to draw a progress bar for example, is
-passed through :func:`dtrees.cluster.growing.watching.local_callback`.
+Callbacks run on a worker, in the process of the coordinator. They are sent by cloudpickle, like all functions of the user; a callback that
+cannot be pickled is refused before the fit starts. They can end the fit without a round trip, and continue after the user's session has
+ended. They change copies of their variables on the worker, not the user's. A function that must run in the user's own process, to draw a
+progress bar for example, is passed through :func:`dtrees.cluster.growing.watching.local_callback`.
 
-What keeps what
----------------
-A result that nobody wants is given up by Dask, and so is all that it was made of. The fitted model is wanted by the future that
-:func:`submit` returns and, where it is *detached*, by the fit's record on the scheduler, until ``attach(key, take_over=True)``. What the
-coordinator would need again if its worker died (the user's persisted partitions, the finished trees) is held by the record until the
+Lifetime of results
+-------------------
+Dask releases a result to which nothing refers, and all data from which it was computed. The future that :func:`submit` returns refers to
+the fitted model. If the fit is *detached*, so does its record on the scheduler, until ``attach(key, take_over=True)``. The record also
+refers to the data that the coordinator needs again if its worker dies (the user's persisted partitions, the finished trees), until the
 coordinator ends (:mod:`dtrees.cluster.reliability.registry`).
 """
 
@@ -94,45 +94,46 @@ def submit(
     Parameters
     ----------
     model : estimator
-        One of this package's. It is not changed; the future's result is a fitted copy.
+        An estimator of dtrees. It is not changed; the future's result is a fitted copy.
     X : Dask DataFrame or Array, or array-like, of shape (n, n_features)
-        What is in memory here is sent to one worker, which fits by itself.
+        Data in the memory of this process are sent to one worker, which fits by itself.
     y : Dask Series or Array, or array-like, of shape (n,)
     sample_weight : Dask Series or Array, or array-like, of shape (n,), or None, default=None
     client : distributed.Client, optional
-        By default the current one. It may be asynchronous.
+        Client of the cluster, by default the current one. It may be asynchronous.
     detached : bool, default=False
-        Whether the fit goes on, and its result is stored, without this client. A later session finds it by the future's key:
-        ``dtrees.attach(key)``. Otherwise the fit ends with the last future that refers to it, as Dask's tasks do.
+        Whether the fit continues, and its result is stored, when this client is gone. A later session finds it by the future's key:
+        ``dtrees.attach(key)``. Otherwise the fit ends with the last future that refers to it, like other tasks of Dask.
     priority : int, default=0
-        Of the fit among other tasks of the cluster; higher ones run first.
+        Priority of the fit among other tasks of the cluster. Higher priorities run first.
     max_restarts : int, optional
-        How many times the fit may replace workers that are lost. By default ``dtrees.max-restarts`` of Dask's configuration, or 10.
+        How many times the fit may replace lost workers. By default ``dtrees.max-restarts`` of Dask's configuration, or 10.
     placement : {"auto", "one-worker", "replicated", "sharded", "rows"}, optional
-        Where the columns are: all on one worker; all on each, which grow trees by themselves (not for boosting, whose trees depend on each
-        other); or spread over all workers, which grow each tree together. With "rows", each worker keeps the rows of the partitions that
-        it has, and all grow each tree together. "auto" decides by the sizes of the table, by the threads of workers
-        and by the memory that they have left; the model does not depend on it, and says in ``placement_`` which it was, and what a tree of
-        boosting was predicted to take. By default ``dtrees.placement`` of Dask's configuration, or "auto". Only for Dask collections.
+        Where the table is stored. With "one-worker", one worker holds all columns. With "replicated", each worker holds all columns and
+        grows trees by itself (not for boosting, whose trees depend on each other). With "sharded", columns are spread over all workers,
+        which grow each tree together. With "rows", each worker keeps the rows of its partitions, and all workers grow each tree together.
+        "auto" decides by the size of the table and by the threads and free memory of workers. The model does not depend on the placement;
+        ``placement_`` has the one that was used, and the predicted time of a tree of boosting. By default ``dtrees.placement`` of Dask's
+        configuration, or "auto". Only for Dask collections.
     label : str, default=""
-        What the fit is called in :func:`dtrees.fits` and in the dashboard.
+        Name of the fit in :func:`dtrees.fits` and in the dashboard.
     **options
-        Passed on to ``fit``. Callbacks run on the cluster.
+        Other arguments of ``fit``. Callbacks run on the cluster.
 
     Returns
     -------
     distributed.Future
-        Its result is the fitted model. Cancelling it ends the fit, and frees all that it holds (``future.cancel(force=True)`` where it is
+        Its result is the fitted model. ``future.cancel()`` ends the fit and frees its memory (``future.cancel(force=True)`` if it is
         detached).
 
     Raises
     ------
     TypeError
-        If something cannot be sent.
+        If an argument cannot be sent to the cluster, or has a wrong type.
     ValueError
         If there is no client, or a parameter is wrong.
     NotEnoughMemory
-        If the workers are too small for anything (unless the client is asynchronous).
+        If the memory of workers is too small for any fit (not with an asynchronous client).
     SchedulerLost
         If the scheduler does not answer.
 
@@ -216,26 +217,26 @@ def _seen_by_all(path: str, client: Client) -> str:
 
 
 def attach(key: str, *, client: Client | None = None, take_over: bool = False) -> Any:
-    """Find a detached fit again, by default without a change to it: it goes on, and its result is stored, when this client is gone.
+    """Return the future of a submitted fit. By default, the fit continues and its result is stored when this client is gone.
 
     Parameters
     ----------
     key : str
-        Of the future that :func:`submit` returned.
+        Key of the future that :func:`submit` returned.
     client : distributed.Client, optional
-        By default the current one.
+        Client of the cluster, by default the current one.
     take_over : bool, default=False
-        Whether the fit is detached no longer: it ends, and its result goes, with the last future that refers to it.
+        Whether the fit is no longer detached: it ends, and its result is released, with the last future that refers to it.
 
     Returns
     -------
     distributed.Future
-        An awaitable of it where the client is asynchronous.
+        An awaitable of the future if the client is asynchronous.
 
     Raises
     ------
     KeyError
-        If the cluster does not know it.
+        If the cluster has no fit of this key.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""The fits of a cluster, and the progress of one, shown wherever its user is; and callbacks that run in the user's own process.
+"""List the fits of a cluster, show the progress of a fit, and run callbacks in the user's own process.
 
-For such a callback, the coordinator sends its progress as an event on Dask's topic ``dtrees-progress``, and does not wait until it is
-heard: it cannot end the fit, nor slow it down. All fits share the topic, of which Dask keeps the last thousand events. There the scheduler
-also sends that workers compile kernels (:mod:`dtrees.cluster.growing.kernel_shipping`), for which fits without a tree may wait, and what
-becomes of workers of a fit.
+For such a callback, the coordinator sends its progress as an event on Dask's topic ``dtrees-progress`` and does not wait for an answer: the
+callback can neither end the fit nor slow it down. All fits share the topic, of which Dask stores the last thousand events. On this topic,
+the scheduler also reports that workers compile kernels (:mod:`dtrees.cluster.growing.kernel_shipping`), which may delay the first tree of
+a fit, and that a fit loses or replaces workers.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _ENDINGS = {"failed": "failed", "cancelled": "was cancelled"}
 
 
 def progress(fit: Future | str, *, client: Client | None = None) -> Any:
-    """Watch a submitted fit until it has ended: a live bar in a terminal or a notebook, about ten lines elsewhere.
+    """Show the progress of a submitted fit until it ends: as a live bar in a terminal or a notebook, as about ten lines elsewhere.
 
-    Ctrl-C ends the watching, and not the fit. Lost workers are mentioned, and if the fit fails or is cancelled, this and the error; it is
-    for the future to raise it.
+    Ctrl-C ends this function, and not the fit. The function also reports lost workers and a failure or cancellation of the fit. It does not
+    raise the error of the fit; the future does.
 
     Parameters
     ----------
     fit : distributed.Future or str
-        What :func:`dtrees.submit` or :func:`dtrees.attach` returned, or its key, from another session say.
+        Future that :func:`dtrees.submit` or :func:`dtrees.attach` returned, or its key, for example from another session.
     client : distributed.Client, optional
-        By default that of the future, or else the current one.
+        Client of the cluster, by default that of the future, or else the current one.
 
     Returns
     -------
     None
-        An awaitable of it where the client is asynchronous.
+        An awaitable if the client is asynchronous.
 
     Raises
     ------
@@ -94,19 +94,19 @@ class FitStatus:
     Attributes
     ----------
     key : str
-        What :func:`dtrees.attach` and :func:`dtrees.progress` take.
+        Key of the fit for :func:`dtrees.attach` and :func:`dtrees.progress`.
     label : str
-        What :func:`dtrees.submit` was asked to call it.
+        Label that was passed to :func:`dtrees.submit`.
     estimator : str
-        The class that is fitted.
+        Class of the estimator.
     state : str
-        "waiting", "loading", "growing", "finished", "failed", "cancelled", or that kernels are being compiled.
+        "waiting", "loading", "growing", "finished", "failed", "cancelled", or a text that says that kernels are compiled.
     done, total : int
-        Trees or rounds; 0 while they are not known.
+        Finished and planned trees or rounds; 0 while they are unknown.
     submitted : datetime.datetime
-        When it was submitted, in this process's time zone.
+        Time at which it was submitted, in this process's time zone.
     failure : str
-        The error that it failed with; empty if it did not.
+        Error of a failed fit; otherwise empty.
     """
 
     key: str
@@ -120,17 +120,17 @@ class FitStatus:
 
 
 def fits(client: Client | None = None) -> Any:
-    """Return the fits of a cluster, whoever submitted them: those under way or detached, and the last twenty others.
+    """Return the fits of a cluster, from all clients: running and detached fits, and the last twenty others.
 
     Parameters
     ----------
     client : distributed.Client, optional
-        By default the current one.
+        Client of the cluster, by default the current one.
 
     Returns
     -------
     list of FitStatus
-        The latest first. An awaitable of it where the client is asynchronous.
+        Latest fit first. An awaitable of the list if the client is asynchronous.
 
     Raises
     ------
@@ -275,18 +275,18 @@ def local_callback(
     compiling: Callable[[], Any] | None = None,
     note: Callable[[str], Any] | None = None,
 ) -> Iterator[Callable[[Progress], None]]:
-    """Give a callback for ``fit`` that calls a function in this process, wherever the fit runs.
+    """Yield a callback for ``fit`` that calls a function in this process, wherever the fit runs.
 
     Parameters
     ----------
     function : callable
-        Given a :class:`~dtrees.engine.plan.plans.Progress`, in a thread of the Dask client; what it returns does not matter.
+        Called with a :class:`~dtrees.engine.plan.plans.Progress`, in a thread of the Dask client. Its result is ignored.
     client : distributed.Client, optional
-        By default the current one, if there is one.
+        Client of the cluster, by default the current one, if any.
     compiling : callable, optional
-        Called, once or often, while workers of the cluster compile kernels, whoever waits for these.
+        Called one or more times while workers of the cluster compile kernels, for any fit.
     note : callable, optional
-        Given a line of text when the fit on the cluster loses workers, or recovers.
+        Called with a line of text when the fit on the cluster loses workers, or recovers.
 
     Yields
     ------

@@ -44,19 +44,19 @@ STORAGES = ("auto", "memory", "disk")
 
 @dataclass(frozen=True)
 class Settings:
-    """How fits behave on a cluster. Dask's configuration has each under its own name: ``dtrees.max-restarts`` and so on.
+    """Settings of fits on a cluster. Each is also an entry of Dask's configuration, such as ``dtrees.max-restarts``.
 
     Attributes
     ----------
     max_restarts : int
-        How many times a fit may replace lost workers, until it gives up.
+        How many times a fit may replace lost workers before it fails.
     patience : float
-        Seconds without a sign of life until a worker counts as lost, to begin with: where workers are found to be slower, it grows.
+        Seconds without an answer after which a worker counts as lost. The fit increases it if workers prove to be slower.
     placement : {"auto", "one-worker", "replicated", "sharded", "rows"}
-        Where columns are: all on one worker, all on each, or spread over all; or each worker keeps its rows.
+        Where the table is stored: all columns on one worker, all on each worker, or spread over all workers; or each worker keeps its rows.
     storage : {"auto", "memory", "disk"}
-        Where workers that keep rows have the cells of these: "auto" has them on disk where nothing else fits the workers' memory; "disk"
-        has rows stay where they are.
+        Where workers store the cells of rows that they keep. "auto" uses the disk if nothing else fits the workers' memory; "disk" implies
+        the placement "rows".
 
     Examples
     --------
@@ -71,7 +71,7 @@ class Settings:
 
     @classmethod
     def read(cls, **given: Any) -> Settings:
-        """Return the settings of Dask's configuration, but for those given (and not None).
+        """Return the settings of Dask's configuration, overridden by given values that are not None.
 
         Examples
         --------

@@ -485,22 +485,23 @@ class BoostingPlan:
 
 @dataclass(frozen=True)
 class Progress:
-    """One finished tree (forest) or round (boosting), as callbacks see it.
+    """Progress of a fit after a tree of a forest or a round of boosting, as passed to callbacks.
 
     Attributes
     ----------
     done, total : int
-        Trees or rounds finished, and asked for.
+        Finished and planned trees or rounds.
     seconds : float
-        Since the fit began.
+        Seconds since the fit began.
     train_score, validation_score : float or None
-        Mean loss after this round (boosting; the validation score only with ``n_iter_no_change``, and by ``scoring`` where there is any).
+        Mean loss after this round of boosting. The validation score exists only with ``n_iter_no_change``, and is that of ``scoring`` if
+        set.
     evaluation : mapping from str to mapping from str to float
-        For each evaluation set, by name, each metric, by name, after this round (boosting with an ``eval_set``).
+        Metrics after this round by the names of evaluation set and metric (boosting with ``eval_set``).
     tree_seconds : float or None
-        What this round took (boosting).
+        Seconds that this round took (boosting).
     by_scorer : bool
-        Whether ``validation_score`` is that of a scorer, and is to grow, rather than a loss.
+        Whether ``validation_score`` is the score of a scorer, for which greater is better, instead of a loss.
 
     Examples
     --------
