@@ -1,11 +1,11 @@
-"""What the nodes and edges of a tree say, in words, whatever writes or draws them, and the colours of nodes.
+"""Texts of the nodes and edges of a tree, for exports and drawings, and colours of nodes.
 
-Lines and their order are those of scikit-learn's drawings: the test of a split, impurity, rows, value and class. Edges say "yes" or "no",
-and which of them rows take whose value is missing, as XGBoost's do.
+Lines and their order are those of scikit-learn's drawings: the test of a split, impurity, samples, value and class. Edges are labelled
+"yes" or "no", and show which of them rows with a missing value take, as in XGBoost.
 
-Colours say what nodes predict, the stronger the surer. Classes have hues that people who see few colours can tell apart too (Okabe and Ito,
-2008), numbers go from white to blue; where there are positive and negative ones, from red over white to blue. All are light enough for
-black text.
+Colours show the prediction of a node, and are stronger for purer nodes. Classes have hues for people with colour blindness (Okabe and Ito,
+2008). Numbers go from white to blue or, if there are positive and negative ones, from red through white to blue. All colours are light
+enough for black text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_CLASSES, _LARGEST = 6, 3
 
 @dataclass(frozen=True)
 class NodeOptions:
-    """What is to be shown; see :func:`dtrees.plot_tree`."""
+    """Options of the texts; see :func:`dtrees.plot_tree`."""
 
     max_depth: int | None = None
     feature_names: ArrayLike | None = None
@@ -205,14 +205,14 @@ class Branches:
         self._number, self._show_missing, self._max_categories = number, show_missing, max_categories
 
     def of(self, node: int) -> tuple[str, str]:
-        """Return what rows are like that an inner node sends left, and right."""
+        """Return the conditions of rows that an inner node sends left, and right."""
         left, right = self.tests(node)
         if not self._show_missing or self.is_about_missing(node):
             return left, right
         return (f"{left} or missing", right) if self._tree.missing_go_to_left[node] else (left, f"{right} or missing")
 
     def tests(self, node: int) -> tuple[str, str]:
-        """Return what rows are like that an inner node sends left, and right, those whose value is missing apart."""
+        """Return the conditions of rows that an inner node sends left, and right, without the direction of missing values."""
         column = int(self._tree.feature[node])
         name, threshold = self._names[column], float(self._tree.threshold[node])
         if self.is_about_missing(node):
@@ -224,7 +224,7 @@ class Branches:
         return f"{name} <= {number}", f"{name} >  {number}"
 
     def is_about_missing(self, node: int) -> bool:
-        """Return whether an inner node divides missing values from all others."""
+        """Return whether an inner node separates missing values from all others."""
         return math.isinf(float(self._tree.threshold[node]))
 
     def _categories(self, node: int, threshold: float) -> NDArray[np.int64]:
@@ -245,20 +245,20 @@ def no_estimator(argument: str, model: Any) -> TypeError:
 
 
 def single_tree(model: Any, tree_index: Any = 0) -> SingleTree:
-    """Return a fitted single tree as it came, or one of the trees of an ensemble.
+    """Return a fitted single tree itself, or one of the trees of an ensemble.
 
     Parameters
     ----------
     model : estimator of dtrees
     tree_index : int, default=0
-        Which of the trees of an ensemble, from 0; those of boosting with several trees a round are numbered round by round.
+        The tree of an ensemble, from 0. Trees of boosting with several trees per round are numbered round by round.
 
     Raises
     ------
     TypeError
-        If it is no estimator of dtrees, or ``tree_index`` no integer.
+        If ``model`` is not an estimator of dtrees, or ``tree_index`` is not an integer.
     ValueError
-        If there are not so many trees.
+        If there is no tree of this index.
     sklearn.exceptions.NotFittedError
         If it is not fitted.
     """
@@ -308,7 +308,7 @@ def names_for(argument: str, given: ArrayLike | None, default: Sequence[Any] | N
 
 
 def short_text(value: float, precision: int) -> str:
-    """Return a number with at most so many digits after the point, and fewer the larger it is; whole numbers below a billion in full.
+    """Return a number with at most ``precision`` decimal places, fewer for larger numbers; whole numbers below a billion in full.
 
     >>> short_text(0.4567, 3), short_text(1234.5678, 3), short_text(6607362930.7, 3), short_text(32561.0, 3)
     ('0.457', '1234.6', '6.607e+09', '32561')
@@ -320,7 +320,7 @@ def short_text(value: float, precision: int) -> str:
 
 
 def exact_text(value: float, precision: int) -> str:
-    """Return a number with at most so many digits after the point; one that would come out as 0 is written with that many digits.
+    """Return a number with at most ``precision`` decimal places; one that would be rounded to 0 has as many significant digits.
 
     >>> exact_text(12.5, 3), exact_text(1234567.8914, 3), exact_text(0.000123456, 3), exact_text(-0.0, 3), exact_text(3e20, 3)
     ('12.5', '1234567.891', '0.000123', '0', '3e+20')

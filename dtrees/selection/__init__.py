@@ -1,11 +1,11 @@
-"""Choosing a model: how good an estimator is on rows that it has not seen, and which parameters make it better.
+"""Select models: score estimators on held-out rows, and search for better parameters.
 
 ``folds``
-    a table that is presorted once, and rows of it that an estimator is fitted to as if they were a table of their own.
+    a table that is presorted once, and subsets of its rows to which estimators are fitted.
 ``curves``
     the results: scores of folds, and losses by round.
 ``cross_validation``
-    fits to all folds but one, scores on that one, and losses by round.
+    fits to all folds but one, and scores and losses by round on that one.
 ``tuning``
     the search for parameters by Optuna.
 """

@@ -1,7 +1,7 @@
-"""Cross-validation on one presorted table: scores, losses by round, and how many rounds are best.
+"""Cross-validation on one presorted table: scores, losses by round, and the best number of rounds.
 
-The table is checked and presorted once. Each fold's rows are taken from it (:mod:`dtrees.selection.folds`), so that a fold costs little
-beside its trees, and its model is the one that the estimator fits to these rows alone.
+The table is checked and presorted once. Each fold takes its rows from the presorted table (:mod:`dtrees.selection.folds`), so a fold
+costs little more than its trees. Its model is the same as that of a fit to these rows alone.
 """
 
 from __future__ import annotations
@@ -220,55 +220,55 @@ def cross_validate(
     return_indices: bool = False,
     return_curves: bool = True,
 ) -> CrossValidation:
-    """Fit an estimator to all folds but one, in turn, and score it on that one; the table is presorted once.
+    """Fit an estimator to all folds except one, in turn, and score it on that fold. The table is presorted once.
 
-    It does what :func:`sklearn.model_selection.cross_validate` does, with its splitters, scorers and dict of results. Each model is that
-    of ``clone(estimator).fit(X[train], y[train])``, byte for byte, whatever is drawn; only a ``random_state`` of None draws anew.
-    On a cluster, a fold is the whole table with weights of 0: rows are drawn among all rows there, and categories and classes are those
-    of all rows; otherwise the trees are the same.
+    The function takes the splitters and scorers of :func:`sklearn.model_selection.cross_validate`, and returns the same dict of results.
+    Each model equals that of ``clone(estimator).fit(X[train], y[train])`` byte for byte, unless ``random_state`` is None. On a cluster, a
+    fold is the whole table with weights of 0 for held-out rows: random samples are drawn from all rows, and categories and classes are
+    those of all rows; otherwise the trees are the same.
 
     Parameters
     ----------
     estimator : estimator of dtrees
-        Is cloned for each fold. With ``early_stopping_rounds``, the held-out rows decide when a fold's fit ends, so that its score is a
-        little too good.
+        Estimator that is cloned for each fold. With ``early_stopping_rounds``, the held-out rows decide when a fold's fit ends, so its
+        score is slightly too good.
     X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
         A Dask collection is loaded once on the cluster of the current client. A sparse table in memory is presorted for each fold.
     y : array-like of shape (n,) or (n, k)
     cv : int, splitter or iterable of (train, test), default=5
-        As of scikit-learn: a number of folds (stratified for a classifier), a splitter such as ``GroupKFold()``, or pairs of arrays of
-        numbers of rows.
+        As in scikit-learn: a number of folds (stratified for a classifier), a splitter such as ``GroupKFold()``, or pairs of arrays of row
+        numbers.
     scoring : str, callable, list, tuple, set, dict or None, default=None
-        A scorer of scikit-learn, or several. None is the estimator's ``score``. Those of a ranker are functions that take ``qid`` as well.
+        A scorer of scikit-learn, or several. None uses the estimator's ``score``. For a ranker, scorers are functions that also take
+        ``qid``.
     sample_weight : array-like of shape (n,) or None, default=None
-        The weights of rows in fits, curves and scores (scikit-learn's function scores without, unless metadata routing is on).
+        Weights of rows in fits, curves and scores. (scikit-learn scores without weights, unless metadata routing is on.)
     groups : array-like of shape (n,) or None, default=None
-        For splitters that keep groups together.
+        Groups of rows, for splitters that keep groups together.
     qid : array-like of shape (n,) or None, default=None
-        For a ranker: the query of each row, as a number. Folds are of whole queries, by ``GroupKFold`` where ``cv`` is a number.
+        For a ranker: the query of each row, as a number. Folds contain whole queries, by ``GroupKFold`` if ``cv`` is a number.
     n_jobs : int or None, default=None
-        Folds that are fitted side by side, each by the threads that ``n_jobs`` of the estimator says; None is 1. They share the table, but
-        each takes its rows of it. Not for Dask collections.
+        Number of folds that are fitted at the same time, each with ``n_jobs`` threads of the estimator; None means 1. Folds share the
+        table, but each copies its rows. Not for Dask collections.
     return_train_score, return_estimator, return_indices : bool, default=False
-        As of scikit-learn.
+        As in scikit-learn.
     return_curves : bool, default=True
         Whether a booster's ``eval_metric`` is computed on the held-out rows after each round.
 
     Returns
     -------
     CrossValidation
-        A dict of arrays with an item for each fold: "fit_time" (which includes taking the fold's rows, and curves), "score_time",
-        "test_score" (of several scorers "test_NAME"), "train_score" or "train_NAME", "estimator" and "indices", as they are asked for. Its
-        attribute ``curves`` has a :class:`~dtrees.selection.curves.Curve` for each metric, and ``best_n_estimators`` is the
-        number of rounds whose mean of the last metric is best. A fold has no curve if its held-out rows have a label that no other
-        rows have.
+        A dict of arrays with an item for each fold: "fit_time" (including the selection of the fold's rows, and curves), "score_time",
+        "test_score" ("test_NAME" for several scorers) and, if requested, "train_score" or "train_NAME", "estimator" and "indices". Its
+        attribute ``curves`` has a :class:`~dtrees.selection.curves.Curve` for each metric, and ``best_n_estimators`` is the number of
+        rounds with the best mean of the last metric. A fold has no curve if its held-out rows have a label that no other rows have.
 
     Raises
     ------
     TypeError
-        If the estimator is none of dtrees, or only some of the data is in memory.
+        If ``estimator`` is not an estimator of dtrees, or only some of the data is in memory.
     ValueError
-        If a parameter or the data cannot be used; errors of fits and scorers are raised.
+        If a parameter or the data cannot be used. Errors of fits and scorers are also raised.
 
     Examples
     --------

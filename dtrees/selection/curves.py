@@ -1,4 +1,4 @@
-"""The results of cross-validation: scores of folds, and curves of their held-out rows by round."""
+"""Results of cross-validation: scores of folds, and metrics of their held-out rows by round."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric of held-out rows by round.
+    """A metric of held-out rows after each round.
 
     Attributes
     ----------
     metric : str
     by_fold : ndarray of float64 of shape (n_folds, n_rounds)
-        NaN after the last round of a fold that ended early, and for folds that have no curve (see :func:`dtrees.cross_validate`).
+        Values of the metric. NaN after the last round of a fold that ended early, and for folds without a curve
+        (:func:`dtrees.cross_validate`).
     greater_is_better : bool or None
-        None for a function that does not say it.
+        None for a function without this attribute.
 
     Examples
     --------
@@ -41,7 +42,7 @@ class Curve:
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """The mean over folds, NaN from where one has ended."""
+        """The mean over folds, NaN after the last round of the shortest fold."""
         return self._known.mean(axis=0) if len(self._known) else np.full(self.by_fold.shape[1], np.nan)
 
     @property
@@ -51,12 +52,12 @@ class Curve:
 
     @property
     def best_n_estimators(self) -> int:
-        """How many rounds have the best mean: the fewest of those that have.
+        """The number of rounds with the best mean; the smallest in case of ties.
 
         Raises
         ------
         ValueError
-            If the metric does not say what is better, or is NaN after each round.
+            If it is unknown whether greater is better, or the metric is NaN after each round.
         """
         if self.greater_is_better is None:
             raise ValueError(
@@ -74,19 +75,19 @@ class Curve:
 
 
 class CrossValidation(dict[str, Any]):
-    """What :func:`dtrees.cross_validate` returns: scikit-learn's dict of results, and curves.
+    """Result of :func:`dtrees.cross_validate`: scikit-learn's dict of results, and curves.
 
     Attributes
     ----------
     curves : dict of Curve
-        Of each of a booster's ``eval_metric``, by name; empty for other estimators.
+        The curve of each ``eval_metric`` of boosting, by name; empty for other estimators.
     """
 
     curves: dict[str, Curve]
 
     @property
     def best_n_estimators(self) -> int:
-        """How many rounds have the best mean of the last of the metrics, which decides as it does about early stopping."""
+        """The number of rounds with the best mean of the last metric, which also decides about early stopping."""
         if not self.curves:
             raise ValueError("there are no curves; wants a boosting estimator, and return_curves=True")
         return list(self.curves.values())[-1].best_n_estimators

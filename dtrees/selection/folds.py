@@ -1,4 +1,4 @@
-"""A table that is presorted once, and rows of it that estimators are fitted to as if they were all that there is.
+"""Presort a table once, and fit estimators to subsets of its rows.
 
 Taking rows from presorted columns sorts nothing: it numbers the distinct values that these rows have. What comes out is, to the last byte,
 what presorting the rows by themselves gives, and so is the model, whatever follows from the number of rows, their categories and classes,

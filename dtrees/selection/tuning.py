@@ -1,8 +1,8 @@
-"""The search for parameters by Optuna, on one presorted table.
+"""Search for parameters with Optuna, on one presorted table.
 
-A trial is a set of parameters, judged by cross-validation: of boosting by the best mean of its curves, which also tells how many rounds are
-best; of other estimators by the mean score. Trials are pruned from fold to fold: after each, Optuna is given the mean score so far. So
-learning rates are compared by their final scores, not by those of the first rounds.
+A trial is a set of parameters, scored by cross-validation. Boosting is scored by the best mean of its curves, which also gives the number
+of rounds; other estimators are scored by the mean score. Trials are pruned after folds: after each fold, Optuna gets the mean score so far.
+So learning rates are compared by their final scores, not by those of the first rounds.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _PATIENCE, _LEAST_PATIENCE = 0.1, 10
 
 
 class Tuned(NamedTuple):
-    """What :func:`tune` returns.
+    """Result of :func:`tune`.
 
     Attributes
     ----------
     study : optuna.Study
-        With all trials. Each has the user attribute "scores", of each fold, and of boosting "n_estimators", the number of rounds with the
-        best mean.
+        Study with all trials. Each trial has the user attribute "scores" with the score of each fold and, for boosting, "n_estimators", the
+        number of rounds with the best mean.
     estimator : estimator
         A clone with the best parameters, fitted to all rows.
     """
@@ -61,7 +61,7 @@ class Tuned(NamedTuple):
 
 
 def default_space(estimator: Any, n_rows: int) -> dict[str, BaseDistribution]:
-    """Return what :func:`tune` searches where it is given no space, for a table of so many rows.
+    """Return the default search space of :func:`tune` for a table of ``n_rows`` rows.
 
     Examples
     --------
@@ -113,46 +113,46 @@ def tune(
     pruner: optuna.pruners.BasePruner | None = None,
     callbacks: Sequence[Callable[[optuna.Study, Any], None]] = (),
 ) -> Tuned:
-    """Search for the parameters that cross-validation finds best, by Optuna, and fit them to all rows.
+    """Search for the best parameters by cross-validation with Optuna, and fit a model with them to all rows.
 
-    The table is presorted once for all trials. The first trial is the estimator as it is given, so that the result is no worse by
-    cross-validation. After each fold, what the folds so far come to is reported, and a trial that falls behind others is pruned.
+    The table is presorted once for all trials. The first trial has the parameters of the given estimator, so the cross-validated score of
+    the result is not worse. After each fold, the mean score so far is reported to Optuna, which prunes trials that fall behind others.
 
-    The number of rounds of boosting is not searched, unless the space has it: ``n_estimators`` of the estimator are the most that there may
-    be, a fold ends when its curve has not improved for ``early_stopping_rounds`` (None: a tenth of them, and at least 10), and the number
-    with the best mean is what the trial is judged by, and what is fitted in the end.
+    The number of rounds of boosting is not searched, unless the space contains it. ``n_estimators`` of the estimator is the maximum. A fold
+    ends when its curve has not improved for ``early_stopping_rounds`` (by default a tenth of the maximum, and at least 10). The number of
+    rounds with the best mean gives the score of the trial, and is used in the final fit.
 
     Parameters
     ----------
     estimator : estimator of dtrees
-        What the space does not name, stays as it is.
+        Estimator to tune. Parameters that are not in the space keep their values.
     X, y, cv, sample_weight, groups, qid
-        As of :func:`cross_validate`.
+        As in :func:`cross_validate`.
     space : dict, callable or None, default=None
-        From names of parameters to distributions of Optuna (``optuna.distributions``), or a function that asks a trial for values, and
-        returns a dict of parameters. None is the space of the estimator in the guide.
+        Search space: a dict from names of parameters to distributions of Optuna (``optuna.distributions``), or a function that takes a
+        trial and returns a dict of parameters. None uses the default space of the estimator, which the guide lists.
     n_trials : int or None, default=30
-        How many trials there are at most, besides those that a study has already; None has ``timeout`` decide.
+        Maximum number of trials, not counting those that a study already has. None lets ``timeout`` decide.
     timeout : float or None, default=None
-        Seconds after which no trial begins; one that is under way ends first.
+        Seconds after which no new trial begins. A running trial is finished.
     scoring : str, callable or None, default=None
-        What a trial is judged by: of boosting what ``eval_metric`` takes, a scorer of scikit-learn among it (None: the last metric of the
-        estimator); of others a scorer (None: their ``score``).
+        Score of a trial. For boosting, any value of ``eval_metric``, including a scorer of scikit-learn; None uses the last metric of the
+        estimator. For other estimators, a scorer; None uses their ``score``.
     n_jobs : int or None, default=None
-        Trials that run side by side on threads, each by the threads that ``n_jobs`` of the estimator says; None is 1. A small table
-        keeps hardly more than one thread busy, a large one all. Only one at a time are the same for the same ``random_state``.
+        Number of trials that run at the same time, each with ``n_jobs`` threads of the estimator; None means 1. Use it for small tables,
+        which occupy hardly more than one thread. Trials are reproducible by ``random_state`` only if one runs at a time.
     random_state : int or None, default=None
-        Seeds Optuna's sampler, and the estimator if that has no ``random_state`` of its own.
+        Seed of Optuna's sampler, and of the estimator if its ``random_state`` is None.
     study : optuna.Study or None, default=None
-        One to go on with, in place of ``storage``, ``study_name``, ``sampler`` and ``pruner``.
+        Study to continue, instead of ``storage``, ``study_name``, ``sampler`` and ``pruner``.
     storage : str, optuna storage or None, default=None
-        Where the study is kept, such as ``"sqlite:///study.db"``, for Optuna's dashboard to watch, and to go on with: under the same
-        ``study_name``, another call goes on where this one ended.
+        Where the study is stored, such as ``"sqlite:///study.db"``. Optuna's dashboard can show it, and another call with the same
+        ``study_name`` continues it.
     study_name : str or None, default=None
     sampler, pruner : of Optuna, or None, default=None
-        None are a tree-structured Parzen estimator and the median of other trials.
+        None uses a tree-structured Parzen estimator and a median pruner.
     callbacks : sequence of callable, default=()
-        Called with the study and each trial that has ended.
+        Functions that are called with the study and each finished trial.
 
     Returns
     -------
@@ -164,9 +164,9 @@ def tune(
     ImportError
         If Optuna is not installed.
     TypeError
-        If the estimator is none of dtrees, only some of the data is in memory, or the space is something else.
+        If ``estimator`` is not an estimator of dtrees, only some of the data is in memory, or ``space`` is neither a dict nor a function.
     ValueError
-        If a parameter or the data cannot be used; errors of fits are raised.
+        If a parameter or the data cannot be used. Errors of fits are also raised.
 
     Examples
     --------
