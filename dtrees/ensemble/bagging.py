@@ -229,25 +229,25 @@ class BagParameters:
     Parameters
     ----------
     estimator : booster or None
-        The booster; None has its defaults. Its ``random_state`` is replaced by one for each booster. What wants more than rows that are
-        drawn is refused: an estimator as ``init``, and ``early_stopping_rounds`` (``n_iter_no_change`` is allowed).
+        The boosting estimator; None uses its defaults. Each booster gets another ``random_state``. An estimator as ``init`` and
+        ``early_stopping_rounds`` are refused, since they need more than the drawn rows (``n_iter_no_change`` is allowed).
     n_estimators : int
-        Number of boosters.
+        The number of boosters.
     max_samples : int or float
-        Rows drawn for each booster: a number, or a share of the number of rows of a weight above 0, whatever they weigh.
+        Number of rows drawn for each booster. A float is a share of the number of rows with a weight above 0, whatever their weights.
     bootstrap : bool
-        Draw rows with replacement, with probability in proportion to their weight; a row that is drawn twice counts as one of twice the
-        weight. Otherwise without, and rows keep their weight.
+        Whether rows are drawn with replacement, with probability in proportion to their weight; a row that is drawn twice then counts with
+        twice the weight. Without replacement, rows keep their weight.
     oob_score : bool or callable
-        Also predict each row by the boosters that did not draw it, and score that: as ``score`` does, or by the callable
-        ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
+        Whether to predict each row by the boosters that did not draw it, and to score these predictions: by ``score``, or by the callable
+        ``metric(y_true, y_pred)``, which gets class codes (positions in ``classes_``) for classification. Requires ``bootstrap``.
     n_jobs : int or None
-        Threads to fit and predict with; None is as the estimator says. The result does not depend on it. On a cluster, the workers' own
-        number of threads counts.
+        Number of threads for fit and predict; None uses that of the estimator. The result does not depend on it. On a cluster, the number
+        of threads of each worker counts.
     random_state : int, RandomState, Generator or None
-        Decides rows, and the ``random_state`` of each booster. Pass an int for the same bag every time.
+        Seed of the rows drawn and of the ``random_state`` of each booster. Pass an int for a reproducible bag.
     verbose : int
-        Tell of the progress, in lines, from booster to booster.
+        Verbosity: with a value above 0, progress is reported per booster.
     """
 
     estimator: Any = parameter(default=None, allowed=[HasMethods(["fit", "predict"]), None], kw_only=False)
@@ -266,15 +266,15 @@ class Bagging(BagParameters, Model):
     Attributes
     ----------
     estimators_ : list of boosters
-        The boosters, fitted.
+        The fitted boosters.
     estimators_samples_ : list of ndarray of int
-        The rows that each booster was fitted to, as often as it drew them.
+        The rows that each booster was fitted to, repeated as often as drawn.
     n_features_in_ : int
         Number of columns at fit.
     feature_names_in_ : ndarray of str of shape (n_features_in_,)
-        Names of the columns; only where they all had names that are strings.
+        Names of the columns; only if all names at fit are strings.
     placement_ : dtrees.ensemble.backend.Placement
-        Where the columns were during the fit, and why. Not part of a saved model.
+        Placement of the columns during the fit, and its reason. It is not saved with the model.
     oob_score_ : float
         Score of the out-of-bag predictions; only with ``oob_score``.
     """
@@ -306,24 +306,24 @@ class Bagging(BagParameters, Model):
         client: Any = None,
         placement: str | None = None,
     ) -> Self:
-        """Boost each booster on its own draw of the rows; on a cluster each is a task of its own.
+        """Fit each booster to a separate draw of the rows; on a cluster, each booster is a task.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
-            As the estimator takes it.
+            Data that the estimator can fit.
         y : array-like of shape (n,), or, for a regressor, (n, k)
             Finite numbers for a regressor, labels (at least two) for a classifier.
         sample_weight : array-like of shape (n,) or None, default=None
-            Non-negative. With ``bootstrap`` rows are drawn in proportion to it, otherwise it weighs them.
+            Non-negative weights. With ``bootstrap``, rows are drawn in proportion to them.
         callbacks : sequence of callable, default=()
-            Called with a :class:`dtrees.callbacks.Progress` after each booster; one that returns True ends the fit there.
-            :class:`dtrees.ProgressBar` and :class:`dtrees.KeepOnInterrupt` are among those that there are.
+            Functions called with a :class:`dtrees.callbacks.Progress` after each booster; a function that returns True ends the fit. See
+            also :class:`dtrees.ProgressBar` and :class:`dtrees.KeepOnInterrupt`.
         client : distributed.Client or None, default=None
-            The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
-            here is sent to one worker.
+            Client of the Dask cluster to fit on. None uses the current client if X is a Dask collection, and no cluster otherwise. Data in
+            memory is sent to one worker.
         placement : {"auto", "one-worker", "replicated"} or None, default=None
-            Where the columns of a Dask collection are on the cluster; see :func:`dtrees.submit`.
+            Placement of the columns on the cluster, for a Dask collection; see :func:`dtrees.submit`.
 
         Returns
         -------
@@ -332,7 +332,7 @@ class Bagging(BagParameters, Model):
         Raises
         ------
         ValueError
-            If a parameter or the data cannot be used; the message says what is wanted.
+            If a parameter or the data is invalid.
         """
         template = self._template()
         if not self.bootstrap and self.oob_score:
@@ -409,12 +409,12 @@ class Bagging(BagParameters, Model):
 
     @property
     def estimators_samples_(self) -> list[NDArray[np.integer]]:
-        """The rows that each booster was fitted to, as often as it drew them, ascending; drawn anew each time that they are asked for.
+        """The rows that each booster was fitted to, ascending and repeated as often as drawn; computed at each access.
 
         Raises
         ------
         AttributeError
-            If that is not known: of a model from a file, and where rows were drawn by weights on a cluster, which stayed there.
+            If the rows are not known: for a model from a file, and after rows were drawn by weights on a cluster.
         """
         check_is_fitted(self)
         drawn = getattr(self, "_drawn", None)
@@ -500,10 +500,10 @@ class Bagging(BagParameters, Model):
 
 @with_parameters
 class BaggingRegressor(Regressor, Bagging):
-    """A bag of boosters for regression: boosting on several draws of the rows, averaged (Breiman, 1996).
+    """Bagging for regression: averages boosting models fitted to different draws of the rows (Breiman, 1996).
 
-    It is scikit-learn's ``BaggingRegressor`` over :class:`GradientBoostingRegressor`, for Dask collections too: there each booster is a
-    task of its own. The table is presorted once for all of them.
+    It is scikit-learn's ``BaggingRegressor`` over :class:`GradientBoostingRegressor`, also for Dask collections, for which each booster is
+    a task. The table is presorted once for all boosters.
 
     Attributes
     ----------
@@ -530,10 +530,10 @@ class BaggingRegressor(Regressor, Bagging):
 
 @with_parameters
 class BaggingClassifier(Classifier, Bagging):
-    """A bag of boosters for classification: boosting on several draws of the rows, probabilities averaged (Breiman, 1996).
+    """Bagging for classification: averages the probabilities of boosting models fitted to different draws of the rows (Breiman, 1996).
 
-    It is scikit-learn's ``BaggingClassifier`` over :class:`GradientBoostingClassifier`, for Dask collections too: there each booster is a
-    task of its own. The table is presorted once for all of them.
+    It is scikit-learn's ``BaggingClassifier`` over :class:`GradientBoostingClassifier`, also for Dask collections, for which each booster
+    is a task. The table is presorted once for all boosters.
 
     Attributes
     ----------

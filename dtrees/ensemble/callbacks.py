@@ -65,12 +65,12 @@ class EarlyStopping:
             raise ValueError(f"tol is {self.tol!r}; wants a number of at least 0")
 
     def rule(self, sets: Sequence[str], metrics: Sequence[str | Callable[..., Any]]) -> Stopping:
-        """Return the rule for a fit with these sets, by name, and metrics.
+        """Return the rule for a fit with these names of sets and these metrics.
 
         Raises
         ------
         ValueError
-            If there is no set, or none of that name, or no such metric.
+            If there is no set, or the named set or metric does not exist.
         """
         if not sets:
             raise ValueError("early stopping on an evaluation set wants one; pass eval_set to fit, or use n_iter_no_change")
@@ -107,7 +107,7 @@ class KeepOnInterrupt:
     """
 
     def __call__(self, progress: Progress) -> None:
-        """Do nothing: it is by being there that it counts."""
+        """Do nothing; ``fit`` checks whether this callback is present."""
 
 
 def keeps_on_interrupt(callbacks: Sequence[Any]) -> bool:
@@ -221,7 +221,7 @@ class ProgressBar:
     _has_moved = False
 
     def begin(self, unit: str) -> None:
-        """Note that a fit begins, and what is counted, "tree" or "round"."""
+        """Begin the display of a fit; ``unit`` is "tree" or "round"."""
         self.end()
         self._has_moved = False
         self._display = self._display_of(unit)
@@ -231,21 +231,21 @@ class ProgressBar:
         return live_display(unit)
 
     def __call__(self, progress: Progress) -> None:
-        """Take in a finished tree or round."""
+        """Show a finished tree or round."""
         self._has_moved = True
         self._display.update(progress)
 
     def compiling(self) -> None:
-        """Note, once or often, that kernels are being compiled; it is shown until the first tree or round is finished."""
+        """Show that kernels are being compiled, until the first tree or round is finished; may be called repeatedly."""
         if not self._has_moved:
             self._display.compiling()
 
     def note(self, line: str) -> None:
-        """Show something unusual, such as a lost worker."""
+        """Show an unusual event, such as a lost worker."""
         self._display.note(line)
 
     def end(self) -> None:
-        """Note that the fit has ended."""
+        """End the display."""
         display, self._display = self._display, Display()
         display.end()
 

@@ -80,7 +80,7 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
 
     @property
     def n_outputs_(self) -> int:
-        """Number of targets: of columns of y."""
+        """Number of targets (columns of y)."""
         check_is_fitted(self)
         return int(self._n_targets)
 
@@ -126,23 +126,23 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
     n_features_in_ : int
         Number of columns at fit.
     feature_names_in_ : ndarray of str of shape (n_features_in_,)
-        Names of the columns; only where they all had names that are strings.
+        Names of the columns; only if all names at fit are strings.
     is_categorical_ : ndarray of bool of shape (n_features_in_,)
-        Which columns were split by sets of categories, but for criteria that know no sets.
+        Whether a column was split by sets of categories; criteria without sets ignore it.
     max_features_ : int
-        Columns drawn for each node.
+        Number of columns drawn for each node.
     placement_ : dtrees.ensemble.backend.Placement
-        Where the columns were during the fit, and why: of ``kind`` "local", or on a cluster "one-worker", "replicated" or "sharded".
-        Not part of a saved model.
+        Placement of the table during the fit, and its reason. Its ``kind`` is "local", or on a cluster "one-worker", "replicated",
+        "sharded" or "rows". It is not saved with the model.
     feature_importances_ : ndarray of float64 of shape (n_features_in_,)
-        The share each column has in what ``importance_type`` counts of a tree's splits, by default the decrease of impurity, averaged
-        over trees; sums to 1.
+        Share of each column in the ``importance_type`` of a tree's splits (by default, the decrease of impurity), averaged over trees; sums
+        to 1.
 
     Notes
     -----
-    X may be a NumPy array (or what makes one) of numbers, a pandas or polars frame, or a Dask array or frame, which is fitted on
-    the cluster. Text and category columns of frames hold categories; unseen ones count as missing at prediction.
-    Missing values (NaN) are allowed: each split sends them to the side that gains more.
+    X may be an array-like of numbers, a pandas or polars frame, or a Dask array or frame, which is fitted on the cluster. Text and category
+    columns of frames hold categories; at prediction, unseen categories count as missing. Missing values (NaN) are allowed: each split sends
+    them to the side with the larger gain.
     """
 
     min_samples_leaf_: int
@@ -169,7 +169,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         return {name: value for name, value in super().__getstate__().items() if name not in ("_members", *_TIMES)}
 
     def send_times(self) -> None:
-        """Have the next pickle keep how long the fit took, for whoever unpickles it."""
+        """Include the times of the fit in the next pickle."""
         self.__dict__[_SENT_TIMES] = {name: value for name, value in vars(self).items() if name in _TIMES}
 
     def __setstate__(self, state: Any) -> None:

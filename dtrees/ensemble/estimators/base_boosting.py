@@ -51,43 +51,43 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
     ----------
     estimators_ : ndarray of DecisionTreeRegressor of shape (n_estimators_, n_trees_per_iteration_)
         The trees, each as a fitted estimator of the steps that it adds, read-only. Raw predictions are those of ``init_`` plus
-        ``learning_rate_`` times the sum of theirs. Their parameters are the present ones of this estimator, also with ``warm_start``.
+        ``learning_rate_`` times the sum of theirs. Their parameters are those of the fit that grew them, also with ``warm_start``.
     init_ : estimator or "zero"
-        What boosting started from: an estimator of the weighted mean of the target (median, quantile), or of the shares of the classes;
-        the fitted ``init``; or "zero", also with ``base_margin``.
+        Initial prediction: an estimator of the weighted mean of the target (median, quantile), or of the shares of the classes; the fitted
+        ``init``; or "zero", also with ``base_margin``.
     learning_rate_ : float
-        The learning rate of the trees: with ``warm_start``, "auto" is what it was for those that there were.
+        Learning rate of the trees. With ``warm_start``, "auto" keeps that of the existing trees.
     max_leaf_nodes_ : int or None
-        The most leaves that they may have; None for no limit.
+        Maximum number of leaves; None for no limit.
     max_depth_ : int or None
-        How deep they may be; None for no limit.
+        Maximum depth; None for no limit.
     min_samples_leaf_ : int
-        The fewest rows of their leaves.
+        Minimum number of rows of a leaf.
     reg_lambda_ : float
-        The penalty on these leaves' values.
+        L2 penalty on leaf values.
     split_shrinkage_ : float
-        How many times what splits gain by chance is taken from their effects.
+        Strength of the shrinkage of split effects.
     n_estimators_ : int
-        Rounds; fewer than ``n_estimators`` if the fit was stopped early.
+        Number of rounds; fewer than ``n_estimators`` if the fit stopped early.
     train_score_ : ndarray of float64 of shape (n_estimators_,)
-        Mean loss on the rows trained on, after each round: squared or absolute error, pinball loss, deviance, log loss. NaN where
-        ``loss`` is a function, or one of all rows together ("cox", "lambdarank").
+        Mean loss on the training rows after each round: squared or absolute error, pinball loss, deviance, log loss. NaN if ``loss`` is a
+        function, or is defined on all rows together ("cox", "lambdarank").
     validation_score_ : ndarray of float64
-        Mean loss on the rows held out (with ``validation_fraction=None``, on those trained on), after each round, or their score by
-        ``scoring`` (the larger the better); only with ``n_iter_no_change``.
+        Mean loss on the held-out rows (with ``validation_fraction=None``, on the training rows) after each round, or their score by
+        ``scoring`` (larger is better); only with ``n_iter_no_change``.
     oob_scores_, oob_improvement_ : ndarray of float64 of shape (n_estimators_,)
-        With ``subsample`` below 1: the mean loss, after each round, of the rows trained on that the round did not draw, and by how much
-        it is below that of the round before (of the rows that this one did not draw); in the first round, below that of what it started
-        from. Not with ``n_parallel_trees``, whose trees draw rows of their own, nor with ``subsample_by="gradient"``.
+        Mean loss, after each round, of the training rows that the round did not draw, and the amount by which it is below that of the
+        previous round (of the rows which that round did not draw), or of the initial prediction in the first round. Only with ``subsample``
+        below 1; not with ``n_parallel_trees``, whose trees draw separate rows, nor with ``subsample_by="gradient"``.
     oob_score_ : float
-        The last of ``oob_scores_``.
+        Last value of ``oob_scores_``.
     evals_result_ : dict of dict of ndarray of float64
-        For each evaluation set, by name, and each metric, by name, its value after each round, those that early stopping left out
-        included; only with an ``eval_set``.
+        Value of each metric (by name) on each evaluation set (by name) after each round, including the rounds that early stopping dropped;
+        only with an ``eval_set``.
     best_iteration_, best_score_ : int, float
-        The best round (from 0; the last of the model), and its score; only with early stopping on an evaluation set.
+        Best round (from 0; the last one of the model) and its score; only with early stopping on an evaluation set.
     feature_importances_ : ndarray of float64 of shape (n_features_in_,)
-        The share each column has in what ``importance_type`` counts of all splits, by default their gain; sums to 1.
+        Share of each column in the ``importance_type`` of all splits (by default, their gain); sums to 1.
     """
 
     _GROUP_PER_OUTPUT: ClassVar[bool] = True
@@ -171,52 +171,50 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         client: Any = None,
         placement: str | None = None,
     ) -> Self:
-        """Boost.
+        """Fit the boosting model.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
-            Numbers; in frames also text and categories. NaN marks missing values.
+            Numbers; frames may also have text and categories. NaN marks missing values.
         y : array-like of shape (n,) or (n, k)
-            Finite numbers for a regressor, labels (at least two) for a classifier. With k columns there are k targets, and each round grows
-            the trees of each: what a model of that target alone would grow, but for rows and columns that are drawn.
+            Finite numbers for a regressor, labels (at least two) for a classifier. k columns are k targets. Each round grows trees for each
+            target, as a model of that target alone would, apart from the drawing of rows and columns.
         sample_weight : array-like of shape (n,) or None, default=None
-            Non-negative; rows of weight 0 are as good as absent.
+            Non-negative weights; rows of weight 0 have no effect.
         X_val, y_val, sample_weight_val : as X, y and sample_weight, or None, default=None
-            Further rows that decide when to stop, in place of rows of X that are held out, as of scikit-learn's
-            ``HistGradientBoostingRegressor``. With ``n_iter_no_change``, they do so by ``scoring`` and ``tol``, ``validation_score_`` is
-            theirs, and ``validation_fraction`` does not matter; with ``early_stopping_rounds``, they are an ``eval_set``. ``evals_result_``
-            calls them ``"X_val"``. Neither with ``eval_set`` nor with ``base_margin``, of which tuples of an ``eval_set`` have their own.
+            Validation rows for early stopping, in place of held-out rows of X, as in scikit-learn's ``HistGradientBoostingRegressor``. With
+            ``n_iter_no_change``, they are scored by ``scoring``, with ``tol``; ``validation_score_`` are their scores, and
+            ``validation_fraction`` is ignored. With ``early_stopping_rounds``, they are an ``eval_set``. ``evals_result_`` calls them
+            ``"X_val"``. Neither with ``eval_set`` nor with ``base_margin``, for which tuples of an ``eval_set`` have a place.
         base_margin : array-like of shape (n,), (n, n_classes) or (n, k), or None, default=None
-            Raw scores, one a row (for more than two classes, or several targets, those of each), that trees start from, instead of
-            ``init``: log odds for two classes, logarithms of the mean for losses of positive predictions. Predicting then wants those of
-            its rows, too. Of a Dask collection, the coordinator fetches them all.
+            Raw scores that trees start from, instead of ``init``: one per row, or one per row and class or target for more than two classes
+            or several targets. They are log odds for two classes, and logarithms of the mean for losses of positive predictions.
+            Predictions then require the scores of their rows, too. Those of a Dask collection are fetched by the coordinator.
         eval_set : list or dict of tuples, or None, default=None
-            Further data, on which ``eval_metric`` is computed after each round: a list of ``(X, y)``, ``(X, y, weight)`` or
-            ``(X, y, weight, base_margin)``, which get the names ``"validation_0"`` and so on, or a dict from names to such tuples. In
-            memory or Dask collections. The trees do not depend on it; see ``evals_result_``, and ``early_stopping_rounds`` for when they
-            end. With ``base_margin``, each set wants its own.
+            Evaluation sets, on which ``eval_metric`` is computed after each round; see ``evals_result_``. A list of ``(X, y)``, ``(X, y,
+            weight)`` or ``(X, y, weight, base_margin)``, with the names ``"validation_0"`` and so on, or a dict from names to such tuples,
+            in memory or as Dask collections. They do not affect the trees, except for their number with ``early_stopping_rounds``. With
+            ``base_margin``, each set needs its own.
         callbacks : sequence of callable or EarlyStopping, default=()
-            Called with a :class:`dtrees.callbacks.Progress` after each round; one that returns True ends the fit there. At most
-            one may be a :class:`dtrees.EarlyStopping`, in place of ``early_stopping_rounds``. :class:`dtrees.ProgressBar` and
-            :class:`dtrees.KeepOnInterrupt` are among those that there are.
+            Functions called with a :class:`dtrees.callbacks.Progress` after each round; a function that returns True ends the fit. At most
+            one may be a :class:`dtrees.EarlyStopping`, in place of ``early_stopping_rounds``. See also :class:`dtrees.ProgressBar` and
+            :class:`dtrees.KeepOnInterrupt`.
         monitor : callable or None, default=None
-            A callback in scikit-learn's form, called with the number of the round from 0, a copy of this estimator that has
-            ``train_score_`` so far but not the trees, and a dict with the :class:`dtrees.callbacks.Progress` as "progress";
-            True ends the fit.
+            A callback in scikit-learn's form, called with the index of the round, a copy of this estimator with ``train_score_`` so far but
+            without the trees, and a dict with the :class:`dtrees.callbacks.Progress` as "progress"; returning True ends the fit.
         checkpoint : str, path-like or None, default=None
-            Where to keep the finished rounds: a file, or an fsspec URL (``s3://...``). If it is there already, left by a fit
-            of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
-            would have given; a checkpoint of anything else is refused. It holds trees only, no pickle, appears whole or not at all, and
-            the one before is stored beside it as ``PATH.previous``. On a cluster, it must be a place that every worker reaches.
+            File or fsspec URL (``s3://...``) in which finished rounds are saved. If the file exists, from an interrupted fit of the same
+            data and parameters, the fit continues from it and gives the same model as an uninterrupted fit; any other checkpoint is
+            refused. It holds trees only (no pickle), is written atomically, and the previous one is kept beside it as ``PATH.previous``. On
+            a cluster, every worker must be able to reach it.
         checkpoint_interval : float, default=60.0
-            Seconds from one checkpoint to the next; with 0 there is one after each round. There is one at the beginning and one at the
-            end too.
+            Seconds between checkpoints; 0 saves one after each round. One is also saved at the beginning and at the end.
         client : distributed.Client or None, default=None
-            The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
-            here is sent to one worker.
+            Client of the Dask cluster to fit on. None uses the current client if X is a Dask collection, and no cluster otherwise. Data in
+            memory is sent to one worker.
         placement : {"auto", "one-worker", "sharded", "rows"} or None, default=None
-            Where the columns, or rows, of a Dask collection are on the cluster; see :func:`dtrees.submit`.
+            Placement of the columns or rows on the cluster, for a Dask collection; see :func:`dtrees.submit`.
 
         Returns
         -------
@@ -225,7 +223,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         Raises
         ------
         ValueError
-            If a parameter or the data cannot be used; the message says what is wanted.
+            If a parameter or the data is invalid.
         """
         sets = named_sets(eval_set, X_val, y_val, sample_weight_val)
         return self._fit(X, y, sample_weight, sets, X_val is not None, base_margin, callbacks, monitor, checkpoint, checkpoint_interval)
@@ -494,32 +492,32 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         self.train_score_ = np.full_like(train_score, np.nan) if self._fitted_loss.takes_all_rows else train_score
 
     def refit_leaves(self, X: Any, y: Any, sample_weight: Any = None, *, decay: float = 0.9, base_margin: Any = None) -> Self:
-        """Return a model with the same splits, whose leaves have learnt from other rows: see :meth:`RandomForestRegressor.refit_leaves`.
+        """Return a model with the same splits and leaf values refitted to other rows; see :meth:`RandomForestRegressor.refit_leaves`.
 
-        Gradients of a round are those at what the rounds before it come to with their new values; what boosting starts from stays, and
-        ``warm_start`` can go on from there.
+        The gradients of a round are taken at the predictions of the previous rounds with their new values. The initial prediction does not
+        change. ``warm_start`` can continue the model.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         y : array-like of shape (n,) or (n, n_outputs_)
-            Of a classifier, labels that are among ``classes_``.
+            For a classifier, labels in ``classes_``.
         sample_weight : array-like of shape (n,) or None, default=None
-            Non-negative; rows of weight 0 are as good as absent.
+            Non-negative weights; rows of weight 0 have no effect.
         decay : float, default=0.9
-            Between 0 and 1, the share of the values before: LightGBM's ``refit_decay_rate``.
+            Weight of the previous values, between 0 and 1: LightGBM's ``refit_decay_rate``.
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Where the model was fitted with ``base_margin``: that of these rows.
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
 
         Returns
         -------
         estimator of the same type
-            Another one, with ``train_score_`` of these rows after each round.
+            A new model, with ``train_score_`` of these rows after each round.
 
         Raises
         ------
         ValueError
-            If the rows are not like those of the fit, ``decay`` is not between 0 and 1, or ``loss`` is a function that is not at hand.
+            If the rows do not match the fit, ``decay`` is not between 0 and 1, or ``loss`` is a function that is not available.
 
         Examples
         --------
@@ -577,11 +575,11 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     @property
     def estimators_(self) -> NDArray[Any]:
-        """The trees, each as a fitted :class:`DecisionTreeRegressor` of unshortened steps, read-only.
+        """The trees, each as a fitted :class:`DecisionTreeRegressor` of steps before shrinkage, read-only.
 
-        Its shape is ``(n_estimators_, n_trees_per_iteration_)``; a row has a tree for each output, then the next parallel tree of each.
+        The shape is ``(n_estimators_, n_trees_per_iteration_)``; a row has one tree per output, then the next parallel tree of each output.
 
-        As in scikit-learn, the raw prediction is that of ``init_`` plus ``learning_rate`` times the sum of theirs.
+        As in scikit-learn, the raw prediction is that of ``init_`` plus ``learning_rate_`` times the sum of theirs.
         """
         scale = float(resolved(self)["learning_rate"]) or 1.0  # without a rate all steps are zero
         members = np.empty((len(self._trees.groups[0]), len(self._trees.groups)), dtype=object)
@@ -600,9 +598,9 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     @property
     def n_trees_per_iteration_(self) -> int:
-        """Trees a round: 1, or the number of quantiles, or of classes where these are more than two; of several targets, those of all.
+        """Number of trees per round: ``n_parallel_trees`` times the number of outputs.
 
-        Times ``n_parallel_trees``.
+        One output, or one per quantile or class (if more than two), summed over targets.
         """
         check_is_fitted(self)
         return len(self._trees.groups) * self._trees.n_parallel
@@ -610,11 +608,11 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
     @property
     @abstractmethod
     def init_(self) -> Any:
-        """The estimator of what boosting started from, which does not look at X."""
+        """The estimator of the initial prediction."""
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """The share each column has in what ``importance_type`` counts of all splits; zeros if there are none."""
+        """The share of each column in the ``importance_type`` of all splits; zeros without splits."""
         check_is_fitted(self)
         trees, kind = [tree for group in self._trees.groups for tree in group], self.importance_type
         return normalised(np.sum([importance_by_column(tree, self.n_features_in_, kind) for tree in trees], axis=0))
@@ -638,7 +636,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         return (raw + self._trees.initial).T
 
     def apply(self, X: Any) -> Any:
-        """Find the leaves each row falls in.
+        """Return the leaf of each tree that each row falls in.
 
         Parameters
         ----------
@@ -647,9 +645,8 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         Returns
         -------
         ndarray of int32 of shape (n, n_estimators_, n_trees_per_iteration_) or (n, n_estimators_)
-            Node numbers within each tree; with one output for two classes, for each class for more; of several targets, those of all.
-            Two-dimensional where a round has one tree for one number. For a Dask collection: not computed yet, of shape
-            (n, n_estimators_ * n_trees_per_iteration_), round by round.
+            Node numbers within each tree; two-dimensional for a regressor with one tree per round. For a Dask collection, a lazy one of
+            shape (n, n_estimators_ * n_trees_per_iteration_), round by round.
         """
         leaves = self._find_leaves(X)
         if isinstance(leaves, np.ndarray) and (hasattr(self, "classes_") or self.n_trees_per_iteration_ > 1):

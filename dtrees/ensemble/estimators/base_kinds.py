@@ -44,7 +44,7 @@ class Regressor(RegressorMixin, BaseEstimator):
         return Output(np.dtype(np.float64), width if width > 1 else None, labels=self._quantiles or None)
 
     def predict(self, X: Any) -> Any:
-        """Predict the target, or targets.
+        """Predict the target or targets.
 
         Parameters
         ----------
@@ -53,16 +53,15 @@ class Regressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
-            A Dask collection, not computed yet, if X is one: of several targets, an Array of that shape, or a DataFrame with the columns
-            0, 1 and so on.
+            A lazy Dask collection if X is one: for several targets, an Array of that shape, or a DataFrame with the columns 0, 1 and so on.
         """
         self._check_fitted()
         return self._map(X, self._predictor(*self._value_steps()), self._value_output())
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination (R2) of the predictions, of several targets the mean over these.
+        """Return the coefficient of determination (R2) of the predictions, averaged over targets.
 
-        Of several quantiles, it is the mean over them of :func:`sklearn.metrics.d2_pinball_score`.
+        For several quantiles, it is the mean of their :func:`sklearn.metrics.d2_pinball_score`.
 
         Parameters
         ----------
@@ -73,7 +72,7 @@ class Regressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         float
-            1 at best, 0 for predicting the mean, or the same quantile for all rows.
+            At most 1; 0 for a prediction of the mean, or of the same quantile for all rows.
         """
         return self._score(self._metric, X, y, sample_weight)
 
@@ -89,9 +88,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes_,)
-        The labels, sorted; of several targets a list of those of each.
+        The labels, sorted; a list of arrays for several targets.
     n_classes_ : int
-        Number of labels; of several targets a list.
+        Number of labels; a list for several targets.
     """
 
     classes_: Any
@@ -117,7 +116,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return Output(np.dtype(np.float64), len(self.classes_), name, tuple(self.classes_.tolist()))
 
     def predict(self, X: Any) -> Any:
-        """Predict the class: the one of the highest probability, the first one of equals.
+        """Predict the class with the highest probability, the first one in a tie.
 
         Parameters
         ----------
@@ -126,8 +125,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n,), or (n, n_outputs_) where y had several columns
-            Labels as in ``classes_``. A Dask collection, not computed yet, if X is one: of several targets, an Array of that shape, or a
-            DataFrame with the columns 0, 1 and so on.
+            Labels as in ``classes_``. A lazy Dask collection if X is one: for several targets, an Array of that shape, or a DataFrame with
+            the columns 0, 1 and so on.
         """
         self._check_fitted()
         return self._map(X, self._predictor(*self._label_steps()), self._label_output())
@@ -142,7 +141,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
-            Columns in the order of ``classes_``. Dask collections, not computed yet, if X is one.
+            Columns are in the order of ``classes_``. Lazy Dask collections if X is one.
         """
         return self._predict_shares(X, "predict_proba")
 
@@ -156,7 +155,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
-            Columns in the order of ``classes_``. Dask collections, not computed yet, if X is one.
+            Columns are in the order of ``classes_``. Lazy Dask collections if X is one.
         """
         return self._predict_shares(X, "predict_log_proba", logarithm)
 
@@ -175,7 +174,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return columns_of_targets(shares, self.classes_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy of the predictions; of several targets, all of a row must be right.
+        """Return the accuracy of the predictions; for several targets, all of a row must be right.
 
         Parameters
         ----------

@@ -169,8 +169,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
     Attributes
     ----------
     estimators_ : tuple
-        The trees, each as a fitted single tree with the present parameters of the forest, also with ``warm_start``. Some of them can be
-        assigned, to keep only these.
+        The trees, each as a fitted single tree with the parameters it was grown by. Assign some of them to keep only these.
     oob_score_ : float
         Score of the out-of-bag predictions; only with ``oob_score``.
     """
@@ -205,29 +204,28 @@ class Forest(Members, ForestParameters, TreeEstimator):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
-            Numbers; in frames also text and categories. NaN marks missing values.
+            Numbers; frames may also have text and categories. NaN marks missing values.
         y : array-like of shape (n,) or (n, k)
-            Finite numbers for a regressor, labels for a classifier. With k columns there are k targets, which each tree learns together.
+            Finite numbers for a regressor, labels for a classifier. k columns are k targets, which each tree learns together.
         sample_weight : array-like of shape (n,) or None, default=None
-            Non-negative. With ``bootstrap`` rows are drawn in proportion to it, otherwise it weighs them.
+            Non-negative weights. With ``bootstrap``, rows are drawn in proportion to them.
         callbacks : sequence of callable, default=()
-            Called with a :class:`dtrees.callbacks.Progress` after each tree; one that returns True ends the fit there.
-            :class:`dtrees.ProgressBar` and :class:`dtrees.KeepOnInterrupt` are among those that there are.
+            Functions called with a :class:`dtrees.callbacks.Progress` after each tree; a function that returns True ends the fit. See also
+            :class:`dtrees.ProgressBar` and :class:`dtrees.KeepOnInterrupt`.
         monitor : callable or None, default=None
-            A callback in scikit-learn's form, called with the number of finished trees less one, a copy of this estimator without the
-            trees, and a dict with the :class:`dtrees.callbacks.Progress` as "progress"; True ends the fit.
+            A callback in scikit-learn's form, called with the index of the last finished tree, a copy of this estimator without the trees,
+            and a dict with the :class:`dtrees.callbacks.Progress` as "progress"; returning True ends the fit.
         checkpoint : str, path-like or None, default=None
-            Where to keep the finished trees: a file, or an fsspec URL (``s3://...``). If it is there already, left by a fit
-            of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
-            would have given; a checkpoint of anything else is refused. It holds trees only, no pickle, appears whole or not at all, and
-            the one before is stored beside it as ``PATH.previous``.
+            File or fsspec URL (``s3://...``) in which finished trees are saved. If the file exists, from an interrupted fit of the same
+            data and parameters, the fit continues from it and gives the same model as an uninterrupted fit; any other checkpoint is
+            refused. It holds trees only (no pickle), is written atomically, and the previous one is kept beside it as ``PATH.previous``.
         checkpoint_interval : float, default=60.0
-            Seconds, about, from one checkpoint to the next. Trees grow in batches of so long; with 0, one by one.
+            Approximate seconds between checkpoints. Trees grow in batches of this duration; with 0, one by one.
         client : distributed.Client or None, default=None
-            The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
-            here is sent to one worker.
+            Client of the Dask cluster to fit on. None uses the current client if X is a Dask collection, and no cluster otherwise. Data in
+            memory is sent to one worker.
         placement : {"auto", "one-worker", "replicated", "sharded", "rows"} or None, default=None
-            Where the cells of a Dask collection are on the cluster; see :func:`dtrees.submit`.
+            Placement of the table on the cluster, for a Dask collection; see :func:`dtrees.submit`.
 
         Returns
         -------
@@ -236,7 +234,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         Raises
         ------
         ValueError
-            If a parameter or the data cannot be used; the message says what is wanted.
+            If a parameter or the data is invalid.
         """
         refusal = rules.rows_refusal_of_trees(self.criterion, random_splits=self._RANDOM_SPLITS)
         return self._fit(X, y, sample_weight, callbacks, monitor, checkpoint, checkpoint_interval, rows_refusal=refusal)
@@ -384,7 +382,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
 
     @property
     def estimators_(self) -> tuple[Any, ...]:
-        """The trees, each as a fitted estimator of its own, with the parameters that it was grown by. Assign some to keep only these."""
+        """The trees, each as a fitted single tree with the parameters it was grown by. Assign some of them to keep only these."""
         return tuple(self._single_trees(self._TREE, getattr(self, "classes_", None))[0])
 
     @estimators_.setter
@@ -420,19 +418,19 @@ class Forest(Members, ForestParameters, TreeEstimator):
 
     @property
     def estimator_(self) -> Any:
-        """What each tree is before it is fitted: a single tree with those parameters of the forest that it has."""
+        """The unfitted single tree, with the parameters that it shares with the forest."""
         check_is_fitted(self)
         return self._TREE(**self._of_member(self._TREE, self.get_params(deep=False)))
 
     @property
     def estimators_samples_(self) -> list[NDArray[np.integer]]:
-        """The rows that each tree was grown on, as often as they were drawn, ascending; drawn anew each time that they are asked for.
+        """The rows that each tree was grown on, ascending and repeated as often as drawn; computed at each access.
 
         Raises
         ------
         AttributeError
-            If that is not known: of a model from a file, of one whose ``estimators_`` were assigned, and where rows were drawn by weights
-            or classes on a cluster, which stayed there.
+            If the rows are not known: for a model from a file, after ``estimators_`` were assigned, and after rows were drawn by weights or
+            classes on a cluster.
         """
         check_is_fitted(self)
         known = [source for source in getattr(self, "_drawn_from", ()) if source is not None]
@@ -445,37 +443,36 @@ class Forest(Members, ForestParameters, TreeEstimator):
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """The share each column has in what ``importance_type`` counts of a tree's splits, averaged over trees that have splits."""
+        """The share of each column in the ``importance_type`` of a tree's splits, averaged over the trees with splits."""
         check_is_fitted(self)
         trees, kind = [tree for tree in self._trees.groups[0] if tree.node_count > 1], self.importance_type
         shares = [normalised(importance_by_column(tree, self.n_features_in_, kind)) for tree in trees]
         return normalised(np.sum(shares, axis=0)) if shares else np.zeros(self.n_features_in_)
 
     def oob_permutation_importances(self, X: Any, y: Any, *, seed: int = 0) -> NDArray[np.float64]:
-        """Measure how much each column matters to rows that trees have not seen (Breiman, 2001, section 10).
+        """Compute permutation importances on out-of-bag rows (Breiman, 2001, section 10).
 
-        Each tree predicts the rows that it did not draw, as they are, and with the values of one column in random order among them.
+        Each tree predicts the rows that it did not draw, unchanged and with the values of one column permuted among them.
 
         Parameters
         ----------
         X : array-like, sparse table or frame of shape (n, n_features_in_)
-            The very rows that the forest was fitted on, in their order.
+            The rows that the forest was fitted on, in the same order.
         y : array-like of shape (n,) or (n, n_outputs_)
         seed : int, default=0
-            Decides the orders.
+            Seed of the permutations.
 
         Returns
         -------
         ndarray of float64 of shape (n_features_in_,)
-            The mean over trees of the increase of the error rate (for regression, the mean squared error), of several targets the mean
-            over these. It may be below 0.
+            The increase of the error rate (for regression, of the mean squared error), averaged over trees and targets. It may be negative.
 
         Raises
         ------
         ValueError
-            If rows are not as many as at fit, or trees were grown on all of them.
+            If the number of rows differs from that at fit, or trees were grown on all rows.
         AttributeError
-            If it is not known what trees drew; see ``estimators_samples_``.
+            If the rows that trees drew are not known; see ``estimators_samples_``.
         """
         samples = self.estimators_samples_
         if any(plan.n_draws is None for plan, _, _ in self._batches):
@@ -493,7 +490,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         return permutation_importances(self._trees.groups[0], samples, matrix, encode_target(target, classes), self.n_jobs, seed, ends)
 
     def apply(self, X: Any) -> Any:
-        """Find the leaves each row falls in.
+        """Return the leaf of each tree that each row falls in.
 
         Parameters
         ----------
@@ -502,12 +499,12 @@ class Forest(Members, ForestParameters, TreeEstimator):
         Returns
         -------
         ndarray of int32 of shape (n, n_estimators)
-            Node numbers within each tree. A Dask collection, not computed yet, if X is one.
+            Node numbers within each tree. A lazy Dask collection if X is one.
         """
         return self._find_leaves(X)
 
     def decision_path(self, X: Any) -> tuple[Any, NDArray[np.int64]]:
-        """Find the nodes each row passes through.
+        """Return the nodes that each row passes through.
 
         Parameters
         ----------
@@ -535,12 +532,12 @@ class ClassForestParameters(ClassificationCriterion, ForestParameters):
     Parameters
     ----------
     class_weight : dict, list of dicts, {"balanced", "balanced_subsample"} or None
-        Factors for the weights of rows by class. "balanced" gives every class the same weight in all, "balanced_subsample" among
-        the rows of each tree. Of several targets, a list has a dict for each, and factors are multiplied.
+        Factors of the row weights by class. "balanced" gives all classes the same total weight, "balanced_subsample" the same in the rows
+        of each tree. For several targets, a list has a dict for each, and factors are multiplied.
     bootstrap : bool or "balanced"
-        Grow each tree on rows drawn with replacement, with probability in proportion to their weight. Otherwise on all rows.
-        "balanced" draws as many rows of each class as the smallest one has (Chen, Liaw and Breiman, 2004, "Using random forest to learn
-        imbalanced data"; imbalanced-learn's ``BalancedRandomForestClassifier``), for classes of which some are rare.
+        Whether each tree is grown on rows drawn with replacement, with probability in proportion to their weight, or on all rows.
+        "balanced" draws as many rows of each class as the smallest class has, for data with rare classes (Chen, Liaw and Breiman, 2004,
+        "Using random forest to learn imbalanced data"; imbalanced-learn's ``BalancedRandomForestClassifier``).
     """
 
     class_weight: Any = parameter(default=None, allowed=[Options(str, {"balanced", "balanced_subsample"}), dict, None, list])
@@ -551,19 +548,18 @@ class RegressorForest(LeafQuantiles, AveragingRegressor, Forest):
     """What the two forests for regression share."""
 
     def predict(self, X: Any, *, n_trees: int | None = None) -> Any:
-        """Predict the target, or targets.
+        """Predict the target or targets.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         n_trees : int or None, default=None
-            Predict from so many trees only, the first ones.
+            Number of trees to predict with, from the first one. None uses all.
 
         Returns
         -------
         ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
-            A Dask collection, not computed yet, if X is one: of several targets, an Array of that shape, or a DataFrame with the columns
-            0, 1 and so on.
+            A lazy Dask collection if X is one: for several targets, an Array of that shape, or a DataFrame with the columns 0, 1 and so on.
         """
         return AveragingRegressor.predict(self._first(n_trees), X)
 
@@ -572,18 +568,18 @@ class ClassifierForest(ClassForestParameters, AveragingClassifier, Forest):
     """What the two forests for classification share."""
 
     def predict(self, X: Any, *, n_trees: int | None = None) -> Any:
-        """Predict the class: the one of the highest probability, the first one of equals.
+        """Predict the class with the highest probability, the first one in a tie.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         n_trees : int or None, default=None
-            Predict from so many trees only, the first ones.
+            Number of trees to predict with, from the first one. None uses all.
 
         Returns
         -------
         ndarray of shape (n,), or (n, n_outputs_) where y had several columns
-            Labels as in ``classes_``. A Dask collection, not computed yet, if X is one.
+            Labels as in ``classes_``. A lazy Dask collection if X is one.
         """
         return AveragingClassifier.predict(self._first(n_trees), X)
 
@@ -594,12 +590,12 @@ class ClassifierForest(ClassForestParameters, AveragingClassifier, Forest):
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         n_trees : int or None, default=None
-            Predict from so many trees only, the first ones.
+            Number of trees to predict with, from the first one. None uses all.
 
         Returns
         -------
         ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
-            Columns in the order of ``classes_``. Dask collections, not computed yet, if X is one.
+            Columns are in the order of ``classes_``. Lazy Dask collections if X is one.
         """
         return AveragingClassifier.predict_proba(self._first(n_trees), X)
 
@@ -608,8 +604,7 @@ class ClassifierForest(ClassForestParameters, AveragingClassifier, Forest):
 class RandomForestRegressor(RegressorForest):
     """A random forest regressor.
 
-    Trees with exact splits, each grown on rows drawn with replacement and each node on columns drawn for it (Breiman, 2001),
-    averaged.
+    Averages trees with exact splits. Each tree is grown on rows drawn with replacement, each node on columns drawn for it (Breiman, 2001).
 
     Attributes
     ----------
@@ -635,8 +630,7 @@ class RandomForestRegressor(RegressorForest):
 class RandomForestClassifier(ClassifierForest):
     """A random forest classifier.
 
-    Trees with exact splits, each grown on rows drawn with replacement and each node on columns drawn for it (Breiman, 2001),
-    averaged.
+    Averages trees with exact splits. Each tree is grown on rows drawn with replacement, each node on columns drawn for it (Breiman, 2001).
 
     Attributes
     ----------
@@ -661,8 +655,8 @@ class RandomForestClassifier(ClassifierForest):
 class ExtraTreesRegressor(RegressorForest):
     """An extra-trees regressor.
 
-    Trees grown on all rows, each split the best of one random threshold per column that the node considers (Geurts, Ernst and
-    Wehenkel, 2006), averaged.
+    Averages trees grown on all rows. Each split is the best of one random threshold per column that the node considers (Geurts, Ernst and
+    Wehenkel, 2006).
 
     Attributes
     ----------
@@ -689,8 +683,8 @@ class ExtraTreesRegressor(RegressorForest):
 class ExtraTreesClassifier(ClassifierForest):
     """An extra-trees classifier.
 
-    Trees grown on all rows, each split the best of one random threshold per column that the node considers (Geurts, Ernst and
-    Wehenkel, 2006), averaged.
+    Averages trees grown on all rows. Each split is the best of one random threshold per column that the node considers (Geurts, Ernst and
+    Wehenkel, 2006).
 
     Attributes
     ----------

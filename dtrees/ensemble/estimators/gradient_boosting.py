@@ -46,7 +46,7 @@ class BoostedValues(TreeRegressor, Boosting):
 
     @property
     def init_(self) -> Any:
-        """What boosting started from: an estimator that does not look at X, the fitted ``init``, or "zero" (also with ``base_margin``)."""
+        """The initial prediction: a constant estimator, the fitted ``init``, or "zero" (also with ``base_margin``)."""
         check_is_fitted(self)
         if self._starts != BY_LOSS:
             return self._init_estimator or "zero"
@@ -63,21 +63,21 @@ class BoostedValues(TreeRegressor, Boosting):
         return alpha if isinstance(alpha, tuple) else ()
 
     def predict(self, X: Any, base_margin: Any = None, *, n_trees: int | None = None) -> Any:
-        """Predict the target, or targets.
+        """Predict the target or targets.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Where the model was fitted with ``base_margin``: that of these rows.
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
         n_trees : int or None, default=None
-            Predict from so many rounds only, the first ones.
+            Number of rounds to predict with, from the first one. None uses all.
 
         Returns
         -------
         ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns, or (n, n_quantiles)
-            A Dask collection, not computed yet, if X is one: of several targets, an Array of that shape, or a DataFrame with the columns
-            0, 1 and so on; of several quantiles, with these as names.
+            A lazy Dask collection if X is one: for several targets, an Array of that shape, or a DataFrame with the columns 0, 1 and so on;
+            for several quantiles, with these as names.
         """
         return TreeRegressor.predict(self._first(n_trees)._starting_from(base_margin), X)
 
@@ -88,12 +88,12 @@ class BoostedValues(TreeRegressor, Boosting):
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Where the model was fitted with ``base_margin``: that of these rows.
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
 
         Yields
         ------
         ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns, or (n, n_quantiles)
-            A Dask collection, not computed yet, if X is one.
+            A lazy Dask collection if X is one.
         """
         check_is_fitted(self)
         return self._starting_from(base_margin)._staged(X, self._value_steps(), self._value_output())
@@ -103,45 +103,45 @@ class BoostedValues(TreeRegressor, Boosting):
 class GradientBoostingRegressor(CalibratedIntervals, Surviving, BoostedValues):
     """Gradient boosting for regression, with exact splits.
 
-    Trees are added one after the other, each fitted to the gradients of the loss at the predictions so far: one tree a round, or, where y
-    has several columns, one for each of these targets.
+    Trees are added one after the other, each fitted to the gradients of the loss at the current predictions: one tree per round, or one for
+    each target if y has several columns.
 
     Parameters
     ----------
     loss : str or callable
-        What is minimised. "squared_error" is for means. "absolute_error", "quantile" (the pinball loss of ``alpha``) and "huber" (squared
-        error of residuals up to the ``alpha``-quantile of their sizes, absolute error of larger ones) are for medians, quantiles, and means
-        that outliers hardly move: splits are found by gradients, each with a hessian of 1, and leaves hold exact weighted medians or
-        quantiles of residuals (inner nodes, steps along gradients), so that ``reg_lambda`` matters for splits only [1]_. "poisson", "gamma"
-        and "tweedie" (of ``tweedie_variance_power``) are deviances, for counts and amounts: trees add up to the logarithms of
-        predictions; targets must not be negative, for "gamma" they must be positive. Gradients are those of half the squared error, or
-        half the deviance; scores are the whole. "cox" (the partial likelihood of proportional hazards, with Breslow's ties) and "aft" (the
-        likelihood of accelerated failure times) are for times of events that may be censored, of which ``y`` has the event (boolean) and
-        the time, as a structured array or a frame, or lower and upper bounds, as numbers of shape (n, 2): equal where the event was seen,
-        the upper one infinite where it was not, and for "aft" any others. Predictions are factors of the hazard, or median times. Of
-        several targets, each has the loss, and scores are means over them; survival has one. A function ``objective(y, raw, weight)``
-        returns gradient and hessian, each of shape (n,), weights included, of all rows in their order, those held out too, which have a
-        weight of 0; ``raw`` are raw predictions, which here are the predictions and start from zero, ``weight`` may be None. Of k targets,
-        ``y``, ``raw``, gradient and hessian have the shape (n, k). The function travels by cloudpickle; a model file keeps the trees, and
-        calls the loss "custom".
+        Loss that is minimised. "squared_error" is for means; "absolute_error", "quantile" (the pinball loss of ``alpha``) and "huber"
+        (squared error of residuals up to the ``alpha``-quantile of their sizes, absolute error of larger ones) are for medians, quantiles,
+        and means that outliers hardly move. For these losses, splits are found by gradients, each with a hessian of 1, and leaves hold
+        exact weighted medians or quantiles of residuals (inner nodes, steps along gradients), so that ``reg_lambda`` affects splits only
+        [1]_. "poisson", "gamma" and "tweedie" (of ``tweedie_variance_power``) are deviances, for counts and amounts: trees add up to the
+        logarithms of predictions; targets must not be negative, and must be positive for "gamma". Gradients are those of half the squared
+        error or half the deviance; scores are not halved. "cox" (the partial likelihood of proportional hazards, with Breslow's ties) and
+        "aft" (the likelihood of accelerated failure times) are for times of events that may be censored. ``y`` then has the event (boolean)
+        and the time, as a structured array or a frame, or lower and upper bounds, as numbers of shape (n, 2): equal if the event was
+        observed, with an infinite upper bound if it was not; "aft" takes any bounds. Predictions are factors of the hazard, or median
+        times. With several targets, each has the loss, and scores are means over them; survival losses take one target. A function
+        ``objective(y, raw, weight)`` returns gradient and hessian, each of shape (n,), with the weights multiplied in, for all rows in
+        their order; held-out rows are included with a weight of 0. ``raw`` are raw predictions, which are the predictions here and start
+        from zero; ``weight`` may be None. For k targets, ``y``, ``raw``, gradient and hessian have shape (n, k). cloudpickle sends the
+        function to workers; a model file keeps the trees, and calls the loss "custom".
     alpha : float or array-like of floats
-        For "quantile", which quantile is predicted; for "huber", which share of the residuals counts as small. Several quantiles, in
-        ascending order, have a tree a round each, as if there were no others; ``predict`` returns a column for each, and puts what the
-        trees say of a row in ascending order, so that quantiles never cross, which never makes the pinball loss larger [2]_.
+        Quantile that is predicted, for "quantile"; share of the residuals that count as small, for "huber". For several quantiles, in
+        ascending order, each round grows one tree per quantile, independently of the others; ``predict`` returns a column for each. The
+        predicted quantiles of a row are sorted, so that they never cross, which never makes the pinball loss larger [2]_.
     tweedie_variance_power : float
-        For "tweedie": the variance grows with this power of the mean, between 1 (Poisson) and 2 (gamma), both excluded.
+        Power of the mean in which the variance grows, for "tweedie": between 1 (Poisson) and 2 (gamma), both excluded.
     aft_loss_distribution : {"normal", "logistic", "extreme"}
-        For "aft": the distribution of the errors of log(time), by which times are lognormal, loglogistic or Weibull.
+        Distribution of the errors of log(time), for "aft": times are then lognormal, loglogistic or Weibull.
     aft_loss_distribution_scale : float
-        For "aft": what these errors are multiplied by.
+        Factor of these errors, for "aft".
     eval_metric : str, callable, list of them, or None
-        What to compute on evaluation sets, by scikit-learn's formulas: "rmse", "mse", "mae", "r2", "loss" (the one that is minimised;
-        not for "huber", which is another one in each round) or a function ``(y_true, y_pred, weight) -> float`` of all rows of a set,
-        where ``weight`` may be None; also a function of :mod:`sklearn.metrics`, or a scorer, or the name of one. A function that is to
-        decide about early stopping says by its attribute ``greater_is_better``, True or False, what is better; scikit-learn's say it by
-        their names. None means "rmse" for "squared_error" and functions, "mae" for "absolute_error" and "huber", and otherwise "loss".
-        Of several targets, it is the mean over them; functions and scorers are given arrays of shape (n, k). For "cox" and "aft", there
-        are "concordance" (Harrell's index; None for "cox") and "loss"; functions are given the bounds, shape (n, 2).
+        Metrics of evaluation sets, by scikit-learn's formulas: "rmse", "mse", "mae", "r2", "loss" (the one that is minimised; not for
+        "huber", which changes in each round), a function ``(y_true, y_pred, weight) -> float`` of all rows of a set, where ``weight`` may
+        be None, a function of :mod:`sklearn.metrics`, a scorer, or the name of one. For early stopping, a function states by its attribute
+        ``greater_is_better`` (True or False) which direction is better; scikit-learn's do so by their names. None means "rmse" for
+        "squared_error" and functions, "mae" for "absolute_error" and "huber", and "loss" otherwise. For several targets, the metric is the
+        mean over them; functions and scorers get arrays of shape (n, k). "cox" and "aft" have "concordance" (Harrell's index; None for
+        "cox") and "loss"; functions get the bounds, shape (n, 2).
 
     References
     ----------
@@ -180,26 +180,25 @@ class GradientBoostingRegressor(CalibratedIntervals, Surviving, BoostedValues):
 class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
     """Gradient boosting for classification, with exact splits.
 
-    Trees are added one after the other, each fitted to the gradients of the loss at the predictions so far: one tree a round for two
-    classes, one for each class for more; where y has several columns (labels of 0 and 1 of a multilabel task, or of any classes), so for
-    each of these targets.
+    Trees are added one after the other, each fitted to the gradients of the loss at the current predictions: one tree per round for two
+    classes, one for each class for more. If y has several columns (0 and 1 in a multilabel task, or any classes), each round does this for
+    each target.
 
     Parameters
     ----------
     loss : {"log_loss", "exponential"} or callable
-        What is minimised: the negative log likelihood of the labels, or, for two classes, the exponential loss of AdaBoost. A function
-        ``objective(y, raw, weight)`` returns gradient and hessian, each of the shape of ``raw``, weights included, of all rows in their
-        order, those held out too, which have a weight of 0. ``y`` are class codes; ``raw``, which starts from zero, has shape (n,) for two
-        classes, and stands for log odds, or (n, n_classes), for log probabilities up to a constant; ``weight`` may be None. It travels by
-        cloudpickle; a model file keeps the trees, and calls the loss "custom".
+        Loss that is minimised: the negative log likelihood of the labels, or, for two classes, the exponential loss of AdaBoost. A function
+        ``objective(y, raw, weight)`` returns gradient and hessian, each of the shape of ``raw``, with the weights multiplied in, for all
+        rows in their order; held-out rows are included with a weight of 0. ``y`` are class codes. ``raw`` starts from zero and has shape
+        (n,) for two classes (log odds), or (n, n_classes) for more (log probabilities up to a constant); ``weight`` may be None.
+        cloudpickle sends the function to workers; a model file keeps the trees, and calls the loss "custom".
     eval_metric : str, callable, list of them, or None
-        What to compute on evaluation sets, by scikit-learn's formulas: "logloss", "loss" (the one that is minimised), "error",
-        "accuracy", "auc" (of more than two classes: of each against the others, weighted by frequency) or a function
-        ``(y_true, y_pred, weight) -> float`` of all rows of a set. It is given class codes (positions in ``classes_``) and
-        probabilities: of the second class where there are two, else of all, shape (n, n_classes); ``weight`` may be None. Also a
-        function of :mod:`sklearn.metrics`, or a scorer, or the name of one: those that compare labels are given class codes. A function
-        that is to decide about early stopping says by its attribute ``greater_is_better``, True or False, what is better;
-        scikit-learn's say it by their names. None means "logloss", or "loss" for the exponential loss.
+        Metrics of evaluation sets, by scikit-learn's formulas: "logloss", "loss" (the one that is minimised), "error", "accuracy", "auc"
+        (for more than two classes, of each against the others, weighted by frequency), or a function ``(y_true, y_pred, weight) -> float``
+        of all rows of a set. It gets class codes (positions in ``classes_``) and probabilities: of the second class for two classes, else
+        of all, shape (n, n_classes); ``weight`` may be None. Also a function of :mod:`sklearn.metrics`, a scorer, or the name of one; those
+        that compare labels get class codes. For early stopping, a function states by its attribute ``greater_is_better`` (True or False)
+        which direction is better; scikit-learn's do so by their names. None means "logloss", or "loss" for the exponential loss.
 
     Examples
     --------
@@ -229,9 +228,9 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
 
     @property
     def init_(self) -> Any:
-        """What boosting started from: the weighted shares of the classes, the fitted ``init``, or "zero" (also with ``base_margin``).
+        """The initial prediction: the weighted shares of the classes, the fitted ``init``, or "zero" (also with ``base_margin``).
 
-        Of several targets, shares of classes are a list of estimators, one for each.
+        For several targets, the shares of classes are a list with one estimator for each target.
         """
         check_is_fitted(self)
         if self._starts != BY_LOSS:
@@ -257,20 +256,20 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         return (), self._probability_output(name)
 
     def predict(self, X: Any, base_margin: Any = None, *, n_trees: int | None = None) -> Any:
-        """Predict the class: the one of the highest probability, the first one of equals.
+        """Predict the class with the highest probability, the first one in a tie.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Where the model was fitted with ``base_margin``: that of these rows.
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
         n_trees : int or None, default=None
-            Predict from so many rounds only, the first ones.
+            Number of rounds to predict with, from the first one. None uses all.
 
         Returns
         -------
         ndarray of shape (n,), or (n, n_outputs_) where y had several columns
-            Labels. A Dask collection, not computed yet, if X is one.
+            Labels. A lazy Dask collection if X is one.
         """
         return TreeClassifier.predict(self._first(n_trees)._starting_from(base_margin), X)
 
@@ -281,14 +280,14 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Where the model was fitted with ``base_margin``: that of these rows.
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
         n_trees : int or None, default=None
-            Predict from so many rounds only, the first ones.
+            Number of rounds to predict with, from the first one. None uses all.
 
         Returns
         -------
         ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
-            In the order of ``classes_``. A Dask collection, not computed yet, if X is one.
+            Columns are in the order of ``classes_``. A lazy Dask collection if X is one.
         """
         return TreeClassifier.predict_proba(self._first(n_trees)._starting_from(base_margin), X)
 
@@ -299,15 +298,15 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Where the model was fitted with ``base_margin``: that of these rows.
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
         n_trees : int or None, default=None
-            Predict from so many rounds only, the first ones.
+            Number of rounds to predict with, from the first one. None uses all.
 
         Returns
         -------
         ndarray of float64 of shape (n,) or (n, n_classes_)
             Log odds of the second class for two classes (half of them for the exponential loss), log probabilities up to a constant a row
-            for more; of several targets these side by side. A Dask collection, not computed yet, if X is one.
+            for more; of several targets these side by side. A lazy Dask collection if X is one.
         """
         check_is_fitted(self)
         steps, output = self._decision()
@@ -321,7 +320,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Where the model was fitted with ``base_margin``: that of these rows.
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
 
         Yields
         ------
@@ -338,7 +337,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Where the model was fitted with ``base_margin``: that of these rows.
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
 
         Yields
         ------
@@ -355,7 +354,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Where the model was fitted with ``base_margin``: that of these rows.
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
 
         Yields
         ------

@@ -64,33 +64,33 @@ class Thresholds(np.ndarray[Any, np.dtype[np.float64]]):
 class FittedTree:
     """A fitted tree as arrays of nodes, with the shapes and methods of scikit-learn's ``tree_``.
 
-    Nodes are numbered in preorder, the root is 0. The arrays are read-only: a fitted tree cannot be changed through them.
+    Nodes are numbered in preorder; the root is 0. The arrays are read-only.
 
     Attributes
     ----------
     node_count, n_leaves, max_depth : int
-        Nodes; those of them that are leaves; the depth of the deepest leaf, where the root's is 0.
+        Number of nodes, number of leaves, and depth of the deepest leaf (the root has depth 0).
     n_features, n_outputs, max_n_classes : int
-        Columns at fit; targets; classes, of several targets the most that one has, or 1 for regression.
+        Number of columns, of targets, and of classes (the maximum over targets; 1 for regression).
     n_classes : ndarray of int of shape (n_outputs,)
-        Classes of each target, or 1 for regression.
+        Number of classes of each target; 1 for regression.
     children_left, children_right : ndarray of int32 of shape (node_count,)
-        Node numbers; -1 at leaves.
+        Node numbers of the children; -1 at leaves.
     feature : ndarray of int32 of shape (node_count,)
-        The column a node splits on; -2 at leaves.
+        Column that a node splits on; -2 at leaves.
     threshold : ndarray of float64 of shape (node_count,)
-        Rows with ``x <= threshold`` go left; +inf sends every value left and missing ones right. -2 at leaves. NaN where
-        :meth:`categories_left` says what goes left.
+        Rows with ``x <= threshold`` go left; +inf sends all values left and missing values right. -2 at leaves. NaN at splits by a set of
+        categories; see :meth:`categories_left`.
     missing_go_to_left : ndarray of bool of shape (node_count,)
-        Where rows go whose value is missing.
+        Whether rows with a missing value go left.
     impurity, gain : ndarray of float64 of shape (node_count,)
-        The impurity of a node's rows, and the decrease of impurity times weight by its split. Of boosted trees, the impurity is NaN:
-        their criterion says what a split gains, and not how far a node's rows are from alike.
+        Impurity of a node's rows, and decrease of impurity times weight by its split. The impurity is NaN in boosted trees, whose criterion
+        defines gains only.
     n_node_samples : ndarray of int64 of shape (node_count,)
     weighted_n_node_samples : ndarray of float64 of shape (node_count,)
-        The weight of a node's rows; of boosted trees, the sum of their hessians.
+        Weight of a node's rows; in boosted trees, the sum of their hessians.
     value : ndarray of float64 of shape (node_count, n_outputs, max_n_classes)
-        The prediction of a node: the means or medians of the targets, or the shares of classes, and 0 where a target has fewer.
+        Prediction of a node: the means or medians of the targets, or the shares of classes, padded with 0 for targets with fewer classes.
 
     Examples
     --------
@@ -145,12 +145,12 @@ class FittedTree:
         return self._tree.max_depth
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Find the leaf each row falls in.
+        """Return the leaf that each row falls in.
 
         Parameters
         ----------
         X : array-like or sparse table of shape (n, n_features)
-            Numbers, as the estimator's schema encodes columns; NaN is missing.
+            Numbers, encoded as by the estimator; NaN is missing.
 
         Returns
         -------
@@ -169,21 +169,21 @@ class FittedTree:
         return apply(packed_for([self._tree], matrix.dtype), matrix)[:, 0].astype(np.int64)
 
     def categories_left(self, node: int) -> NDArray[np.int64] | None:
-        """Return the numbers of the categories that a node sends left, ascending; None unless it splits by a set of categories."""
+        """Return the numbers of the categories that a node sends left, ascending; None if it does not split by categories."""
         if not 0 <= node < self.node_count:
             raise ValueError(f"node is {node!r}; the nodes of this tree are 0 to {self.node_count - 1}")
         return self._tree.categories.of_node(node) if np.isnan(self.threshold[node]) else None
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the ``value`` of the leaf each row falls in; X as for :meth:`apply`.
+        """Return the ``value`` of the leaf that each row falls in; X as in :meth:`apply`.
 
-        Its shape is (n, max_n_classes), or (n, n_outputs, max_n_classes) for several targets.
+        The shape is (n, max_n_classes), or (n, n_outputs, max_n_classes) for several targets.
         """
         value = self.value[self.apply(X)]
         return value[:, 0] if self.n_outputs == 1 else value
 
     def decision_path(self, X: ArrayLike) -> Any:
-        """Return which nodes each row passes through: a csr_matrix of int64 of shape (n, node_count); X as for :meth:`apply`."""
+        """Return the nodes that each row passes through: a csr_matrix of int64 of shape (n, node_count); X as in :meth:`apply`."""
         return decision_path_matrix(self._tree, self.apply(X))
 
     def compute_feature_importances(self, normalize: bool = True) -> NDArray[np.float64]:
@@ -192,7 +192,7 @@ class FittedTree:
         Parameters
         ----------
         normalize : bool, default=True
-            As shares of the sum; zeros for a tree without splits. Otherwise for each unit of weight.
+            Whether to divide by the sum (zeros for a tree without splits), or else by the total weight.
         """
         gains = importance_by_column(self._tree, self.n_features, "gain")
         return normalised(gains) if normalize else gains / self._tree.weighted_n_node_samples[0]
@@ -204,7 +204,7 @@ class FittedTree:
         ----------
         X : array-like of shape (n_points, n_target_features)
         target_features : array-like of int of shape (n_target_features,)
-            The columns that X has values of.
+            Columns that X has values of.
         out : ndarray of float64 of shape (n_points,)
         """
         from dtrees.tree.partial_dependence import partial_dependence
@@ -213,7 +213,7 @@ class FittedTree:
 
     @property
     def node_depth(self) -> NDArray[np.int64]:
-        """Depth of every node; the root's is 0."""
+        """Depth of every node; the root has depth 0."""
         depth = self._tree.node_depth.view()
         depth.flags.writeable = False
         return depth
@@ -373,37 +373,36 @@ class Explaining(BaseEstimator):
     """
 
     def shap_values(self, X: Any, background: Any = None) -> Any:
-        """Explain predictions: say what each column of a row has added to the expected value, by exact Shapley values.
+        """Compute exact Shapley values: the contribution of each column to the prediction of each row.
 
         They and :meth:`shap_expected_value` add up to the prediction of a regressor, the probabilities of a classifier, or the raw scores
-        of boosting (which are predictions for losses without a link); of boosting that starts from an ``init`` estimator or from
-        ``base_margin``, to what the trees add to that.
+        of boosting (predictions, for losses without a link), without the part of an ``init`` estimator or of ``base_margin``.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         background : array-like, sparse table, frame or Dask collection of shape (m, n_features_in_), or None, default=None
-            Rows that tell what a column may be where it counts as unknown (interventional values). A hundred or so do for most; of a Dask
-            collection, they are fetched. Without it, an unknown column sends a row both ways, by the weight of the training rows that went
-            there: of boosting by their hessians (path-dependent values).
+            Rows with the values that a column may have where it counts as unknown (interventional values). About a hundred are usually
+            enough; a Dask collection is fetched. Without them, an unknown column sends a row both ways, weighted by the training rows that
+            went there, in boosting by their hessians (path-dependent values).
 
         Returns
         -------
         ndarray of float64 of shape (n, n_features_in_) or (n, n_features_in_, n_outputs)
-            With an output for each class of a classifying tree or forest, for each class of boosting of more than two, and for each of
-            several targets; for two classes boosting has a single one, the second class's score. If X is a Dask Array, one of that shape,
-            not computed yet; if it is a Dask DataFrame, a DataFrame with its columns, or an Array where there are several outputs.
+            Classifying trees and forests have one output per class, boosting has one per class for more than two classes, and one (the
+            score of the second class) for two. Several targets have one each. For a Dask Array, a lazy one; for a Dask DataFrame, a lazy
+            DataFrame with its columns, or an Array for several outputs.
 
         Raises
         ------
         ValueError
-            If X or the background has other columns than fit had, or the background has no rows.
+            If the columns of X or the background differ from those of fit, or the background has no rows.
 
         Notes
         -----
-        Equal to shap's ``TreeExplainer`` with ``feature_perturbation="tree_path_dependent"`` or ``"interventional"``. A row takes time in
-        proportion to the nodes of the trees times the columns of the longest path; with a background and deep trees, to the leaves that its
-        rows reach with this one's, each by itself.
+        The values equal those of shap's ``TreeExplainer`` with ``feature_perturbation="tree_path_dependent"`` or ``"interventional"``. The
+        time per row is proportional to the nodes of the trees times the columns of the longest path; with a background and deep trees, to
+        the leaves that the row reaches with each background row.
 
         Examples
         --------
@@ -421,7 +420,7 @@ class Explaining(BaseEstimator):
         return self._map(X, explain, Output(np.dtype(np.float64), len(self._schema), "shap_values", labels, further))
 
     def shap_interaction_values(self, X: Any) -> Any:
-        """Split path-dependent Shapley values into what each column adds by itself, and what each pair of columns adds together.
+        """Split path-dependent Shapley values into main effects of columns and interactions of pairs of columns.
 
         Parameters
         ----------
@@ -430,13 +429,13 @@ class Explaining(BaseEstimator):
         Returns
         -------
         ndarray of float64 of shape (n, n_features_in_, n_features_in_) or (n, n_features_in_, n_features_in_, n_outputs)
-            A symmetric matrix for each row (and output, see :meth:`shap_values`), whose rows add up to the Shapley values. The interaction
-            of two columns is divided by halves between its two places. If X is a Dask collection, a Dask Array, not computed yet.
+            A symmetric matrix for each row (and output, see :meth:`shap_values`), whose rows add up to the Shapley values. Each of the two
+            cells of a pair has half of its interaction. For a Dask collection, a lazy Dask Array.
 
         Raises
         ------
         ValueError
-            If X has other columns than fit had.
+            If the columns of X differ from those of fit.
 
         Examples
         --------
@@ -451,13 +450,13 @@ class Explaining(BaseEstimator):
         return self._map(X, explain, Output(np.dtype(np.float64), width, "shap_interaction_values", None, further))
 
     def shap_expected_value(self, background: Any = None) -> Any:
-        """Return what Shapley values are added to: the prediction where all columns are unknown.
+        """Return the base of the Shapley values: the prediction with all columns unknown.
 
         Parameters
         ----------
         background : array-like, sparse table, frame or Dask collection of shape (m, n_features_in_), or None, default=None
-            As for :meth:`shap_values`: the mean prediction of these rows. Without it, the mean of the leaves by the weight of their rows at
-            fit.
+            As in :meth:`shap_values`; the result is their mean prediction. Without it, the result is the mean of the leaves, weighted by
+            their training rows.
 
         Returns
         -------

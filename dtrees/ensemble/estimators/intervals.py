@@ -90,24 +90,24 @@ class CalibratedIntervals(TreeEstimator):
     _loss_name: str
 
     def calibrate(self, X: Any, y: Any, *, base_margin: Any = None) -> Self:
-        """Learn from rows that the model has not seen how wide its intervals must be; see :meth:`predict_interval`.
+        """Calibrate the width of intervals on rows that the model was not fitted to; see :meth:`predict_interval`.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         y : array-like of shape (n,)
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Where the model was fitted with ``base_margin``: that of these rows.
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
 
         Returns
         -------
         self
-            With ``conformity_scores_``, n numbers, which a model file holds, too. Fitting anew takes them away.
+            The model with ``conformity_scores_`` (n numbers, saved in model files), until the next fit.
 
         Raises
         ------
         ValueError
-            If the rows are not like those of the fit, or the model has several targets.
+            If the rows do not match the fit, or the model has several targets.
         """
         self._check_fitted()
         if self._n_targets > 1:
@@ -121,32 +121,32 @@ class CalibratedIntervals(TreeEstimator):
         return self
 
     def predict_interval(self, X: Any, coverage: float = 0.9, *, base_margin: Any = None) -> Any:
-        """Predict an interval for the target, which covers it for a share of rows.
+        """Predict an interval that covers the target for a share of rows.
 
-        It is what the model predicts (the first and the last of several quantiles, or one number, twice), less and plus the same margin for
-        all rows: the one by which the intervals of :meth:`calibrate`'s rows cover that share of these, or the next larger one. It may be
-        below 0. If those rows and the predicted ones are exchangeable, as draws from one population are, intervals cover at least the share
-        ``coverage`` on average, whatever the distribution and however good the model (split conformal prediction; conformalized quantile
+        The interval is the prediction (the first and the last of several quantiles, or one number for both ends), less and plus a margin,
+        which is the same for all rows. With this margin, the intervals of the calibration rows cover that share of them, or slightly more;
+        it may be negative. If those rows and the predicted ones are exchangeable, as draws from one population are, intervals cover at
+        least the share ``coverage`` on average, for any distribution and any model (split conformal prediction; conformalized quantile
         regression [1]_).
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         coverage : float, default=0.9
-            Between 0 and 1. With ``loss="quantile"``, quantiles about as far apart (``alpha=[0.05, 0.95]`` for 0.9) make intervals
-            that are wide only where targets vary much.
+            Share of rows, between 0 and 1. With ``loss="quantile"`` and quantiles about as far apart (``alpha=[0.05, 0.95]`` for 0.9),
+            intervals are wide only where targets vary much.
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Where the model was fitted with ``base_margin``: that of these rows.
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
 
         Returns
         -------
         ndarray of float64 of shape (n, 2)
-            Lower and upper ends. A Dask collection, not computed yet, if X is one; a DataFrame has the columns "lower" and "upper".
+            Lower and upper ends. A lazy Dask collection if X is one; a DataFrame has the columns "lower" and "upper".
 
         Raises
         ------
         ValueError
-            If the model is not calibrated, or with too few rows for this coverage.
+            If the model is not calibrated, or on too few rows for this coverage.
 
         References
         ----------
@@ -186,9 +186,9 @@ class StoredTargets:
     Parameters
     ----------
     keep_targets : bool
-        Keep the targets of the rows that are fitted, and in which leaf of each tree they are, for ``predict_quantiles`` and
-        ``predict_interval``: 8 bytes for each row and target, and about 5 for each row and tree, in memory and in files. On a cluster they
-        are fetched to the process that coordinates the fit.
+        Whether to store the targets and leaves of the training rows for ``predict_quantiles`` and ``predict_interval``. In memory and in
+        files, this takes 8 bytes per row and target, and about 5 per row and tree. On a cluster, they are fetched to the process that
+        coordinates the fit.
     """
 
     keep_targets: bool = parameter(default=False, allowed=["boolean"])
@@ -232,32 +232,31 @@ class LeafQuantiles(StoredTargets, TreeEstimator):
     def predict_quantiles(self, X: Any, q: Any) -> Any:
         """Predict quantiles of the target by a quantile regression forest [1]_.
 
-        The distribution of the target, given a row, is that of the targets in the leaves that the row falls in. In each tree, the rows that
-        it was grown on, and that are in this leaf, weigh 1 in all: each as often as the tree drew it, or without ``bootstrap`` by its
-        weight. The mean over trees is taken. A quantile is the smallest target up to which at least the share ``q`` of the weight lies,
-        as ``numpy.quantile(y, q, weights=w, method="inverted_cdf")`` has it: no values are interpolated.
+        The distribution of the target of a row is that of the training targets in the leaves that the row falls in. In each tree, the
+        training rows of this leaf have a total weight of 1, in proportion to how often the tree drew them or, without ``bootstrap``, to
+        their weights. Weights are averaged over trees. A quantile is the smallest target up to which at least the share ``q`` of the weight
+        lies, as in ``numpy.quantile(y, q, weights=w, method="inverted_cdf")``: values are not interpolated.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         q : float or array-like of floats
-            From 0 to 1; 0 is the smallest target, 1 the largest.
+            Quantiles from 0 (the smallest target) to 1 (the largest).
 
         Returns
         -------
         ndarray of float64 of shape (n,) or (n, n_quantiles), where y had several columns (n, n_outputs_) or (n, n_outputs_, n_quantiles)
-            A Dask collection, not computed yet, if X is one; a DataFrame has the quantiles as names of columns.
+            A lazy Dask collection if X is one; a DataFrame has the quantiles as column names.
 
         Raises
         ------
         ValueError
-            If the forest was fitted without ``keep_targets=True``, or ``q`` has other numbers.
+            If the forest was fitted without ``keep_targets=True``, or ``q`` is not between 0 and 1.
 
         Notes
         -----
-        The package quantile-forest pools the rows of all leaves by default, so that larger leaves count more; this is its
-        ``weighted_leaves=True``, without interpolation. Deep trees have few rows in each leaf: set ``min_samples_leaf`` for smooth
-        quantiles.
+        By default, the package quantile-forest pools the rows of all leaves, so that larger leaves count more; this method equals its
+        ``weighted_leaves=True`` without interpolation. Deep trees have few rows per leaf; set ``min_samples_leaf`` for smooth quantiles.
 
         References
         ----------
@@ -286,21 +285,21 @@ class LeafQuantiles(StoredTargets, TreeEstimator):
         return self._ask(X, several, shape, output)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
-        """Predict an interval for the target, which covers it for about a share of rows.
+        """Predict an interval that covers the target for approximately a share of rows.
 
-        It is that between two quantiles (:meth:`predict_quantiles`), less and plus the same margin for all rows: the one by which intervals
-        of the training rows, each by the trees that did not draw it, cover that share of these, or the next larger one. It may be below 0.
+        The interval is that between two quantiles (:meth:`predict_quantiles`), less and plus a margin, which is the same for all rows. With
+        this margin, the out-of-bag intervals of the training rows cover that share of them, or slightly more; it may be negative.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         coverage : float, default=0.9
-            Between 0 and 1.
+            Share of rows, between 0 and 1.
 
         Returns
         -------
         ndarray of float64 of shape (n, 2)
-            Lower and upper ends. A Dask collection, not computed yet, if X is one; a DataFrame has the columns "lower" and "upper".
+            Lower and upper ends. A lazy Dask collection if X is one; a DataFrame has the columns "lower" and "upper".
 
         Raises
         ------
@@ -310,9 +309,9 @@ class LeafQuantiles(StoredTargets, TreeEstimator):
 
         Notes
         -----
-        This is conformalized quantile regression with rows out of bag in place of rows held out. If rows are exchangeable, the share that
-        is covered is close to ``coverage``, mostly above it, as a row out of bag has an interval by some 37 % of the trees only, which is
-        less sharp. That is no theorem, unlike of boosting that is calibrated on rows held out.
+        This is conformalized quantile regression with out-of-bag rows instead of held-out rows. If rows are exchangeable, the covered share
+        is close to ``coverage`` and usually above it, since an out-of-bag interval uses about 37 % of the trees and is less sharp. Unlike
+        the calibration of boosting on held-out rows, this is not a guarantee.
 
         Examples
         --------

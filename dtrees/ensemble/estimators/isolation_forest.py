@@ -89,32 +89,33 @@ def signs(decision: NDArray[np.float64]) -> NDArray[np.int64]:
 
 @with_parameters
 class IsolationForest(OutlierMixin, Forest):
-    """An isolation forest, which finds rows that are unlike the others (Liu, Ting and Zhou, 2008).
+    """An isolation forest, which detects outliers (Liu, Ting and Zhou, 2008).
 
     Parameters
     ----------
     max_samples : "auto", int or float
-        Rows drawn for each tree: a number, at most all, or a share of them; "auto" is 256. Rows of a weight of 0 do not count.
+        Number of rows drawn for each tree, at most all; a float is a share of the rows; "auto" is 256. Rows of weight 0 do not count.
     contamination : "auto" or float
-        The share of the rows at fit that ``predict`` takes for outliers; "auto" takes those with a score below -0.5.
+        Share of the training rows that ``predict`` labels as outliers; "auto" labels rows with a score below -0.5.
     max_features : int or float
-        Columns drawn for each tree: a number, or a share.
+        Number of columns drawn for each tree; a float is a share.
     bootstrap : bool
-        Draw rows with replacement.
+        Whether rows are drawn with replacement.
 
     Attributes
     ----------
     offset_ : float
-        What ``decision_function`` takes from scores: -0.5, or the quantile of those of the rows at fit that ``contamination`` asks for.
+        Offset that ``decision_function`` subtracts from scores: -0.5, or the quantile of the scores of the training rows for
+        ``contamination``.
     max_samples_ : int
-        Rows drawn for each tree.
+        Number of rows drawn for each tree.
 
     Notes
     -----
-    Trees are exact in that a threshold is drawn uniformly between the lowest and the highest value that a node's rows have in a column
-    drawn for it, by a function of the node, the column and ``random_state``. Missing values are sent to one side of a split, which is as
-    good as drawn; where a column has but one value besides, they are set apart from it. Trees are as deep as the logarithm to base 2 of
-    ``max_samples_``. Text and categories of frames are taken for their numbers, in the order of an ordered dtype, otherwise sorted.
+    Trees are exact: a threshold is drawn uniformly between the lowest and the highest value of a column in the rows of a node, as a
+    function of the node, the column and ``random_state``. Missing values go to one side of a split, in effect at random; if all other
+    values are equal, they are separated from these. The maximum depth is the base-2 logarithm of ``max_samples_``, rounded up. Text and
+    categories of frames count as numbers, in the order of an ordered dtype, otherwise sorted.
 
     Examples
     --------
@@ -163,14 +164,13 @@ class IsolationForest(OutlierMixin, Forest):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
-            Numbers; in frames also text and categories. NaN marks missing values.
+            Numbers; frames may also have text and categories. NaN marks missing values.
         y : None
-            Not looked at.
+            Ignored.
         sample_weight : array-like of shape (n,) or None, default=None
-            Non-negative. Rows are drawn in proportion to it.
+            Non-negative weights. Rows are drawn in proportion to them.
         callbacks, monitor, checkpoint, checkpoint_interval, client, placement
-            As of :meth:`dtrees.ExtraTreesRegressor.fit`. With weights, and without ``bootstrap``, rows cannot stay where they are
-            (``placement="rows"``).
+            As in :meth:`dtrees.ExtraTreesRegressor.fit`. ``placement="rows"`` does not take weights without ``bootstrap``.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class IsolationForest(OutlierMixin, Forest):
         Raises
         ------
         ValueError
-            If a parameter or the data cannot be used; the message says what is wanted.
+            If a parameter or the data is invalid.
         """
         weighted = sample_weight is not None and not self.bootstrap
         refusal = 'placement="rows" does not take sample_weight without bootstrap: who draws a row once must know the weights of all'
@@ -229,7 +229,7 @@ class IsolationForest(OutlierMixin, Forest):
         return self._map(X, self._predictor(self._mean, first_column, scores, *steps), Output(np.dtype(dtype), None, name))
 
     def score_samples(self, X: Any) -> Any:
-        """Return how usual rows are: -1 for what is set apart at once, near 0 for what is deep in the midst of others.
+        """Return anomaly scores: -1 for rows that are isolated at once, near 0 for rows deep among others.
 
         Parameters
         ----------
@@ -238,12 +238,12 @@ class IsolationForest(OutlierMixin, Forest):
         Returns
         -------
         ndarray of float64 of shape (n,)
-            The opposite of the score of the paper. A Dask collection, not computed yet, if X is one.
+            The negative of the score in the paper. A lazy Dask collection if X is one.
         """
         return self._scored(X, "score_samples")
 
     def decision_function(self, X: Any) -> Any:
-        """Return scores less ``offset_``: below 0 for outliers.
+        """Return scores minus ``offset_``: negative for outliers.
 
         Parameters
         ----------
@@ -252,13 +252,13 @@ class IsolationForest(OutlierMixin, Forest):
         Returns
         -------
         ndarray of float64 of shape (n,)
-            A Dask collection, not computed yet, if X is one.
+            A lazy Dask collection if X is one.
         """
         self._check_fitted()
         return self._scored(X, "decision_function", Above(self.offset_))
 
     def predict(self, X: Any) -> Any:
-        """Tell outliers from others.
+        """Predict whether rows are outliers.
 
         Parameters
         ----------
@@ -267,7 +267,7 @@ class IsolationForest(OutlierMixin, Forest):
         Returns
         -------
         ndarray of int64 of shape (n,)
-            -1 for outliers, 1 for others. A Dask collection, not computed yet, if X is one.
+            -1 for outliers, 1 for others. A lazy Dask collection if X is one.
         """
         self._check_fitted()
         return self._scored(X, "predict", Above(self.offset_), signs, dtype=np.int64)

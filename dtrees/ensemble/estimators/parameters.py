@@ -103,7 +103,7 @@ class NamedParameters:
         return super().__new__(cls)
 
     def set_params(self, **given: Any) -> Any:
-        """Set parameters by name, also those of estimators within, as ``name__parameter``.
+        """Set parameters by name, also those of nested estimators, as ``name__parameter``.
 
         Returns
         -------
@@ -112,7 +112,7 @@ class NamedParameters:
         Raises
         ------
         ValueError
-            If there is no such parameter; the message says which may be meant.
+            If there is no such parameter; the message suggests similar names.
         """
         for name in given:
             if name.partition("__")[0] not in parameter_names(type(self)):
@@ -246,48 +246,48 @@ class CommonParameters:
     Parameters
     ----------
     min_samples_split : int or float
-        Fewest rows of a node to be split; a float is a fraction of all rows (of a weight above 0), rounded up.
+        Minimum number of rows of a node to be split. A float is a fraction of all rows (with a weight above 0), rounded up.
     min_weight_fraction_leaf : float
-        Smallest weight of a leaf, as a fraction of all weight.
+        Minimum weight of a leaf, as a fraction of the total weight.
     min_impurity_decrease : float
-        Split only where impurity decreases by at least this much, weighted by the node's share of all weight.
+        Minimum decrease of impurity of a split, weighted by the node's share of the total weight.
     ccp_alpha : float
-        Prune the finished tree: as long as a subtree lowers impurity, weighted by the share of all weight, by at most this much for
-        each leaf that it has more than one, the one that lowers it least becomes a leaf (minimal cost-complexity pruning).
+        Complexity parameter of minimal cost-complexity pruning. As long as a subtree lowers impurity, weighted by its share of the total
+        weight, by at most this much per leaf beyond the first, the subtree that lowers it least becomes a leaf.
     categorical_features : "from_dtype", array-like or None
-        Columns that hold categories, which are split by sets of them, not by an order: those of text or of a category dtype, or those
-        listed (by name, by position, or by a mask), also of numbers; "from_dtype" in a list adds those of text or of a category dtype.
-        None uses category numbers as numbers; they are in the order of an ordered dtype, otherwise sorted. Missing values are a
-        category of their own; categories that no row in a node has go right there, and those not seen at fit where missing values go.
+        Columns that are split by sets of categories instead of thresholds. "from_dtype" selects columns of text and of category dtypes; a
+        list selects columns by name, position or mask, also of numbers, and "from_dtype" in a list adds those of text and category dtypes.
+        None treats category numbers as numbers, in the order of an ordered dtype, otherwise sorted. Missing values are a category.
+        Categories without rows in a node go right; those not seen at fit go where missing values go.
     cat_smooth : float
-        Weight by which the mean of a category is moved towards that of its node before categories are put in order. With 0, the order
-        is the one among whose splits the best of all sets is, but for more than two classes of a tree or forest.
+        Weight by which the mean of a category is moved towards the mean of its node before categories are sorted. With 0, the best split in
+        this order is the best of all sets, except in trees and forests for more than two classes.
     min_samples_category : int or None
-        Categories of fewer rows in a node are taken together there. None is 2, and corrects gains of sets for chance in boosting and for
-        classification: of m categories that tell nothing, the best k together gain about
-        ``v * (m log(m) - k log(k) - (m - k) log(m - k))``, v being the variance of gradients over hessians, or of belonging to a class.
-        That, for classification 1.5 times it, is taken from the gain by which a set is chosen; in columns of fewer than four rows for
-        each category, None is 1 then. Where thresholds are drawn, and for several targets, None is half of the mean number of rows of a
-        category of the column (rows of weight 0 do not count), but at most 10, or a fifth of it, but at most 100, whichever is more.
+        Minimum number of rows of a category in a node; rarer categories are pooled. None is 2, and corrects the gains of sets for chance in
+        boosting and classification: the best k of m uninformative categories gain about ``v * (m log(m) - k log(k) - (m - k) log(m - k))``,
+        where v is the variance of gradients over hessians, or of class membership. This amount, times 1.5 for classification, is subtracted
+        from the gain by which a set is chosen, and None is then 1 in columns with fewer than four rows per category. With random thresholds
+        or several targets, None is the larger of two numbers: half of the mean number of rows per category of the column (rows of weight 0
+        do not count), at most 10, and a fifth of it, at most 100.
     max_cat_threshold : int or None
-        The side of a split that has fewer categories has at most so many. None is twice the square root of the number of categories of
-        the column (that itself, if they have fewer than four rows on average), but at least 32.
+        Maximum number of categories on the smaller side of a split. None is twice the square root of the number of categories of the column
+        (the square root itself with fewer than four rows per category), but at least 32.
     random_state : int, RandomState, Generator or None
-        Decides which columns nodes draw (with ``max_features``) and random thresholds. Pass an int for the same tree every time.
+        Seed of the columns that nodes draw (with ``max_features``) and of random thresholds. Pass an int for reproducible trees.
     n_jobs : int or None
-        Threads to fit and predict with. None is 1, -1 all cores. The result does not depend on it. On a cluster, the workers'
-        own number of threads counts.
+        Number of threads for fit and predict. None is 1, -1 all cores. The result does not depend on it. On a cluster, the number of
+        threads of each worker counts.
     monotonic_cst : array-like of int of shape (n_features,), dict or None
-        Columns that predictions must rise with, or at least not fall (1), or fall with (-1); 0 for others. A dict has the names of
-        columns, and means 0 for those it leaves out. Predictions are then monotonic to the last bit; of a classifier, for two classes
-        only, the probability of the second one. Predictions for rows that miss the value may be anything.
+        Constraints on predictions: 1 for columns with which they must not fall, -1 for columns with which they must not rise, 0 for others.
+        A dict maps names of columns to these numbers; those it leaves out have 0. Predictions are monotonic to the last bit; those of a
+        classifier (two classes only) are probabilities of the second class. Rows that miss the value are not constrained.
     interaction_cst : {"pairwise", "no_interactions"}, list of lists, tuples or sets, or None
-        Which columns may stand together on a path from the root to a leaf: the sets of them, by number or name; columns that are in
-        none are one more set. "pairwise" lets any two, "no_interactions" has every path use a single column. In a node, columns that
-        may not be used count as constant.
+        Sets of columns, by number or name, that may be used together on a path from the root to a leaf. Columns that are in no set form one
+        more set. "pairwise" allows any two columns, "no_interactions" a single column. In a node, columns that may not be used count as
+        constant.
     importance_type : {"gain", "split", "cover"}
-        What ``feature_importances_`` adds up for each column: the gains of its splits, their number, or the weight of the rows
-        that they divide (of boosted trees, the sum of hessians). It may be set after the fit.
+        Quantity that ``feature_importances_`` sums for each column: the gains of its splits, the number of splits, or the weight of the
+        rows that they divide (in boosted trees, the sum of hessians). It may be set after the fit.
     """
 
     min_samples_split: int | float = parameter(default=2, allowed=[AT_LEAST_TWO, FLOAT_SHARE])
@@ -312,14 +312,14 @@ class GrowthParameters:
     Parameters
     ----------
     max_depth : int or None
-        Depth at which nodes are not split any more. None grows until leaves are pure or too small to split.
+        Maximum depth of a tree. None grows until leaves are pure or too small to split.
     min_samples_leaf : int or float
-        Fewest rows of a leaf; a float is a fraction of all rows (of a weight above 0), rounded up.
+        Minimum number of rows of a leaf. A float is a fraction of all rows (with a weight above 0), rounded up.
     max_features : int, float, {"sqrt", "log2"} or None
-        Columns drawn for each node to look for a split in: a number, a share, the square root or base-2 logarithm of the number
-        of columns that the tree sees; None takes all. Columns without a possible split do not count.
+        Number of columns drawn for each node to find a split: a number, a share, or the square root or base-2 logarithm of the number of
+        columns that the tree uses. None uses all. Columns without a possible split do not count.
     max_leaf_nodes : int or None
-        Split the node that gains most next, until there are this many leaves. None splits all.
+        Maximum number of leaves. The node with the largest gain is split next. None sets no limit.
     """
 
     max_depth: int | None = parameter(default=None, allowed=MAX_DEPTH)
@@ -335,15 +335,14 @@ class RegressionCriterion:
     Parameters
     ----------
     criterion : {"squared_error", "absolute_error", "quantile", "poisson", "friedman_mse"}
-        What a split is to lower: the mean squared distance of the target from its mean in the children, which leaves then predict
-        ("friedman_mse" is another name); the mean absolute distance from the weighted median, which is less swayed by outliers and
-        takes some times longer; the mean pinball loss about the weighted quantile of ``alpha``, likewise; or half the Poisson deviance
-        from the mean, for targets that are not negative, such as counts. Missing values are allowed with all. For absolute error,
-        weights that are not whole numbers are rounded to a 2**40th of their sum; for quantiles, to as much times the denominator of
-        ``alpha``.
+        Quantity that a split minimises: the mean squared distance of the target from its mean in the children, which leaves then predict
+        ("friedman_mse" is another name); the mean absolute distance from the weighted median, which is more robust to outliers and several
+        times slower; the mean pinball loss about the weighted quantile of ``alpha``, also slower; or half the Poisson deviance from the
+        mean, for non-negative targets such as counts. All support missing values. For absolute error, weights that are not integers are
+        rounded to a 2**40th of their sum; for quantiles, to this times the denominator of ``alpha``.
     alpha : float
-        Which quantile the criterion "quantile" is for, from 0.0001 to 0.9999; of more than four decimals, the nearest fraction with a
-        denominator of at most 10,000 is taken. Without effect with other criteria.
+        Quantile of the criterion "quantile", from 0.0001 to 0.9999. With more than four decimals, the nearest fraction with a denominator
+        of at most 10,000 is used. Other criteria ignore it.
     """
 
     criterion: str = parameter(default="squared_error", allowed=[NamesAtTheTime(partial(criteria_of, "regression"))])
@@ -357,8 +356,8 @@ class ClassWeight:
     Parameters
     ----------
     class_weight : dict, list of dicts, "balanced" or None
-        Factors for the weights of rows by class. "balanced" gives every class the same weight in all. Of several targets, a list has a
-        dict for each, and factors are multiplied.
+        Factors of the row weights by class. "balanced" gives all classes the same total weight. For several targets, a list has a dict for
+        each, and factors are multiplied.
     """
 
     class_weight: Any = parameter(default=None, allowed=[Options(str, {"balanced"}), dict, None, list])
@@ -371,7 +370,7 @@ class ClassificationCriterion(ClassWeight):
     Parameters
     ----------
     criterion : {"gini", "entropy", "log_loss"}
-        What a split is to lower: the Gini impurity, or the entropy (of which "log_loss" is another name).
+        Quantity that a split minimises: the Gini impurity, or the entropy ("log_loss" is another name).
     """
 
     criterion: str = parameter(default="gini", allowed=[NamesAtTheTime(partial(criteria_of, "classification"))])
@@ -384,24 +383,24 @@ class ForestParameters(GrowthParameters):
     Parameters
     ----------
     n_estimators : int
-        Number of trees.
+        The number of trees.
     bootstrap : bool
-        Grow each tree on rows drawn with replacement, with probability in proportion to their weight. Otherwise on all rows.
+        Whether each tree is grown on rows drawn with replacement, with probability in proportion to their weight, or on all rows.
     oob_score : bool or callable
-        Also predict each row by the trees that did not draw it, and score that: as ``score`` does, or by the callable
-        ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
+        Whether to predict each row by the trees that did not draw it, and to score these predictions: by ``score``, or by the callable
+        ``metric(y_true, y_pred)``, which gets class codes (positions in ``classes_``) for classification. Requires ``bootstrap``.
     max_samples : int, float or None
-        With ``bootstrap``, rows drawn for each tree: a number, or a share of the number of rows of a weight above 0, whatever they
-        weigh. None draws as many as these are.
+        Number of rows drawn for each tree, with ``bootstrap``. A float is a share of the number of rows with a weight above 0, whatever
+        their weights. None draws as many as these.
     colsample_bytree : float
         Share of the columns drawn once for each tree; nodes draw from these.
     verbose : int
-        Tell of the progress in lines: from 1 on about ten times, from 2 on after every tree. They go to standard error, or, where
-        the logger "dtrees" is listened to at level INFO, there.
+        Verbosity: 0 prints nothing, 1 reports progress about ten times, 2 after every tree. Lines go to standard error, or to the logger
+        "dtrees" if it is enabled at level INFO.
     warm_start : bool
-        Keep the trees of the previous fit, and add as many as ``n_estimators`` has grown by.
+        Whether to keep the trees of the previous fit, and add trees up to ``n_estimators``.
     random_state : int, RandomState, Generator or None
-        Decides rows and columns drawn, and random thresholds. Pass an int for the same forest every time.
+        Seed of the rows and columns drawn and of random thresholds. Pass an int for a reproducible forest.
     """
 
     n_estimators: int = parameter(default=100, allowed=[POSITIVE_INTEGER], kw_only=False)
@@ -422,111 +421,111 @@ class BoostingParameters:
     Parameters
     ----------
     learning_rate : float or "auto"
-        Factor that each tree's step is shortened by. Fewer, longer steps fit faster and generalise worse. "auto" is 0.1, and for
-        10,000 rows of a weight above 0 and more 0.15 for regression, and 0.07 where ``max_leaf_nodes`` is "auto" and came to 31. That is
-        for 200 rounds; for many more, or far fewer, pass a number. What it came to is ``learning_rate_``.
+        Factor by which the step of each tree is multiplied. Fewer, longer steps fit faster and generalise worse. "auto" is meant for 200
+        rounds; pass a number for many more or far fewer. It is 0.1; with 10,000 or more rows of a weight above 0, it is 0.15 for
+        regression, and 0.07 if ``max_leaf_nodes`` is "auto" and resolves to 31. The value used is ``learning_rate_``.
     n_estimators : int
-        Rounds: trees, or trees per class for more than two classes, or per target.
+        The number of rounds: of trees, or of trees per class for more than two classes, or per target.
     n_parallel_trees : int
-        Trees that a round grows for each output, all on the gradients at its beginning, each by its own draws of rows (``subsample``) and
-        columns, and with ``learning_rate`` divided by their number: a boosted forest, as by XGBoost's ``num_parallel_tree``.
+        Number of trees that a round grows for each output (a boosted forest, XGBoost's ``num_parallel_tree``), all on the gradients at its
+        beginning. Each draws its own rows (``subsample``) and columns, and ``learning_rate`` is divided by their number.
     subsample : float
-        Share of the rows drawn, without replacement, for each round, and each of its ``n_parallel_trees``.
+        Share of the rows drawn, without replacement, for each round, and for each of its ``n_parallel_trees``.
     subsample_by : {"uniform", "gradient"}
-        Whether all rows are as likely to be drawn, or those with large gradients more so. "gradient" is minimal variance sampling
-        (Ibragimov and Gusev 2019, with their lambda at 0): a row is drawn with the probability p = min(1, s / mu), where s is its
-        absolute gradient (times its weight; the sum over outputs) and mu such that a share of ``subsample`` is expected; its gradients
-        and hessians count 1 / p times. Sums then estimate those of all rows, where trees are otherwise exact. Not for losses whose
-        leaves are quantiles ("absolute_error", "quantile", "huber"), nor with ``subsample=1``; there are no ``oob_scores_``.
+        How rows are drawn: all with the same probability ("uniform"), or those with large gradients more often ("gradient"). "gradient" is
+        minimal variance sampling (Ibragimov and Gusev 2019, with lambda = 0): a row is drawn with probability p = min(1, s / mu), and its
+        gradients and hessians are multiplied by 1 / p. Here s is its absolute gradient (times its weight; summed over outputs), and mu is
+        such that a share of ``subsample`` is expected. Sums are then estimates of those over all rows. Not for losses whose leaves are
+        quantiles ("absolute_error", "quantile", "huber"), nor with ``subsample=1``; there are no ``oob_scores_``.
     drop_rate : float
-        Probability of each earlier round to be dropped while a round is grown: DART (Rashmi and Gilad-Bachrach 2015), with XGBoost's
-        weights. With k dropped rounds, the values of the new one are multiplied by 1 / (k + learning_rate), those of the dropped ones by
-        k / (k + learning_rate). Losses and scores after a round use the weights at that time, the fitted model and its staged predictions
-        the last ones. Each row takes a byte of memory for each tree, two for trees of more than 256 nodes. Not in a fit that goes on
-        from earlier rounds by ``warm_start``.
+        Probability that an earlier round is dropped while a round is grown: DART (Rashmi and Gilad-Bachrach 2015), with XGBoost's weights.
+        With k dropped rounds, the values of the new one are multiplied by 1 / (k + learning_rate), those of the dropped ones by k / (k +
+        learning_rate). Losses and scores after a round use the weights at that time; the fitted model and its staged predictions use the
+        final weights. Each row takes one byte of memory per tree, two for trees of more than 256 nodes. Not in a fit that continues earlier
+        rounds by ``warm_start``.
     skip_drop : float
-        Probability of a round that drops none.
+        Probability that a round drops no earlier round.
     drop_normalization : {"tree", "forest"}
-        Whether the new round weighs as much as each dropped one ("tree"), or as all of them together ("forest"): new and dropped ones are
-        then multiplied by 1 / (1 + learning_rate).
+        Weight of the new round: that of each dropped round ("tree"), or of all of them together ("forest"). With "forest", new and dropped
+        rounds are multiplied by 1 / (1 + learning_rate).
     max_depth : int, "auto" or None
-        Depth at which nodes are not split any more; None sets no bound. "auto" is 6, and None where the number of leaves is limited.
-        What it came to is ``max_depth_``.
+        Maximum depth of a tree; None sets no limit. "auto" is 6, and None if the number of leaves is limited. The value used is
+        ``max_depth_``.
     min_samples_leaf : int, float or "auto"
-        Fewest rows of a leaf; a float is a fraction of all rows (of a weight above 0), rounded up. "auto" is a tenth of
-        these, but at least 1 and at most 5, and 1 for 10,000 of them and more. What it came to is ``min_samples_leaf_``.
+        Minimum number of rows of a leaf. A float is a fraction of all rows (with a weight above 0), rounded up. "auto" is a tenth of these
+        rows, but at least 1 and at most 5, and 1 with 10,000 or more. The value used is ``min_samples_leaf_``.
     min_child_weight : float
-        Smallest sum of hessians of a leaf. For squared error that is its weight, or number of rows; for log loss it shrinks as
-        predictions become sure.
+        Minimum sum of hessians of a leaf. For squared error, this is its weight, or number of rows; for log loss, it shrinks as predictions
+        approach 0 or 1.
     min_weight_fraction_leaf : float
-        Smallest sum of hessians of a leaf, as a fraction of that of all rows in the tree's sample: a fraction of the weight where each
-        row's hessian is its weight, as for squared error, and with ``criterion="squared_error"``.
+        Minimum sum of hessians of a leaf, as a fraction of the sum over all rows in the tree's sample. This is a fraction of the weight if
+        the hessian of each row is its weight, as for squared error, and with ``criterion="squared_error"``.
     reg_lambda : float or "auto"
-        L2 penalty on leaf values, before shrinkage. "auto" is 5, and 1 for more than two classes. What it came to is ``reg_lambda_``.
+        L2 penalty on leaf values, before shrinkage. "auto" is 5, and 1 for more than two classes. The value used is ``reg_lambda_``.
     split_shrinkage : float or "auto"
-        How many times what a split gains by chance is taken from its effect: the values of its children, less its own, are multiplied
-        by max(0, 1 - split_shrinkage * noise / gain), James and Stein's shrinkage, split by split as hierarchical shrinkage is (Agarwal
-        et al. 2022). The noise is the variance of gradients over the mean hessian, in the rows of the tree. 0 is none. "auto" is, if
-        ``min_samples_leaf`` is "auto", for n < 10,000 rows of a weight above 0, log10(n) for regression and log10(n / 10) for classes,
-        but at least 0; otherwise 0. What it came to is ``split_shrinkage_``.
+        Strength of the shrinkage of split effects: the values of the children of a node, less its own, are multiplied by max(0, 1 -
+        split_shrinkage * noise / gain), James and Stein's shrinkage, split by split as in hierarchical shrinkage (Agarwal et al. 2022). The
+        noise is the variance of gradients over the mean hessian in the rows of the tree. 0 disables it. "auto" is, if ``min_samples_leaf``
+        is "auto" and for n < 10,000 rows of a weight above 0, log10(n) for regression and log10(n / 10) for classification, but at least 0;
+        otherwise 0. The value used is ``split_shrinkage_``.
     reg_alpha : float
-        L1 penalty on leaf values, before shrinkage, as in XGBoost: sums of gradients are moved towards zero by it, and no further, both
-        in leaf values and in gains.
+        L1 penalty on leaf values, before shrinkage, as in XGBoost: in leaf values and in gains, sums of gradients are moved towards zero by
+        it, but not beyond.
     max_features : int, float, {"sqrt", "log2", "auto"} or None
-        Columns drawn for each node to look for a split in: a number, a share, the square root or base-2 logarithm of the number
-        of columns that the tree sees; None takes all. Columns without a possible split do not count. "auto" is 0.5 for classification
-        with fewer than 10,000 rows of a weight above 0 and without ``colsample_bylevel``, otherwise None. What it came to is
-        ``max_features_``.
+        Number of columns drawn for each node to find a split: a number, a share, or the square root or base-2 logarithm of the number of
+        columns that the tree uses. None uses all. Columns without a possible split do not count. "auto" is 0.5 for classification with
+        fewer than 10,000 rows of a weight above 0 and without ``colsample_bylevel``, otherwise None. The value used is ``max_features_``.
     colsample_bytree : float
         Share of the columns drawn once for each tree; nodes draw from these.
     colsample_bylevel : float
-        Share of these drawn once for each level of a tree, in place of ``max_features`` for each node. A node in which none of them
-        can be split draws others.
+        Share of these columns drawn once for each level of a tree, instead of ``max_features`` for each node. A node that none of them can
+        split draws others.
     max_leaf_nodes : int, "auto" or None
-        Split the node that gains most next, until there are this many leaves. None splits all. "auto" is 31 for two classes and 10,000
-        rows of a weight above 0 and more, but fewer than 100,000, unless ``max_depth`` is passed; otherwise None. What it came to is
+        Maximum number of leaves. The node with the largest gain is split next. None sets no limit. "auto" is 31 for two classes with at
+        least 10,000 and fewer than 100,000 rows of a weight above 0, unless ``max_depth`` is passed; otherwise None. The value used is
         ``max_leaf_nodes_``.
     min_impurity_decrease : float
-        Split only where the gain is at least this much for each unit of the tree's sum of hessians.
+        Minimum gain of a split, per unit of the tree's sum of hessians.
     min_split_gain : float
-        Split only where the gain is at least this much, absolute: LightGBM's parameter of this name, and XGBoost's ``gamma``.
+        Minimum gain of a split, not normalised: LightGBM's parameter of this name, and XGBoost's ``gamma``.
     criterion : {"newton", "squared_error"}
-        What a split is to improve: the second-order model of the loss (gradients and hessians), or the squared error of the gradients
-        alone, as in scikit-learn's gradient boosting, and the L2 score functions of CatBoost. A row then counts by its weight; leaves
-        still hold Newton steps. The same where hessians are 1, as for squared error.
+        Quantity that a split improves: the second-order model of the loss (gradients and hessians), or the squared error of the gradients
+        alone, as in scikit-learn's gradient boosting and the L2 score functions of CatBoost; a row then counts by its weight, and leaves
+        still hold Newton steps. Both are the same if hessians are 1, as for squared error.
     init : estimator, "zero" or None
-        What trees start from: None is the best constant, "zero" zero, an estimator is cloned and fitted to the rows that are not held
-        out, and its predictions (probabilities) become the raw predictions that trees are added to. On a cluster, all rows are brought
-        to the process that coordinates the fit for that. A model file cannot hold the model. For raw scores of each row, pass
+        Initial prediction: the best constant (None), zero ("zero"), or that of an estimator, which is cloned and fitted to the rows that
+        are not held out; its predictions (probabilities) become the raw predictions that trees are added to. On a cluster, all rows are
+        fetched to the process that coordinates the fit. A model file cannot hold the estimator. For raw scores of each row, pass
         ``base_margin`` to fit.
     ccp_alpha : float
-        Prune each finished tree before its step is taken: as long as a subtree gains at most this much, for each unit of the tree's
-        sum of hessians and each leaf that it has more than one, the one that gains least becomes a leaf.
+        Complexity parameter of pruning, before the step of a finished tree: as long as a subtree gains at most this much, per unit of the
+        tree's sum of hessians and per leaf beyond the first, the subtree that gains least becomes a leaf.
     validation_fraction : float or None
-        With ``n_iter_no_change``, share of the rows (of each class) that is held out. None holds out none: the rows trained on decide.
-        Nor are any where ``fit`` is given ``X_val``: these rows decide.
+        Share of the rows (of each class) that is held out, with ``n_iter_no_change``. With None, no rows are held out: the training rows
+        decide. If ``fit`` gets ``X_val``, these rows decide instead.
     n_iter_no_change : int or None
-        Stop when the loss of the held-out rows has not become smaller, or their score larger, by ``tol`` in this many rounds. With
-        ``warm_start``, the rounds of earlier fits count where these scored the same rows by the same ``scoring``.
+        Number of rounds without improvement by ``tol`` of the loss or score of the held-out rows after which the fit stops. With
+        ``warm_start``, the rounds of earlier fits count if these scored the same rows by the same ``scoring``.
     tol : float
-        See ``n_iter_no_change``.
+        Minimum improvement; see ``n_iter_no_change``.
     scoring : str, callable or None
-        With ``n_iter_no_change``, what held-out rows are scored by: the loss, a scorer of scikit-learn by its name, or one made by
-        :func:`sklearn.metrics.make_scorer`; None is R2 or accuracy. Scorers of labels are given class codes (positions in
-        ``classes_``). Any other callable is called as ``scoring(estimator, X, y)``, with ``sample_weight`` if there are weights, and
-        returns a number, the larger the better; ``y`` are labels, ``X`` stands for the rows without their columns, and the methods
-        ``predict``, ``predict_proba`` and ``decision_function`` of ``estimator`` take it, or ``X[rows]``.
+        Score of the held-out rows, with ``n_iter_no_change``: the loss, the name of a scorer of scikit-learn, or a scorer made by
+        :func:`sklearn.metrics.make_scorer`; None is R2 or accuracy. Scorers of labels get class codes (positions in ``classes_``). Any
+        other callable is called as ``scoring(estimator, X, y)``, with ``sample_weight`` if there are weights, and returns a number (larger
+        is better); ``y`` are labels, and ``X`` stands for the rows without their columns: the methods ``predict``, ``predict_proba`` and
+        ``decision_function`` of ``estimator`` take it, or ``X[rows]``.
     early_stopping_rounds : int or None
-        Stop when the last metric of ``eval_metric`` has not improved on the last evaluation set for this many rounds, and leave out the
-        rounds after the best one. For another set or metric see :class:`dtrees.EarlyStopping`. Wants an ``eval_set`` at fit.
+        Number of rounds without improvement of the last metric of ``eval_metric`` on the last evaluation set after which the fit stops.
+        Rounds after the best one are dropped. For another set or metric, see :class:`dtrees.EarlyStopping`. Requires an ``eval_set`` at
+        fit.
     verbose : int
-        Tell of the progress in lines: from 1 on about ten times, from 2 on after every round. They go to standard error, or, where
-        the logger "dtrees" is listened to at level INFO, there.
+        Verbosity: 0 prints nothing, 1 reports progress about ten times, 2 after every round. Lines go to standard error, or to the logger
+        "dtrees" if it is enabled at level INFO.
     warm_start : bool
-        Keep the rounds of the previous fit, and add as many as ``n_estimators`` has grown by.
+        Whether to keep the rounds of the previous fit, and add rounds up to ``n_estimators``.
     random_state : int, RandomState, Generator or None
-        Decides rows and columns drawn. Pass an int for the same model every time. None draws anew in each fit, but where columns are
-        drawn because ``max_features`` is "auto" and nothing else is: then every fit draws the same.
+        Seed of the rows and columns drawn. Pass an int for a reproducible model. With None, each fit draws anew, unless only columns are
+        drawn, and only because ``max_features`` is "auto": then every fit draws the same.
     """
 
     learning_rate: float | str = parameter(default=AUTO, allowed=[NOT_NEGATIVE, StrOptions({AUTO})])

@@ -21,23 +21,23 @@ from dtrees.ensemble.objective import registry
 class GradientBoostingRanker(BoostedValues):
     """Gradient boosting for rankings (LambdaMART), with exact splits.
 
-    The rows of a query are to be put in the order of their relevance. Predictions are scores, the highest for what is to come first; only
-    those of rows of one query are to be compared. Where the rows of a query are, in the table or in partitions, does not matter.
+    The model sorts the rows of a query by relevance. Predictions are scores, with the highest score first; only scores of the same query
+    can be compared. The rows of a query may be anywhere in the table or its partitions.
 
     Parameters
     ----------
     loss : {"lambdarank"}
-        The gradients of LightGBM's objective of this name, and of XGBoost's "rank:ndcg": each pair of rows of a query in the wrong order
-        counts as much as NDCG would grow if they changed places [1]_.
+        Loss that is minimised: the objective of this name in LightGBM, "rank:ndcg" in XGBoost. Each pair of rows of a query in the wrong
+        order has the weight by which NDCG would grow if they changed places [1]_.
     lambdarank_truncation_level : int
-        Pairs count one of whose rows is among so many first ones of its query. A little more than the rank that is to be good.
+        Number of first rows of each query, at least one of which a pair must contain to count. Set it slightly above the rank of interest.
     ndcg_exp_gain : bool
-        Whether a relevance r is worth 2**r - 1, so that it is a whole number, of at most 31; otherwise it is worth r.
+        Whether a relevance r, which must then be an integer of at most 31, has the gain 2**r - 1; otherwise it has the gain r.
     eval_metric : str, callable, list of them, or None
-        What to compute on evaluation sets: "ndcg" or "map" (where all relevances above 0 are the same), of all rows or of the first ones of
-        each query, as in "ndcg@5"; means over queries, by the mean weight of their rows, where a query without relevant rows has 1. Or a
-        function ``(y_true, y_pred, weight) -> float`` of all rows of a set, where ``y_true`` has relevances and queries, shape (n, 2).
-        None means "ndcg".
+        Metrics of evaluation sets: "ndcg" or "map" (which treats all relevances above 0 alike), of all rows or, as in "ndcg@5", of the
+        first rows of each query. They are means over queries, weighted by the mean weight of their rows; a query without relevant rows has
+        1. Or a function ``(y_true, y_pred, weight) -> float`` of all rows of a set, where ``y_true`` has relevances and queries, shape (n,
+        2). None means "ndcg".
 
     References
     ----------
@@ -76,20 +76,20 @@ class GradientBoostingRanker(BoostedValues):
         client: Any = None,
         placement: str | None = None,
     ) -> Self:
-        """Boost.
+        """Fit the ranking model.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
-            See :meth:`GradientBoostingRegressor.fit`, also for what is not listed here.
+            See :meth:`GradientBoostingRegressor.fit`, also for the other parameters.
         y : array-like of shape (n,)
-            How relevant each row is to its query, at least 0.
+            Relevance of each row to its query, at least 0.
         sample_weight : array-like of shape (n,) or None, default=None
-            Non-negative factors of gradients; rows of weight 0 are as good as absent.
+            Non-negative factors of gradients; rows of weight 0 have no effect.
         qid : array-like of shape (n,)
-            The query of each row, as a number. Rows of a query need not be together.
+            Query of each row, as a number. The rows of a query need not be adjacent.
         eval_set : list or dict of tuples, or None, default=None
-            Further data: tuples ``(X, y, qid)``, ``(X, y, qid, weight)`` or ``(X, y, qid, weight, base_margin)``.
+            Evaluation sets: tuples ``(X, y, qid)``, ``(X, y, qid, weight)`` or ``(X, y, qid, weight, base_margin)``.
 
         Returns
         -------
@@ -98,7 +98,7 @@ class GradientBoostingRanker(BoostedValues):
         Raises
         ------
         ValueError
-            If a parameter or the data cannot be used; the message says what is wanted.
+            If a parameter or the data is invalid.
         """
         if self.n_iter_no_change is not None:
             raise ValueError(
@@ -109,36 +109,36 @@ class GradientBoostingRanker(BoostedValues):
         return self._fit(X, _joined(y, qid), sample_weight, sets, False, base_margin, callbacks, monitor, checkpoint, checkpoint_interval)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None) -> float:
-        """Return the mean over queries of NDCG, of all of their rows.
+        """Return the mean NDCG of the queries, over all of their rows.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         y, qid : array-like of shape (n,)
-            Relevances, and queries.
+            Relevances and queries.
         sample_weight : array-like of shape (n,) or None, default=None
 
         Returns
         -------
         float
-            1 at best.
+            At most 1.
         """
         return super().score(X, _joined(y, qid), sample_weight)
 
     def refit_leaves(
         self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None, decay: float = 0.9, base_margin: Any = None
     ) -> Self:
-        """Return a model with the same splits, whose leaves have learnt from other rows: see :meth:`RandomForestRegressor.refit_leaves`.
+        """Return a model with the same splits and leaf values refitted to other rows; see :meth:`RandomForestRegressor.refit_leaves`.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         y, qid : array-like of shape (n,)
-            Relevances, and queries.
+            Relevances and queries.
         sample_weight : array-like of shape (n,) or None, default=None
         decay : float, default=0.9
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            As of :meth:`GradientBoostingRegressor.refit_leaves`.
+            As in :meth:`GradientBoostingRegressor.refit_leaves`.
 
         Returns
         -------

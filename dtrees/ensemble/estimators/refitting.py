@@ -32,39 +32,39 @@ class Refitting(BaseEstimator):
         raise NotImplementedError
 
     def refit_leaves(self, X: Any, y: Any, sample_weight: Any = None, *, decay: float = 0.9) -> Self:
-        """Return a model with the same splits, whose leaves have learnt from other rows.
+        """Return a model with the same splits and leaf values refitted to other rows.
 
-        Each value becomes ``decay`` times what it was, plus ``1 - decay`` times what the rows that fall in its node say, as a fit would
-        have it that had grown this tree on all of these rows. A node in which there are none keeps its value. Boosting takes round by round
-        its gradients at what the rounds before come to with their new values; what it starts from stays.
+        Each value becomes ``decay`` times its previous value plus ``1 - decay`` times the value that a fit of this tree to all of the new
+        rows would give. A node without new rows keeps its value. In boosting, the gradients of each round are taken at the predictions of
+        the previous rounds with their new values; the initial prediction does not change.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         y : array-like of shape (n,) or (n, n_outputs_)
-            Of a classifier, labels that are among ``classes_``.
+            For a classifier, labels in ``classes_``.
         sample_weight : array-like of shape (n,) or None, default=None
-            Non-negative; rows of weight 0 are as good as absent.
+            Non-negative weights; rows of weight 0 have no effect.
         decay : float, default=0.9
-            Between 0 and 1: LightGBM's ``refit_decay_rate``.
+            Weight of the previous values, between 0 and 1: LightGBM's ``refit_decay_rate``.
 
         Returns
         -------
         estimator of the same type
-            Another one: this one, whose values count, too, stays as it is, so that both can be compared, and no call counts twice by
-            mistake. Splits, and what is known of the rows that found them (gains, weights, importances), are the same.
+            A new model; this one is not changed. Splits and the statistics of the rows that found them (gains, weights, importances) are
+            the same.
 
         Raises
         ------
         ValueError
-            If the rows are not like those of the fit, ``decay`` is not between 0 and 1, or ``loss`` is a function that is not at hand.
+            If the rows do not match the fit, ``decay`` is not between 0 and 1, or ``loss`` is a function that is not available.
 
         Notes
         -----
-        Parameters that say what leaves hold (``reg_lambda_``, ``reg_alpha``, ``split_shrinkage_``, ``criterion``, ``class_weight``,
-        ``monotonic_cst``) are those of the model, and gains are those of these rows where effects of splits are shrunk by them; no rows
-        are drawn. Of Dask collections, targets, weights and leaf numbers (four bytes for each row and tree, those of
-        some trees at a time) are fetched to this process, and the rest is done here: it does not matter how rows are partitioned.
+        Parameters of leaf values (``reg_lambda_``, ``reg_alpha``, ``split_shrinkage_``, ``criterion``, ``class_weight``, ``monotonic_cst``)
+        are those of the model; ``split_shrinkage_`` uses the gains of the new rows. No rows are drawn. For Dask collections, targets,
+        weights and leaf numbers (four bytes per row and tree, for some trees at a time) are fetched to this process, which computes the
+        values. The partitions do not affect the result.
 
         Examples
         --------

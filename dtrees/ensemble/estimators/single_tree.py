@@ -30,7 +30,7 @@ class TreeParameters(GrowthParameters):
     Parameters
     ----------
     splitter : {"best", "random"}
-        The best of all thresholds, or the best of one random threshold per column.
+        Thresholds to choose the split from: all of them, or one random threshold per column.
     """
 
     splitter: str = parameter(default="best", allowed=[StrOptions({"best", "random"})])
@@ -63,18 +63,18 @@ class SingleTree(TreeParameters, TreeEstimator):
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
-            Numbers; in frames also text and categories. NaN marks missing values.
+            Numbers; frames may also have text and categories. NaN marks missing values.
         y : array-like of shape (n,) or (n, k)
-            Finite numbers for a regressor, labels for a classifier. With k columns there are k targets, which the tree learns together.
+            Finite numbers for a regressor, labels for a classifier. k columns are k targets, which the tree learns together.
         sample_weight : array-like of shape (n,) or None, default=None
-            Non-negative; rows of weight 0 are as good as absent.
+            Non-negative weights; rows of weight 0 have no effect.
         callbacks : sequence of callable, default=()
-            Called with a :class:`dtrees.callbacks.Progress` when the tree is grown.
+            Functions called with a :class:`dtrees.callbacks.Progress` when the tree is grown.
         client : distributed.Client or None, default=None
-            The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
-            here is sent to one worker.
+            Client of the Dask cluster to fit on. None uses the current client if X is a Dask collection, and no cluster otherwise. Data in
+            memory is sent to one worker.
         placement : {"auto", "one-worker", "replicated", "sharded", "rows"} or None, default=None
-            Where the cells of a Dask collection are on the cluster; see :func:`dtrees.submit`.
+            Placement of the table on the cluster, for a Dask collection; see :func:`dtrees.submit`.
 
         Returns
         -------
@@ -83,7 +83,7 @@ class SingleTree(TreeParameters, TreeEstimator):
         Raises
         ------
         ValueError
-            If a parameter or the data cannot be used; the message says what is wanted.
+            If a parameter or the data is invalid.
         """
         callback = called_together(callbacks)
         random_splits = self.splitter == "random"
@@ -113,11 +113,11 @@ class SingleTree(TreeParameters, TreeEstimator):
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """The share each column has in what ``importance_type`` counts of all splits; zeros for a tree without splits."""
+        """The share of each column in the ``importance_type`` of all splits; zeros for a tree without splits."""
         return normalised(importance_by_column(self._tree, self.n_features_in_, self.importance_type))
 
     def get_depth(self) -> int:
-        """Return the depth of the deepest leaf; the root's is 0."""
+        """Return the depth of the deepest leaf; the root has depth 0."""
         return self._tree.max_depth
 
     def get_n_leaves(self) -> int:
@@ -125,7 +125,7 @@ class SingleTree(TreeParameters, TreeEstimator):
         return self._tree.n_leaves
 
     def apply(self, X: Any) -> Any:
-        """Find the leaf each row falls in.
+        """Return the leaf that each row falls in.
 
         Parameters
         ----------
@@ -134,13 +134,13 @@ class SingleTree(TreeParameters, TreeEstimator):
         Returns
         -------
         ndarray of int32 of shape (n,)
-            Node numbers. For a Dask collection: not computed yet, of shape (n, 1).
+            Node numbers. For a Dask collection, a lazy one of shape (n, 1).
         """
         leaves = self._find_leaves(X)
         return leaves[:, 0] if isinstance(leaves, np.ndarray) else leaves
 
     def decision_path(self, X: Any) -> Any:
-        """Find the nodes each row passes through.
+        """Return the nodes that each row passes through.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class SingleTree(TreeParameters, TreeEstimator):
         return decision_path_matrix(self._tree, self._local_leaves(X)[:, 0])
 
     def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Bunch:
-        """Grow the tree without pruning, and find the values of ``ccp_alpha`` at which its splits would go.
+        """Compute the pruning path: the values of ``ccp_alpha`` at which subtrees of the unpruned tree become leaves.
 
         Parameters
         ----------
@@ -164,8 +164,8 @@ class SingleTree(TreeParameters, TreeEstimator):
         Returns
         -------
         Bunch
-            ``ccp_alphas``, ndarray of float64 of shape (n,), ascending but for roundings: 0, and each value at which a subtree becomes a
-            leaf. ``impurities``, of the same shape: that of the leaves of the tree pruned with it, weighted by their shares of all weight.
+            ``ccp_alphas``, ndarray of float64 of shape (n,), ascending up to rounding: 0, and each value at which a subtree becomes a leaf.
+            ``impurities``, of the same shape: the impurity of the leaves of the tree pruned with each value, weighted by share of weight.
 
         Examples
         --------
@@ -185,7 +185,7 @@ class SingleTree(TreeParameters, TreeEstimator):
 class DecisionTreeRegressor(AveragingRegressor, SingleTree):
     """A regression tree with exact splits.
 
-    Every threshold between two neighbouring distinct values of a column is considered; nothing is binned.
+    Every threshold between two neighbouring distinct values of a column is considered, without binning.
 
     Examples
     --------
@@ -200,7 +200,7 @@ class DecisionTreeRegressor(AveragingRegressor, SingleTree):
 class DecisionTreeClassifier(ClassificationCriterion, AveragingClassifier, SingleTree):
     """A classification tree with exact splits.
 
-    Every threshold between two neighbouring distinct values of a column is considered; nothing is binned.
+    Every threshold between two neighbouring distinct values of a column is considered, without binning.
 
     Examples
     --------
@@ -214,10 +214,10 @@ class DecisionTreeClassifier(ClassificationCriterion, AveragingClassifier, Singl
 
 @with_parameters
 class ExtraTreeRegressor(AveragingRegressor, SingleTree):
-    """A regression tree with random thresholds, as Extra-Trees consist of.
+    """A regression tree with random thresholds, as in Extra-Trees.
 
-    Each column that a node considers gets one threshold, drawn uniformly between the smallest and largest value that the
-    node has of it, and the best of these splits is taken (Geurts, Ernst and Wehenkel, 2006).
+    For each column that a node considers, one threshold is drawn uniformly between the smallest and largest value in the node; the best of
+    these splits is used (Geurts, Ernst and Wehenkel, 2006).
 
     Examples
     --------
@@ -233,10 +233,10 @@ class ExtraTreeRegressor(AveragingRegressor, SingleTree):
 
 @with_parameters
 class ExtraTreeClassifier(ClassificationCriterion, AveragingClassifier, SingleTree):
-    """A classification tree with random thresholds, as Extra-Trees consist of.
+    """A classification tree with random thresholds, as in Extra-Trees.
 
-    Each column that a node considers gets one threshold, drawn uniformly between the smallest and largest value that the
-    node has of it, and the best of these splits is taken (Geurts, Ernst and Wehenkel, 2006).
+    For each column that a node considers, one threshold is drawn uniformly between the smallest and largest value in the node; the best of
+    these splits is used (Geurts, Ernst and Wehenkel, 2006).
 
     Examples
     --------

@@ -25,9 +25,9 @@ class Surviving(Boosting):
     Attributes
     ----------
     event_times_ : ndarray of float64 of shape (n_times,)
-        With ``loss="cox"``: the times of events of the rows that were fitted, ascending.
+        Times of events of the training rows, ascending; only with ``loss="cox"``.
     cumulative_baseline_hazard_ : ndarray of float64 of shape (n_times,)
-        Breslow's estimate of the cumulative hazard at these times, of a row whose prediction is 1.
+        Breslow's estimate of the cumulative hazard at these times, for a row with a prediction of 1.
     """
 
     event_times_: NDArray[np.float64]
@@ -53,25 +53,25 @@ class Surviving(Boosting):
         super()._take_refitted(train_score)
 
     def predict_survival_function(self, X: Any, times: Any = None, base_margin: Any = None) -> Any:
-        """Predict the probability that the event has not come by some times.
+        """Predict the probability that the event has not occurred by given times.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         times : array-like of shape (n_times,) or None, default=None
-            None means ``event_times_``, which there are with ``loss="cox"``.
+            Times, at least 0. None means ``event_times_``, which exist with ``loss="cox"``.
         base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Where the model was fitted with ``base_margin``: that of these rows.
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
 
         Returns
         -------
         ndarray of float64 of shape (n, n_times)
-            A Dask collection, not computed yet, if X is one.
+            A lazy Dask collection if X is one.
 
         Raises
         ------
         ValueError
-            If the model has another loss than "cox" and "aft", or if times are no numbers of at least 0.
+            If the loss is neither "cox" nor "aft", or ``times`` are not numbers of at least 0.
 
         Examples
         --------
