@@ -60,7 +60,7 @@ def applicable(case: Case) -> list[str]:
         left_out.add("rows")
     if not hasattr(model, "warm_start") or model.n_estimators < 2:
         left_out |= {"continued", "reloaded", "resumed"}
-    if "n_iter_no_change" in names:  # one that has stopped goes on when it is continued
+    if {"n_iter_no_change", "drop_rate"} & set(names):  # one that has stopped goes on when it is continued; with dropout none can be
         left_out |= {"continued", "reloaded"}
     return [way for way in WAYS if way not in left_out]
 
