@@ -247,7 +247,7 @@ class BagParameters:
     random_state : int, RandomState, Generator or None
         Seed of the rows drawn and of the ``random_state`` of each booster. Pass an int for a reproducible bag.
     verbose : int
-        Verbosity: with a value above 0, progress is reported per booster.
+        Verbosity, as in forests; progress is counted in boosters.
     """
 
     estimator: Any = parameter(default=None, allowed=[HasMethods(["fit", "predict"]), None], kw_only=False)
@@ -500,7 +500,7 @@ class Bagging(BagParameters, Model):
 
 @with_parameters
 class BaggingRegressor(Regressor, Bagging):
-    """Bagging for regression: averages boosting models fitted to different draws of the rows (Breiman, 1996).
+    """Bagging for regression: the average of boosting models fitted to different draws of the rows (Breiman, 1996).
 
     It is scikit-learn's ``BaggingRegressor`` over :class:`GradientBoostingRegressor`, also for Dask collections, for which each booster is
     a task. The table is presorted once for all boosters.
@@ -530,7 +530,7 @@ class BaggingRegressor(Regressor, Bagging):
 
 @with_parameters
 class BaggingClassifier(Classifier, Bagging):
-    """Bagging for classification: averages the probabilities of boosting models fitted to different draws of the rows (Breiman, 1996).
+    """Bagging for classification: the average probabilities of boosting models fitted to different draws of the rows (Breiman, 1996).
 
     It is scikit-learn's ``BaggingClassifier`` over :class:`GradientBoostingClassifier`, also for Dask collections, for which each booster
     is a task. The table is presorted once for all boosters.

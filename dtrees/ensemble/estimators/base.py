@@ -128,7 +128,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
     feature_names_in_ : ndarray of str of shape (n_features_in_,)
         Names of the columns; only if all names at fit are strings.
     is_categorical_ : ndarray of bool of shape (n_features_in_,)
-        Whether a column was split by sets of categories; criteria without sets ignore it.
+        Whether a column is split by sets of categories, unless the criterion does not support sets.
     max_features_ : int
         Number of columns drawn for each node.
     placement_ : dtrees.ensemble.backend.Placement

@@ -532,8 +532,9 @@ class ClassForestParameters(ClassificationCriterion, ForestParameters):
     Parameters
     ----------
     class_weight : dict, list of dicts, {"balanced", "balanced_subsample"} or None
-        Factors of the row weights by class. "balanced" gives all classes the same total weight, "balanced_subsample" the same in the rows
-        of each tree. For several targets, a list has a dict for each, and factors are multiplied.
+        Weights of the classes, by which row weights are multiplied. "balanced" gives all classes the same total weight,
+        "balanced_subsample" the same in the rows of each tree. For several targets, a list has a dict for each, and their factors are
+        multiplied.
     bootstrap : bool or "balanced"
         Whether each tree is grown on rows drawn with replacement, with probability in proportion to their weight, or on all rows.
         "balanced" draws as many rows of each class as the smallest class has, for data with rare classes (Chen, Liaw and Breiman, 2004,
@@ -604,7 +605,8 @@ class ClassifierForest(ClassForestParameters, AveragingClassifier, Forest):
 class RandomForestRegressor(RegressorForest):
     """A random forest regressor.
 
-    Averages trees with exact splits. Each tree is grown on rows drawn with replacement, each node on columns drawn for it (Breiman, 2001).
+    The forest averages trees with exact splits. Each tree is grown on rows drawn with replacement, each node on columns drawn for it
+    (Breiman, 2001).
 
     Attributes
     ----------
@@ -630,7 +632,8 @@ class RandomForestRegressor(RegressorForest):
 class RandomForestClassifier(ClassifierForest):
     """A random forest classifier.
 
-    Averages trees with exact splits. Each tree is grown on rows drawn with replacement, each node on columns drawn for it (Breiman, 2001).
+    The forest averages trees with exact splits. Each tree is grown on rows drawn with replacement, each node on columns drawn for it
+    (Breiman, 2001).
 
     Attributes
     ----------
@@ -655,8 +658,8 @@ class RandomForestClassifier(ClassifierForest):
 class ExtraTreesRegressor(RegressorForest):
     """An extra-trees regressor.
 
-    Averages trees grown on all rows. Each split is the best of one random threshold per column that the node considers (Geurts, Ernst and
-    Wehenkel, 2006).
+    The forest averages trees grown on all rows. Each split is the best of one random threshold per column that the node considers (Geurts,
+    Ernst and Wehenkel, 2006).
 
     Attributes
     ----------
@@ -683,8 +686,8 @@ class ExtraTreesRegressor(RegressorForest):
 class ExtraTreesClassifier(ClassifierForest):
     """An extra-trees classifier.
 
-    Averages trees grown on all rows. Each split is the best of one random threshold per column that the node considers (Geurts, Ernst and
-    Wehenkel, 2006).
+    The forest averages trees grown on all rows. Each split is the best of one random threshold per column that the node considers (Geurts,
+    Ernst and Wehenkel, 2006).
 
     Attributes
     ----------

@@ -111,9 +111,9 @@ class GradientBoostingRegressor(CalibratedIntervals, Surviving, BoostedValues):
     loss : str or callable
         Loss that is minimised. "squared_error" is for means; "absolute_error", "quantile" (the pinball loss of ``alpha``) and "huber"
         (squared error of residuals up to the ``alpha``-quantile of their sizes, absolute error of larger ones) are for medians, quantiles,
-        and means that outliers hardly move. For these losses, splits are found by gradients, each with a hessian of 1, and leaves hold
-        exact weighted medians or quantiles of residuals (inner nodes, steps along gradients), so that ``reg_lambda`` affects splits only
-        [1]_. "poisson", "gamma" and "tweedie" (of ``tweedie_variance_power``) are deviances, for counts and amounts: trees add up to the
+        and means that outliers hardly move. For the latter, splits are found by gradients, each with a hessian of 1, and leaves hold exact
+        weighted medians or quantiles of residuals (inner nodes, steps along gradients), so that ``reg_lambda`` affects splits only [1]_.
+        "poisson", "gamma" and "tweedie" (of ``tweedie_variance_power``) are deviances, for counts and amounts: trees add up to the
         logarithms of predictions; targets must not be negative, and must be positive for "gamma". Gradients are those of half the squared
         error or half the deviance; scores are not halved. "cox" (the partial likelihood of proportional hazards, with Breslow's ties) and
         "aft" (the likelihood of accelerated failure times) are for times of events that may be censored. ``y`` then has the event (boolean)

@@ -263,12 +263,12 @@ class CommonParameters:
         Weight by which the mean of a category is moved towards the mean of its node before categories are sorted. With 0, the best split in
         this order is the best of all sets, except in trees and forests for more than two classes.
     min_samples_category : int or None
-        Minimum number of rows of a category in a node; rarer categories are pooled. None is 2, and corrects the gains of sets for chance in
-        boosting and classification: the best k of m uninformative categories gain about ``v * (m log(m) - k log(k) - (m - k) log(m - k))``,
-        where v is the variance of gradients over hessians, or of class membership. This amount, times 1.5 for classification, is subtracted
-        from the gain by which a set is chosen, and None is then 1 in columns with fewer than four rows per category. With random thresholds
-        or several targets, None is the larger of two numbers: half of the mean number of rows per category of the column (rows of weight 0
-        do not count), at most 10, and a fifth of it, at most 100.
+        Minimum number of rows of a category in a node; rarer categories are pooled. None is 2, and in boosting and classification the gains
+        of sets are then corrected for chance: the best k of m uninformative categories gain about ``v * (m log(m) - k log(k) - (m - k)
+        log(m - k))``, where v is the variance of gradients over hessians, or of class membership. This amount, times 1.5 for
+        classification, is subtracted from the gain by which a set is chosen. In columns with fewer than four rows per category, None is
+        then 1. With random thresholds or several targets, None is half of the mean number of rows per category of the column (rows of
+        weight 0 do not count), but at most 10, or a fifth of it, but at most 100, whichever is larger.
     max_cat_threshold : int or None
         Maximum number of categories on the smaller side of a split. None is twice the square root of the number of categories of the column
         (the square root itself with fewer than four rows per category), but at least 32.
@@ -279,8 +279,8 @@ class CommonParameters:
         threads of each worker counts.
     monotonic_cst : array-like of int of shape (n_features,), dict or None
         Constraints on predictions: 1 for columns with which they must not fall, -1 for columns with which they must not rise, 0 for others.
-        A dict maps names of columns to these numbers; those it leaves out have 0. Predictions are monotonic to the last bit; those of a
-        classifier (two classes only) are probabilities of the second class. Rows that miss the value are not constrained.
+        A dict maps names of columns to these numbers; other columns have 0. Predictions are monotonic to the last bit, except for rows with
+        a missing value in the column. In a classifier (two classes only), the probability of the second class is constrained.
     interaction_cst : {"pairwise", "no_interactions"}, list of lists, tuples or sets, or None
         Sets of columns, by number or name, that may be used together on a path from the root to a leaf. Columns that are in no set form one
         more set. "pairwise" allows any two columns, "no_interactions" a single column. In a node, columns that may not be used count as
@@ -356,8 +356,8 @@ class ClassWeight:
     Parameters
     ----------
     class_weight : dict, list of dicts, "balanced" or None
-        Factors of the row weights by class. "balanced" gives all classes the same total weight. For several targets, a list has a dict for
-        each, and factors are multiplied.
+        Weights of the classes, by which row weights are multiplied. "balanced" gives all classes the same total weight. For several
+        targets, a list has a dict for each, and their factors are multiplied.
     """
 
     class_weight: Any = parameter(default=None, allowed=[Options(str, {"balanced"}), dict, None, list])
@@ -391,12 +391,12 @@ class ForestParameters(GrowthParameters):
         ``metric(y_true, y_pred)``, which gets class codes (positions in ``classes_``) for classification. Requires ``bootstrap``.
     max_samples : int, float or None
         Number of rows drawn for each tree, with ``bootstrap``. A float is a share of the number of rows with a weight above 0, whatever
-        their weights. None draws as many as these.
+        their weights. None draws as many rows as have a weight above 0.
     colsample_bytree : float
         Share of the columns drawn once for each tree; nodes draw from these.
     verbose : int
-        Verbosity: 0 prints nothing, 1 reports progress about ten times, 2 after every tree. Lines go to standard error, or to the logger
-        "dtrees" if it is enabled at level INFO.
+        Verbosity: 0 is silent, 1 shows the progress as :class:`dtrees.ProgressBar`, 2 prints a line after every tree. If the logger
+        "dtrees" is enabled at level INFO, the lines are log records.
     warm_start : bool
         Whether to keep the trees of the previous fit, and add trees up to ``n_estimators``.
     random_state : int, RandomState, Generator or None
@@ -425,7 +425,7 @@ class BoostingParameters:
         rounds; pass a number for many more or far fewer. It is 0.1; with 10,000 or more rows of a weight above 0, it is 0.15 for
         regression, and 0.07 if ``max_leaf_nodes`` is "auto" and resolves to 31. The value used is ``learning_rate_``.
     n_estimators : int
-        The number of rounds: of trees, or of trees per class for more than two classes, or per target.
+        The number of rounds. A round grows one tree, or one per class for more than two classes, or per target.
     n_parallel_trees : int
         Number of trees that a round grows for each output (a boosted forest, XGBoost's ``num_parallel_tree``), all on the gradients at its
         beginning. Each draws its own rows (``subsample``) and columns, and ``learning_rate`` is divided by their number.
@@ -435,14 +435,14 @@ class BoostingParameters:
         How rows are drawn: all with the same probability ("uniform"), or those with large gradients more often ("gradient"). "gradient" is
         minimal variance sampling (Ibragimov and Gusev 2019, with lambda = 0): a row is drawn with probability p = min(1, s / mu), and its
         gradients and hessians are multiplied by 1 / p. Here s is its absolute gradient (times its weight; summed over outputs), and mu is
-        such that a share of ``subsample`` is expected. Sums are then estimates of those over all rows. Not for losses whose leaves are
-        quantiles ("absolute_error", "quantile", "huber"), nor with ``subsample=1``; there are no ``oob_scores_``.
+        such that a share of ``subsample`` is expected. Sums are then estimates of those over all rows. It is not for losses whose leaves
+        are quantiles ("absolute_error", "quantile", "huber"), nor for ``subsample=1``, and sets no ``oob_scores_``.
     drop_rate : float
         Probability that an earlier round is dropped while a round is grown: DART (Rashmi and Gilad-Bachrach 2015), with XGBoost's weights.
         With k dropped rounds, the values of the new one are multiplied by 1 / (k + learning_rate), those of the dropped ones by k / (k +
         learning_rate). Losses and scores after a round use the weights at that time; the fitted model and its staged predictions use the
-        final weights. Each row takes one byte of memory per tree, two for trees of more than 256 nodes. Not in a fit that continues earlier
-        rounds by ``warm_start``.
+        final weights. Each row takes one byte of memory per tree, two for trees of more than 256 nodes. A fit that continues earlier rounds
+        by ``warm_start`` does not support it.
     skip_drop : float
         Probability that a round drops no earlier round.
     drop_normalization : {"tree", "forest"}
@@ -498,13 +498,13 @@ class BoostingParameters:
         fetched to the process that coordinates the fit. A model file cannot hold the estimator. For raw scores of each row, pass
         ``base_margin`` to fit.
     ccp_alpha : float
-        Complexity parameter of pruning, before the step of a finished tree: as long as a subtree gains at most this much, per unit of the
-        tree's sum of hessians and per leaf beyond the first, the subtree that gains least becomes a leaf.
+        Complexity parameter of pruning, which is applied to a tree before its step: as long as a subtree gains at most this much, per unit
+        of the tree's sum of hessians and per leaf beyond the first, the subtree that gains least becomes a leaf.
     validation_fraction : float or None
         Share of the rows (of each class) that is held out, with ``n_iter_no_change``. With None, no rows are held out: the training rows
         decide. If ``fit`` gets ``X_val``, these rows decide instead.
     n_iter_no_change : int or None
-        Number of rounds without improvement by ``tol`` of the loss or score of the held-out rows after which the fit stops. With
+        Number of rounds after which the fit stops if the loss or score of the held-out rows has not improved by ``tol``. With
         ``warm_start``, the rounds of earlier fits count if these scored the same rows by the same ``scoring``.
     tol : float
         Minimum improvement; see ``n_iter_no_change``.
@@ -515,12 +515,11 @@ class BoostingParameters:
         is better); ``y`` are labels, and ``X`` stands for the rows without their columns: the methods ``predict``, ``predict_proba`` and
         ``decision_function`` of ``estimator`` take it, or ``X[rows]``.
     early_stopping_rounds : int or None
-        Number of rounds without improvement of the last metric of ``eval_metric`` on the last evaluation set after which the fit stops.
-        Rounds after the best one are dropped. For another set or metric, see :class:`dtrees.EarlyStopping`. Requires an ``eval_set`` at
-        fit.
+        Number of rounds after which the fit stops if the last metric of ``eval_metric`` has not improved on the last evaluation set. Rounds
+        after the best one are dropped. For another set or metric, see :class:`dtrees.EarlyStopping`. Requires an ``eval_set`` at fit.
     verbose : int
-        Verbosity: 0 prints nothing, 1 reports progress about ten times, 2 after every round. Lines go to standard error, or to the logger
-        "dtrees" if it is enabled at level INFO.
+        Verbosity: 0 is silent, 1 shows the progress as :class:`dtrees.ProgressBar`, 2 prints a line after every round. If the logger
+        "dtrees" is enabled at level INFO, the lines are log records.
     warm_start : bool
         Whether to keep the rounds of the previous fit, and add rounds up to ``n_estimators``.
     random_state : int, RandomState, Generator or None
