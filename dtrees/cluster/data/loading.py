@@ -64,8 +64,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     """
     whole = "X is for a bag, each of whose boosters is a task" if options.bag else ""
     check_placement(current_fit().settings.placement, boosting=options.n_trees is None, whole=whole)
-    if current_fit().settings.placement == "rows" and options.rows_refusal is not None:
-        raise ValueError(f'{options.rows_refusal}. Place it by columns: placement="sharded"')
+    _check_rows_may_stay(options.rows_refusal)
     if options.target and not is_lazy(y):
         y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
     before = worker_capacities(client)
@@ -96,14 +95,19 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     return Table.load(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement, base_margin=margin, X=here)
 
 
+def _check_rows_may_stay(refusal: str | None) -> None:
+    """Raise a ValueError if rows are to stay where they are, and there is a reason why they cannot."""
+    if refusal is not None and current_fit().settings.placement == "rows":
+        raise ValueError(f'{refusal}. Place it by columns: placement="sharded"')
+
+
 def _plan(
     tasks: Tasks, parts: Partitions, sizes: Sizes, capacities: Mapping[str, WorkerCapacity], options: LoadOptions
 ) -> tuple[Plan, Mapping[str, Sequence[int]]]:
     """Return what each worker will hold, and which partitions each keeps, if rows stay where they are."""
     settings, only_whole = current_fit().settings, options.bag or parts.cells is not None
     refusal = options.rows_refusal or too_many_rows(sizes.n_rows)
-    if settings.placement == "rows" and refusal is not None:
-        raise ValueError(f'{refusal}. Place it by columns: placement="sharded"')
+    _check_rows_may_stay(refusal)
     shares: dict[str, list[int]] = {}
     if settings.placement == "rows" or (settings.placement == "auto" and refusal is None and not only_whole):
         threads = {worker: capacity.threads for worker, capacity in capacities.items()}

@@ -174,10 +174,10 @@ class Sizes:
         oob_sums = n_rows * (max(n_classes, n_targets) + 1) * _VECTOR_BYTES if out_of_bag else 0
         vectors = weighted + (_VECTORS_OF_A_TARGET * n_targets if n_targets > 1 else 1)
         if boosting and n_targets == 1:
-            vectors += _VECTORS_OF_AN_OUTPUT * (_outputs(n_classes, n_outputs) - 1)
+            vectors += _VECTORS_OF_AN_OUTPUT * (_outputs(n_classes, n_targets, n_outputs) - 1)
         amounts = n_rows * _VECTOR_BYTES * n_targets if n_targets > 1 and not boosting else 0
         amounts += n_rows * _VECTOR_BYTES * _VECTORS_OF_A_BOOSTER if bag else 0
-        amounts += n_rows * remembered * max(n_targets, _outputs(n_classes, n_outputs))
+        amounts += n_rows * remembered * _outputs(n_classes, n_targets, n_outputs)
         n_categorical = sum(column.kind == CATEGORICAL for column in schema.columns)
         vector_bytes = n_rows * _VECTOR_BYTES * vectors
         n_sums = 3
@@ -280,14 +280,14 @@ def block_bytes(
     40000
     """
     width = _width_of(schema)
-    vectors = n_targets + weighted + (_PREDICTIONS + started) * max(n_targets, _outputs(n_classes, n_outputs))
+    vectors = n_targets + weighted + (_PREDICTIONS + started) * _outputs(n_classes, n_targets, n_outputs)
     held = width * len(schema.columns) if cells is None else math.ceil(cells) * (width + _VECTOR_BYTES)
     return n_rows * (held + _VECTOR_BYTES * vectors)
 
 
-def _outputs(n_classes: int, n_outputs: int) -> int:
-    """Return the raw predictions of a row for one target of boosting, a number of which there are ``n_outputs``, or classes."""
-    return n_classes if n_classes > 2 else n_outputs
+def _outputs(n_classes: int, n_targets: int, n_outputs: int) -> int:
+    """Return the raw predictions of a row by boosting of some targets, or of one: ``n_outputs`` of a number, or those of its classes."""
+    return max(n_targets, n_classes if n_classes > 2 else n_outputs)
 
 
 def _width_of(schema: Schema) -> int:

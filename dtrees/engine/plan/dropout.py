@@ -57,14 +57,11 @@ class RoundWeights:
 
     def add(self) -> None:
         """Take in that the next round is grown."""
-        n_dropped, by_tree = len(self.dropped), self._dropout.normalization == "tree"
-        new, old = 1.0, 1.0
-        if n_dropped:
-            total = (n_dropped if by_tree else 1) + self._rate
-            new, old = 1.0 / total, (n_dropped if by_tree else 1) / total
+        share = len(self.dropped) if self._dropout.normalization == "tree" else 1
+        total = share + self._rate if self.dropped else 1.0
         for round_ in self.dropped:
-            self.weights[round_] *= old
-        self.weights.append(new)
+            self.weights[round_] *= share / total
+        self.weights.append(1.0 / total)
         n = len(self.weights)
         key = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_DROPOUT, n))
         draws = (hashing.mix_each(key ^ hashing.mix_each(np.arange(n + 1))) >> np.uint64(11)) * 2.0**-53

@@ -101,7 +101,7 @@ def boost(
     n_known = 0 if found is None else len(found.rounds)
     scores: list[Scores] = []  # of the new rounds
     decides = plan.n_iter_no_change is not None
-    weights = None if plan.dropout is None else RoundWeights(plan)
+    weights = None if plan.dropout is None or evaluation is None else RoundWeights(plan)
     added: list[list[Tree]] = rounds if weights is None else []  # what each round adds to raw predictions
     evaluated = np.empty((0, 0, 0)) if evaluation is None else evaluation.score(added, initial, 0)
     may_wait = callback is None and plan.stopping is None and plan.checkpoint is None
@@ -120,8 +120,9 @@ def boost(
         return BoostingResult(final, initial, train.copy(), validation[: None if decides else 0].copy(), out_of_bag, evaluated)
 
     watch(callback, result)
+    to_save = partial(result, as_grown=True)
     if found is None:
-        saver.offer(partial(result, as_grown=True))
+        saver.offer(to_save)
     began = time.perf_counter()
     n_complete = len(rounds)
     try:
@@ -142,7 +143,7 @@ def boost(
                 evaluated = evaluate()
             n_complete = len(rounds)
             if number >= n_known:
-                saver.offer(partial(result, as_grown=True))
+                saver.offer(to_save)
             if callback is not None:
                 now = time.perf_counter()
                 progress = Progress(
@@ -166,7 +167,7 @@ def boost(
         evaluated = evaluated[:n_complete]  # without a callback, nobody keeps what there is
         raise FitInterrupted(result()) from error
     evaluated = evaluate()
-    saver.offer(partial(result, as_grown=True), last=True)
+    saver.offer(to_save, last=True)
     return result()
 
 

@@ -482,8 +482,17 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
                 raise ValueError(f"loss is {self.loss!r}, a function that a model file could not hold; set it, to find new values by it")
             loss = registry.loss_for(self.loss, getattr(self, "n_classes_", 0), {}, self._n_targets)
         limits = rules.rules_of_values(self, "newton")
-        about: dict[str, Any] = {"first_order": self.criterion == "squared_error", "class_weight": class_weight}
-        return BoostingPlan(limits, 0, loss, 0, 0, float(self.learning_rate_), self._trees.n_parallel, **about)
+        rate, first_order = float(self.learning_rate_), self.criterion == "squared_error"
+        return BoostingPlan(
+            limits,
+            0,
+            loss,
+            0,
+            learning_rate=rate,
+            n_parallel_trees=self._trees.n_parallel,
+            first_order=first_order,
+            class_weight=class_weight,
+        )
 
     def _take_refitted(self, train_score: NDArray[np.float64] | None) -> None:
         assert train_score is not None

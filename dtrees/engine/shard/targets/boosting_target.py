@@ -94,7 +94,8 @@ class BoostingTarget:
         self.train = self.in_sample = rows_trained_on(self.held_out, self.weight)
         self.raw = self._starts(slice(0, n))
         # A round's trees share rows, and gradients at the predictions at its beginning: what these follow from.
-        self._opened = self.raw.copy() if plan.trees_per_round > 1 else self.raw
+        self._per_round = plan.trees_per_round
+        self._opened = self.raw.copy() if self._per_round > 1 else self.raw
         self._drawn_for = self._loss_of = -1
         self._loss: Loss = plan.loss  # of the round
         self._takes_all_rows, self._steps_apart = plan.loss.takes_all_rows, plan.steps_apart
@@ -165,7 +166,7 @@ class BoostingTarget:
 
     def round_of(self, tree: int) -> int:
         """Return the number of the first tree of its round."""
-        return tree - tree % self.plan.trees_per_round
+        return tree - tree % self._per_round
 
     def opened_for(self, round_: int) -> NDArray[np.float64] | None:
         """Return the raw predictions at the beginning of a round, shape (K, n_rows); None if the loss of the round has been taken."""
