@@ -129,7 +129,7 @@ def test_the_page_of_settings_has_every_one() -> None:
 
 SCRIPTS = {
     "laptop": (["california_housing.csv"], "the loaded model predicts the same: True"),
-    "categories": (["adult_train.csv", "adult_test.csv"], "sets of categories: accuracy 0.87"),
+    "categories": (["adult_train.csv", "adult_test.csv"], "subsets of categories: accuracy 0.87"),
     "validate_and_tune": (["california_housing.csv"], "R2 on other rows"),
     "intervals": (["california_housing.csv"], "boosting: intervals for 90 % cover"),
     "explain": (["adult_train.csv", "adult_test.csv"], "written: "),

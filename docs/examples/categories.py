@@ -1,4 +1,4 @@
-"""Text columns as sets of categories: ``python categories.py adult_train.csv adult_test.csv``.
+"""Text columns split by subsets of categories: ``python categories.py adult_train.csv adult_test.csv``.
 
 The table is UCI's "Adult" (Kohavi 1996), with eight text columns of up to 42 categories, and missing values.
 """
@@ -16,13 +16,13 @@ import dtrees
 
 
 def main(train: str, test: str) -> None:
-    """Compare sets of categories with one-hot encoding."""
+    """Compare subsets of categories with one-hot encoding."""
     rows, new = pd.read_csv(train), pd.read_csv(test)
     X, y = rows.drop(columns="income"), rows["income"]
     X_new, y_new = new.drop(columns="income"), new["income"]
 
     model = dtrees.GradientBoostingClassifier(n_estimators=150, learning_rate=0.1, n_jobs=-1, random_state=0)
-    print(f"sets of categories: accuracy {model.fit(X, y).score(X_new, y_new):.4f}")
+    print(f"subsets of categories: accuracy {model.fit(X, y).score(X_new, y_new):.4f}")
     print("columns of categories:", ", ".join(X.columns[model.is_categorical_]))
     print(dtrees.export_text(model.estimators_[0, 0], max_depth=1, max_categories=4))
 
