@@ -1,4 +1,4 @@
-"""The split core: finds the exact best split of a node, and nothing else.
+"""The split core: find the exact best split of a node, and nothing else.
 
 Read in this order:
 
@@ -9,19 +9,20 @@ Read in this order:
     gradients, hessians and weights as 64-bit integers, so that sums are the same in any order; random draws as functions of the identity of
     what is drawn.
 ``criteria``
-    what a split is to improve: a file for each kind of criterion.
+    what a split improves: a file for each kind of criterion.
 ``node``
-    the rows of a tree by node, and how a split divides them; candidates, limits, the nodes of a tree.
+    the rows of a tree by node, and how a split divides them; candidate splits, limits, node records.
 ``search``
-    one node and one column.
+    the best split of one node in one column.
 ``zones``
-    large nodes, all columns at once: sums by zone, bounds of what zones hide, and the rows of those that may hide something.
+    the best splits of large nodes in all columns at once: sums by zone, bounds on the splits inside a zone, and the rows of zones that may
+    hold a better split.
 ``grow``
-    trees: level by level, or a node to its end in one kernel, by one thread or several.
+    grow trees: level by level, or from a node to its leaves in one kernel, by one thread or several.
 ``policy``
-    from what size on what pays.
+    the sizes at which a method pays.
 ``compile``
-    how kernels are compiled and kept.
+    how kernels are compiled and cached.
 
 Kernels are free functions compiled by Numba without the interpreter lock; they know nothing of threads, Dask or scikit-learn.
 """

@@ -1,9 +1,9 @@
-"""Named tuples that kernels get by reference.
+"""Named tuples that kernels receive by reference.
 
-Numba passes a tuple by value: every array in it as seven numbers, through every call. What a subtree is grown by has a hundred arrays, so
-each function of its kernels took nine hundred arguments, which had to be compiled, and handed over, again and again. A named tuple of a
-class marked here is written to memory once, where a kernel is called from Python, and functions pass its address; what they read of it,
-they know not to change. Kernels cannot make such a tuple.
+Numba passes a tuple by value: each array in it becomes seven arguments of every function. A task of growing a subtree has a hundred
+arrays, so each function of its kernels had nine hundred arguments to compile and to pass. A named tuple of a class marked here is
+written to memory once, when Python calls a kernel, and functions pass its address. Its fields are read only. Kernels cannot create such
+a tuple.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Reference(types.Type):
 
 
 def by_reference(cls: C) -> C:
-    """Have kernels get named tuples of a class by reference."""
+    """Make kernels receive named tuples of a class by reference."""
     typeof_impl.register(cls)(_type_of)
     return cls
 
@@ -69,7 +69,7 @@ def read_field(context: Any, builder: Any, reference: Reference, pointer: ir.Val
 
 
 def _read(builder: Any, pointer: ir.Value) -> ir.Value:
-    """Read a value that never changes, number by number, so that only those are read that are used."""
+    """Read an immutable value number by number, so that unused numbers are not read."""
     kind = pointer.type.pointee
     if isinstance(kind, ir.Aggregate):
         value = ir.Constant(kind, ir.Undefined)
@@ -86,8 +86,8 @@ def _read(builder: Any, pointer: ir.Value) -> ir.Value:
 def _from_python(reference: Reference, value: Any, context: Any) -> Any:
     """Write a named tuple to memory and return its address.
 
-    What is read from there is said never to change, so LLVM must not see that it was written: the address goes through an instruction that
-    does nothing, which it does not look into.
+    Reads from this address are marked as invariant, so LLVM must not see the write: the address passes through an empty instruction that
+    LLVM does not analyse.
     """
     builder = context.builder
     native = context.unbox(reference.content, value)

@@ -1,11 +1,11 @@
 """Compiled kernels on disk.
 
-A *cache folder* holds what was compiled from one state of the sources, by one version of Numba, for one kind of processor: its name is a
-digest of all that. A change of any source file with kernels thus leads to another folder, and never leaves stale machine code of a kernel
-in another file. One file holds one kernel, compiled for arguments of certain types.
+A *cache folder* holds the kernels compiled from one state of the sources, by one version of Numba, for one type of processor. Its name
+is a digest of these, so a change of any source file with kernels leads to another folder: machine code of a kernel from another file is
+never stale. A file holds one kernel, compiled for one combination of argument types.
 
-Folders lie beside the package where that can be written to, otherwise in the user's cache, otherwise in a temporary folder. Compiled
-kernels are read from wherever they are, so an image with compiled kernels may be read only. ``NUMBA_CACHE_DIR`` names another place.
+Folders lie beside the package if that is writable, otherwise in the user's cache, otherwise in a temporary folder. Compiled kernels are
+read from any of these, so an image with compiled kernels may be read-only. ``NUMBA_CACHE_DIR`` sets another location.
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ from dtrees.split.compile.by_reference import Reference
 
 _logger = logging.getLogger("dtrees")
 
-#: Whether kernels are compiled by :mod:`dtrees.split.compile.numba_pipeline`, which replaces parts of Numba that are not public: only in
-#: the minor version of Numba that it was made for, and not if the environment variable DTREES_NUMBA_PATCHES is 0. Otherwise Numba compiles
-#: them as usual, which takes several times as long and leads to the same models.
+#: Whether kernels are compiled by :mod:`dtrees.split.compile.numba_pipeline`, which replaces private parts of Numba: only in the minor
+#: version of Numba that it was written for, and not if the environment variable DTREES_NUMBA_PATCHES is 0. Numba's usual pipeline takes
+#: several times as long and leads to the same models.
 PATCHES_NUMBA = numba.version_info.short == (0, 68) and os.environ.get("DTREES_NUMBA_PATCHES", "1") != "0"
 
 _PACKAGE = Path(__file__).parents[2]
 #: Layers above all kernels.
 _WITHOUT_KERNELS = {"cluster", "cli"}
-#: What is in every file with kernels; the whole split core counts, as kernels there use constants of other files.
+#: Text that every file with kernels contains. All files of the split core count, as kernels there use constants of other files.
 _MARK = b"dtrees.split.compile"
-#: Settings of Numba that change what it makes of a kernel.
+#: Settings of Numba that change the machine code of a kernel.
 _SETTINGS = "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "ENABLE_AVX", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE"
-#: Folders of other versions are removed after so many days without use, and all but the latest of them.
+#: Days without use after which folders of other versions are removed, and the number of such folders that remain at most.
 _DAYS, _FOLDERS = 30, 4
 KERNEL_SUFFIX = ".kernel"
 
 
 @cache
 def kernel_sources() -> tuple[Path, ...]:
-    """Return the files that kernels are in, and the constants that they use."""
+    """Return the files with kernels or with constants that kernels use."""
     files = (path for path in sorted(_PACKAGE.rglob("*.py")) if path.relative_to(_PACKAGE).parts[0] not in _WITHOUT_KERNELS)
     return tuple(path for path in files if path.relative_to(_PACKAGE).parts[0] == "split" or _MARK in path.read_bytes())
 
 
 @cache
 def kernel_version() -> str:
-    """Return a digest of all that decides what is compiled: sources, versions, settings and the kind of processor."""
+    """Return a digest of everything that determines the machine code: sources, versions, settings and the type of processor."""
     digest = hashlib.sha256()
     for path in kernel_sources():
         digest.update(path.read_bytes())
@@ -78,7 +78,7 @@ def kernel_version() -> str:
 
 
 def _places() -> list[Path]:
-    """Return where cache folders may lie, the best first."""
+    """Return the possible locations of cache folders, in order of preference."""
     if config.CACHE_DIR:
         return [Path(config.CACHE_DIR) / "dtrees"]
     places = [_PACKAGE / "__pycache__" / "kernels"]
@@ -99,7 +99,7 @@ def _user_place() -> Path:
 
 @cache
 def cache_folder() -> Path:
-    """Return the folder that kernels are compiled into; it can be written to."""
+    """Return the folder that compiled kernels are written to."""
     places = _places()
     for place in places:
         folder = place / kernel_version()
@@ -130,7 +130,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _temporary() -> Path:
-    """Return a folder among temporary files that nobody but this user can write to: what is in it is run."""
+    """Return a temporary folder that only this user can write to, since the code in it is executed."""
     if hasattr(os, "getuid"):
         folder = Path(tempfile.gettempdir()) / f"dtrees-kernels-{os.getuid()}"
         with suppress(OSError):
@@ -144,7 +144,7 @@ def _temporary() -> Path:
 
 
 def _remove_old(place: Path, kept: Path) -> None:
-    """Remove folders of other versions: those not used for long, and all but the latest."""
+    """Remove folders of other versions: unused for long, or more than the latest few."""
     with suppress(OSError):
         others = sorted((folder for folder in place.iterdir() if folder != kept and folder.is_dir()), key=_last_use, reverse=True)
         for number, folder in enumerate(others):
@@ -160,29 +160,30 @@ def _last_use(folder: Path) -> float:
 
 
 def _readable() -> Iterator[Path]:
-    """Return the folders that may hold compiled kernels, which may be read only but for one."""
+    """Return the folders that may hold compiled kernels; all but one may be read-only."""
     yield cache_folder()
     for place in _places():
         if place / kernel_version() != cache_folder():
             yield place / kernel_version()
 
 
-#: Asks other machines for a kernel, or gives them one; see :func:`exchange_with`.
+#: Requests a kernel from other machines, or offers one to them; see :func:`exchange_with`.
 _ask_others: Callable[[str, str, bytes | None], bytes | None] | None = None
 
 
 def exchange_with(ask: Callable[[str, str, bytes | None], bytes | None] | None) -> None:
-    """Have this process ask others for kernels before it compiles them, and give them those that it has compiled.
+    """Request kernels from other processes before compiling them, and offer them the kernels compiled here.
 
-    ``ask`` is called with a version of kernels, the name of a file with one, and None: it returns the file, or None if the kernel is to be
-    compiled here, as nobody has it or makes it. Or it is given the file, an empty one if that is of no use to others, who must not wait.
+    ``ask`` is called with a version of kernels, the name of a kernel's file, and None: it returns the content of the file, or None if
+    this process has to compile the kernel. Or it is called with the content, which is empty if other processes cannot use it and must
+    not wait for it.
     """
     global _ask_others
     _ask_others = ask
 
 
 def fetch_kernel(name: str) -> None:
-    """Ask others for a kernel that is not on disk."""
+    """Request a kernel that is not on disk from other processes."""
     content = None if _ask_others is None else _ask_others(kernel_version(), name, None)
     if content is not None:
         with suppress(ValueError):
@@ -191,12 +192,12 @@ def fetch_kernel(name: str) -> None:
 
 
 class KernelCache(_Cache):
-    """One kernel as compiled for arguments of certain types, on disk; in place of Numba's own cache.
+    """One kernel on disk, compiled for certain argument types; replaces Numba's own cache.
 
     Parameters
     ----------
     function : function
-        The kernel's source.
+        The kernel before it is compiled.
     """
 
     def __init__(self, function: Any) -> None:
@@ -209,16 +210,16 @@ class KernelCache(_Cache):
         return str(cache_folder())
 
     def enable(self) -> None:
-        """Do nothing: it is always enabled."""
+        """Do nothing: the cache is always enabled."""
 
     def disable(self) -> None:
-        """Do nothing: it is always enabled."""
+        """Do nothing: the cache is always enabled."""
 
     def flush(self) -> None:
-        """Do nothing: files are removed with their folder."""
+        """Do nothing: files are removed together with their folder."""
 
     def file_name(self, signature: Any) -> str:
-        """Return the name of the file with the kernel for arguments of these types."""
+        """Return the name of the file with the kernel for these argument types."""
         return f"{self.name}-{self._key(signature)}{KERNEL_SUFFIX}"
 
     def _key(self, signature: Any) -> str:
@@ -231,23 +232,23 @@ class KernelCache(_Cache):
         return digest.hexdigest()[:20]
 
     def find(self, signature: Any) -> Path | None:
-        """Return the file with the kernel for arguments of these types, if it was compiled."""
+        """Return the file with the kernel for these argument types, or None."""
         name = self.file_name(signature)
         return next((folder / name for folder in _readable() if (folder / name).is_file()), None)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the kernel for arguments of these types, or None."""
+        """Return the kernel for these argument types, or None."""
         path = self.find(sig)
         if path is None:
             return None
-        rtsys.initialize(target_context)  # all that machine code needs: to load what Numba compiles by takes as long as to import it
+        rtsys.initialize(target_context)  # enough to load machine code; importing Numba's compiler would take as long as the load
         try:
             return CompileResult._rebuild(target_context, *pickle.loads(checked(path.read_bytes())))
         except (OSError, ValueError):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save the kernel for arguments of these types, unless it refers to objects of this process: others then compile it themselves."""
+        """Save a kernel, unless it refers to objects of this process: other processes then compile it themselves."""
         name, content = self.file_name(sig), b""
         if not data.library.has_dynamic_globals:
             content = with_digest(dumps(data._reduce()))
@@ -257,14 +258,14 @@ class KernelCache(_Cache):
 
 
 def _source_digest(path: str | None) -> str:
-    """Return a digest of a file that is not part of the package: a user's, or a test's, has kernels or a criterion too."""
+    """Return a digest of a file outside the package, such as a user's file with kernels or a criterion."""
     if path is None or Path(path).is_relative_to(_PACKAGE) or not Path(path).is_file():
         return ""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _classes(arguments: Iterable[Any]) -> Iterator[str]:
-    """Return the full names of the classes of named tuples, as types of the same name and fields look the same."""
+    """Return the full names of the classes of named tuples: types with equal names and fields look the same."""
     for one in arguments:
         if isinstance(one, Reference):
             one = one.content
@@ -276,17 +277,17 @@ def _classes(arguments: Iterable[Any]) -> Iterator[str]:
 
 
 def n_compiled() -> int:
-    """Return how many kernels are compiled on this machine, each counted for each combination of types."""
+    """Return the number of kernels compiled on this machine, counted for each combination of types."""
     return sum(1 for _ in cache_folder().glob(f"*{KERNEL_SUFFIX}"))
 
 
 def with_digest(content: bytes) -> bytes:
-    """Return the content of a file that :func:`checked` accepts."""
+    """Add a digest to the content of a file, which :func:`checked` verifies."""
     return hashlib.sha256(content).digest() + content
 
 
 def checked(content: bytes) -> memoryview:
-    """Return what is in a file but its digest; raises ValueError if it is damaged."""
+    """Return the content of a file without its digest; raises ValueError if it is damaged."""
     view = memoryview(content)
     if hashlib.sha256(view[32:]).digest() != view[:32]:
         raise ValueError("a file with a compiled kernel is damaged")
@@ -294,7 +295,7 @@ def checked(content: bytes) -> memoryview:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that nobody sees a part of it; a folder that is full or gone is no error."""
+    """Write a file atomically. A folder that is full or missing is no error."""
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}")
     with suppress(OSError):
         try:
@@ -305,5 +306,5 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def is_cached(name: str) -> bool:
-    """Tell whether a kernel, ``module.name``, has been compiled for any arguments."""
+    """Return whether a kernel, ``module.name``, has been compiled for any arguments."""
     return any(any(folder.glob(f"{name}-*{KERNEL_SUFFIX}")) for folder in _readable())

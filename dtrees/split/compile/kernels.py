@@ -1,8 +1,8 @@
-"""How kernels are compiled.
+"""Decorators that compile kernels.
 
-Without the interpreter lock, so that threads run side by side; cached on disk; never ``parallel=True`` (its threads abort under Dask's) and
-never ``fastmath`` (it reorders what decides a split). Divisions by zero give infinities and NaN, as in NumPy, rather than checks at
-every division.
+Kernels release the interpreter lock, so that threads run in parallel, and are cached on disk. They never use ``parallel=True`` (its
+threads abort under Dask's) nor ``fastmath`` (it reorders operations that decide a split). Divisions by zero give infinities and NaN, as
+in NumPy, instead of a check at every division.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from dtrees.split.compile.cache import PATCHES_NUMBA, KernelCache, cache_folder, fetch_kernel
 from dtrees.split.compile.separate import called_apart
 
-#: Seconds after which a process does not wait any longer for another one that compiles the same kernel, which may stand still.
+#: Seconds after which a process stops waiting for another one that compiles the same kernel, which may hang.
 _PATIENCE = 600
 
 
 def _pipeline(name: str) -> dict[str, Any]:
-    """Return the option for one of the compilers of :mod:`dtrees.split.compile.numba_pipeline`, if they are used."""
+    """Return the option that selects a compiler of :mod:`dtrees.split.compile.numba_pipeline`, if these are used."""
     if not PATCHES_NUMBA:
         return {}
     from dtrees.split.compile import numba_pipeline
@@ -36,15 +36,15 @@ def _pipeline(name: str) -> dict[str, Any]:
     return {"pipeline_class": getattr(numba_pipeline, name)}
 
 
-#: What all kernels and their parts have.
+#: Options of all kernels and their parts.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-#: The options of the versions of :func:`~dtrees.split.compile.specialised.specialised`: they become part of their callers.
+#: Options of the versions of :func:`~dtrees.split.compile.specialised.specialised`, which are inlined into their callers.
 PART_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "forceinline": True, "_nrt": False, **_pipeline("PartCompiler")}
 _numba_compiler = partial(njit, **_OPTIONS)
 
 
 def _compiler(pipeline: str = "KernelCompiler", **options: Any) -> Callable[..., Any]:
-    """Return a decorator for kernels, with Numba's options beside those that all have."""
+    """Return a decorator for kernels, with options of Numba in addition to the common ones."""
 
     def decorate(function):
         dispatcher = _numba_compiler(**_pipeline(pipeline), **options)(function)
@@ -56,7 +56,7 @@ def _compiler(pipeline: str = "KernelCompiler", **options: Any) -> Callable[...,
 
 
 def _part_compiler(**options: Any) -> Callable[..., Any]:
-    """Return a decorator for parts of kernels, which are never called from Python. They are cached within their callers, if possible."""
+    """Return a decorator for parts of kernels, which Python never calls. They are cached within their callers, if possible."""
     if not _pipeline("PartCompiler"):
         return _compiler(no_cpython_wrapper=True, **options)
     return _numba_compiler(no_cpython_wrapper=True, **_pipeline("PartCompiler"), **options)
@@ -65,10 +65,10 @@ def _part_compiler(**options: Any) -> Callable[..., Any]:
 def _compile_in_turn(dispatcher, compile_now, signature):
     """Compile a kernel, or load it from disk, while no other process compiles it for the same types.
 
-    The workers of a cluster need the same kernels at the same time: one compiles them and the others load the result.
+    The workers of a cluster need the same kernels at the same time: one compiles them, and the others load the result.
 
-    The lock is held while the kernels that this one calls are compiled, with locks of their own; as no two call each other, nobody waits
-    for ever. Numba's own lock, for the threads of a process, is taken first.
+    The lock is held while the kernels called by this one are compiled, under their own locks. No two kernels call each other, so there
+    is no deadlock. Numba's own lock, for the threads of a process, is taken first.
     """
     with global_compiler_lock, ExitStack() as held:
         arguments, _ = normalize_signature(signature)
@@ -82,7 +82,7 @@ def _compile_in_turn(dispatcher, compile_now, signature):
 
 
 def is_compiled(kernel: Any, argument_types: tuple[Any, ...]) -> bool:
-    """Tell whether a kernel is in memory, or on disk, for arguments of these types."""
+    """Return whether a kernel is in memory, or on disk, for given argument types."""
     return argument_types in kernel.overloads or kernel._cache.find(argument_types) is not None
 
 
@@ -96,7 +96,7 @@ def _quickly():
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Put off collections of garbage: what Numba makes of a kernel, they would look through again and again, and find nothing to free."""
+    """Suspend garbage collection, which would traverse Numba's data again and again and find nothing to free."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -110,17 +110,17 @@ def _without_collections() -> Iterator[None]:
 def _lock(name):
     lock = FileLock(cache_folder() / f"{name}.lock")
     with ExitStack() as locked:
-        with suppress(OSError, NotImplementedError, Timeout):  # not every file system knows locks
+        with suppress(OSError, NotImplementedError, Timeout):  # not every file system supports locks
             locked.enter_context(lock.acquire(timeout=_PATIENCE))
         yield
 
 
-#: Compile a part of kernels that is never called from Python, with its callers.
+#: Compile a part of kernels, never called from Python, together with its callers.
 inner_kernel = _part_compiler(_nrt=True)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a kernel. Within other kernels it is a part of them."""
+    """Compile a kernel that Python calls. Other kernels may call it, too, and then include it."""
     dispatcher = _compiler(_nrt=True)(function)
     if _pipeline("PartCompiler"):
         part = inner_kernel(function)
@@ -130,61 +130,62 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 @kernel
 def ZERO():
-    """Return 0. Numba compiles a kernel anew for each literal it is called with; this is none."""
+    """Return 0 that is not a literal: Numba compiles a kernel anew for each literal argument."""
     return np.int64(0)
 
 
 @kernel
 def NONE():
-    """Return -1, which is no literal either."""
+    """Return -1 that is not a literal."""
     return np.int64(-1)
 
 
-#: Compile a part of kernels that runs for each small node: it does not count references to arrays, which costs time, most of all where
-#: threads share arrays. Such a part must not allocate an array nor return one. (A part called by it would do without counting as well, but
-#: for the explicit ``_nrt=True`` above.)
+#: Compile a part of kernels that runs for each small node. It does not count references to arrays, which takes time, above all if
+#: threads share arrays. Such a part must neither allocate nor return an array. (The parts that it calls would not count references
+#: either, but for the explicit ``_nrt=True`` above.)
 lean_kernel = _part_compiler(_nrt=False)
 
-#: The same, made part of its caller: for what takes so many arrays that to pass them costs as much as the work on a node of few rows.
+#: A lean kernel that is inlined into its caller: for a part with so many arrays that passing them costs as much as the work on a small
+#: node.
 inlined_kernel = _part_compiler(_nrt=False, forceinline=True)
 
-#: A lean kernel that callers share, where others become part of them. What becomes part of its callers has what it calls become so, too,
-#: over and over: a search that four places call is compiled four times. For what takes longer than a call does.
+#: A lean kernel that is never inlined, for parts that take longer than a call. An inlined kernel inlines the kernels that it calls, too:
+#: a search called in four places is compiled four times.
 shared_kernel = _part_compiler(_nrt=False, forceinline=False)
 
 
-#: Compile a part of kernels that others call at its address.
+#: Compile a part of kernels that others call by its address.
 alone = _compiler(_nrt=False, no_cpython_wrapper=True)
 
 
 def separate_kernel(function: Callable[..., Any] | None = None, *, returns: Any = None) -> Any:
-    """Compile a long part of kernels apart from its callers, and not once more with each.
+    """Compile a long part of kernels once, separately from its callers.
 
-    For what takes long to compile, is called seldom enough that nothing is gained by having it within its callers, and is no closure. Given
-    the type that it ``returns``, it is compiled only when it is first called.
+    For a part that takes long to compile, is not a closure, and is called so seldom that inlining gains nothing. If the type that it
+    ``returns`` is given, it is compiled only when it is first called.
     """
     return partial(separate_kernel, returns=returns) if function is None else called_apart(alone(function), returns)
 
 
-#: The same as a lean kernel for what is called from Python.
+#: A lean kernel that Python calls.
 lean_entry = _compiler(_nrt=False)
 
 
-#: The flags of arrays that decide their type: NumPy's numbers for contiguous in C's and in Fortran's order, aligned, writeable.
+#: The flags of arrays that decide their type, as NumPy numbers them: contiguous in C and in Fortran order, aligned, writeable.
 _LAYOUT = 0x1 | 0x2 | 0x100 | 0x400
 _bound: dict[Any, Callable[..., Any]] = {}
 
 
 def plain(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array that kernels are compiled for: contiguous, aligned and writeable. Any other is copied."""
+    """Return an array in the layout that kernels are compiled for: contiguous, aligned and writeable. Others are copied."""
     return array if array.flags.carray else array.copy()
 
 
 def bind(kernel: Any, *arguments: Any, any_layout: Sequence[NDArray[Any]] = ()) -> Callable[..., Any]:
-    """Return a kernel's code for arguments of these types, to be called with such only.
+    """Return a kernel's code for the types of these arguments, to be called with the same types only.
 
-    To look up the types of a hundred arrays takes longer than many a call does, so where calls are many, it is done once. Arrays given as
-    ``any_layout`` may be contiguous or not, read only or not, and aligned or not, where the kernel is called: one code serves all.
+    Finding the types of a hundred arrays takes longer than many a call, so it is done once. Arrays given as ``any_layout`` may have any
+    layout in later calls: contiguous or not, read-only or not, aligned or not.
     """
     anyhow = {id(array) for array in any_layout}
     key = kernel, tuple((value.dtype, value.ndim) if id(value) in anyhow else layout_of(value) for value in arguments)
@@ -198,7 +199,7 @@ def _any_layout(array: Any) -> Any:
 
 
 def layout_of(value: Any) -> Any:
-    """Return what decides the compiled type of an argument."""
+    """Return the properties of an argument that decide its compiled type."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.ndim, value.flags.num & _LAYOUT
     return (type(value), tuple(map(layout_of, value))) if isinstance(value, tuple) else type(value)

@@ -1,8 +1,8 @@
-"""Memory and bits as the processor sees them: asking for what will soon be read, or written; numbers at any place, or of another type.
+"""Memory and bits as the processor sees them: prefetching, unaligned numbers, and the bits of numbers as another type.
 
-The rows of a node are scattered over the table: each visit to one is a cache miss, and loops with much to do for each row do not look far
-enough ahead by themselves. Where tables are larger than the cache, asking for rows some way ahead takes such loops from three
-nanoseconds an element to less than one. They are brought into the second cache only: sums fill the first.
+The rows of a node are scattered over the table, so each visit to one is a cache miss, and the processor does not look far enough ahead
+in loops with much work per row. If tables are larger than the cache, prefetching rows some distance ahead reduces such loops from three
+nanoseconds an element to less than one. Rows are brought into the second-level cache only, since sums fill the first.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _prefetch_to_write = _prefetching(1, 3)
 
 @inner_kernel
 def prefetch(array, i):
-    """Ask for ``array[i]`` of a one-dimensional array."""
+    """Prefetch ``array[i]`` of a one-dimensional array."""
     _prefetch(array, (i,))
 
 
 @inner_kernel
 def prefetch_row(array, i):
-    """Ask for ``array[i]`` of a two-dimensional one: up to 64 numbers of two bytes, or a few larger ones.
+    """Prefetch ``array[i]`` of a two-dimensional array: up to 64 numbers of two bytes, or a few larger ones.
 
-    Longer rows are read in sequence anyway.
+    The rest of longer rows is read in sequence, which needs no prefetching.
     """
     last = array.shape[1] - 1
     _prefetch(array, (i, 0))
@@ -60,7 +60,7 @@ def prefetch_row(array, i):
 
 @inner_kernel
 def prefetch_to_write(array, i):
-    """Ask for ``array[i]`` of a one-dimensional array that this thread is to write."""
+    """Prefetch ``array[i]`` of a one-dimensional array for writing by this thread."""
     _prefetch_to_write(array, (i,))
 
 
@@ -71,7 +71,7 @@ def _pointer(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> A
 
 @intrinsic
 def write_word(typing_context: Any, array: Any, place: Any, word: Any) -> Any:
-    """Write a number of 8 bytes to ``array[place:place + 8]``, of a contiguous array of bytes."""
+    """Write 8 bytes to ``array[place:place + 8]``, of a contiguous array of bytes."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.store(arguments[2], _pointer(context, builder, signature.args[0], arguments[0], arguments[1]), align=1)
@@ -82,7 +82,7 @@ def write_word(typing_context: Any, array: Any, place: Any, word: Any) -> Any:
 
 @intrinsic
 def read_word(typing_context: Any, array: Any, place: Any) -> Any:
-    """Return the number of 8 bytes at ``array[place:place + 8]``, of a contiguous array of bytes."""
+    """Return the 8 bytes at ``array[place:place + 8]``, of a contiguous array of bytes."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load(_pointer(context, builder, signature.args[0], arguments[0], arguments[1]), align=1)
@@ -105,7 +105,7 @@ def read_float64(typing_context: Any, words: Any, i: Any) -> Any:
 
 
 def same_bits(source: Any, target: Any) -> Any:
-    """Return a function that takes the bits of a number for those of another type."""
+    """Return a function that reinterprets the bits of a number as another type."""
 
     @intrinsic
     def convert(typing_context: Any, x: Any) -> Any:
@@ -119,7 +119,7 @@ def same_bits(source: Any, target: Any) -> Any:
 
 @intrinsic
 def lowest_bit(typing_context: Any, word: Any) -> Any:
-    """Return the number of the lowest bit of a uint64 that is set, 64 if none is."""
+    """Return the position of the lowest bit of a uint64 that is set, 64 if none is."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -129,7 +129,7 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
 
 @intrinsic
 def count_bits(typing_context: Any, word: Any) -> Any:
-    """Return how many bits of a uint64 are set."""
+    """Return the number of bits of a uint64 that are set."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])

@@ -1,9 +1,9 @@
-"""Parts of a kernel that depend on something that the kernel does not: each is compiled apart, when it is first called.
+"""Methods of a task: parts of a kernel that depend on a type that the kernel does not see.
 
-A *task* is a named tuple that kernels get by reference. What depends on one of its fields are *methods* of the task: other kernels, which
-see the type of that field. The kernel that calls them sees it as :class:`Hidden`, and is compiled once for whatever is hidden. It finds
-the addresses of methods in a table (:class:`Methods`) that the task holds, too. Where the table lacks one, the kernel calls back into
-Python, which loads the method, or compiles it.
+A *task* is a named tuple that kernels receive by reference. The code that depends on one of its fields is in *methods* of the task:
+other kernels, which see the type of that field. The kernel that calls them sees the field as :class:`Hidden`, so it is compiled once for
+all types of it. It finds the addresses of methods in a table (:class:`Methods`) in the task. If an address is missing, the kernel calls
+back into Python, which loads or compiles the method.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from dtrees.split.compile.kernels import alone, bind, layout_of, lean_entry
 from dtrees.split.compile.separate import address_of, call_at
 
 _FINDER = "dtrees_find_method"
-#: The name of the argument that a table belongs to, and of its field that holds the table.
+#: The name of the argument that is the task, and of its field that holds the table.
 _TASK, _TABLE = "task", "methods"
-#: Most numbers of 64 bits of what is hidden.
+#: The largest size of a hidden field, in numbers of 64 bits.
 _MOST_NUMBERS = 128
 
 
 class Hidden(NamedTuple):
-    """A named tuple, of which kernels see all but the last field.
+    """A named tuple whose last field kernels do not see.
 
     Attributes
     ----------
     seen : named tuple
-        The same with an empty tuple for its last field.
+        The tuple with an empty tuple as its last field.
     address : int
-        Of the memory.
+        Address of the memory.
     memory : ndarray of int64
         The named tuple as methods read it.
     hidden : named tuple
@@ -58,7 +58,7 @@ class Hidden(NamedTuple):
 
 
 class HiddenType(Reference):
-    """The type of :class:`Hidden`: that of what is seen, at the address of the memory."""
+    """The type of :class:`Hidden`: the type of its field ``seen``, at the address of its memory."""
 
 
 @typeof_impl.register(Hidden)
@@ -103,24 +103,24 @@ def _write(value, memory):
 
 
 def hide(value: Any, seen: Any) -> Hidden:
-    """Return a named tuple whose last field is hidden; ``seen`` is the same with an empty tuple there. The memory is still empty."""
+    """Hide the last field of a named tuple; ``seen`` is the tuple with an empty one there. Its memory is not written yet."""
     memory = np.empty(_MOST_NUMBERS, np.int64)
     return Hidden(seen, memory.ctypes.data, memory, value)
 
 
 class Methods(NamedTuple):
-    """The methods of tasks of one type.
+    """The methods of the tasks of one type.
 
     Attributes
     ----------
     addresses : ndarray of int64
-        The number of this table, and the address of each method, 0 while it is not known.
+        The number of this table, and the address of each method, or 0 while it is unknown.
     kinds : dict
-        The types of arguments that several methods have, by name, one of which is the task.
+        The types of the arguments that several methods have, by name, including the task.
     write : callable
-        Writes what is hidden to the memory for it.
+        Writes the hidden field to its memory.
     kernels : dict
-        What is bound to arguments of these types: kernels that call methods; and what of these a helper is to compile.
+        Kernels bound to arguments of these types, which call methods, and lists of methods for a helper to compile.
     """
 
     addresses: NDArray[np.int64]
@@ -133,23 +133,23 @@ class Methods(NamedTuple):
         return tuple(self.kinds.get(name, kind) for name, kind in method.parameters.items())
 
 
-#: Of a task whose methods are not known yet.
+#: The table of a task whose methods are not known yet.
 UNKNOWN = Methods(np.zeros(1, np.int64), {}, lambda value, memory: None, {})
 _tables: list[tuple[MethodSet, Methods]] = []
 _adding = threading.Lock()
 
 
 class MethodSet:
-    """Methods, of which a kernel on disk knows each by its number: the order in which they are defined."""
+    """Methods that kernels call by number: the order in which they are defined, so that a kernel on disk can call them."""
 
     def __init__(self) -> None:
         self.methods: list[Any] = [None]
         self._known: dict[Any, Methods] = {}
 
     def of(self, task: Any, hidden: str, **others: Any) -> Methods:
-        """Return the methods of a task, of which one field is :class:`Hidden`, and that which holds their addresses does not matter yet.
+        """Return the table of methods for a task, one field of which is :class:`Hidden`.
 
-        Given with the other arguments that several methods have, by name.
+        Its field for the table may have any value yet. Other arguments that several methods have are given by name.
         """
         _, _, memory, value = getattr(task, hidden)
         revealed = {_TASK: task._replace(**{hidden: value}), **others}
@@ -165,9 +165,9 @@ class MethodSet:
         return self._known[key]
 
     def method(self, *kinds: Any, returns: Any = types.none) -> Callable[[Callable[..., Any]], Any]:
-        """Return a decorator for a method, whose last parameters are of these Numba types, and which returns the given one.
+        """Return a decorator for a method; its last parameters have these Numba types, and it returns the given one.
 
-        Those before are arguments that several methods have (:meth:`of`).
+        The parameters before are arguments that several methods have (:meth:`of`).
         """
 
         def decorate(function: Callable[..., Any]) -> Any:
@@ -191,7 +191,7 @@ class MethodSet:
 
 
 def _generate(number: int, name: str, place_of_task: int, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Call a method at its address, which is asked for if the table of the task lacks it."""
+    """Call a method by its address, which is requested if the task's table lacks it."""
     task = signature.args[place_of_task]
     kind = task.content.types[task.content.fields.index(_TABLE)]
     addresses = read_field(context, builder, task, arguments[place_of_task], _TABLE)

@@ -1,12 +1,12 @@
-"""Numba's compiler, without what kernels have no use for.
+"""Numba's compiler without the steps that kernels do not need.
 
-Half of a cold start is not spent in LLVM but in Numba's own Python code. Some of that is work that leads to nothing here: passes for
-closures, generators and other things that no kernel has, a second look at every function after each pass, and comparisons of compiler flags
-option by option. Without these patches Numba takes twice as long for the same kernels.
+Numba's own Python code takes half of the time of a cold start. Some of its work has no effect here: passes for closures, generators and
+other features that no kernel uses, a second check of every function after each pass, and comparisons of compiler flags option by option.
+Without these patches Numba takes twice as long for the same kernels.
 
-Parts of kernels are compiled within whoever calls them, and not by themselves. Numba optimizes a function together with all that it calls,
-and translates it to machine code; and so it does again with the function's callers, and with theirs. Most of that goes to waste for a
-function that is only called from others. The code of a part is kept as it is before that, to be linked into its callers.
+Parts of kernels are compiled within their callers only. Numba optimizes a function together with all that it calls, translates it to
+machine code, and repeats this for the function's callers. For a function that only kernels call, most of that is wasted, so its code is
+stored as it is before optimization and linked into its callers.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from numba.core.targetconfig import TargetConfig
 from numba.extending import overload
 from numba.np import arrayobj
 
-#: Passes for what no kernel has: ``with``, closures, exceptions with computed arguments, literal unrolling, expressions of whole arrays;
-#: and reports.
+#: Passes for features that no kernel uses (``with``, closures, exceptions with computed arguments, literal unrolling, expressions of
+#: whole arrays), and for reports.
 _USELESS = {
     typed_passes.AnnotateTypes,
     typed_passes.DumpParforDiagnostics,
@@ -44,12 +44,12 @@ _USELESS = {
     untyped_passes.LiteralPropagationSubPipelinePass,
     typed_passes.NoPythonSupportedFeatureValidation,
 }
-#: Nobody looks at a function again after these.
+#: No pass reads a function after these.
 _LAST = {typed_passes.NativeLowering, typed_passes.NoPythonBackend}
 
 
 class _Passes(PassManager):
-    """Passes that are run one after the other, without events and timers."""
+    """Passes that run in sequence, without events and timers."""
 
     def run(self, state: Any) -> None:
         for kind, _ in self.passes:
@@ -69,7 +69,7 @@ class KernelCompiler(Compiler):
     first_of_lowering: tuple[Any, ...] = ()
 
     def define_pipelines(self) -> list[PassManager]:
-        """Return the steps of Numba's compiler, but for some."""
+        """Return the steps of Numba's compiler without those listed above."""
         (usual,) = super().define_pipelines()
         passes = _Passes(usual.pipeline_name)
         for kind, description in usual.passes:
@@ -84,14 +84,14 @@ class KernelCompiler(Compiler):
 
 
 class _PartLibrary(JITCodeLibrary):
-    """Code to link, of which nothing is in memory for anyone to call."""
+    """A library of code to link, without machine code in memory."""
 
     def _optimize_final_module(self) -> None:
         pass
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
-        # As in the copy that Numba makes of code to link: this is used for nothing else.
+        # Numba does the same in its copies of code to link; this library has no other use.
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == ll.Linkage.external:
                 function.linkage = "linkonce_odr"
@@ -107,7 +107,7 @@ class _PartLibrary(JITCodeLibrary):
 
 
 class _Nowhere:
-    """In place of the memory that Numba writes the address of a function's environment to: it is for exceptions, and kernels raise none."""
+    """Replace the memory for the address of a function's environment, which only exceptions need: kernels raise none."""
 
     @staticmethod
     def set_env(name: str, env: Any) -> None:
@@ -116,7 +116,7 @@ class _Nowhere:
 
 @register_pass(mutates_CFG=False, analysis_only=True)
 class _IntoCallers(FunctionPass):
-    """Have the code that is about to be made put into a library for parts."""
+    """Put the code of the current function into a library for parts."""
 
     _name = "into_callers"
 
@@ -157,13 +157,13 @@ _defaults: dict[type, dict[str, Any]] = {}
 
 
 def _short_name(name: str, argument_types: Any, *, abi_tags: Any = (), uid: int | None = None) -> str:
-    """Return the name of a compiled function, with a digest of its argument types, which may be a hundred arrays, in place of them all."""
+    """Return a short name of a compiled function: a digest replaces its argument types, which may be a hundred arrays."""
     digest = hashlib.sha256(repr((argument_types, abi_tags)).encode()).hexdigest()[:16]
     return default_mangler(name, (), abi_tags=(digest,), uid=uid)
 
 
 def _raise_mismatch(source_shape: Any, shape: Any) -> None:
-    """Raise an error where an array does not fit what it is assigned to; Numba's own composes text, which takes seconds to compile."""
+    """Raise an error for an array of the wrong shape. Numba's own version formats a message, which takes seconds to compile."""
 
 
 @overload(_raise_mismatch)
@@ -176,11 +176,11 @@ def _compile_raise_mismatch(source_shape: Any, shape: Any) -> Any:
 
 @contextmanager
 def _signals_later() -> Iterator[None]:
-    """Have Python's handlers of signals wait. LLVM calls Python to hand over the machine code, and what a handler raises there is lost.
+    """Delay Python's signal handlers. LLVM calls Python to pass the machine code, and an exception raised in that call is lost.
 
-    An interrupt was, and the kernel could not be saved: Numba said that there was no compiled object.
+    After an interrupt there, the kernel could not be saved: Numba reported a missing compiled object.
     """
-    if threading.current_thread() is not threading.main_thread():  # others handle no signals
+    if threading.current_thread() is not threading.main_thread():  # signals are handled by the main thread only
         yield
         return
     came: list[int] = []
@@ -205,12 +205,12 @@ _numba_finalize = JITCodeLibrary._finalize_specific
 
 
 def _no_timer(kind: str, callback: Any) -> AbstractContextManager[None]:
-    """Time nothing: each of the functions that are being compiled would be informed of each call to LLVM."""
+    """Return no timer: Numba would call every function that is being compiled at each call of LLVM."""
     return nullcontext()
 
 
 def _start_event(kind: str, data: Any = None) -> None:
-    """Make an event only if somebody listens."""
+    """Create an event only if there is a listener."""
     if event._registered[kind]:
         _numba_start_event(kind, data)
 
@@ -223,7 +223,7 @@ def _end_event(kind: str, data: Any = None, exc_details: Any = None) -> None:
 _numba_start_event, _numba_end_event = event.start_event, event.end_event
 
 
-#: What is replaced in Numba while kernels are compiled.
+#: Attributes of Numba that are replaced while kernels are compiled.
 _REPLACED = (
     (TargetConfig, "__eq__", _options_equal),
     (TargetConfig, "__hash__", _hash_options),
@@ -239,7 +239,7 @@ _usual: dict[tuple[Any, str], Any] = {}
 
 @contextmanager
 def quickly() -> Iterator[None]:
-    """Replace parts of Numba (``_REPLACED``), and give functions short names, while its compiler lock is held."""
+    """Replace attributes of Numba (``_REPLACED``), and give functions short names, while its compiler lock is held."""
     global _depth
     context = cpu_target.target_context
     if _depth == 0:

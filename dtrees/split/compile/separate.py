@@ -1,8 +1,8 @@
-"""Kernels that are compiled apart from their callers, which ask for them where they first call them.
+"""Kernels that are compiled separately from their callers, when they are first called.
 
-A caller holds what the other kernel is compiled for, and its address. Where that is missing, it calls back into Python, which loads the
-kernel, or compiles it, and returns the address. So a kernel that is needed seldom is compiled only when it is met, and one that others
-call is not compiled once more with each.
+The caller stores the address of the other kernel. While the address is unknown, it calls back into Python, which loads or compiles the
+kernel and returns its address. So a kernel that is seldom needed is compiled only when it is called, and a kernel with many callers is
+compiled once.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from numba.extending import intrinsic
 
 _logger = logging.getLogger("dtrees")
 _FINDER = "dtrees_find_kernel"
-#: Kernels, each with the types of its arguments, by what callers hold of them.
+#: Kernels with their argument types, by the key that callers store.
 _known: dict[bytes, tuple[Any, tuple[Any, ...]]] = {}
 
 
 def called_apart(dispatcher: Any, returns: Any = None) -> Any:
-    """Return what other kernels call in place of a kernel of this module's kind.
+    """Return the function that other kernels call in place of a separately compiled kernel.
 
-    Given the Numba type that it ``returns``, the kernel is compiled when it is first called, otherwise with its callers.
+    If the Numba type that it ``returns`` is given, the kernel is compiled when it is first called, otherwise with its callers.
     """
 
     def call(typing_context: Any, *arguments: Any) -> tuple[Signature, Callable[..., Any]]:
@@ -55,7 +55,7 @@ def called_apart(dispatcher: Any, returns: Any = None) -> Any:
 
 
 def _generate(dispatcher: Any, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Call a kernel at its address, which is asked for if it is not known yet."""
+    """Call a kernel by its address, which is requested if it is not known yet."""
     text = zlib.compress(dumps((dispatcher.__module__, dispatcher.__qualname__, tuple(signature.args))))
     _known[text] = dispatcher, tuple(signature.args)
     place = cgutils.add_global_variable(builder.module, ir.IntType(64), builder.module.get_unique_name("place"))
@@ -71,7 +71,7 @@ def _generate(dispatcher: Any, context: Any, builder: Any, signature: Any, argum
 
 
 def call_at(place: ir.Value, ask: Callable[[], ir.Value], name: str, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Call a function at the address in ``place``; where there is none, what ``ask`` generates returns it, or 0, and it is noted there."""
+    """Call a function at the address in ``place``; if there is none, the code that ``ask`` generates returns it, or 0."""
     address = cgutils.alloca_once_value(builder, builder.load_atomic(place, "acquire", 8))
     with cgutils.if_unlikely(builder, cgutils.is_null(builder, builder.load(address))):
         asked = ask()
@@ -88,9 +88,9 @@ def call_at(place: ir.Value, ask: Callable[[], ir.Value], name: str, context: An
 
 
 def address_of(dispatcher: Any, kinds: tuple[Any, ...]) -> int:
-    """Return the address of a kernel, loaded or compiled for arguments of these types; 0 if that fails. For who is called by a kernel.
+    """Return the address of a kernel, loaded or compiled for these argument types, for a calling kernel; 0 if that fails.
 
-    An interrupt would be lost here, so it is repeated when the kernel goes on.
+    An interrupt would be lost here, so it is raised again when the calling kernel continues.
     """
     interrupted = False
     while True:

@@ -1,4 +1,4 @@
-"""Functions with a version for each kind of named tuple: what makes one kernel serve every criterion at no cost."""
+"""Functions with a version for each type of named tuple, so that one kernel source serves every criterion at no run-time cost."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dtrees.split.compile.kernels import PART_OPTIONS
 
 
 def specialised(declaration: Callable[..., Any], otherwise: Callable[..., Any] | None = None) -> Any:
-    """Return a function of which a kernel is compiled with the version for the type of the first argument, a named tuple.
+    """Return a function of which kernels compile the version for the type of the first argument, a named tuple.
 
-    What is decorated is a declaration: a name, parameters, and what every version does. The result's ``of(*kinds)`` is a decorator that
-    adds the version for classes of named tuples. A kernel that calls the function with a type that has no version does not compile, unless
-    there is one ``otherwise`` (:func:`optional`). There is no branch at run time. A version counts no references: where it returns arrays,
-    also in a tuple, only kernels that do not count any either may call it (``lean_kernel`` and its like). Called from Python, the function
-    compiles a version first.
+    The decorated function is a declaration: a name, parameters, and a docstring for all versions. The result's ``of(*kinds)`` is a
+    decorator that adds the version for classes of named tuples. A kernel that calls the function with a type without a version does not
+    compile, unless ``otherwise`` is given (:func:`optional`). There is no branch at run time. A version does not count references: if it
+    returns arrays, also in a tuple, only kernels that do not count them either may call it (``lean_kernel`` and similar). If Python
+    calls the function, it compiles a version first.
 
     Examples
     --------
@@ -65,5 +65,5 @@ def specialised(declaration: Callable[..., Any], otherwise: Callable[..., Any] |
 
 
 def optional(declaration: Callable[..., Any]) -> Any:
-    """Return a function as :func:`specialised` does; what is decorated is the version for all types without one of their own, too."""
+    """Return a function as :func:`specialised` does; the decorated function serves all types without a version of their own."""
     return specialised(declaration, declaration)

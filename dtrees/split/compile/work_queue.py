@@ -1,12 +1,11 @@
-"""Work that the threads inside a kernel share out among themselves.
+"""Work that threads inside a kernel share among themselves.
 
-Many steps of a level of a tree are tens of microseconds of work for a thread: less than it costs to start one from Python. So a kernel is
-called once by each thread, and the threads claim tasks from a common counter until none is left. Tasks are numbered in an order in which
-each comes after those it has to wait for; a thread that has claimed one waits until enough are finished. Every claimed task is under way in
-some thread, so nothing waits for a thread that has not come; the work is done also if only one comes. The caller waits for the tasks, not
-for the threads.
+Many steps of a level take a thread only tens of microseconds, less than starting a thread from Python. So each thread calls a kernel
+once, and the threads claim tasks from a common counter until none is left. Tasks are numbered such that each comes after those that it
+depends on; a thread that has claimed a task waits until enough others are finished. Every claimed task is already running, so no task
+waits for a thread that has not started, and a single thread can do all the work. The caller waits for the tasks, not for the threads.
 
-The counters are read and written atomically, with the memory order that makes what one task wrote visible to those after it.
+The counters are read and written atomically, with a memory order that makes the results of one task visible to the tasks after it.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ _SPINS = 2000
 
 
 def make_queue() -> NDArray[np.int64]:
-    """Return the counters of tasks claimed and finished, both 0."""
+    """Return the counters of claimed and finished tasks, both 0."""
     return np.zeros(16, np.int64)
 
 
 @intrinsic
 def _add(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """Add to an element and return what it was."""
+    """Add to an element and return its previous value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.atomic_rmw("add", _pointer(context, builder, signature, arguments), arguments[2], "seq_cst")
@@ -42,7 +41,7 @@ def _add(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def _exchange(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """Set an element and return what it was."""
+    """Set an element and return its previous value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.atomic_rmw("xchg", _pointer(context, builder, signature, arguments), arguments[2], "seq_cst")
@@ -52,7 +51,7 @@ def _exchange(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def load(typing_context: Any, array: Any, index: Any) -> Any:
-    """Return an element that another thread may set."""
+    """Return an element that another thread may write."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load_atomic(_pointer(context, builder, signature, arguments), "seq_cst", 8)
@@ -81,15 +80,15 @@ else:
 
 @inner_kernel
 def rest(spins):
-    """Wait a moment, for the ``spins``-th time; return how often that was."""
-    if spins > _SPINS:  # the thread that is waited for may have no core
+    """Wait a moment, for the ``spins``-th time; return ``spins + 1``."""
+    if spins > _SPINS:  # the other thread may have no core to run on
         _let_others_run()
     return spins + 1
 
 
 @inner_kernel
 def acquire(array, i):
-    """Wait for the lock that is an element of an array, 0 at first, and take it."""
+    """Acquire a lock: an element of an array that is 0 while the lock is free."""
     spins = ZERO()
     while _exchange(array, i, 1) != 0:
         spins = rest(spins)
@@ -97,25 +96,25 @@ def acquire(array, i):
 
 @inner_kernel
 def release(array, i):
-    """Let go of a lock."""
+    """Release a lock."""
     _exchange(array, i, 0)
 
 
 @inner_kernel
 def increase(array, i, value):
-    """Add to an element that other threads may add to."""
+    """Add to an element atomically."""
     _add(array, i, value)
 
 
 @inner_kernel
 def claim(queue):
-    """Return the number of a task that no other thread has."""
+    """Return the number of the next task."""
     return _add(queue, 0, 1)
 
 
 @inner_kernel
 def wait_for(queue, n_tasks):
-    """Wait until so many tasks are finished."""
+    """Wait until ``n_tasks`` tasks are finished."""
     spins = ZERO()
     while load(queue, 8) < n_tasks:
         spins = rest(spins)
@@ -123,12 +122,12 @@ def wait_for(queue, n_tasks):
 
 @inner_kernel
 def finish(queue):
-    """Note that a claimed task is finished."""
+    """Count a claimed task as finished."""
     _add(queue, 8, 1)
 
 
 def give_up(queue: NDArray[np.int64]) -> None:
-    """Have nobody claim another task nor wait for one: a thread has failed."""
+    """Stop all threads from claiming tasks or waiting for them: a thread has failed."""
     queue[0] = queue[8] = 2**40
 
 

@@ -1,22 +1,22 @@
-"""What a split is worth: scores, gains and leaf values, a file for each kind of criterion.
+"""Criteria of splits: scores, gains and leaf values, a file for each kind of criterion.
 
 ``criterion``
     what a criterion is, and the registry.
 ``statistics``
-    what is summed of rows.
+    the sums over rows that criteria are computed from.
 ``parts``
-    what kernels compute by a criterion.
+    the functions of a criterion that kernels call.
 ``squares``
     the formula that squared error, Newton's gain and Gini impurity share.
 ``several``
-    the sum of a criterion over several targets.
+    criteria of several targets: the sum over targets.
 ``constraints``
-    constraints on columns, and what is known of nodes.
+    constraints on columns, and their data of a node.
 ``constrained``
     criteria under constraints.
 """
 
-from dtrees.split.criteria import constrained as constrained  # its versions of parts
+from dtrees.split.criteria import constrained as constrained  # registers its versions of parts
 from dtrees.split.criteria.absolute_error import AbsoluteError, Quantile
 from dtrees.split.criteria.criterion import register
 from dtrees.split.criteria.entropy import Entropy

@@ -1,11 +1,11 @@
 """Absolute error and quantiles: the decrease of the weighted sum of deviations from the median, or from another quantile.
 
-No sums tell it: a row carries the number of its target among all in ascending order, and columns are searched by following the medians of
-both sides (:mod:`dtrees.split.search.order_statistics`).
+It cannot be computed from sums: a row carries the rank of its target among all targets, and columns are searched by following the
+medians of both sides (:mod:`dtrees.split.search.order_statistics`).
 
-Of a quantile, it is the pinball loss that decreases (Koenker and Bassett 1978). A deviation from the ``alpha``-quantile counts ``alpha``
-above it and ``1 - alpha`` below. So that deviations are integers, ``alpha`` is taken to be a fraction, and deviations count its numerator
-above and what is left of its denominator below. All else is as with absolute error, where they count 1 on both sides.
+For a quantile, the pinball loss takes the place of absolute error (Koenker and Bassett 1978). A deviation from the ``alpha``-quantile
+has the factor ``alpha`` above it and ``1 - alpha`` below. So that deviations are integers, ``alpha`` is a fraction: deviations are
+multiplied by its numerator above, and by its denominator minus its numerator below. Absolute error is the case of the factors 1 and 1.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dtrees.split.criteria.parts import gain, moments_of, node_statistic
 
 
 class Deviations(NamedTuple):
-    """The kernel value: what deviations from a quantile count; scores are gains times ``unit``.
+    """The kernel value: the factors of deviations from a quantile; scores are gains times ``unit``.
 
-    The quantile is the one below which there is ``above / (above + below)`` of the weight.
+    A share of ``above / (above + below)`` of the weight is below the quantile.
 
     Attributes
     ----------
     above, below : int
-        What each unit of deviation counts, of targets above the quantile and below it.
+        The factors of deviations of targets above the quantile and below it.
     unit : int
-        By what deviations that are counted so are too large.
+        The factor by which the sums of these deviations are too large.
     """
 
     above: int
@@ -37,7 +37,7 @@ class Deviations(NamedTuple):
 
     @property
     def largest(self) -> int:
-        """The most that a unit of deviation counts."""
+        """The larger factor of a deviation."""
         return max(self.above, self.below)
 
 
@@ -55,11 +55,11 @@ class AbsoluteError(Criterion):
         return Deviations(1, 1, 1)
 
     def for_targets(self) -> Deviations:
-        """Return the same; deviations are added up."""
+        """Return the same value; deviations are added over targets."""
         return self.for_kernels(0, 0.0)
 
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
-        """Return that of a target times a weight."""
+        """Return the exponent of a target times a weight."""
         return sum(exponents)
 
 
@@ -71,8 +71,8 @@ def _(criterion, score, node):
     return score / float(criterion.unit)
 
 
-#: The largest denominator: every share of up to four decimals is met exactly. What deviations count takes its bits from the 84 that levels
-#: and weights have together (:mod:`dtrees.split.search.deviations`).
+#: The largest denominator: every share of up to four decimals is exact. The factors of deviations take their bits from the 84 that ranks
+#: of targets and weights have together (:mod:`dtrees.split.search.deviations`).
 FINEST = 10_000
 
 
@@ -93,7 +93,7 @@ class Quantile(AbsoluteError):
             raise ValueError(f"alpha={alpha!r} cannot be used with criterion='quantile'; wants {1 / FINEST} to {1 - 1 / FINEST}")
 
     def at(self, alpha: float) -> Quantile:
-        """Return the criterion of a quantile."""
+        """Return the criterion for a quantile."""
         return _quantile(alpha)
 
     def for_kernels(self, n_classes: int, penalty: float) -> Deviations:

@@ -1,4 +1,4 @@
-"""Criteria under constraints: a split that goes against them is none, or is worth less (:mod:`dtrees.split.criteria.constraints`)."""
+"""Criteria under constraints: a split that violates them is excluded or scores less (:mod:`dtrees.split.criteria.constraints`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _(criterion, g, h, other_g, other_h):
 
 @inlined_kernel
 def _bar_within(criterion, bar):
-    """Return what the score must reach that splits would have without bounds for theirs to exceed the bar, less than rounding can add."""
+    """Return the bar for scores without bounds such that no split whose score within bounds exceeds ``bar`` is missed by rounding."""
     lift = criterion.constraints.state[LIFT]
     return bar if lift == 0.0 else bar - _ROUNDING * abs(bar) - (1.0 + _ROUNDING) * lift
 
@@ -95,10 +95,10 @@ def _(criterion, sums, add, node, bar, order, slack, total, flags):
 
 @inlined_kernel
 def _most_within(s, a, l1, error, inside, low, high):
-    """Return the most that a leaf of a real-valued sum, with ``error`` added, lowers the model by, doubled, and the size of its terms.
+    """Return the most that a leaf with the real-valued sum ``s`` lowers the model by, doubled, and the size of its terms.
 
-    It is concave in the leaf's value, so this is what the step is worth that is clipped. For each unit of the sum it changes by no more
-    than twice that value.
+    ``error`` is added to the sum. The reduction is concave in the leaf's value, so it is largest at the clipped step. For each unit of
+    the sum it changes by at most twice that value.
     """
     weight = a if a > 0.0 else 1.0
     value = min(max(-soft_threshold(s, l1) / weight, low), high)
@@ -111,7 +111,7 @@ def _most_within(s, a, l1, error, inside, low, high):
 
 @inlined_kernel
 def _may_pass(terms, s, h, error, inside):
-    """Tell whether the score of real-valued left sums, with ``error`` added to them, may exceed the bar in a column of this sign."""
+    """Return whether the score of real-valued left sums, with ``error`` added, may exceed the bar in a column of this sign."""
     (g_all, h_all), (penalty, l1, factor, moved), (low, high, sign), bar = terms
     a, b = h + penalty, h_all - h + penalty
     most, rounding = _most_within(s, a, l1, error, inside, low, high)
@@ -122,10 +122,10 @@ def _may_pass(terms, s, h, error, inside):
 
 @inner_kernel
 def _flag_by_corners(inner, state, sums, add, node, bar, slope, flags):
-    """Flag the zones one of whose six corners passes (:mod:`dtrees.split.criteria.squares`).
+    """Flag the zones one of whose six corners may exceed the bar (:mod:`dtrees.split.criteria.squares`).
 
-    What a leaf lowers the model by within bounds is the most of what single values do, each of which is linear in the leaf's sums: it is
-    convex in these. Which of both sides has the higher value without bounds is linear in the left sums.
+    The reduction by a leaf within bounds is the maximum over values of functions that are linear in the leaf's sums, so it is convex in
+    these. Which side has the higher value without bounds is linear in the left sums.
     """
     l1, factor, moved = terms_of_score(inner, node.g, node.h)
     caution, sign = 2.0**-49 * (node.h + 2.0 * inner.penalty), state[SIGN] if l1 == 0.0 else 0.0

@@ -1,27 +1,27 @@
-"""Constraints on the splits of a tree, and what they say of a node.
+"""Constraints on the splits of a tree, and their data of a node.
 
-Two kinds of constraints are known. A column may be *monotonic*: where it is higher, and nothing else differs, predictions must not be lower
-(sign 1), or not be higher (sign -1). And *interactions* may be limited: only some sets of columns may stand together on a path.
+There are two kinds. A column may be *monotonic*: if only its value increases, predictions must not decrease (sign 1) or not increase
+(sign -1). And *interactions* may be limited: only certain sets of columns may occur together on a path.
 
-A constrained criterion is the kernel value of another one, with constraints around it. So whatever searches for splits respects them: all
-searches ask the criterion what a split is worth.
+A constrained criterion is a kernel value that wraps another one together with the constraints. All searches ask the criterion for
+scores, so they all respect the constraints.
 
 Terms
 -----
 value
-    what a side of a split would predict: its mean g / h or quantile (:class:`InOrder`), or its Newton step (:class:`Clipped`).
+    the prediction of a side of a split: its mean g / h or quantile (:class:`InOrder`), or its Newton step (:class:`Clipped`).
 bounds
-    the lowest and highest value that a node may have. The children of a split on a monotonic column are kept apart by the middle of their
-    values, one bounded from above, the other from below; those of other splits have the bounds of their parent. So no leaf on one side of a
-    split on a monotonic column ever passes one on the other side.
+    the lowest and highest value that a node may have. The values of the children of a split on a monotonic column are separated by their
+    midpoint, an upper bound of one child and a lower bound of the other; the children of other splits inherit the bounds. So no leaf on
+    one side of a split on a monotonic column ever passes one on the other side.
 words
-    what constraints know of a node: numbers that follow its sums in their array, and go wherever these go. The bounds, as the bits of
-    floats, then the columns on the path to it, or a bit for each set of columns that all of these belong to. The words that go with the
-    sums of what a split sends left are its node's, until the node is split.
+    the constraints' data of a node: numbers that follow its sums in their array and are moved with them. The bounds, as the bits of
+    floats, then the columns on the path to it, or a bit for each set that contains all of these columns. Until a node is split, the
+    words after the sums of its left side are the node's own.
 
-Trees and forests do as scikit-learn's trees: a split on a monotonic column counts only if the values of both sides are in order and within
-the bounds; what it gains is what it always gains. Boosting does as XGBoost: the values of both sides are clipped by the bounds, they
-must be in order then, and the gain is that of clipped values.
+Trees and forests follow scikit-learn: a split on a monotonic column is allowed only if the values of both sides are in order and within
+the bounds; its gain is the usual one. Boosting follows XGBoost: the values of both sides are clipped to the bounds, must then be in
+order, and the gain is that of the clipped values.
 """
 
 from __future__ import annotations
@@ -37,27 +37,28 @@ from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import gain
 
-#: What ``state`` holds: the sign of the column that is searched, the bounds of the node, what is added to the score of clipped values so
-#: that it is never negative, what their gain is more than their score says, and, of quantiles, the middle of those of the best split.
+#: Elements of ``state``: the sign of the column being searched, the bounds of the node, a term added to the score of clipped values so
+#: that it is never negative, the term by which their gain exceeds their score, and, for quantiles, the midpoint of the two sides of the
+#: best split.
 SIGN, LOW, HIGH, LIFT, MORE, MIDDLE = 0, 1, 2, 3, 4, 5
 _STATE = 6
-#: The words of a node: its bounds, the middle of the values of its best split, and what is known of its path.
+#: The words of a node: its bounds, the midpoint of the values of its best split, and the data of its path.
 LOWEST, HIGHEST, BETWEEN, PATH = 0, 1, 2, 3
 
 
 class Constraints(NamedTuple):
-    """The constraints of a tree, and what they say of the node and the column that a thread searches.
+    """The constraints of a tree, and their state for the node and the column that a thread searches.
 
     Attributes
     ----------
     signs : ndarray of int8, shape (n_columns,) or (0,)
-        1, -1, or 0 for columns that are not monotonic; by number in the whole table.
+        1, -1, or 0 for columns that are not monotonic; indexed by column of the whole table.
     sets : ndarray of int64, shape (n_columns, n_words)
         A bit for each set that a column belongs to.
     most : int
-        Most columns on a path, whichever; 0 where ``sets`` says which may stand together.
+        Most distinct columns on a path, if any combination is allowed; 0 if ``sets`` limits them.
     state : ndarray of float64, shape (6,)
-        A thread's own (:func:`criterion_for_thread`).
+        Private to a thread (:func:`criterion_for_thread`).
     """
 
     signs: NDArray[np.int8]
@@ -67,35 +68,35 @@ class Constraints(NamedTuple):
 
     @property
     def n_words(self) -> int:
-        """Words of a node."""
+        """The number of words of a node."""
         return PATH + (self.most or self.sets.shape[1])
 
 
 class InOrder(NamedTuple):
-    """The kernel value of a criterion of trees and forests, with constraints."""
+    """The kernel value of a criterion of trees and forests under constraints."""
 
     criterion: Any
     constraints: Constraints
 
 
 class Clipped(NamedTuple):
-    """The kernel value of Newton's gain, with constraints."""
+    """The kernel value of Newton's gain under constraints."""
 
     criterion: Any
     constraints: Constraints
 
 
 def make_constraints(signs: tuple[int, ...], sets: tuple[tuple[int, ...], ...], most: int) -> Constraints:
-    """Return constraints.
+    """Return constraints without a thread's state.
 
     Parameters
     ----------
     signs : tuple of int
-        One for each column, or none where no column is monotonic.
+        One for each column; empty if no column is monotonic.
     sets : tuple of tuple of int
-        Which columns may stand together on a path; each column is in one at least. None where any may.
+        Columns that may occur together on a path; each column is in at least one. Empty if all may.
     most : int
-        Most columns on a path, 0 for any number of them.
+        Most distinct columns on a path, 0 for any number.
     """
     n_columns = 1 + max((max(columns) for columns in sets), default=-1)
     members = np.zeros((n_columns, -(-len(sets) // 64)), np.uint64)
@@ -105,7 +106,7 @@ def make_constraints(signs: tuple[int, ...], sets: tuple[tuple[int, ...], ...], 
 
 
 def criterion_for_thread(criterion: Any) -> Any:
-    """Return a kernel value that no other thread writes to: the same, unless there are constraints."""
+    """Return a kernel value that no other thread writes to: the value itself, unless there are constraints."""
     if not isinstance(criterion, (InOrder, Clipped)):
         return criterion
     return criterion._replace(constraints=criterion.constraints._replace(state=np.zeros(_STATE)))
@@ -113,13 +114,13 @@ def criterion_for_thread(criterion: Any) -> Any:
 
 @inlined_kernel
 def n_words(constraints):
-    """Return how many words a node has."""
+    """Return the number of words of a node."""
     return PATH + (constraints.most if constraints.most > 0 else constraints.sets.shape[1])
 
 
 @inlined_kernel
 def outside(value, low, high):
-    """Return how far a value is from the bounds, 0.0 within."""
+    """Return the distance of a value from the bounds, 0.0 within them."""
     return max(low - value, 0.0) + max(value - high, 0.0)
 
 
@@ -137,10 +138,10 @@ def step(criterion, g, h):
 
 @optional
 def score_within(criterion, found, one, other):
-    """Return the score of a split whose sides have values within bounds, where it is ``found`` without.
+    """Return the score of a split whose values are clipped to bounds; ``found`` is its score without bounds.
 
-    Each side is its g and h, how far its step is from the bounds, and its value. The loss of a side is a parabola: a value that is d from
-    the best costs (h + penalty) * d**2. The score is in units of the gain times the weight of both.
+    Each side is its g and h, the distance of its step from the bounds, and its value. The loss of a side is a parabola: a value at a
+    distance d from the optimum costs (h + penalty) * d**2. The score is in units of the gain times the weight of both sides.
     """
     (_, h, d, _), (_, other_h, other_d, _) = one, other
     a, b = h + criterion.penalty, other_h + criterion.penalty
@@ -149,7 +150,7 @@ def score_within(criterion, found, one, other):
 
 @optional
 def lift(criterion, g, h, low, high):
-    """Return what is added to scores within bounds so that none is negative, and what gains are more than such scores say."""
+    """Return the term added to scores within bounds so that none is negative, and the difference of gains to such scores."""
     both, penalty = h + 2.0 * criterion.penalty, criterion.penalty
     added = more = 0.0
     if both > 0.0:
@@ -163,19 +164,19 @@ def lift(criterion, g, h, low, high):
 
 @optional
 def gain_within(criterion, score, node, more):
-    """Return the gain of a split within bounds; ``more`` is as of :func:`lift`."""
+    """Return the gain of a split within bounds; ``more`` is the second result of :func:`lift`."""
     return gain(criterion, score, node) + more
 
 
 @optional
 def terms_of_score(criterion, g, h):
-    """Return the L1 penalty, and the factor and the term that make a score of what both sides lower the model by, doubled."""
+    """Return the L1 penalty, and the factor and the term that turn the doubled reduction by both sides into a score."""
     return 0.0, h + 2.0 * criterion.penalty, -g * g
 
 
 @optional
 def unconstrained(criterion: Any) -> Any:
-    """Return the criterion inside of a constrained one, any other as it is."""
+    """Return the criterion inside a constrained one, or the criterion itself."""
     return criterion
 
 
@@ -186,7 +187,7 @@ def _(criterion):
 
 @optional
 def is_constrained(criterion: Any) -> Any:
-    """Tell whether columns differ in what their splits may be."""
+    """Return whether the criterion has constraints on columns."""
     return False
 
 
@@ -197,9 +198,9 @@ def _(criterion):
 
 @optional
 def forget_mirrored(criterion: Any, n_before: Any, scores: Any) -> None:
-    """Take back the scores at edges before all values, which missing rows alone are on the left of.
+    """Discard the scores of splits with only missing rows on the left.
 
-    Splits are tried with missing rows alone on the right. Without constraints, both score the same.
+    The same splits are tried with only missing rows on the right. Without constraints, both have the same score.
     """
 
 
@@ -211,7 +212,7 @@ def _(criterion, n_before, scores):
 
 @optional
 def order_of_sides(criterion: Any) -> Any:
-    """Return which side of a split of the column that is searched has more g for its weight: 1.0 the left, -1.0 the right, 0.0 any."""
+    """Return which side of a split of the column must have more g for its weight: 1.0 the left, -1.0 the right, 0.0 any."""
     return 0.0
 
 
@@ -222,12 +223,12 @@ def _(criterion):
 
 @order_of_sides.of(Clipped)
 def _(criterion):
-    return criterion.constraints.state[SIGN]  # steps are downhill
+    return criterion.constraints.state[SIGN]  # a step has the sign of -g
 
 
 @optional
 def compares_sides(criterion: Any) -> Any:
-    """Tell whether splits of the column that is searched are ruled out by the values of both sides."""
+    """Return whether splits of the column may be excluded because of the values of both sides."""
     return False
 
 
@@ -238,16 +239,16 @@ def _(criterion):
 
 @optional
 def forbid_out_of_order(criterion: Any, node: Any, g: Any, h: Any, signs: Any, scores: Any) -> None:
-    """Take back scores, or bounds, that heed no signs, of splits of many columns whose sides have values out of order.
+    """Discard unconstrained scores or bounds of splits of many columns whose sides have values out of order.
 
     Parameters
     ----------
     criterion : named tuple
     node : Moments
     g, h : ndarray of int64
-        What goes left.
+        Sums of the left side.
     signs, scores : ndarray of float64
-        Of each column.
+        For each column.
     """
 
 
@@ -282,7 +283,7 @@ def _forbid_steps(state, inner, node, g, h, signs, scores):
 
 @optional
 def forbid_in_column(criterion: Any, node: Any, g: Any, h: Any, scores: Any) -> None:
-    """Take back bounds of splits of the column that is searched whose sides are out of order. Scores of clipped values have none."""
+    """Discard bounds of splits of the column whose sides are out of order. Clipped values need no check."""
 
 
 @forbid_in_column.of(InOrder)
@@ -302,7 +303,7 @@ def _forbid_means_in_column(state, node, g, h, scores):
 
 @optional
 def allows_quantiles(criterion: Any, one: Any, other: Any) -> Any:
-    """Tell whether both sides of a split may have these quantiles."""
+    """Return whether the two sides of a split may have these quantiles."""
     return True
 
 
@@ -313,7 +314,7 @@ def _(criterion, one, other):
 
 @optional
 def note_quantiles(criterion: Any, one: Any, other: Any) -> None:
-    """Note the quantiles of both sides of the best split so far."""
+    """Store the quantiles of the two sides of the best split so far."""
 
 
 @note_quantiles.of(InOrder)
@@ -323,7 +324,7 @@ def _(criterion, one, other):
 
 @inlined_kernel
 def are_in_order(state, one, other):
-    """Tell whether the column that is searched may have these values on its lower and its higher side."""
+    """Return whether the column may have these values on its lower and its higher side."""
     return _are_in_order(state[SIGN], state[LOW], state[HIGH], one, other)
 
 
@@ -333,7 +334,7 @@ def _are_in_order(sign, low, high, one, other):
 
 
 def root_words(constraints: Constraints) -> NDArray[np.int64]:
-    """Return the words of a tree's root."""
+    """Return the words of the root of a tree."""
     bounds = np.array([-math.inf, math.inf, 0.0]).view(np.int64)
     path = np.zeros(constraints.most, np.int64) if constraints.most else np.full(constraints.sets.shape[1], -1, np.int64)
     return np.concatenate([bounds, path])
@@ -341,7 +342,7 @@ def root_words(constraints: Constraints) -> NDArray[np.int64]:
 
 @inlined_kernel
 def _bound_in(sums, k):
-    """Return a bound from its bits."""
+    """Return a bound, stored as its bits."""
     return np.int64(sums[k]).view(np.float64)
 
 
@@ -352,12 +353,12 @@ def _bits_of(bound):
 
 @specialised
 def value_within(criterion: Any, g: Any, h: Any, low: Any, high: Any) -> Any:
-    """Return the value of a set of rows within the bounds of the node that they are of."""
+    """Return the value of a set of rows, clipped to the bounds of its node."""
 
 
 @value_within.of(InOrder)
 def _(criterion, g, h, low, high):
-    return mean(g, h)  # a split that is taken has values within them
+    return mean(g, h)  # the values of an allowed split are within the bounds
 
 
 @value_within.of(Clipped)
@@ -367,7 +368,7 @@ def _(criterion, g, h, low, high):
 
 @optional
 def begin_node(criterion: Any, sums: Any) -> Any:
-    """Prepare a thread for the splits of a node in all columns that are not monotonic; ``sums`` are the node's, its words included."""
+    """Prepare a thread for the splits of a node in all columns that are not monotonic; ``sums`` include the node's words."""
 
 
 @begin_node.of(InOrder)
@@ -383,7 +384,7 @@ def _(criterion, sums):
 
 @optional
 def begin_column(criterion: Any, sums: Any, column: Any) -> Any:
-    """Prepare a thread for the splits of a node in a column, given by its number in the whole table; tell whether the node may use it."""
+    """Prepare a thread for the splits of a node in a column of the whole table; return whether the node may use it."""
     return True
 
 
@@ -396,7 +397,7 @@ def _(criterion, sums, column):
 
 @optional
 def may_use(criterion: Any, sums: Any, column: Any) -> Any:
-    """Tell whether a node may use a column."""
+    """Return whether a node may use a column."""
     return True
 
 
@@ -419,7 +420,7 @@ def _(criterion, sums, column):
 
 @optional
 def sign_of(criterion: Any, column: Any) -> Any:
-    """Return 1 or -1 if predictions must rise or fall with a column, otherwise 0."""
+    """Return 1 or -1 if predictions must increase or decrease with a column, otherwise 0."""
     return np.int64(0)
 
 
@@ -437,7 +438,7 @@ def _begin(constraints, sums):
 
 @lean_kernel
 def _lift(criterion, g, h):
-    """Note what the bounds of a node do to its own value: see :func:`score` of :class:`Clipped`."""
+    """Store the effect of a node's bounds on its own value; see :func:`score` of :class:`Clipped`."""
     state = criterion.constraints.state
     state[LIFT], state[MORE] = lift(criterion.criterion, g, h, state[LOW], state[HIGH])
 
@@ -446,7 +447,7 @@ def _lift(criterion, g, h):
 def hand_down(criterion: Any, column: Any, left: Any, right: Any) -> Any:
     """Write the words of both children of a split on a column, after their sums.
 
-    ``left`` has the words of their parent so far; what ``right`` has in their place does not matter.
+    ``left`` holds the words of the parent when called; ``right`` may hold anything in their place.
     """
 
 
@@ -475,7 +476,7 @@ def _(criterion, column, left, right):
 
 @optional
 def _middle(inner, criterion, left, right, at):
-    """Return the bits of the middle of the values of both children, whose words are their parent's so far."""
+    """Return the bits of the midpoint of the values of both children, whose words are still their parent's."""
     low, high = _bound_in(left, at + LOWEST), _bound_in(left, at + HIGHEST)
     one, other = value_within(criterion, left[0], left[1], low, high), value_within(criterion, right[0], right[1], low, high)
     return _bits_of((one + other) / 2.0)
@@ -488,7 +489,7 @@ def _(inner, criterion, left, right, at):
 
 @optional
 def note_words(criterion: Any, sums: Any, left: Any) -> None:
-    """Write a node's words behind the sums of what its best split sends left."""
+    """Write a node's words after the sums of the left side of its best split."""
 
 
 @note_words.of(InOrder, Clipped)
@@ -501,7 +502,7 @@ def _(criterion, sums, left):
 
 @kernel
 def hand_down_all(criterion, columns, left, right):
-    """Write the words of the children of splits, one in each row; see :func:`hand_down`."""
+    """Write the words of the children of many splits, one split in each row; see :func:`hand_down`."""
     for i in range(columns.shape[0]):
         hand_down(criterion, columns[i], left[i], right[i])
 
@@ -509,13 +510,13 @@ def hand_down_all(criterion, columns, left, right):
 def divide_sums(
     criterion: Any, columns: NDArray[np.int32], sums: NDArray[np.int64], left: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the sums of left and right children from those of the nodes that are split, and those that splits send left.
+    """Return the sums of left and right children from the sums of the split nodes and of the left sides.
 
     Parameters
     ----------
     criterion : named tuple
     columns : ndarray of int32, shape (n,)
-        Split on.
+        The columns of the splits.
     sums, left : ndarray of int64, shape (n, n_sums)
     """
     right = sums - left

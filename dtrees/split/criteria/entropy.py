@@ -1,10 +1,10 @@
-"""Entropy: the weighted mean information, in bits, that the class of a row is worth (Quinlan 1986).
+"""Entropy of classes: the weighted mean information, in bits, of the class of a row (Quinlan 1986).
 
-The score is what is left of the entropy, with a constant of the node added that keeps it from being negative: for each side
-``weight * (2 - entropy)`` of two classes, and ``weight * (log2(n_classes) - entropy)`` of more.
+The score is the decrease of the entropy plus a constant of the node that makes it non-negative: for each side ``weight * (2 - entropy)``
+with two classes, and ``weight * (log2(n_classes) - entropy)`` with more.
 
-The bound over a zone holds as the terms x log(x / a) are jointly convex: within a zone, class 1 comes first, last, or in between, so the
-corners are both ends and these two extremes.
+The bound over a zone holds because the terms x log(x / a) are jointly convex: within a zone, the rows of class 1 come first, last, or in
+between, so the corners are both ends and these two extremes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dtrees.split.criteria.squares import Gini
 from dtrees.split.criteria.statistics import G0, G1, H0, H1
 from dtrees.split.numbers.elementary import binary_logarithm, binary_logarithm_of_normal, log2
 
-#: Far more than the relative error of a few roundings of float64.
+#: Far above the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
 
 
 class Entropy(Gini):
-    """Entropy of classes; values are the fractions of classes, computed from the sums."""
+    """Entropy of classes; leaf values are the fractions of classes, computed from the sums."""
 
     name = "entropy"
 
@@ -35,7 +35,7 @@ class Entropy(Gini):
         return EntropyOfClasses() if n_classes > 2 else EntropyOfTwo()
 
     def for_targets(self) -> Any:
-        """Return that of any number of classes."""
+        """Return the kernel value for any number of classes."""
         return EntropyOfClasses()
 
     def chance(self, n_rows: int, sums: NDArray[np.int64], squares: float) -> float:
@@ -43,28 +43,28 @@ class Entropy(Gini):
         return float(sums[1] if sums.shape[0] == 2 else sums.sum()) / n_rows / (2.0 * math.log(2.0))
 
     def impurity(self, fractions: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return minus the sum of fractions times their logarithms."""
+        """Return the negative sum of fractions times their logarithms."""
         terms = fractions * log2(np.where(fractions > 0, fractions, 1.0))
         return np.asarray(-terms.sum(axis=1))
 
 
 class EntropyOfTwo(NamedTuple):
-    """The kernel value for two classes: ``g`` is the weight of the second one."""
+    """The kernel value for two classes: ``g`` is the weight of the second."""
 
 
 class EntropyOfClasses(NamedTuple):
-    """The kernel value for three classes and more."""
+    """The kernel value for three or more classes."""
 
 
 @inner_kernel
 def _xlog2(x, total):
-    """Return ``x * log2(x / total)``, 0 where x is."""
+    """Return ``x * log2(x / total)``, or 0 for x = 0."""
     return x * binary_logarithm_of_normal(x / total) if x > 0.0 else 0.0
 
 
 @inner_kernel
 def _negative_entropy(one, total):
-    """Return ``total * (2 - entropy)`` of two classes: what is left to gain, kept positive."""
+    """Return ``total * (2 - entropy)`` for two classes, which is never negative."""
     return (_xlog2(total - one, total) + _xlog2(one, total)) + 2.0 * total
 
 
@@ -110,7 +110,7 @@ def _(criterion, score, node):
 
 @parts.flag_zones_by_bound.of(EntropyOfTwo)
 def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
-    """Flag the zones one of whose four corners passes."""
+    """Flag the zones one of whose four corners may exceed the bar."""
     g0, h0, g1, h1 = sums[G0], sums[H0], sums[G1], sums[H1]
     (g_add, h_add, _), (g_all, h_all, _) = add, node
     for z in range(flags.shape[0]):

@@ -1,14 +1,14 @@
 """Newton's gain: the decrease of a loss's second-order model by a split, with an L2 penalty (Chen and Guestrin 2016, eq. 7).
 
-Beside the L2 penalty on leaf values there may be an L1 penalty: XGBoost's ``reg_alpha``. With L1 penalty t and L2 penalty r, a leaf of the
-sums G and H has the value -T(G) / (H + r), where T moves G towards 0 by t, and no further (soft threshold). It lowers the loss's
-second-order model by half of T(G)^2 / (H + r). The score of a split is what its two leaves lower it by, doubled, and the gain is what is
-left of that without the node's own share. A gain that may be nothing but rounding counts as none.
+In addition to the L2 penalty on leaf values there may be an L1 penalty: XGBoost's ``reg_alpha``. With L1 penalty t and L2 penalty r, a
+leaf with the sums G and H has the value -T(G) / (H + r), where T moves G towards 0 by t, but not beyond (soft threshold). It lowers the
+loss's second-order model by half of T(G)^2 / (H + r). The score of a split is twice the reduction by its two leaves; the gain is the
+score minus twice the reduction by the node itself. A gain that rounding alone may explain counts as zero.
 
 The bound over a zone
 ---------------------
-T(S)^2 / a is jointly convex in S and a: abs(T(S)) is convex and never negative, and a square over a linear term is convex and grows with
-what is squared. So the score is largest at one of the six corners of the region that left sums are in
+T(S)^2 / a is jointly convex in S and a: abs(T(S)) is convex and non-negative, and a square over a linear term is convex and increases
+with the number that is squared. So the score is largest at one of the six corners of the region that contains the left sums
 (:mod:`dtrees.split.criteria.squares`).
 """
 
@@ -50,37 +50,37 @@ class Newton(Criterion):
         return Squares(penalty=penalty, factor=1.0, only_gains=True, centred=False)
 
     def chance(self, n_rows: int, sums: NDArray[np.int64], squares: float) -> float:
-        """Return the variance of gradients over their mean hessian, which falls as trees are added."""
+        """Return the variance of gradients over their mean hessian, which decreases as trees are added."""
         g, h = float(sums[0]), float(sums[1])
         return max(0.0, squares - g * g / n_rows) / h if h > 0.0 else 0.0
 
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
-        """Return that of G^2/H."""
+        """Return the exponent of G^2/H."""
         g, h = exponents
         return 2 * g - h
 
 
 @inlined_kernel
 def soft_threshold(g, l1):
-    """Return what an L1 penalty leaves of a sum of gradients: it is moved towards 0, and no further."""
+    """Return a sum of gradients after an L1 penalty: moved towards 0, but not beyond."""
     return g - l1 if g > l1 else g + l1 if g < -l1 else 0.0
 
 
 @inlined_kernel
 def newton_step(g, h, penalty):
-    """Return the value of a leaf before shrinkage (Chen and Guestrin 2016, eq. 5), 0 where there is no weight."""
+    """Return the value of a leaf before shrinkage (Chen and Guestrin 2016, eq. 5), 0 without weight."""
     return -g / (h + penalty) if h + penalty > 0.0 else 0.0
 
 
 @inlined_kernel
 def newton_impurity(g, h, step):
-    """Return how much the second-order model falls by a step for each unit of weight."""
+    """Return the reduction of the second-order model by a step, for each unit of weight."""
     return step * -g / h if h > 0.0 else 0.0
 
 
-#: Above one by far more than the relative error of a score.
+#: Above 1 by far more than the relative error of a score.
 _UPWARD = 1.0 + 2.0**-40
-#: Far more than the relative error of a few roundings of float64.
+#: Far above the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
 
 
@@ -90,7 +90,7 @@ class NewtonL1(Newton):
     name = "newton_l1"
 
     def for_kernels(self, n_classes: int, penalty: float) -> Any:
-        """Return the kernel value; its L1 penalty, in units of gradients, is still to be filled in."""
+        """Return the kernel value without its L1 penalty, in units of gradients, which is filled in later."""
         return Thresholded(penalty=penalty, l1=0.0)
 
 
@@ -106,7 +106,7 @@ node_statistic.of(Thresholded)(moments_of)
 
 @inlined_kernel
 def _beyond(g, l1):
-    """Return how far the size of a sum is above the threshold, 0 if it is not."""
+    """Return the excess of the size of a sum over the threshold, 0 if it is smaller."""
     return max(abs(g) - l1, 0.0)
 
 
@@ -134,7 +134,7 @@ def _(criterion, g, h):
 
 @inlined_kernel
 def _lowered(value, g, a, l1):
-    """Return what a leaf of this value lowers the model by, doubled."""
+    """Return the reduction of the model by a leaf of this value, doubled."""
     return -value * (2.0 * g + a * value) - 2.0 * l1 * abs(value)
 
 
@@ -148,7 +148,7 @@ def _(criterion, found, one, other):
 
 @constraints.lift.of(Thresholded)
 def _(criterion, g, h, low, high):
-    # Both sides could have the one value that is best for both.
+    # Both sides may have the value that is best for the whole node.
     both, a, l1, added, more = h + 2.0 * criterion.penalty, h + criterion.penalty, criterion.l1, 0.0, 0.0
     if both > 0.0:
         value = min(max(-soft_threshold(g, 2.0 * l1) / both, low), high)
@@ -184,9 +184,9 @@ def _(criterion):
 
 @inner_kernel
 def _most(s, a, l1, error, inside):
-    """Return the most that a leaf of a real-valued sum, with ``error`` added to it, lowers the model by, doubled.
+    """Return the largest reduction of the model by a leaf with the real-valued sum ``s``, plus ``error``, doubled.
 
-    Without weight there is no bound to it, unless nothing is there.
+    Without weight it is unbounded, unless the side is empty.
     """
     if a <= 0.0:
         return math.inf if inside or abs(s) > error else 0.0
@@ -196,7 +196,7 @@ def _most(s, a, l1, error, inside):
 
 @inner_kernel
 def _may_pass(criterion, s, h, g_all, h_all, caution, error, bar, inside):
-    """Tell whether the score of left sums may exceed the bar; weights are taken less by ``caution``."""
+    """Return whether the score of left sums may exceed the bar; weights are reduced by ``caution``."""
     lift = criterion.penalty - caution
     left = _most(s, h + lift, criterion.l1, error, inside)
     right = _most(g_all - s, h_all - h + lift, criterion.l1, error, inside)
@@ -205,10 +205,10 @@ def _may_pass(criterion, s, h, g_all, h_all, caution, error, bar, inside):
 
 @inlined_kernel
 def corners_of(sums, add, node, slope, z):
-    """Return the six corners of the region that left sums inside a zone are in, each as its sum of g and its weight.
+    """Return the six corners of the region that contains the left sums inside a zone, each as its sum of g and its weight.
 
-    Before them come the error of such a sum of g, and whether rows lie on both sides of the zone. What is small beside the sums of the node
-    is lost where floats are added to these: errors are bounded in terms of them.
+    The first results are the error of such a sum of g, and whether rows lie on both sides of the zone. Differences of large sums lose
+    small terms in floating point, so errors are bounded relative to the sums of the node.
     """
     (g_add, h_add, n_add), run = add, (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
     start, end, size = float(sums[G0, z]) + g_add, float(sums[G1, z]) + g_add, float(sums[SIZE, z])
@@ -224,7 +224,7 @@ def corners_of(sums, add, node, slope, z):
 
 @flag_zones_roughly.of(Thresholded)
 def _(criterion, sums, add, node, bar, order, slack, total, flags):
-    """Flag zones by the box that left sums are in: sizes of both sums and both weights are at an end, as is which side has more."""
+    """Flag zones by the box that contains the left sums: both sizes and both weights are extreme at an end, and so is their order."""
     g0, h0, g1, h1, sizes, l1 = sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE], criterion.l1
     (g_add, h_add, _), (g_all, h_all, _) = add, node
     of_both = h_all + 2.0 * criterion.penalty
@@ -243,7 +243,7 @@ def _(criterion, sums, add, node, bar, order, slack, total, flags):
 
 @flag_zones_by_bound.of(Thresholded)
 def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
-    """Flag the zones one of whose six corners passes."""
+    """Flag the zones one of whose six corners may exceed the bar."""
     caution = 2.0**-49 * (node.h + 2.0 * criterion.penalty)
     for z in range(flags.shape[0]):
         error, inside, corners = corners_of(sums, add, node, slope, z)

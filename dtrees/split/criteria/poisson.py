@@ -1,26 +1,28 @@
 """Poisson deviance: the decrease of half the deviance of counts or amounts from the means of both sides, S log(S / W) summed over sides.
 
 The score is the gain itself, written as S_l log(m_l / m) + S_r log(m_r / m) with the means m of the sides and of the node. A side whose
-targets are all zero is not allowed, as in scikit-learn: its mean would rule out what has not been seen yet.
+targets are all zero is not allowed, as in scikit-learn: its mean would exclude any positive count.
 
 The bound over a zone
 ---------------------
-S log(S / W) is jointly convex, so within a zone the gain is largest at a corner of any region that the left sums are in. There are two.
-Targets are not negative: S grows from S0 to S1 as the weight does from W0 to W1, and by no more than the largest target for each unit of
-weight, which leaves four corners. And about a centre, as for squared error (:mod:`dtrees.split.criteria.squares`), there are six: these say
-more where targets do not differ much from the mean. Corners are bounded by the bound of one split, below, without logarithms. A wider bound
-comes first: as log(x) is at most x - 1, the gain is at most that of squared error over the node's mean.
+S log(S / W) is jointly convex, so within a zone the gain is largest at a corner of any region that contains the left sums. There are two
+such regions. In the first, targets are non-negative: S grows from S0 to S1 as the weight grows from W0 to W1, and by at most the largest
+target for each unit of weight, which leaves four corners. The second, about a centre as for squared error
+(:mod:`dtrees.split.criteria.squares`), has six corners and is tighter if targets differ little from the mean. Corners are bounded by the
+bound of one split, below, without logarithms. A looser bound comes first: as log(x) <= x - 1, the gain is at most that of squared error
+over the node's mean.
 
 The bound of one split
 ----------------------
-Two logarithms take as long as twenty cuts of squared error. log(x) is at most (x - 1) (x + 5) / (4 x + 2): the difference is 0 at 1, and
-its derivative is (x - 1)**3 / (x (2 x + 1)**2). With e = (S_l W_r - S_r W_l) / S, the means of the sides over the node's are 1 + e / W_l
-and 1 - e / W_r. Both terms over one denominator, with k = W_l W_r and m = e (3 (W_r - W_l) - 2 e), the gain is at most
-S e**2 (9 k + m) / (2 k (9 k + 2 m)), which takes one division. From half to twice the mean this is two hundredths too much at most, so few
+Two logarithms take as long as twenty evaluations of squared error. log(x) is at most (x - 1) (x + 5) / (4 x + 2): the difference is 0 at
+1, and its derivative is (x - 1)**3 / (x (2 x + 1)**2). With e = (S_l W_r - S_r W_l) / S, the means of the sides over the node's are 1 +
+e / W_l and 1 - e / W_r. Both terms over one denominator, with k = W_l W_r and m = e (3 (W_r - W_l) - 2 e), the gain is at most S e**2 (9
+k + m) / (2 k (9 k + 2 m)), which takes one division. From half to twice the mean the bound is at most two hundredths too high, so few
 splits have to be scored.
 
-e is computed as S_l W / S - W_l, with W / S the same for all splits of a node. Where the right side is so light that e is mostly rounding,
-what it gains is less than the rounding error of a score, which is added to the bound; e is kept in range, so that the rest is not negative.
+e is computed as S_l W / S - W_l, with W / S the same for all splits of a node. If the right side is so light that e is mostly rounding,
+its gain is less than the rounding error of a score, which is added to the bound; e is clipped, so that the other factors are not
+negative.
 """
 
 from __future__ import annotations
@@ -38,17 +40,17 @@ from dtrees.split.criteria.squares import Squares
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, SIZE
 from dtrees.split.numbers.elementary import logarithm
 
-#: Far more than the errors of a score, relative to the node's sum: logarithms of ratios of sums are below 44.
+#: Far above the errors of a score, relative to the node's sum: logarithms of ratios of sums are below 44.
 _ROUNDING = 2.0**-42
-#: The same for a bound of sums about a centre.
+#: The same for a bound from centred sums.
 _ROUNDING_OF_BOUNDS = 2.0**-40
-#: Far more than the relative error of a few roundings of float64.
+#: Far above the relative error of a few roundings of float64.
 _ROUNDING_OF_SUMS = 2.0**-44
 _SQUARES = Squares(penalty=0.0, factor=1.0, only_gains=False, centred=False)
 
 
 class PoissonDeviance(Criterion):
-    """Half the Poisson deviance of a target that is not negative; values are means, measured on the leaves' rows."""
+    """Half the Poisson deviance of a non-negative target; values are means, measured on the leaves' rows."""
 
     name = "poisson"
     task = "regression"
@@ -60,15 +62,15 @@ class PoissonDeviance(Criterion):
         return Poisson()
 
     def for_targets(self) -> Any:
-        """Return the same; its terms are deviances."""
+        """Return the same value; its terms are deviances."""
         return Poisson()
 
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
-        """Return that of G."""
+        """Return the exponent of G."""
         return exponents[0]
 
     def check(self, target: NDArray[np.float64]) -> None:
-        """Raise a ValueError for targets below zero, or that are all zero."""
+        """Raise a ValueError for targets that are negative, or all zero."""
         if target.size and target.min() < 0:
             raise ValueError(f"criterion='poisson' is for targets that are not negative, but y contains {target.min()}")
         if target.size and not target.any():
@@ -84,7 +86,7 @@ parts.node_statistic.of(Poisson)(parts.moments_of)
 
 @inner_kernel
 def _term(g, h, mean):
-    """Return ``g * log(g / h / mean)``, 0 where ``g`` is."""
+    """Return ``g * log(g / h / mean)``, or 0 for g = 0."""
     return g * logarithm((g / h) / mean) if g > 0.0 else 0.0
 
 
@@ -163,7 +165,7 @@ def _(criterion):
 
 @parts.most_between_groups.of(Poisson)
 def _(criterion, node, squares):
-    # As log(x) is at most x - 1, the gain is at most that of squared error over the mean, which is at most what it is between all groups.
+    # As log(x) <= x - 1, the gain is at most that of squared error over the mean, which is at most the value between all groups.
     return squares * (float(node.h) / float(node.g)) * (1.0 + _ROUNDING_OF_SUMS) + _ROUNDING * float(node.g)
 
 
@@ -179,7 +181,7 @@ def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
 
 @inner_kernel
 def _reaches(e, w, h, total, least):
-    """Tell whether the bound of a split reaches ``least``; ``e`` is as above, ``w`` and ``h`` are the weights of both sides."""
+    """Return whether the bound of a split reaches ``least``; ``e`` is defined above, ``w`` and ``h`` are the weights of both sides."""
     k = w * h
     m, nine = e * (3.0 * (h - w) - 2.0 * e), 9.0 * k
     return (0.5 * total) * (e * e) * (nine + m) >= least * (k * (nine + 2.0 * m))
@@ -187,7 +189,7 @@ def _reaches(e, w, h, total, least):
 
 @inner_kernel
 def _may_pass(s, w, g_all, h_all, scale, total, least):
-    """Tell whether the bound at real-valued left sums reaches ``least``, or they are not those of targets that are not negative."""
+    """Return whether the bound at real-valued left sums reaches ``least``, or the sums are impossible for non-negative targets."""
     other, h = g_all - s, h_all - w
     e = (s * h - other * w) * scale
     inside = (w > 0.0) & (h > 0.0) & (e >= -w) & (e <= h)
@@ -197,7 +199,7 @@ def _may_pass(s, w, g_all, h_all, scale, total, least):
 
 @inner_kernel
 def _may_pass_beside(s, w, g_all, h_all, scale, total, least):
-    """Tell the same of left sums that are those of targets that are not negative, but for rounding."""
+    """Return the same for left sums that are possible for non-negative targets, up to rounding."""
     other, h = g_all - s, h_all - w
     e = (s * h - other * w) * scale
     e = e if e > -w else -w
@@ -207,11 +209,11 @@ def _may_pass_beside(s, w, g_all, h_all, scale, total, least):
 
 @inner_kernel
 def _flag_by_corners(sums, add, node, least, slope, total, flags):
-    """Flag the zones one of whose six corners passes, and one of the other four."""
+    """Flag the zones one of whose six corners may reach the bar, and one of the other four."""
     g0, h0, g1, h1, sizes = sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE]
     (g_add, h_add, _), (g_all, h_all, _) = add, node
     scale, centre = 1.0 / total, (total - g_all) / h_all
-    # Rounded down, so that the corners are never too far in.
+    # Rounded down, so that the corners are never inside the region.
     run = (1.0 - _ROUNDING_OF_SUMS) / slope if slope > 0.0 else 0.0
     run_of_all = (1.0 - _ROUNDING_OF_SUMS) / (slope + centre) if slope + centre > 0.0 else 0.0
     for z in range(flags.shape[0]):
@@ -226,11 +228,11 @@ def _flag_by_corners(sums, add, node, least, slope, total, flags):
         passes |= _may_pass(low, max(heavy - (end - low) * run, light), g_all, h_all, scale, total, least)
         passes |= _may_pass(high, max(heavy - (high - end) * run, light), g_all, h_all, scale, total, least)
         step = ((end - start) + centre * (heavy - light)) * run_of_all
-        first, last = min(light + step, heavy), max(heavy - step, light)  # where all targets are at the beginning, and at the end
+        first, last = min(light + step, heavy), max(heavy - step, light)  # all targets at the beginning, or at the end
         beside = _may_pass_beside(start, light, g_all, h_all, scale, total, least)
         beside |= _may_pass_beside(end, heavy, g_all, h_all, scale, total, least)
         beside |= _may_pass_beside(end - centre * (first - heavy), first, g_all, h_all, scale, total, least)
         beside |= _may_pass_beside(start + centre * (light - last), last, g_all, h_all, scale, total, least)
-        # Where slopes are not known, a corner may be where one side has no weight: that tells nothing.
+        # If slopes are unknown, one side of a corner may have no weight: it bounds nothing.
         beside |= (first <= 0.0) | (last >= h_all)
         flags[z] |= passes & beside

@@ -1,11 +1,11 @@
-"""Several targets: the sum over targets of what a criterion of one target says.
+"""Criteria of several targets: the sum over targets of a criterion of one target.
 
-One tree is grown for all of them. The impurity of a node is the mean over targets of theirs (Segal 1992), as in scikit-learn, so that
-the gain of a split is the mean of its gains. What is added up are the *terms* of a criterion, which has them for its classes anyway: the
-squared error of a target is to it what Gini impurity is to a class.
+One tree is grown for all targets. The impurity of a node is the mean over targets (Segal 1992), as in scikit-learn, so the gain of a
+split is the mean of its gains. The *terms* of a criterion are added, which it has for its classes anyway: the squared error of a target
+corresponds to the Gini impurity of a class.
 
-The sums of all targets lie side by side, and ``a`` of a row is its number, by which kernels find what it adds to them. So rows are moved
-about in the row partition as they are for one target. Nodes are scanned; only where rows are spread over shards are there bounds over parts
+The sums of all targets lie side by side, and ``a`` of a row is its number, by which kernels find its contribution. So the row partition
+moves rows as it does for one target. Nodes are scanned; only if rows are spread over shards, there are bounds over parts
 (:mod:`dtrees.split.zones.over_shards.flagging`).
 """
 
@@ -23,14 +23,14 @@ from dtrees.split.criteria.statistics import Classes
 
 
 class SeveralAmounts(NamedTuple):
-    """The kernel value for several targets that are numbers.
+    """The kernel value for several numeric targets.
 
     Attributes
     ----------
     criterion : named tuple
-        That of one target.
+        The kernel value for one target.
     rows : ndarray of int64, shape (n_rows, n_targets)
-        What each row adds to the sums: of each target, its amount times the row's weight. All targets have the same scale.
+        The contribution of each row to the sums: for each target, its amount times the row's weight. All targets have the same scale.
     """
 
     criterion: Any
@@ -38,16 +38,16 @@ class SeveralAmounts(NamedTuple):
 
 
 class SeveralClasses(NamedTuple):
-    """The kernel value for several targets that are classes.
+    """The kernel value for several targets of classes.
 
     Attributes
     ----------
     criterion : named tuple
-        That of one target, of any number of classes.
+        The kernel value for one target, of any number of classes.
     rows : ndarray of int64, shape (n_rows, n_targets)
-        The class of each row in each target, numbered through over targets.
+        The class of each row in each target, in a common numbering over all targets.
     first : ndarray of int64, shape (n_targets + 1,)
-        The number of the first class of each target, and of all.
+        The number of the first class of each target, and the total.
     """
 
     criterion: Any
@@ -56,14 +56,14 @@ class SeveralClasses(NamedTuple):
 
 
 class SeveralDeviations(NamedTuple):
-    """The kernel value for deviations of several targets from their medians, or other quantiles.
+    """The kernel value for deviations of several targets from their medians or other quantiles.
 
     Attributes
     ----------
     criterion : Deviations
-        That of one target.
+        The kernel value for one target.
     rows : ndarray of int64, shape (n_rows, n_targets)
-        The number of each row's target among all in ascending order, numbered through over targets.
+        The rank of each row's target, in a common numbering over all targets.
     """
 
     criterion: Any
@@ -76,11 +76,11 @@ def value_for_targets(criterion: Criterion, classes: tuple[int, ...], rows: NDAr
     Parameters
     ----------
     criterion : Criterion
-        One with a value :meth:`~dtrees.split.criteria.criterion.Criterion.for_targets`.
+        A criterion that supports several targets (:meth:`~dtrees.split.criteria.criterion.Criterion.for_targets`).
     classes : tuple of int
-        The number of classes of each target; of numbers, this does not matter.
+        The number of classes of each target; unused for numbers.
     rows : ndarray of int64, shape (n_rows, n_targets)
-        As of :class:`SeveralAmounts`, :class:`SeveralClasses` or :class:`SeveralDeviations`; (0, n_targets) where no rows are looked at.
+        As for :class:`SeveralAmounts`, :class:`SeveralClasses` or :class:`SeveralDeviations`; (0, n_targets) if no rows are read.
     """
     inner = criterion.for_targets()
     if not criterion.by_sums:
@@ -120,7 +120,7 @@ def _(criterion, score, node):
 
 @kernel
 def add_up_amounts(amounts, rows, out):
-    """Add up the amounts of some rows, target by target; ``out`` has a sum for each."""
+    """Add the amounts of some rows, target by target; ``out`` has a sum for each."""
     out[:] = 0
     for i in range(rows.shape[0]):
         for t in range(amounts.shape[1]):
@@ -129,7 +129,7 @@ def add_up_amounts(amounts, rows, out):
 
 @kernel
 def add_up_classes(classes, rows, h, out):
-    """Add up the weights of classes of some rows, in their order; ``h`` is empty where every weight is 1."""
+    """Add the weights of classes of some rows, in their order; ``h`` is empty if every weight is 1."""
     out[:] = 0
     for i in range(rows.shape[0]):
         weight = h[i] if h.shape[0] > 0 else ZERO() + 1

@@ -1,27 +1,27 @@
 """Criteria whose gain is a sum of G^2/H: squared error, Newton's gain, and Gini impurity of two classes.
 
-With L2 penalty r, left sums (x, a) and right sums (y, b), where a and b include r, the well-known gain
-x^2/a + y^2/b - (x+y)^2/(a+b-r) (Chen and Guestrin 2016, eq. 7, without the factor 1/2) equals
+With L2 penalty r, left sums (x, a) and right sums (y, b), where a and b include r, the usual gain x^2/a + y^2/b - (x+y)^2/(a+b-r) (Chen
+and Guestrin 2016, eq. 7, without the factor 1/2) equals
 
     (x b - y a)^2 / (a b (a + b))  +  G^2/(H + 2r) - G^2/(H + r)
 
-The first term alone decides between the splits of a node, and is free of the cancellation of the usual form; the rest is a constant
-of the node, zero where r is. The score leaves out the factor 1/(a + b) as well, which is a constant, too. It is symmetric in left and
-right to the last bit, so mirrored splits tie exactly.
+Only the first term differs between the splits of a node, and it has no cancellation, unlike the usual form; the rest is a constant of
+the node, zero for r = 0. The score also leaves out the factor 1/(a + b), another constant. It is symmetric in left and right to the last
+bit, so mirrored splits tie exactly.
 
 The bound over a zone
 ---------------------
-The score is jointly convex in the sums (S, a) of the left side, as a square over a linear term, so its maximum over a convex region is at a
-corner. Let a zone begin with left sums (S0, H0), end with (S1, H1), and have A = sum abs(g). Inside, S lies between
-S0 - (A - (S1 - S0)) / 2 and S0 + (A + (S1 - S0)) / 2; and since no row has abs(g) > slope * h, S is at most slope * (H - H0) away from S0
-and at most slope * (H1 - H) from S1. The region has six corners: both ends, and where the lines of that slope meet the extremes of S.
-Bounds are raised by more than rounding can add to a score, so no tie is lost.
+The score is jointly convex in the sums (S, a) of the left side, as a square over a linear term, so its maximum over a convex region is
+at a corner. Let a zone begin with left sums (S0, H0), end with (S1, H1), and have A = sum abs(g). Inside, S lies between S0 - (A - (S1 -
+S0)) / 2 and S0 + (A + (S1 - S0)) / 2; and since no row has abs(g) > slope * h, S is at most slope * (H - H0) away from S0 and at most
+slope * (H1 - H) from S1. The region has six corners: both ends, and the points where lines of that slope meet the extremes of S. Bounds
+are raised by more than rounding can add to a score, so no tie is lost.
 
 Gini impurity
 -------------
-The weighted probability that two rows of a node are of different classes (Breiman et al. 1984). Of two classes the gain is twice that of
-squared error with the class as the target, so two classes have the moments' statistic. Of more, the score is that of squared error added
-over classes.
+The weighted probability that two rows of a node are of different classes (Breiman et al. 1984). With two classes the gain is twice that
+of squared error with the class as the target, so the statistic is moments. With more, the score is that of squared error, added over
+classes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE
 
-#: Below one by far more than the relative error of a score.
+#: Below 1 by far more than the relative error of a score.
 _CAUTION = 1.0 - 2.0**-40
-#: Above one by as much.
+#: Above 1 by as much.
 _UPWARD = 1.0 + 2.0**-40
-#: Far more than the relative error of a few roundings of float64.
+#: Far above the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
-#: Far more than the errors of a few roundings of weights, relative to that of the node; so far below the above that it hides what they do.
+#: Far above the errors of a few roundings of weights, relative to the weight of the node, and far below the constants above.
 _ROUNDING_OF_WEIGHTS = 2.0**-49
 
 
@@ -55,11 +55,11 @@ class Squares(NamedTuple):
     penalty : float
         L2 penalty, in units of H.
     factor : float
-        Multiplies the gain.
+        Factor of the gain.
     only_gains : bool
-        Whether a split that gains nothing is none.
+        Whether a split must have a positive gain.
     centred : bool
-        Whether all targets may be moved by a constant.
+        Whether sums of targets may be centred.
     """
 
     penalty: float
@@ -119,8 +119,8 @@ def _(criterion):
 
 @parts.most_between_groups.of(Squares)
 def _(criterion, node, squares):
-    # With T = H + 2r and distances from G/T, that of the left side is the sum u of its groups' less (G/T) r, the right one's is -u, and by
-    # Cauchy u^2/a is at most the squares of the left side's groups and (G/T)^2 r. The score is T^2 u^2 / (a b) = T (u^2/a + u^2/b).
+    # With T = H + 2r and distances from G/T, let u be the sum over the left side's groups minus (G/T) r; the right side's is -u. By the
+    # Cauchy inequality u^2/a is at most the left side's squares plus (G/T)^2 r. The score is T^2 u^2 / (a b) = T (u^2/a + u^2/b).
     g, h, penalty = float(node.g), float(node.h), criterion.penalty
     total = h + 2.0 * penalty
     mean, apart = g / total, g / h - g / total
@@ -129,27 +129,27 @@ def _(criterion, node, squares):
 
 @inner_kernel
 def _may_pass(s, h, g_all, most, lift, error, bar, order, inside):
-    """Tell whether the score of real-valued left sums in order, with ``error`` added to what is squared, may exceed the bar."""
+    """Return whether the score of real-valued left sums in order may exceed the bar; ``error`` is added to the squared quantity."""
     a = h + lift
     b = most - h
     apart = s * b - (g_all - s) * a
     d = error + (apart if order > 0.0 else -apart if order < 0.0 else abs(apart))
-    # Without weight on a side, the score is out of all bounds, unless nothing is there.
+    # A side without weight has an unbounded score, unless it is empty.
     passes = (d * d * _UPWARD > bar * (a * b)) & ((a * b > 0.0) | inside | (abs(apart) > error))
     return passes & ((order == 0.0) | (d >= 0.0) | (a * b <= 0.0))
 
 
 @parts.flag_zones_by_bound.of(Squares)
 def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
-    """Flag the zones one of whose six corners passes. Where these are cut off by the order of the sides, the score is 0.
+    """Flag the zones one of whose six corners may exceed the bar. Corners excluded by the order of the sides have the score 0.
 
-    Large sums are rounded when they become floats, and their differences, such as what lies to the right, have errors that are small in
-    terms of the node's sums but perhaps not of their own. So errors are bounded in terms of the node's, and weights taken less by as much.
+    Differences of large sums, such as the sums to the right of a zone, have rounding errors that are small relative to the node's sums,
+    but perhaps not to their own size. So errors are bounded relative to the node's sums, and weights reduced by as much.
     """
     g0, h0, n0, g1, h1, n1, sizes = sums[G0], sums[H0], sums[N0], sums[G1], sums[H1], sums[N1], sums[SIZE]
     (g_add, h_add, n_add), (g_all, h_all, n_all) = add, node
     total, lift, most = _total_weights(criterion, h_all)
-    # Rounded down, so that the corners are never too far in.
+    # Rounded down, so that the corners are never inside the region.
     run = (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
     for z in range(flags.shape[0]):
         start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
@@ -169,7 +169,7 @@ def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
 
 @inner_kernel
 def _total_weights(criterion, h_all):
-    """Return the weight of both sides, the penalty of each included, what to add to that of the left one, and from what to take it."""
+    """Return the weight of both sides with penalties, the term to add to the left weight, and the total to subtract it from."""
     total = h_all + 2.0 * criterion.penalty
     lift = criterion.penalty - _ROUNDING_OF_WEIGHTS * total
     return total, lift, h_all + lift
@@ -177,10 +177,10 @@ def _total_weights(criterion, h_all):
 
 @parts.flag_zones_roughly.of(Squares)
 def _(criterion, sums, add, node, bar, order, slack, total, flags):
-    """Flag zones by a bound that is wider, and takes a quarter of the time.
+    """Flag zones by a looser bound that takes a quarter of the time.
 
-    What is squared is linear in the left sums, so it is largest at a corner of the box that these are in, and what it is divided by is
-    smallest at an end.
+    The squared quantity is linear in the left sums, so it is largest at a corner of the box that contains them; the divisor is smallest
+    at an end.
     """
     g0, h0, g1, h1, sizes = sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE]
     (g_add, h_add, _), (g_all, h_all, _) = add, node
@@ -199,7 +199,7 @@ def _(criterion, sums, add, node, bar, order, slack, total, flags):
         flags[z] |= (d * d * _UPWARD > bar * least) & ((order == 0.0) | (d >= 0.0) | (least <= 0.0))
 
 
-#: Far more than the error of a sum of amounts as a float: these add up to less than 2**62.
+#: Far above the rounding error of a sum of amounts, which is below 2**62.
 _ERROR_OF_SUMS = 2.0**17
 
 
@@ -216,15 +216,15 @@ class Gini(Criterion):
         return GiniOfClasses() if n_classes > 2 else Squares(penalty=0.0, factor=2.0, only_gains=False, centred=False)
 
     def for_targets(self) -> Any:
-        """Return that of any number of classes."""
+        """Return the kernel value for any number of classes."""
         return GiniOfClasses()
 
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
-        """Return that of the weights."""
+        """Return the exponent of the weights."""
         return exponents[1]
 
     def chance(self, n_rows: int, sums: NDArray[np.int64], squares: float) -> float:
-        """Return the variance of belonging to a class, in the mean over classes; twice that where scores add up classes."""
+        """Return the mean over classes of the variance of class membership; twice that if scores add up classes."""
         weights = np.array([sums[1] - sums[0], sums[0]] if sums.shape[0] == 2 else sums, np.float64)
         shares = weights / weights.sum()
         return float((shares * (1.0 - shares)).mean() * weights.sum()) / n_rows * (1.0 if sums.shape[0] == 2 else 2.0)
@@ -236,7 +236,7 @@ class Gini(Criterion):
 
 
 class GiniOfClasses(NamedTuple):
-    """The kernel value for three classes and more."""
+    """The kernel value for three or more classes."""
 
 
 parts.node_statistic.of(GiniOfClasses)(parts.classes_of)
@@ -294,10 +294,10 @@ class SquaredError(Criterion):
         return Squares(penalty=0.0, factor=1.0, only_gains=False, centred=True)
 
     def for_targets(self) -> Any:
-        """Return that of Gini impurity, which adds up squared errors over classes."""
+        """Return the kernel value of Gini impurity, which adds squared errors over classes."""
         return GiniOfClasses()
 
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
-        """Return that of G^2/H."""
+        """Return the exponent of G^2/H."""
         g, h = exponents
         return 2 * g - h

@@ -1,6 +1,6 @@
-"""What is summed of rows: the statistic of a set of rows, of one kind or the other.
+"""Statistics: the sums over a set of rows from which criteria are computed.
 
-Every row carries two integers, ``a`` and its weight ``b``. What a set of rows adds up to is a *statistic*:
+Every row carries two integers, ``a`` and its weight ``b``. The sums over a set of rows are a *statistic* of one of these kinds:
 
 moments (:class:`Moments`)
     ``g`` is the sum of ``a``, ``h`` that of the weights. For squared error ``a`` is the weight times the centred target, for Newton
@@ -8,15 +8,16 @@ moments (:class:`Moments`)
 classes (:class:`Classes`)
     ``a`` is the class of a row; the weight of each class is summed.
 amounts of several targets (:class:`AmountsOfTargets`)
-    ``a`` is the number of a row, by which its amounts are found: one for each target, what ``g`` is the sum of where there is one target.
-    They are summed side by side.
+    ``a`` is the number of a row, by which its amounts are found: one for each target, like ``a`` for a single target. They are summed
+    side by side.
 classes of several targets (:class:`ClassesOfTargets`)
     ``a`` is the number of a row, by which its class in each target is found; the weight of each class of each target is summed.
 
-A search is written once, in terms of the functions below. Numba compiles it for each kind. All but moments keep their sums in an array: a
-version for these (``otherwise``) asks which of them a row changes (:func:`which_sum`), and by how much (:func:`amount_of`).
+A search is written once, in terms of the functions below, and Numba compiles it for each kind. All kinds but moments have their sums in
+an array: their common version (``otherwise``) asks which of the sums a row changes (:func:`which_sum`), and by how much
+(:func:`amount_of`).
 
-A node's statistic is stored as an array of int64: (g, h), or the weight of each class; of several targets these sums and then h.
+A node's statistic is stored as an array of int64: (g, h), or the weight of each class; for several targets these sums and then h.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class AmountsOfTargets(NamedTuple):
 class ClassesOfTargets(NamedTuple):
     """The weight of each class of each target in a set of rows, the weight of all, and its number of rows.
 
-    ``rows`` are the classes of all rows of the table, shape (n_rows, n_targets), numbered through over targets: those of target t from
-    ``first[t]`` on.
+    ``rows`` are the classes of all rows of the table, shape (n_rows, n_targets), in a common numbering: the classes of target t start at
+    ``first[t]``.
     """
 
     rows: NDArray[np.int64]
@@ -77,7 +78,7 @@ class ClassesOfTargets(NamedTuple):
 
 @specialised
 def with_sums(statistic: Any, sums: Any, h: Any, n: Any) -> Any:
-    """Return a statistic of the kind of another one, of any kind but moments."""
+    """Return a statistic of the same kind with other sums; for all kinds but moments."""
 
 
 @with_sums.of(Classes)
@@ -97,7 +98,7 @@ def _(statistic, sums, h, n):
 
 @specialised
 def n_first_classes(statistic: Any) -> Any:
-    """Return the number of classes of the first target: every row has one of them."""
+    """Return the number of classes of the first target; every row has one of them."""
 
 
 @n_first_classes.of(Classes)
@@ -112,7 +113,7 @@ def _(statistic):
 
 @optional
 def nothing(statistic: Any, buffer: Any) -> Any:
-    """Return the statistic of no rows, of the kind of another one; all sums but moments are in ``buffer``."""
+    """Return the statistic of no rows, of the same kind; ``buffer`` holds the sums of all kinds but moments."""
     sums = buffer[: statistic.sums.shape[0]]
     sums[:] = 0
     return with_sums(statistic, sums, ZERO(), ZERO())
@@ -125,7 +126,7 @@ def _(statistic, buffer):
 
 @optional
 def n_sums(statistic: Any) -> Any:
-    """Return how many sums there are, but for weights."""
+    """Return the number of sums, without weights."""
     return statistic.sums.shape[0]
 
 
@@ -136,7 +137,7 @@ def _(statistic):
 
 @optional
 def n_changed(statistic: Any) -> Any:
-    """Return how many of the sums a row changes."""
+    """Return the number of sums that a row changes."""
     return statistic.rows.shape[1]
 
 
@@ -172,7 +173,7 @@ def _(statistic, a, t):
 
 @optional
 def amount_of(statistic: Any, a: Any, t: Any, weight: Any) -> Any:
-    """Return by how much a row changes the ``t``-th sum that it does."""
+    """Return the amount that a row adds to the ``t``-th sum that it changes."""
     return weight
 
 
@@ -188,7 +189,7 @@ def _(statistic, a, t, weight):
 
 @optional
 def plus_row(statistic: Any, a: Any, weight: Any) -> Any:
-    """Return a statistic with one more row. All sums but moments are changed in place."""
+    """Return a statistic with one more row. For all kinds but moments, sums are changed in place."""
     for t in range(n_changed(statistic)):
         statistic.sums[which_sum(statistic, a, t)] += amount_of(statistic, a, t, weight)
     return with_sums(statistic, statistic.sums, statistic.h + weight, statistic.n + 1)
@@ -201,7 +202,7 @@ def _(statistic, a, weight):
 
 @optional
 def plus(one: Any, other: Any, buffer: Any) -> Any:
-    """Return the statistic of two sets of rows together. All sums but moments are written to ``buffer``."""
+    """Return the statistic of the union of two sets of rows. For all kinds but moments, sums are written to ``buffer``."""
     for k in range(buffer.shape[0]):
         buffer[k] = one.sums[k] + other.sums[k]
     return with_sums(one, buffer, one.h + other.h, one.n + other.n)
@@ -214,7 +215,7 @@ def _(one, other, buffer):
 
 @optional
 def minus(one: Any, other: Any, buffer: Any) -> Any:
-    """Return the statistic of a set of rows without some of them. All sums but moments are written to ``buffer``."""
+    """Return the difference of two statistics. For all kinds but moments, sums are written to ``buffer``."""
     for k in range(buffer.shape[0]):
         buffer[k] = one.sums[k] - other.sums[k]
     return with_sums(one, buffer, one.h - other.h, one.n - other.n)
@@ -227,7 +228,7 @@ def _(one, other, buffer):
 
 @optional
 def write_sums(statistic: Any, out: Any) -> None:
-    """Write a statistic to an array of int64, one element for each of its sums."""
+    """Write the sums of a statistic to an array of int64."""
     n_sums = statistic.sums.shape[0]
     for k in range(n_sums):
         out[k] = statistic.sums[k]
@@ -254,5 +255,5 @@ def no_moments():
 
 @inlined_kernel
 def weight_at(b, place):
-    """Return the weight of the row with a place; it is 1 where ``b`` is empty."""
+    """Return the weight of the row at a place; it is 1 if ``b`` is empty."""
     return b[place] if b.shape[0] > 0 else np.int64(1)

@@ -1,1 +1,1 @@
-"""The nodes of a tree under way: their rows, their records, and the limits that apply to them."""
+"""The nodes of a growing tree: their rows, their records, and the limits that apply to them."""

@@ -1,6 +1,6 @@
-"""What splits and nodes must respect, in the units of a tree's sums: counts, weights and gains.
+"""Limits on splits and nodes, in the units of a tree's sums: counts, weights and gains.
 
-Here alone is decided whether a split may be taken, but for constraints on columns, which are part of the criterion
+Only this module decides whether a split is allowed, except for constraints on columns, which are part of the criterion
 (:mod:`dtrees.split.criteria.constraints`).
 """
 
@@ -19,20 +19,20 @@ from dtrees.split.criteria.parts import node_statistic
 
 
 class BestThreshold(NamedTuple):
-    """Of each column the best of all thresholds counts."""
+    """For each column, the best of all thresholds is a candidate."""
 
 
 class RandomThreshold(NamedTuple):
-    """Of each column one threshold drawn at random counts (Extra-Trees)."""
+    """For each column, one threshold drawn at random is a candidate (Extra-Trees)."""
 
 
 class AnyCriterion(NamedTuple):
-    """In place of a criterion, where it is not to be seen."""
+    """Placeholder for a criterion that kernels do not see."""
 
 
 @optional
 def is_random(thresholds: Any) -> Any:
-    """Tell whether thresholds are drawn at random."""
+    """Return whether thresholds are drawn at random."""
     return False
 
 
@@ -42,18 +42,18 @@ def _(thresholds):
 
 
 class Categories(NamedTuple):
-    """Columns that hold categories, of which any subset may go left (:mod:`dtrees.split.search.categories`).
+    """Columns of categories, of which any subset may go left (:mod:`dtrees.split.search.categories`).
 
     Attributes
     ----------
     some : bool
-        Whether there are any; otherwise the arrays may be empty.
+        Whether there are any; if not, the arrays may be empty.
     is_categorical : ndarray of bool, shape (n_columns,)
     smooth : float
-        The weight, in units of weights, by which means of categories are moved towards that of their node.
+        The weight by which means of categories are shrunk towards the mean of their node.
     least, most : ndarray of int64, shape (n_columns,)
-        Categories of fewer than ``least`` in-sample rows in a node are taken together; the side of a split that has fewer categories has at
-        most so many.
+        Categories with fewer than ``least`` in-sample rows in a node are merged; the side of a split that has fewer categories has at
+        most ``most``.
     """
 
     some: bool
@@ -68,18 +68,18 @@ NO_CATEGORIES = Categories(False, np.zeros(0, np.bool_), 0.0, np.zeros(0, np.int
 
 @inlined_kernel
 def is_categorical(categories, column):
-    """Tell whether a column holds categories."""
+    """Return whether a column holds categories."""
     return categories.some and categories.is_categorical[column]
 
 
 @by_reference
 class SplitLimits(NamedTuple):
-    """What a split must respect.
+    """Limits on a split, and the criterion that it improves.
 
     Attributes
     ----------
     thresholds : BestThreshold or RandomThreshold
-        Which thresholds of a column count; its type decides what is compiled.
+        Which thresholds are candidates; the type decides what is compiled.
     slope : float
         The largest abs(a) / b of a row.
     min_samples : int
@@ -91,9 +91,9 @@ class SplitLimits(NamedTuple):
     categories : Categories
         Which columns hold categories.
     criterion : named tuple
-        The criterion's kernel value; its type decides what is compiled, too (:mod:`dtrees.split.criteria.parts`).
+        The criterion's kernel value; its type also decides what is compiled (:mod:`dtrees.split.criteria.parts`).
     chance : float
-        What is taken from the gain of a set of categories for each nat of choosing it, in units of gains; 0.0 for nothing.
+        The amount subtracted from the gain of a set of categories for each nat of choice, in units of gains; 0.0 for nothing.
     """
 
     thresholds: BestThreshold | RandomThreshold
@@ -108,7 +108,7 @@ class SplitLimits(NamedTuple):
 
 @by_reference
 class NodeLimits(NamedTuple):
-    """When a node is not searched at all, and what is wanted of its rows.
+    """Limits on the nodes that are searched, and the row data to return.
 
     Attributes
     ----------
@@ -118,14 +118,14 @@ class NodeLimits(NamedTuple):
     min_weight : int
         Smallest weight of a node to be split.
     max_features : int
-        Columns drawn for each node.
+        Number of columns drawn for each node.
     right_side : uint64
-        What the identity of a right child is made with (:func:`~dtrees.split.numbers.hashing.child_path`). If that is what a left one's is
-        made with, all nodes of a level have one identity, and draw the same columns.
+        Mixed into the identity of a right child (:func:`~dtrees.split.numbers.hashing.child_path`). If it equals the constant of left
+        children, all nodes of a level have the same identity and draw the same columns.
     keeps_rows : bool
-        Whether what rows carry is wanted when the tree is grown, in the order of its leaves.
+        Whether the numbers that rows carry are returned with the finished tree, in the order of its leaves.
     keeps_sums : bool
-        Whether the sums of nodes are wanted then; where they are not, and every weight is 1, the number of rows is enough.
+        Whether the sums of nodes are returned; if not, and every weight is 1, the number of rows is enough.
     """
 
     max_depth: int
@@ -138,18 +138,17 @@ class NodeLimits(NamedTuple):
 
 
 def limits_for_thread(limits: SplitLimits) -> SplitLimits:
-    """Return limits that no other thread writes to: the same, unless there are constraints."""
+    """Return limits that no other thread writes to: the same object, unless there are constraints."""
     own = criterion_for_thread(limits.criterion)
     return limits if own is limits.criterion else limits._replace(criterion=own)
 
 
 @inlined_kernel
 def is_allowed(limits, n_left, n_right, h_left, h_right):
-    """Tell whether a split may be taken, from the numbers of in-sample rows and the weights of both sides.
+    """Return whether a split is allowed, given the numbers of in-sample rows and the weights of both sides.
 
-    Constraints on values are a matter of the criterion, which does not score what they forbid.
-
-    There is no branch in it: loops over many splits take several at a time.
+    Constraints on values are handled by the criterion, which does not score what they forbid. There is no branch, so that loops over
+    many splits are vectorised.
     """
     enough = (n_left >= limits.min_samples) & (n_right >= limits.min_samples)
     return enough & (h_left >= limits.min_weight) & (h_right >= limits.min_weight)
@@ -157,19 +156,19 @@ def is_allowed(limits, n_left, n_right, h_left, h_right):
 
 @kernel
 def may_be_split(stops, n_rows, depth, weight):
-    """Tell whether a node is to be searched, from its size alone."""
+    """Return whether a node may be searched, given its size."""
     return depth < stops.max_depth and n_rows >= stops.min_samples and weight >= stops.min_weight
 
 
 @lean_entry
 def node_weight(limits, sums):
-    """Return the weight of a node from its sums."""
+    """Return the weight of a node, given its sums."""
     return node_statistic(limits.criterion, sums, ZERO()).h
 
 
 @kernel
 def most_nodes(stops, limits, n_rows, depth):
-    """Return how many nodes a subtree of so many in-sample rows can have."""
+    """Return an upper bound of the number of nodes in a subtree of ``n_rows`` in-sample rows."""
     leaves = max(1, n_rows // max(1, limits.min_samples))
     levels = stops.max_depth - depth
     if levels < 40:

@@ -1,14 +1,14 @@
-"""The rows of a tree under way, node by node.
+"""The rows of a growing tree, ordered by node.
 
-``rows`` is a permutation of all row numbers in which every node owns a range; in it come first the rows the tree learns from (in
-sample), then those it only routes (out of sample: not drawn, held out, or of weight zero), both ascending. What is summed over rows
-is kept in the same order, so scans read it in sequence::
+``rows`` is a permutation of all row numbers in which every node owns a range. In the range the rows that the tree learns from come first
+(in sample), then those that it only routes (out of sample: not drawn, held out, or of weight zero), both ascending. The numbers to be
+summed are stored in the same order, so scans read them in sequence::
 
     rows   [ left: in | left: out | right: in | right: out ]
            start                   start + n_left           stop
-    g, h   sums of row rows[i] at place i (h is empty where every weight is 1)
+    g, h   numbers of row rows[i] at place i (h is empty where every weight is 1)
 
-A split is applied stably: both children keep their rows ascending, whatever the number of threads or workers.
+A split is stable: both children have their rows in ascending order, whatever the number of threads or workers.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from dtrees.split.policy import AHEAD
 from dtrees.split.table.columns import Columns, are_keyed, highest_code_below
 from dtrees.split.table.sparse_columns import SparseColumns, find_row, n_steps
 
-#: Kinds of tasks of :func:`divide_many`.
+#: Number of a kind of task of :func:`divide_many`.
 DIVIDE = 0
 SPREAD = 1
 COPY = 2
-#: In place of the place of a row that the tree does not have.
+#: The place of a row that the tree does not have.
 NOWHERE = np.uint32(2**32 - 1)
 
 
 class RowPartition(NamedTuple):
-    """The rows of a tree under way, node by node, and what each of them carries.
+    """The rows of a growing tree, ordered by node, and the numbers that each row carries.
 
     Attributes
     ----------
     rows : ndarray of uint32, shape (n_rows,)
     g : ndarray of int64, shape (n_rows,)
-        What a row adds to the sums: its g, or its class (:mod:`dtrees.split.criteria.statistics`).
+        The number that a row adds to the sums: its g, or its class (:mod:`dtrees.split.criteria.statistics`).
     h : ndarray of int64, shape (n_rows,) or (0,)
         The weight of each row (its hessian, in boosting); empty where every weight is 1.
     """
@@ -51,32 +51,32 @@ class RowPartition(NamedTuple):
     h: NDArray[np.int64]
 
     def part(self, start: int, stop: int) -> RowPartition:
-        """Return a view of some places."""
+        """Return a view of a range of places."""
         return RowPartition(self.rows[start:stop], self.g[start:stop], self.h[start:stop])
 
     def spare(self, size: int) -> RowPartition:
-        """Return scratch space for ``size`` rows of the same kind."""
+        """Return scratch space of the same types for ``size`` rows."""
         spare_b: NDArray[Any] = np.empty(size if self.h.shape[0] else 0, np.int64)
         return RowPartition(np.empty(size, np.uint32), np.empty(size, np.int64), spare_b)
 
 
 def no_rows() -> RowPartition:
-    """Return a partition of no rows."""
+    """Return an empty partition."""
     return RowPartition(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @kernel
 def number(rows):
-    """Write 0, 1, 2 and so on."""
+    """Write 0, 1, 2, ..."""
     for i in range(rows.shape[0]):
         rows[i] = i
 
 
 @kernel
 def gather(partition, first, last, target_a, target_b):
-    """Write the sums of the rows at some places in the order of ``rows``, from arrays by row number.
+    """Write the numbers of the rows at some places in the order of ``rows``, from arrays indexed by row number.
 
-    Returns their totals: of a, of b, of abs(a), and an upper bound of abs(a) / b, which is infinite if some b is zero but not its a.
+    Returns the totals of a, of b and of abs(a), and an upper bound of abs(a) / b, which is infinite if some b is zero but not its a.
     """
     rows, a, b = partition.rows, partition.g, partition.h
     total_a = total_b = size = ZERO()
@@ -105,7 +105,7 @@ def gather(partition, first, last, target_a, target_b):
 
 
 class Cut(NamedTuple):
-    """Rows with codes up to ``cut`` go left, and those without a value, of the code ``missing``, if ``missing_left``."""
+    """A rule: rows with codes up to ``cut`` go left, and rows without a value (code ``missing``) if ``missing_left``."""
 
     cut: Any
     missing: Any
@@ -113,14 +113,14 @@ class Cut(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Rows go left that have a code with a 1 in ``side``: splits of categories."""
+    """A rule for categories: rows with a code whose element of ``side`` is 1 go left."""
 
     side: NDArray[np.uint8]
 
 
 @specialised
 def goes_left(rule: Any, code: Any) -> Any:
-    """Tell, by 1 or 0, whether a row with a code goes left."""
+    """Return 1 if a row with this code goes left, otherwise 0."""
 
 
 @goes_left.of(Cut)
@@ -136,9 +136,9 @@ def _(rule, code):
 
 @kernel
 def mark_left(codes, rule, rows, start, stop, bits):
-    """Set bit ``i - start`` of ``bits`` (little endian) where the row at place i goes left by a rule, a Cut or Sides.
+    """Set bit ``i - start`` of ``bits`` (little endian) if the row at place i goes left by a rule, a Cut or Sides.
 
-    ``bits`` is uint8 of shape (ceil((stop - start) / 8),). Bytes that are full are made without a branch for each row.
+    ``bits`` is uint8 of shape (ceil((stop - start) / 8),). Full bytes are computed without a branch for each row.
     """
     n_full = (stop - start) >> 3
     for byte in range(n_full):
@@ -159,7 +159,7 @@ def mark_left(codes, rule, rows, start, stop, bits):
 
 @lean_kernel
 def mark_places(codes, rule, rows, marks):
-    """Write 1 to ``marks`` for each of some rows that goes left by a rule, 0 for others; return how many do."""
+    """Write 1 to ``marks`` for each row that goes left by a rule, 0 for others; return the number of rows going left."""
     n, total = np.uint64(rows.shape[0]), ZERO()
     for i in range(n):
         prefetch(codes, rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
@@ -173,14 +173,14 @@ def mark_places(codes, rule, rows, marks):
 def divide(bits, partition, start, in_stop, stop, spare):
     """Apply a split to the node at places start..stop, of which start..in_stop are in sample.
 
-    ``spare`` has room for the node's rows. Returns the number of rows going left, in sample and out of sample.
+    ``spare`` is scratch space for the node's rows. Returns the numbers of rows going left, in sample and out of sample.
     """
     rows, a, b = partition.rows, partition.g, partition.h
     spare_rows, spare_a, spare_b = spare.rows, spare.g, spare.h
     has_b = b.shape[0] > 0
     place, n_spare, one = np.uint64(start), np.uint64(0), np.uint64(1)
-    # Indices are unsigned: Numba looks at the sign of others each time.
-    # Each row is written to both sides, one of which is overwritten by the next: no branch that the processor would guess wrong.
+    # Unsigned indices spare the check for negative indices that Numba adds for others. Each row is written to both sides, and the next
+    # row overwrites one of them: there is no branch to predict.
     for i in range(np.uint64(start), np.uint64(in_stop)):
         k = i - np.uint64(start)
         goes_left = (np.uint64(bits[k >> np.uint64(3)]) >> (k & np.uint64(7))) & one
@@ -212,7 +212,7 @@ def divide(bits, partition, start, in_stop, stop, spare):
 
 @kernel
 def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops, spare):
-    """Apply splits to many nodes, as :func:`divide` does to one; several threads may.
+    """Apply splits to many nodes, like :func:`divide` for one node; several threads may call it.
 
     Large nodes are divided in chunks, by way of ``spare``.
 
@@ -220,10 +220,10 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops,
     ----------
     queue : ndarray of int64
     tasks : ndarray of int64, shape (n_tasks, 6)
-        Kind, node, first and last place, and two places more. DIVIDE a node at once; SPREAD a chunk of a node to ``spare``, what goes left
-        and right from these two places on; COPY a chunk of a node back, when all others are done: these come last.
+        Kind, node, first and last place, and two more places. DIVIDE a node at once; SPREAD a chunk of a node to ``spare``, to these two
+        places on for the rows going left and right; COPY a chunk of a node back, after all SPREAD tasks.
     bits, offsets : ndarray
-        As of :class:`~dtrees.engine.protocol.nodes.RouteBits`.
+        As in :class:`~dtrees.engine.protocol.nodes.RouteBits`.
     partition, spare : RowPartition
     starts, in_stops, stops : ndarray of int64, shape (n,)
     """
@@ -251,14 +251,14 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops,
 
 @inner_kernel
 def divide_within(bits, partition, start, in_stop, stop, spare):
-    """Apply a split as :func:`divide` does, with ``spare`` as large as the partition; only the node's range of it is used."""
+    """Apply a split like :func:`divide`, with ``spare`` as large as the partition; only the node's range of it is used."""
     part = RowPartition(spare.rows[start:stop], spare.g[start:stop], spare.h[start : stop if spare.h.shape[0] > 0 else start])
     return divide(bits, partition, start, in_stop, stop, part)
 
 
 @inner_kernel
 def _spread(bits, partition, start, in_stop, first, last, left, right, spare):
-    """Copy the rows of a chunk to where they belong in ``spare``."""
+    """Copy the rows of a chunk to their final places in ``spare``."""
     rows, a, b = partition.rows, partition.g, partition.h
     has_b = b.shape[0] > 0
     for i in range(first, last):
@@ -276,7 +276,7 @@ def _spread(bits, partition, start, in_stop, first, last, left, right, spare):
 
 @kernel
 def count_left(bits, offsets, starts, in_stops, stops):
-    """Count the rows going left, in sample and in all, by the bits of many splits; int64 of shape (n, 2)."""
+    """Count the rows going left, in sample and in total, from the bits of many splits; int64 of shape (n, 2)."""
     counts = np.zeros((starts.shape[0], 2), np.int64)
     for i in range(starts.shape[0]):
         mine = bits[offsets[i] : offsets[i + 1]]
@@ -299,23 +299,23 @@ def _count_ones(bytes):
 
 @kernel
 def add_by_number(total, numbers, values):
-    """Add to ``total``, by row, the value that the row's number stands for."""
+    """Add to ``total`` the value that each row's number refers to."""
     for row in range(total.shape[0]):
         total[row] += values[np.uint64(numbers[row])]
 
 
 @kernel
 def add_by_leaf(queue, n_chunks, total, rows, starts, values, leaf_of):
-    """Add to ``total``, by row, the value of its leaf; several threads may (:mod:`dtrees.split.compile.work_queue`).
+    """Add to ``total`` the value of each row's leaf; several threads may call it (:mod:`dtrees.split.compile.work_queue`).
 
-    Rows of a leaf are scattered over the table. Where that is large, small numbers are written there, and then the table is gone through
-    once: half the time.
+    Rows of a leaf are scattered over the table. In a large table, small numbers of leaves are scattered first, and then the table is
+    read once in sequence, which takes half the time.
 
     Parameters
     ----------
     queue : ndarray of int64
     n_chunks : int
-        Tasks to make of all rows, and as many again if ``leaf_of`` is not empty.
+        Number of tasks for all rows; there are as many again if ``leaf_of`` is not empty.
     total : ndarray of float64, shape (n_rows,)
     rows : ndarray of uint32, shape (n_rows,)
         Leaf i has the places from ``starts[i]`` to the start of the next.
@@ -357,7 +357,7 @@ def add_by_leaf(queue, n_chunks, total, rows, starts, values, leaf_of):
 
 @kernel
 def is_pure(target, rows, start, in_stop):
-    """Tell whether all in-sample rows of a node have the same target (False where ``target`` is empty)."""
+    """Return whether all in-sample rows of a node have the same target (False if ``target`` is empty)."""
     if target.shape[0] == 0:
         return False
     first = target[rows[start]]
@@ -369,14 +369,14 @@ def is_pure(target, rows, start, in_stop):
 
 @kernel
 def checksum(partition):
-    """Return a hash of a row partition and its sums, equal on every replica that has not drifted (FNV-1a, a number at a time)."""
+    """Return a hash of a row partition and its numbers, to compare replicas (FNV-1a, a number at a time)."""
     h = np.uint64(14695981039346656037)
     return _hash(partition.h, _hash(partition.g, _hash(partition.rows, h)))
 
 
 @inner_kernel
 def _hash(array, h):
-    """Go on with a hash: four of every fourth number, which need not wait for each other, and then their hash."""
+    """Continue a hash: with four independent hashes, of every fourth number each, and then with these four."""
     one, other, third, fourth = h, h + np.uint64(1), h + np.uint64(2), h + np.uint64(3)
     n = array.shape[0] - array.shape[0] % 4
     for i in range(0, n, 4):
@@ -393,16 +393,16 @@ def _mix(h, number):
 
 
 class SplitsOfRows(NamedTuple):
-    """Splits of nodes, and where the rows lie that they divide.
+    """Splits of nodes, and the places of the rows that they divide.
 
     Attributes
     ----------
     start, stop : ndarray of int64, shape (n,)
         Places of the nodes.
     column : ndarray of integers, shape (n,)
-        For kernels, the places of columns among those that they are given.
+        For kernels, positions among the columns that they receive.
     threshold : ndarray of float64, shape (n,)
-        Of keyed columns, for kernels, the highest codes that go left. Of splits on categories, a number in place of it, while a tree grows
+        For keyed columns, in kernels, the highest codes that go left. For splits on categories, a number of a set, while a tree grows
         (:mod:`dtrees.split.search.categories`).
     missing_left : ndarray of bool, shape (n,)
     """
@@ -416,13 +416,13 @@ class SplitsOfRows(NamedTuple):
 
 @kernel
 def mark_many(queue, chunks, columns, splits, rows, marks):
-    """Mark the rows that many splits send left, as :func:`~dtrees.split.node.partition.mark_left` does for one; several threads may.
+    """Mark the rows going left by many splits, like :func:`mark_left` for one split; several threads may call it.
 
     Parameters
     ----------
     queue : ndarray of int64
     chunks : ndarray of int64, shape (n_chunks, 3)
-        A split, and the first and last byte of its bits to be set.
+        A split, and the first and last byte of its bits to set.
     columns : Columns or SparseColumns
     splits : SplitsOfRows
     rows : ndarray of uint32
@@ -443,7 +443,7 @@ def mark_many(queue, chunks, columns, splits, rows, marks):
 
 @specialised
 def _mark_chunk(columns, column, threshold, missing_left, rows, bits):
-    """Set bit i of ``bits`` where the i-th of some rows goes left."""
+    """Set bit i of ``bits`` if the i-th row goes left."""
 
 
 @_mark_chunk.of(Columns)
@@ -468,9 +468,9 @@ def _highest_code(columns, column, threshold):
 
 @lean_kernel
 def mark_left_sparse(columns, column, rule, rows, place_of, start, stop, bits):
-    """Set bit ``i - start`` of ``bits`` where the row at place i goes left; see :func:`~dtrees.split.node.partition.mark_left`.
+    """Set bit ``i - start`` of ``bits`` if the row at place i goes left, like :func:`mark_left`.
 
-    Rows without a stored cell all go the same way. ``place_of`` are the places of all rows, a uint32 each.
+    Rows without a stored cell all go to the same side. ``place_of`` holds the places of all rows, as uint32.
     """
     first, last = columns.starts[column], columns.starts[column + 1]
     if (stop - start) * n_steps(last - first) < last - first:
@@ -491,7 +491,7 @@ def mark_left_sparse(columns, column, rule, rows, place_of, start, stop, bits):
 
 @lean_kernel
 def mark_rows(columns, column, rule, rows, bits):
-    """Set bit i of ``bits`` where the i-th of some rows goes left; each is looked for among the cells of the column. Rows may be any."""
+    """Set bit i of ``bits`` if the i-th row goes left, for any rows; each is looked up among the cells of the column."""
     first, last = columns.starts[column], columns.starts[column + 1]
     for byte in range(bits.shape[0]):
         bits[byte] = 0

@@ -1,7 +1,7 @@
-"""The nodes of a tree under way: what is known of each, what a search of one gets, and what it finds.
+"""The nodes of a growing tree: their records, the inputs of a search, and its results.
 
-A search finds the best split of a node in one column, as codes. The split found becomes a *candidate*, with its threshold, gain and left
-sums. The splits of a node are ordered by larger score, then lower column; within a column the sweep sees to the rest of the order.
+A search finds the best split of a node in one column, as codes. The split becomes a *candidate*, with its threshold, gain and left sums.
+The splits of a node are ordered by larger score, then lower column; within a column the sweep ensures the rest of the order.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dtrees.split.criteria.statistics import write_sums
 from dtrees.split.node.partition import Cut, RowPartition
 from dtrees.split.table.columns import highest_code_below, value_at
 
-#: One node, all but its sums. Leaves have ``left``, ``right`` and ``column`` -1; ``start``, ``in_stop`` and ``stop`` are places. There are
-#: up to two nodes a row, so no byte is spent on alignment.
+#: A node without its sums. Leaves have ``left``, ``right`` and ``column`` -1; ``start``, ``in_stop`` and ``stop`` are places. There are
+#: up to two nodes for each row, so the record is packed without alignment.
 NODE = np.dtype(
     [
         ("threshold", np.float64),
@@ -37,13 +37,13 @@ NODE = np.dtype(
 
 
 class Nodes(NamedTuple):
-    """Nodes of a tree under way.
+    """Nodes of a growing tree.
 
     Attributes
     ----------
     records : ndarray of NODE, shape (n,)
     sums : ndarray of int64, shape (n, n_sums)
-        Or (n, 0), where no value of the finished tree is computed from them.
+        Or (n, 0), if no value of the finished tree is computed from them.
     """
 
     records: NDArray[Any]
@@ -51,13 +51,13 @@ class Nodes(NamedTuple):
 
 
 def empty_nodes(n: int, n_sums: int) -> Nodes:
-    """Return buffers for ``n`` nodes, uninitialized."""
+    """Return uninitialized buffers for ``n`` nodes."""
     return Nodes(np.empty(n, NODE), np.empty((n, n_sums), np.int64))
 
 
 @inlined_kernel
 def make_leaf(record, start, in_stop, stop):
-    """Write a node that has not been split."""
+    """Write the record of a leaf."""
     record.start, record.in_stop, record.stop = start, in_stop, stop
     record.column, record.left, record.right = -1, -1, -1
     record.threshold, record.gain, record.missing_left = 0.0, 0.0, False
@@ -65,7 +65,7 @@ def make_leaf(record, start, in_stop, stop):
 
 @inlined_kernel
 def note_split(record, split):
-    """Make a leaf an inner node by its split."""
+    """Turn a leaf into an inner node."""
     record.column = split.column
     record.threshold = split.threshold
     record.missing_left = split.missing_left
@@ -74,7 +74,7 @@ def note_split(record, split):
 
 @inlined_kernel
 def link(records, parent, side, node):
-    """Tell a parent, if there is one (-1: none), the number of its left (side 0) or right child."""
+    """Write the number of its left (side 0) or right child to a parent, if there is one (-1: none)."""
     if parent >= 0:
         if side == 0:
             records[parent].left = node
@@ -84,10 +84,10 @@ def link(records, parent, side, node):
 
 @kernel
 def leaf_means(criterion, rows, b, target, starts, in_stops, means, spreads):
-    """Compute the weighted mean of the target in each leaf, and its impurity about it, times its weight.
+    """Compute the weighted mean of the target in each leaf, and its impurity about the mean times its weight.
 
-    In float64, over each leaf's rows in ascending order: leaves keep the full precision of the target whatever the range of the table.
-    Where all targets are equal the mean is that target exactly.
+    In float64, over each leaf's rows in ascending order: leaves have the full precision of the target whatever the range of the table.
+    If all targets of a leaf are equal, the mean is exactly that target.
     """
     for i in range(starts.shape[0]):
         first = target[rows[starts[i]]]
@@ -108,7 +108,7 @@ def leaf_means(criterion, rows, b, target, starts, in_stops, means, spreads):
 
 @kernel
 def add_values(records, values, total, rows):
-    """Add to ``total``, by row, the value of its leaf; ``rows`` are the rows by place, ``values`` of shape (n, 1) those of the nodes."""
+    """Add to ``total`` the value of each row's leaf; ``rows`` are the rows by place, ``values`` of shape (n, 1) those of the nodes."""
     for i in range(records.shape[0]):
         record = records[i]
         if record.column < 0:
@@ -116,12 +116,12 @@ def add_values(records, values, total, rows):
                 total[rows[place]] += values[i, 0]
 
 
-#: In place of random bits where none are needed.
+#: Placeholder for random bits that are not needed.
 NO_BITS = np.uint64(0)
 
 
 class NodeColumn(NamedTuple):
-    """A node, and a column that its best split is looked for in.
+    """A node and a column, in which its best split is searched.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class NodeColumn(NamedTuple):
     start, in_stop : int
         The node's in-sample rows.
     sums : ndarray of int64, shape (n_sums,)
-        The node's.
+        The sums of the node.
     bits : uint64
         Random bits for this node and column (random thresholds only).
     """
@@ -147,7 +147,7 @@ class NodeColumn(NamedTuple):
 
 
 class NodesOfTree(NamedTuple):
-    """Nodes of a tree, which are searched in some columns.
+    """Nodes of a tree, to be searched in some columns.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class NodesOfTree(NamedTuple):
     sums : ndarray of int64, shape (n, n_sums)
     path : ndarray of uint64, shape (n,)
     key : uint64
-        Of the tree's stream of random thresholds.
+        Key of the tree's stream of random thresholds.
     """
 
     partition: RowPartition
@@ -168,18 +168,18 @@ class NodesOfTree(NamedTuple):
     key: np.uint64
 
 
-#: The column has one value in this node (and none missing, or all).
+#: The column has one value in this node (and no value is missing, or all are).
 CONSTANT = 0
 #: The column varies, but no split is allowed.
 NO_SPLIT = 1
 #: There is a split.
 SPLIT = 2
 
-#: In place of the code after a cut: no row of the node has a higher value; it is not known yet; the threshold is known instead.
+#: Special values of the code after a cut: no row of the node has a higher value; it is not known yet; the threshold is known instead.
 NONE_HIGHER, UNKNOWN, HAS_THRESHOLD = np.int64(-1), np.int64(-2), np.int64(-3)
 
-#: Rows with codes up to ``code`` go left, of which ``next_code`` is the next higher one in the node. ``by_chance`` is what was taken from
-#: the score of a set of categories.
+#: Rows with codes up to ``code`` go left; ``next_code`` is the next higher code in the node. ``by_chance`` is the amount that was
+#: subtracted from the score of a set of categories.
 FOUND = np.dtype(
     [
         ("code", np.int64),
@@ -195,7 +195,7 @@ FOUND = np.dtype(
 
 @by_reference
 class Found(NamedTuple):
-    """A split.
+    """The best split of a node in a column.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ def no_split_found(n_sums: int) -> Found:
 
 @inlined_kernel
 def note_found(found, code, next_code, missing_left, left):
-    """Write a split; ``left`` is the statistic of the rows going left."""
+    """Store a split; ``left`` is the statistic of the rows going left."""
     record = found.record[0]
     record.code = code
     record.next_code = next_code
@@ -226,13 +226,13 @@ def note_found(found, code, next_code, missing_left, left):
 
 @lean_kernel
 def copy_found(one, other):
-    """Write one split over another."""
+    """Overwrite one split with another."""
     other.record[0] = one.record[0]
     for k in range(one.left.shape[0]):
         other.left[k] = one.left[k]
 
 
-#: One candidate, all but its sums.
+#: A candidate without its sums.
 CANDIDATE = np.dtype(
     [
         ("status", np.int8),
@@ -255,12 +255,12 @@ class Candidates(NamedTuple):
     Attributes
     ----------
     records : ndarray of CANDIDATE, shape (n,)
-        ``status`` is CONSTANT, NO_SPLIT or SPLIT; but for ``column``, what follows is defined for SPLIT only. ``score`` orders the splits
-        of one node (:func:`~dtrees.split.criteria.parts.score`), ``gain`` those of a tree, both in fixed-point units. Rows with values up
+        ``status`` is CONSTANT, NO_SPLIT or SPLIT; the fields after ``column`` are defined for SPLIT only. ``score`` orders the splits of
+        one node (:func:`~dtrees.split.criteria.parts.score`), ``gain`` those of a tree, both in fixed-point units. Rows with values up
         to ``threshold`` go left; ``cut`` is the highest code of such a value in the node, ``n_left`` the number of in-sample rows going
         left.
     left : ndarray of int64, shape (n, n_sums)
-        Sums of the rows going left; after these, what constraints know of the node (:mod:`dtrees.split.criteria.constraints`).
+        Sums of the rows going left, followed by the node's words of constraints (:mod:`dtrees.split.criteria.constraints`).
     """
 
     records: NDArray[Any]
@@ -272,7 +272,7 @@ class Candidates(NamedTuple):
 
 
 def empty_candidates(n: int, n_sums: int) -> Candidates:
-    """Return buffers for ``n`` candidates, all CONSTANT, of column -1."""
+    """Return buffers for ``n`` candidates with status CONSTANT and column -1."""
     records = np.zeros(n, CANDIDATE)
     records["column"] = -1
     return Candidates(records, np.zeros((n, n_sums), np.int64))
@@ -280,14 +280,14 @@ def empty_candidates(n: int, n_sums: int) -> Candidates:
 
 @kernel
 def midpoint(low, high):
-    """Return a threshold t with low <= t < high, halfway if floating point allows."""
+    """Return a threshold t with low <= t < high, the midpoint if floating point allows."""
     t = low / 2.0 + high / 2.0
     return t if low <= t < high else low
 
 
 @kernel
 def bar_for(column, best_column, best_score):
-    """Return what the score of a split of ``column`` must exceed to come before the best split so far."""
+    """Return the bar: a split of ``column`` replaces the best split so far if its score exceeds the bar."""
     if best_score >= 0.0 and column < best_column:
         return np.nextafter(best_score, -np.inf)  # the lower column wins a tie
     return best_score
@@ -301,7 +301,7 @@ def threshold_between(values, code, next_code):
 
 @inlined_kernel
 def complete(values, column, n_all, sums, limits, score, has_missing, found, out, t):
-    """Write the split found in a node of ``n_all`` rows as a candidate to place ``t`` of ``out``."""
+    """Write the split found in a node of ``n_all`` rows as candidate ``t`` of ``out``."""
     split = found.record[0]
     complete_but_threshold(values.shape[0], column, n_all, sums, limits, score, has_missing, found, out, t)
     if split.next_code != HAS_THRESHOLD:
@@ -310,9 +310,9 @@ def complete(values, column, n_all, sums, limits, score, has_missing, found, out
 
 @inlined_kernel
 def complete_but_threshold(n_distinct, column, n_all, sums, limits, score, has_missing, found, out, t):
-    """Write the split found as a candidate, with a threshold that was drawn, but none that is to be read from the column's values.
+    """Write the split found as a candidate, with its threshold if it was drawn; other thresholds are left to the caller.
 
-    There are ``n_distinct`` of these.
+    The column has ``n_distinct`` values.
     """
     split = found.record[0]
     record = out.records[t]
@@ -321,7 +321,7 @@ def complete_but_threshold(n_distinct, column, n_all, sums, limits, score, has_m
     record.cut = n_distinct - 1 if split.next_code == NONE_HIGHER else split.code
     record.threshold = split.threshold
     record.n_left = split.n_left
-    # Where no value was missing, rows that miss it go with the majority.
+    # If no value was missing, missing values in other rows go with the majority.
     record.missing_left = split.missing_left if has_missing else 2 * split.n_left > n_all
     for k in range(found.left.shape[0]):
         out.left[t, k] = found.left[k]
@@ -355,7 +355,7 @@ def best_by_node(candidates, nodes, best):
 
 @inlined_kernel
 def cut_of(columns, split, of_any_row):
-    """Return which rows a split on a number sends left; rows out of sample (``of_any_row``) may have values between those in sample."""
+    """Return the rule of a split on a number; if it is ``of_any_row``, values may lie between those of in-sample rows."""
     values = columns.words[columns.offsets[split.column] : columns.offsets[split.column + 1]]
     missing, cut = np.int64(values.shape[0]), split.cut
     if of_any_row:

@@ -1,14 +1,14 @@
 """The exponential function and logarithms, the same on every machine.
 
-Those of the C library and of NumPy differ in the last bit from one processor, or version, to another: they use fused multiplications or
-wider vectors where the processor has them. Workers may be of several kinds, and whatever decides a split or is saved must be the same on
-all of them. The functions here consist of additions, multiplications and divisions, each rounded by itself, in a fixed order. As they call
-nothing, loops that use them are vectorised.
+The functions of the C library and of NumPy differ in the last bit between processors and versions: they use fused multiplications or
+wider vectors if the processor has them. Workers may run on different processors, and all numbers that decide a split or are saved must
+be the same on each. The functions here consist of additions, multiplications and divisions in a fixed order, each rounded separately.
+They call no other function, so loops over them are vectorised.
 
-The logarithms are looked up in a table: x is 2**k c (1 + r), where c is the number of seven bits next to the fraction of x, so that r is at
-most 2**-8, and log(1 + r) is a short polynomial (Tang 1990, "Table-driven implementation of the logarithm function in IEEE floating-point
-arithmetic"). They need no division, and are off by little more than a unit in the last place; powers of two have exact logarithms to
-base 2.
+The logarithms use a table: x is 2**k c (1 + r), where c is the number of seven bits nearest to the fraction of x, so that r is at most
+2**-8, and log(1 + r) is a short polynomial (Tang 1990, "Table-driven implementation of the logarithm function in IEEE floating-point
+arithmetic"). They need no division, and their error is little more than a unit in the last place; logarithms to base 2 of powers of two
+are exact.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import kernel, lean_kernel, plain
 from dtrees.split.compile.memory import same_bits
 
-#: Below, the result is 0.
+#: Below this, the result is 0.
 _LOWEST = -746.0
 _PER_LN_2 = 1.0 / math.log(2.0)
 #: The logarithm of 2 in two parts. The first has 33 bits, so that a multiple of it is exact.
 _LN_2, _REST_OF_LN_2 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-#: What floats are added to, to be rounded to an integer, which is then in their lowest bits.
+#: A constant that, added to a float, rounds it to an integer, which is then in its lowest bits.
 _ROUNDER = 1.5 * 2.0**52
-#: 1 / 2!, 1 / 3! and so on. For remainders of up to log(2) / 2 more terms add nothing.
+#: 1 / 2!, 1 / 3! and so on. For remainders of up to log(2) / 2 more terms have no effect.
 _TERMS = tuple(1.0 / math.factorial(k) for k in range(13, 1, -1))
 
-#: The bits of sqrt(1/2), but for the lower 32.
+#: The bits of sqrt(1/2) without the lower 32.
 _SQRT_HALF = 0x3FE6A09E00000000
-#: All bits of a float that are below the first seven of its fraction.
+#: All bits of a float below the first seven of its fraction.
 _BELOW = (1 << 45) - 1
 _LEAST_NORMAL, _TWO_54 = 2.0**-1022, 2.0**54
 
 
 def _table() -> NDArray[np.float64]:
-    """Return of each c that a float between sqrt(1/2) and sqrt(2) may be next to: 1 / c, log(c) and log2(c), the logarithms in two parts.
+    """Return 1 / c, log(c) and log2(c) for each c nearest to a float between sqrt(1/2) and sqrt(2), the logarithms in two parts.
 
-    The first parts are multiples of 2**-42, so that sums of them and multiples of log(2), or integers, are exact.
+    The first parts are multiples of 2**-42, so their sums with multiples of log(2), or with integers, are exact.
     """
     first, last = (_rounded_bits(bits) for bits in (_SQRT_HALF, _SQRT_HALF + (1 << 52)))
     centers = np.arange(first, last + 1, _BELOW + 1).view(np.float64).tolist()
@@ -68,13 +68,13 @@ def _rounded_bits(bits: int) -> int:
 _TABLE = _table()
 _N_ROWS, _N_COLUMNS = _TABLE.shape
 _FIRST = _rounded_bits(_SQRT_HALF) >> 45
-#: What 1 / log(2) is more than as a float.
+#: 1 / log(2) minus its value as a float.
 _LACKING = 2.0355273740931033e-17
 
 
 @intrinsic
 def _looked_up(typing_context: Any, row: Any, column: Any) -> Any:
-    """Return an entry of the table, a constant of the machine code: kernels that refer to arrays of Python's are not kept on disk."""
+    """Return an entry of the table, stored in the machine code: kernels that refer to Python's arrays cannot be cached on disk."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         name, kind = "dtrees.table_of_logarithms", ir.ArrayType(ir.DoubleType(), _N_ROWS * _N_COLUMNS)
@@ -100,13 +100,13 @@ def exponential(x):
     series = 0.0
     for term in _TERMS:
         series = series * r + term
-    half = k >> np.int64(1)  # 2**k itself may be too small for a float, where the result is not normal
+    half = k >> np.int64(1)  # 2**k itself may be too small for a float if the result is subnormal
     return (1.0 + (r + r * r * series)) * _power_of_2(half) * _power_of_2(k - half)
 
 
 @lean_kernel
 def exponential_of_any(x):
-    """Return exp(x) for any x, infinite where no float is so large."""
+    """Return exp(x) for any x, infinite on overflow."""
     power = exponential(-abs(x))
     return 1.0 / power if x > 0.0 else power
 
@@ -136,7 +136,7 @@ def _series(r):
 
 @lean_kernel
 def _of_end(x):
-    """Return the logarithm of what is no finite number above 0."""
+    """Return the logarithm of a number that is not positive and finite."""
     return x if x > 0.0 else -math.inf if x == 0.0 else math.nan
 
 
@@ -203,7 +203,7 @@ def _of_each(function: Callable[..., None], x: Any) -> NDArray[np.float64]:
 
 
 def exp(x: Any) -> NDArray[np.float64]:
-    """Return the exponentials of numbers, infinite where no float is so large."""
+    """Return the exponentials of numbers, infinite on overflow."""
     return _of_each(_exponentials, x)
 
 

@@ -1,12 +1,12 @@
 """Gradients, hessians, targets and weights as 64-bit integers.
 
-What decides a split is a sum over rows. Sums of floats depend on the order of the additions; sums of integers do not. Each quantity is
+Splits are decided by sums over rows. Sums of floats depend on the order of the additions; sums of integers do not. Each quantity is
 therefore multiplied by a power of two and rounded once per tree, after which parent minus child is exact, and any thread or worker may
 sum any part. The power of two is the largest for which the sum of all absolute values stays below 2**61.
 
-Where floats are added up nonetheless, that is always in the same order: that of NumPy, pairwise. Numbers that are not finite give no
-warnings, as NumPy's do. NumPy itself adds up in another order where an array is not aligned or not contiguous, so that a sum depends on how
-the array was made: arrays that were sent from one process to another may lie at any address.
+Sums of floats that remain are always computed in the same order, NumPy's pairwise one. Unlike NumPy, they give no warnings for
+infinities and NaN, and do not depend on the alignment and contiguity of an array: arrays sent from one process to another may start at
+any address.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, plain
 from dtrees.split.policy import SLOPES_AT_ONCE
 
 _LIMIT = 61
-#: A slope, which is rounded, times this is above what it is.
+#: A factor that makes a rounded slope an upper bound.
 _ABOVE = 1.0 + 2.0**-44
 
 
 @kernel
 def absolute_sum(x):
-    """Return sum(abs(x)): four sums, of every fourth element, which need not wait for each other, and then their sum."""
+    """Return sum(abs(x)) by four independent sums, of every fourth element each."""
     one = other = third = fourth = 0.0
     n = x.shape[0] - x.shape[0] % 4
     for i in range(0, n, 4):
@@ -55,7 +55,7 @@ def _exponent_of(x):
     if total == 0.0:
         return ZERO()
     if math.isfinite(total):
-        # frexp: total < 2**e. Scaled values are rounded, each by at most a half, hence the spare bits below 2**63.
+        # frexp: total < 2**e. Rounding changes each scaled value by at most a half, hence the spare bits below 2**63.
         return np.int64(_LIMIT - math.frexp(total)[1])
     largest = 0.0  # the sum overflows, the values do not
     for i in range(x.shape[0]):
@@ -70,7 +70,7 @@ def _exponent_of(x):
 
 @kernel
 def fix_into(x, most, out):
-    """Write ``x`` in fixed point to ``out``; return the power of two that it is multiplied by, which is not above ``most``."""
+    """Write ``x`` in fixed point to ``out``; return the exponent of the power of two, at most ``most``, that it is multiplied by."""
     exponent = min(_exponent_of(x), most)
     scale_into(x, exponent, out)
     return exponent
@@ -78,11 +78,9 @@ def fix_into(x, most, out):
 
 @kernel
 def add_up(a, b):
-    """Return the totals of rows' sums: of a, of b, of abs(a), and an upper bound of abs(a) / b.
+    """Return the totals of a, of b and of abs(a), and an upper bound of abs(a) / b; ``b`` is empty if every weight is 1.
 
     See :func:`~dtrees.split.node.partition.gather`.
-
-    ``b`` is empty where every weight is 1.
     """
     total_a = total_b = size = highest = ZERO()
     n = a.shape[0]
@@ -92,7 +90,7 @@ def add_up(a, b):
             size += abs(a[i])
             highest = max(highest, abs(a[i]))
         return total_a, ZERO() + n, size, float(highest) * _ABOVE
-    # Floats that are not negative are in the order of their bits, and of integers the compiler takes the largest of several at once.
+    # Non-negative floats have the order of their bits, and the compiler computes the maximum of several integers at once.
     bits = np.empty(SLOPES_AT_ONCE, np.int64)
     for first in range(0, n, SLOPES_AT_ONCE):
         some_a, some_b = a[first : first + SLOPES_AT_ONCE], b[first : first + SLOPES_AT_ONCE]
@@ -109,13 +107,13 @@ def add_up(a, b):
     return total_a, total_b, size, np.int64(highest).view(np.float64) * _ABOVE
 
 
-#: Squares of integers are multiplied by this, so that their sum is one of 64 bits, too: it is at most the square of the sum of sizes.
+#: Factor of squares of integers such that their sum fits 64 bits: the sum is at most the square of the sum of sizes.
 _OF_SQUARES = 2.0**-60
 
 
 @kernel
 def add_up_squares(a):
-    """Return the sum of the squares of ``a``, each rounded to a multiple of 2**60, as their number."""
+    """Return the sum of the squares of ``a`` in units of 2**60; each square is rounded."""
     total = ZERO()
     for i in range(a.shape[0]):
         total += np.int64(np.rint(float(a[i]) * float(a[i]) * _OF_SQUARES))
@@ -124,40 +122,40 @@ def add_up_squares(a):
 
 @kernel
 def fix_and_add_up(a, b, most_a, most_b, out_a, out_b):
-    """Write a and b in fixed point (:func:`fix_into`), add both up (:func:`add_up`), and return the exponents and the totals."""
+    """Write a and b in fixed point (:func:`fix_into`), and return the exponents and the totals (:func:`add_up`)."""
     exponents = fix_into(a, most_a, out_a), fix_into(b, most_b, out_b)
     return exponents, add_up(out_a, out_b)
 
 
 def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:
-    """Return the power of two by which to scale ``x``.
+    """Return the exponent of the power of two by which to scale ``x``.
 
     Parameters
     ----------
     x : ndarray of float64
         Finite.
     integral : bool, default=False
-        The values are whole numbers already: leave them (unless they are too large).
+        The values are whole numbers: do not scale them (unless they are too large).
     """
     exponent = int(_exponent_of(x))
     return min(exponent, 0) if integral else exponent
 
 
 def to_fixed(x: NDArray[np.float64], integral: bool = False) -> tuple[NDArray[np.int64], int]:
-    """Return ``x`` in fixed point, and the power of two it was multiplied by."""
+    """Return ``x`` in fixed point, and the exponent of the power of two that it was multiplied by."""
     exponent = exponent_for(x, integral)
     out = np.empty(x.shape[0], dtype=np.int64)
     scale_into(x, exponent, out)
     return out, exponent
 
 
-#: Up to so many numbers are added up by eight sums side by side, more than these in two halves.
+#: Up to this many numbers are added by eight sums side by side, more in two halves.
 _AT_ONCE = 128
 
 
 @kernel
 def add_up_blocks(x, n_rows, sums, column):
-    """Write the sum of every ``n_rows`` numbers, of as many as there are in the end, into a column of ``sums``."""
+    """Write the sum of each block of ``n_rows`` numbers (the last may be shorter) into a column of ``sums``."""
     for block in range(sums.shape[0]):
         first = block * n_rows
         last = min(first + n_rows, x.shape[0])
@@ -165,7 +163,7 @@ def add_up_blocks(x, n_rows, sums, column):
 
 
 def mean_of(x: NDArray[Any]) -> float:
-    """Return the mean of numbers, shape (n,), whatever the layout of the array: NumPy's of a contiguous, aligned one."""
+    """Return the mean of numbers, shape (n,), whatever the layout of the array: equal to NumPy's for a contiguous, aligned array."""
     return float(_total(plain(x.astype(np.float64, copy=False)))) / x.shape[0]
 
 
@@ -185,7 +183,7 @@ def _pairwise_sum(x, first, last):
 
 @inner_kernel
 def _sum_at_once(x, first, last):
-    total = -0.0  # to which nothing but zeros of this sign add up
+    total = -0.0  # adding zeros of either sign to -0.0 gives the sign of their sum
     middle = last - (last - first) % 8
     if middle > first:
         a, b, c, d = x[first], x[first + 1], x[first + 2], x[first + 3]

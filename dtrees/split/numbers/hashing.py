@@ -1,10 +1,10 @@
 """Random draws as functions of identity.
 
-A draw is a hash of the seed and of what is drawn for (which tree, which node, which row), never the next number of a shared
-generator: any worker can make it, in any order, any number of times. The mixing function is the finalizer of SplitMix64 (Steele,
-Lea and Flood, 2014, "Fast splittable pseudorandom number generators").
+A draw is a hash of the seed and of the thing that is drawn for (which tree, node, row), never the next number of a shared generator: any
+worker can compute it, in any order, any number of times. The mixing function is the finalizer of SplitMix64 (Steele, Lea and Flood,
+2014, "Fast splittable pseudorandom number generators").
 
-Streams keep draws for different purposes apart, for example the rows and the columns of the same tree.
+Streams separate draws for different purposes, for example the rows and the columns of the same tree.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class ColumnDrawing(NamedTuple):
     Attributes
     ----------
     max_features : int
-        How many for each.
+        Number of columns for each node.
     key : uint64
-        Of the tree's stream of columns of nodes.
+        Key of the tree's stream of columns of nodes.
     pool : ndarray of int32
         The tree's columns, ascending.
     """
@@ -109,10 +109,10 @@ def child_paths(paths, sides):
 
 @kernel
 def draw_columns(key, path, pool, n_drawn, n_wanted):
-    """Go on with a partial Fisher-Yates shuffle of ``pool``, in place.
+    """Continue a partial Fisher-Yates shuffle of ``pool``, in place.
 
-    Afterwards ``pool[:n_wanted]`` are the columns drawn for the node ``path``, in the order of their drawing; ``pool[:n_drawn]`` had
-    been drawn before. Every node starts from the same arrangement, so undo with :func:`undraw_columns`.
+    Afterwards ``pool[:n_wanted]`` are the columns drawn for the node ``path``, in the order of their drawing; ``pool[:n_drawn]`` were
+    drawn before. Every node starts from the same order, so undo the shuffle with :func:`undraw_columns`.
     """
     n = pool.shape[0]
     node = mix(np.uint64(key) ^ np.uint64(path))
@@ -123,7 +123,7 @@ def draw_columns(key, path, pool, n_drawn, n_wanted):
 
 @kernel
 def undraw_columns(key, path, pool, n_drawn):
-    """Put ``pool`` back as it was before ``n_drawn`` columns were drawn for the node ``path``."""
+    """Restore ``pool`` to its state before ``n_drawn`` columns were drawn for the node ``path``."""
     n = pool.shape[0]
     node = mix(np.uint64(key) ^ np.uint64(path))
     for i in range(n_drawn - 1, -1, -1):
@@ -133,13 +133,13 @@ def undraw_columns(key, path, pool, n_drawn):
 
 @lean_kernel
 def draw_first_columns(key, path, pool, n_wanted, counters, swaps):
-    """Draw columns from the first on, faster than :func:`draw_columns`; ``swaps`` becomes what :func:`swap_back` is to undo.
+    """Draw the first columns of a node, faster than :func:`draw_columns`; ``swaps`` receives the input of :func:`swap_back`.
 
-    ``counters`` are the hashes of 0, 1, 2 and so on.
+    ``counters`` are the hashes of 0, 1, 2, ...
     """
     n = np.uint64(pool.shape[0])
     node = mix(np.uint64(key) ^ np.uint64(path))
-    for i in range(n_wanted):  # none depends on another: the compiler takes several at a time
+    for i in range(n_wanted):  # iterations are independent: the compiler vectorises the loop
         bits = mix(node ^ counters[i])
         swaps[i] = np.uint64(i) + (((bits >> np.uint64(32)) * (n - np.uint64(i))) >> np.uint64(32))
     for i in range(n_wanted):
@@ -166,14 +166,14 @@ def tree_columns(seed: np.uint64, tree: int, n_columns: int, n_wanted: int) -> N
 
 @kernel
 def subsample(seed, stream, tree, n_wanted, eligible, chosen):
-    """Choose exactly ``n_wanted`` of the eligible rows without replacement.
+    """Choose exactly ``n_wanted`` of the eligible rows without replacement, by selection sampling.
 
-    Selection sampling (Knuth, The Art of Computer Programming, vol. 2, algorithm 3.4.2 S).
+    Knuth, The Art of Computer Programming, vol. 2, algorithm 3.4.2 S.
 
     Parameters
     ----------
     eligible, chosen : ndarray of bool, shape (n_rows,)
-        Read, and written.
+        ``chosen`` is written.
     """
     key = stream_key(seed, stream, tree)
     left = 0

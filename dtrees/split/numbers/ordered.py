@@ -1,4 +1,4 @@
-"""Numbers that stand for others in comparisons: integers in the same order, and numbers of less precision."""
+"""Numbers that compare like others: integers in the same order, and numbers of lower precision."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 
 def key_of_float32(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the bits of numbers as integers in the order of the numbers, -0.0 as 0.0.
+    """Return the bits of numbers as integers in the order of the numbers, with -0.0 equal to 0.0.
 
     Examples
     --------
@@ -21,13 +21,13 @@ def key_of_float32(values: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 def float32_of_key(keys: NDArray[np.uint32]) -> NDArray[np.float32]:
-    """Return the numbers that have these keys (:func:`key_of_float32`)."""
+    """Return the numbers with these keys (:func:`key_of_float32`)."""
     sign = np.uint32(0x80000000)
     return np.where(keys & sign, keys ^ sign, ~keys).view(np.float32)
 
 
 def rounded_down(values: NDArray[np.float64], dtype: DTypeLike = np.float32) -> NDArray[Any]:
-    """Return the largest numbers of a dtype that are not above values: numbers of that dtype compare with both alike. +inf stays.
+    """Return the largest numbers of a dtype that are not above ``values``: numbers of that dtype compare alike with both. +inf stays.
 
     Examples
     --------

@@ -1,16 +1,16 @@
-"""Sums as bytes: integers of 64 bits, in as few bytes as the largest ones among their neighbours take.
+"""Compact encoding of sums: 64-bit integers in as few bytes as the largest ones of a block need.
 
-What shards send one another is mostly sums of parts of few rows. The fixed point of gradients leaves room for the sum of all rows, so these
-are far from using all of their 8 bytes, and many parts of small nodes have no rows at all.
+Most data that shards exchange are sums of zone parts with few rows. The fixed point of gradients has bits for the sum of all rows, so
+these sums do not need all of their 8 bytes, and many zone parts of small nodes are empty.
 
 *Elements* of ``width`` numbers each are packed in blocks of up to ``BLOCK`` elements. A block begins with the number of its elements. If
-some of them are 0 in all their numbers, 128 is added to that, a word follows whose bits tell which are not, and the others are left out.
-Then comes a byte of *form* for each of the width, and the numbers: all first ones, all second ones, and so on. The form is how many bytes
-each has, the lowest ones, whose highest bit is the sign; or, of numbers that are two counts in one, how many each of the halves has, which
-have no sign (``16 * (upper + 1) + lower``), if that is less. Bytes are in the order of all machines that Numba compiles for: the lowest
-comes first.
+some elements consist of zeros only, 128 is added to that number, a word with a bit for each other element follows, and the zero elements
+are left out. Then follow ``width`` bytes of *form*, and the numbers: all first numbers of the elements, all second numbers, and so on.
+The form is the number of bytes of each number, the lowest ones, whose highest bit is the sign. Or, for a number that consists of two
+counts, it is the number of bytes of each half, without sign (``16 * (upper + 1) + lower``), if that is shorter. Bytes are in
+little-endian order, that of all machines that Numba compiles for.
 
-After the last block there are ``SPARE`` bytes of anything, as bytes are read and written by eights.
+The last block is followed by ``SPARE`` bytes of padding, as bytes are read and written eight at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from dtrees.split.compile.kernels import inner_kernel, lean_kernel
 from dtrees.split.compile.memory import read_word, write_word
 
-#: Elements of a block: what a word has bits for. With 16 or 128 of them, sums of trees of 1M x 28 take 1 % more bytes.
+#: Elements of a block: the bits of a word. With 16 or 128 of them, sums of trees of 1M x 28 take 1 % more bytes.
 BLOCK = 64
 SPARE = 8
 _SOME_EMPTY = 128
@@ -28,13 +28,13 @@ _HALF = np.uint64(0xFFFFFFFF)
 
 
 def packed_size(n_numbers: int, width: int, n_chunks: int) -> int:
-    """Return how many bytes so many numbers may take that are packed in some chunks."""
+    """Return an upper bound of the bytes of packed numbers, in a number of chunks."""
     return 8 * n_numbers + (9 + width) * (n_numbers // (BLOCK * width) + n_chunks) + SPARE
 
 
 @lean_kernel
 def _n_bytes(word):
-    """Return how many bytes a number without a sign takes."""
+    """Return the number of bytes of an unsigned number."""
     n = np.uint64(0)
     while word > 0:
         n += np.uint64(1)
@@ -44,10 +44,10 @@ def _n_bytes(word):
 
 @lean_kernel
 def _take_block(numbers, first, n, width, block):
-    """Copy the elements of a block that are not 0, number by number; return their bits, and how many there are."""
+    """Copy the non-zero elements of a block, number by number; return their bits and their number."""
     one, bits, m, at = np.uint64(1), np.uint64(0), np.uint64(0), first
-    if one < width < np.uint64(4):  # as below, in two thirds of the time
-        third = width - one  # of two numbers, the second once more
+    if one < width < np.uint64(4):  # the same as the loop below, in two thirds of the time
+        third = width - one  # for two numbers, the second once more
         for i in range(n):
             a, b, c = numbers[at], numbers[at + one], numbers[at + third]
             block[0, m], block[one, m], block[third, m] = a, b, c
@@ -71,13 +71,13 @@ def _take_block(numbers, first, n, width, block):
 
 @lean_kernel
 def _pack_numbers(numbers, out, at):
-    """Write numbers to ``out`` from place ``at`` on; return their form, and where they end."""
+    """Write numbers to ``out`` from place ``at`` on; return their form and the place after them."""
     one, eight, some, magnitudes = np.uint64(1), np.uint64(8), np.int64(0), np.int64(0)
     for number in numbers:
         some |= number
         magnitudes |= number ^ (number >> 63)
     word = np.uint64(some)
-    # A bit more, for the sign: a number other than 0 takes one at least.
+    # One more bit for the sign: a number other than 0 takes at least one byte.
     whole = eight if magnitudes >> 62 else _n_bytes(np.uint64(magnitudes) << one | np.uint64(word > 0))
     upper, lower = _n_bytes(word >> np.uint64(32)), _n_bytes(word & _HALF)
     if upper + lower < whole:
@@ -95,14 +95,14 @@ def _pack_numbers(numbers, out, at):
 
 @inner_kernel
 def pack_bytes(numbers, width, out, at, block):
-    """Write elements to ``out`` from place ``at`` on; return where they end.
+    """Write elements to ``out`` from place ``at`` on; return the place after them.
 
     Parameters
     ----------
     numbers : ndarray of int64, shape (n * width,)
     width : int
     out : ndarray of uint8
-        As long as :func:`packed_size` says.
+        At least :func:`packed_size` long.
     at : int
     block : ndarray of int64, shape (width, BLOCK + 1)
         Scratch space.
@@ -127,7 +127,7 @@ def pack_bytes(numbers, width, out, at, block):
 
 @inner_kernel
 def add_bytes(packed, at, width, numbers, out):
-    """Write the sums of some numbers and of those that :func:`pack_bytes` has packed from place ``at`` on; return whether they are so many.
+    """Add packed numbers (:func:`pack_bytes`), from place ``at`` on, to others; return whether their counts agree.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def add_bytes(packed, at, width, numbers, out):
                 size, shift = (form >> np.uint64(4)) - one + lower, eight * lower
                 below, above = (one << shift) - one, (one << (eight * (size - lower))) - one
                 for _ in range(n):
-                    mask = np.uint64(0) - (left & one)  # all bits of an element that is there
+                    mask = np.uint64(0) - (left & one)  # all bits of an element that is present
                     word = read_word(packed, at) & mask
                     out[i] = numbers[i] + np.int64((word & below) | ((word >> shift) & above) << np.uint64(32))
                     at += size & mask
