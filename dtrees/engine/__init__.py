@@ -1,18 +1,18 @@
-"""Growing: one engine for this process and for a cluster.
+"""Tree growing: one engine for a single process and for a cluster.
 
 ``plan``
-    what is to be grown, and the limits that follow from it.
+    the description of a fit, and the limits that follow from it.
 ``protocol``
-    what the coordinator and the shards say to each other, and shards to one another, step by step; executors, which carry it.
+    messages between the coordinator and the shards, exchanges between shards, and the interface of executors, which carry them.
 ``outcome``
-    what a grown tree comes to: values of nodes, what they are measured by, mean losses.
+    the finished tree: node values, statistics measured on rows, mean losses.
 ``shard``
-    some presorted columns, and a replica of the row partition of the tree under way. It answers messages: ``tree`` is how a tree is
-    grown, ``grower`` decides about its nodes, ``fit`` is what the coordinator asks, and brings shards that are new up to date.
+    a shard of presorted columns, with its own copy of the row partition of the current tree. It answers messages: ``tree`` has the steps of
+    a tree, ``grower`` decides about its nodes, ``fit`` is the coordinator's side and brings new shards up to date.
 ``rows``
-    shards that have some rows, and their trees.
+    shards of rows, and how trees are grown over them.
 ``run``
-    whole fits: rounds of boosting and independent trees, in this process (``local_executor``), or over shards, which they outlast
+    whole fits: rounds of boosting and independent trees, in this process (``local_executor``) or over shards that may be lost
     (``lasting``); checkpoints.
 ``threads``
     the pool of threads that kernels run on.

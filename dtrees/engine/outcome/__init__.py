@@ -1,1 +1,1 @@
-"""What a grown tree comes to: values of nodes, what is measured on rows, and losses."""
+"""The finished tree: node values, statistics measured on rows, and losses."""

@@ -1,6 +1,6 @@
-"""What a tree has that sums of its nodes do not tell: means, quantiles and spreads, measured on rows; and sets of categories.
+"""Results of a tree that the sums of its nodes do not determine: means, quantiles and deviations measured on rows, category sets.
 
-Sets are found here and there while a tree is grown over shards.
+When a tree is grown over shards, different shards find its sets of categories.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from dtrees.tree.category_sets import NO_SETS, CategorySets
 def measure_leaves(
     rows: RowPartition, labels: NDArray[Any], criterion: Criterion, start: NDArray[np.int64], stop: NDArray[np.int64], threads: Threads
 ) -> Measured:
-    """Return the mean targets of leaves, and their impurities by the criterion, times their weights: means over several targets.
+    """Return the mean target and the weighted impurity of each leaf.
 
-    Of ``rows``, g is not looked at; leaf i has those at the places ``start[i]:stop[i]``.
+    Leaf i has the rows at the places ``start[i]:stop[i]``; ``rows.g`` is not read. For multi-output targets, the impurity is the mean over
+    targets.
     """
     if labels.ndim == 2:
         return _together([measure_leaves(rows, labels[:, t], criterion, start, stop, threads) for t in range(labels.shape[1])])
@@ -52,10 +53,10 @@ def measure_nodes(
     start: NDArray[np.int64],
     in_stop: NDArray[np.int64],
 ) -> Measured:
-    """Return the quantiles of the targets of all nodes of a tree in preorder, and the weighted sums of deviations from these.
+    """Return the target quantile of each node of a tree in preorder, and the weighted sum of deviations from it.
 
-    ``left`` and ``right`` are the numbers of the children, -1 for leaves; only leaves need ``start`` and ``in_stop``.
-    ``targets`` are the numbers of several targets among all, shape (n_rows, n_targets); the sums are means over these then.
+    ``left`` and ``right`` are the numbers of the children, -1 for leaves; ``start`` and ``in_stop`` are read for leaves only. ``targets``
+    has the rank of each target value, shape (n_rows, n_targets), for multi-output targets; the deviations are then means over targets.
     """
     if targets is not None:
         by_target = []
@@ -70,15 +71,15 @@ def measure_nodes(
 
 
 def _together(by_target: list[Measured]) -> Measured:
-    """Return what was measured of each target, side by side, and the mean of their spreads."""
+    """Combine the measurements of single targets: stack the centers and average the spreads."""
     centers, spreads = zip(*by_target, strict=True)
     return Measured(np.stack(centers, axis=1), np.sum(spreads, axis=0) / len(spreads))
 
 
 class KnownSets:
-    """Sets of categories by the places where the rows of their nodes lie, or would lie if all rows were in one place.
+    """Sets of categories, found by the places of the nodes' rows in the row partition of the whole table.
 
-    No two nodes that are split have the same place.
+    The place identifies a node, as no two split nodes have the same.
 
     Examples
     --------
@@ -93,12 +94,12 @@ class KnownSets:
         self.sets: dict[tuple[int, int], NDArray[np.uint32]] = {}
 
     def add(self, records: NDArray[Any], sets: CategorySets) -> None:
-        """Note sets of nodes, given their records, which ``sets.node`` are places among."""
+        """Store the sets of nodes, given the records that ``sets.node`` refers to."""
         for i, words in words_of(sets).items():
             self.sets[_place(records[i])] = words
 
     def lacking(self, records: NDArray[Any]) -> NDArray[np.int64]:
-        """Return which of some nodes that are split on categories have no set yet, given their records."""
+        """Return the indices of the records whose sets are not known yet."""
         return np.array([i for i in range(records.shape[0]) if _place(records[i]) not in self.sets], np.int64)
 
     def of_tree(self, records: NDArray[Any], rules: Rules) -> CategorySets:
@@ -114,13 +115,13 @@ def _place(record: Any) -> tuple[int, int]:
 
 
 def words_of(sets: CategorySets) -> dict[int, NDArray[np.uint32]]:
-    """Return the words of each node that has a set."""
+    """Return the words of the bitset of each node that has a set."""
     ends = sets.offset.tolist()
     return {node: sets.words[ends[k] : ends[k + 1]] for k, node in enumerate(sets.node.tolist())}
 
 
 def sets_of(words: dict[int, NDArray[np.uint32]]) -> CategorySets:
-    """Return sets of nodes by their words; nodes ascend.
+    """Return the category sets of nodes, given their words; nodes are in ascending order.
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""The ending of a tree: from nodes that were grown to the finished tree, whoever has the rows.
+"""From grown nodes to a finished tree, whichever shard has the rows.
 
-What is measured on rows, and the sets of categories of splits, are found in between by who has the rows.
+The owners of the rows and columns compute, between the two steps of this module, the values measured on rows and the sets of categories.
 
-While a tree under monotonic constraints grows, values are compared in the units of its sums. The values of the finished tree are rounded in
-another way, and where they are measured they are others altogether. So they are bounded once more, in the precision they are in: whatever
-they were, the tree is monotonic then, to the last bit.
+While a tree under monotonic constraints grows, node values are compared in the units of its sums. The values of the finished tree are
+rounded differently, and measured values are different altogether. They are therefore clipped again in their final precision, which makes
+the tree exactly monotonic.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from dtrees.tree.tree import Tree
 
 
 def measures(plan: ForestPlan | BoostingPlan) -> bool:
-    """Tell whether the values of leaves are measured on their rows, after the last splits."""
+    """Return whether leaf values are measured on the rows of the leaves, after the last splits."""
     return plan.measures_leaves if isinstance(plan, BoostingPlan) else bool(criterion_named(plan.rules.criterion).measured)
 
 
 def draft_tree(
     plan: ForestPlan | BoostingPlan, nodes: Nodes, exponents: tuple[int, int], learning_rate: float = 1.0, noise: float = 0.0
 ) -> Tree:
-    """Return the tree that consists of some nodes, in preorder; what leaves hold, and what they tell of others, is still to be measured.
+    """Return the tree that consists of given nodes, in preorder; measured leaf values and sets of categories are still missing.
 
     Parameters
     ----------
     plan : ForestPlan or BoostingPlan
     nodes : Nodes
     exponents : tuple of int
-        The powers of two that their two sums were multiplied by.
+        The exponents of the powers of two by which the two sums are scaled.
     learning_rate : float
         Multiplies the values of a boosted tree.
     noise : float
-        What its splits gain by chance (:func:`~dtrees.engine.plan.node_limits.noise_of`).
+        The expected gain of a split by chance (:func:`~dtrees.engine.plan.node_limits.noise_of`).
     """
     if isinstance(plan, BoostingPlan):
         return boosted_tree(nodes, exponents, plan.rules, learning_rate, plan.rules.split_shrinkage * noise)
@@ -69,16 +69,17 @@ def finish_tree(
     learning_rate: float = 1.0,
     noise: float = 0.0,
 ) -> tuple[Tree, NDArray[np.float64]]:
-    """Return a tree with all values, and for each of the nodes what the tree says there, be it that of a node above.
+    """Return a tree with all values, and the value for each of the nodes: that of the closest ancestor that the tree has.
 
     Parameters
     ----------
     plan, nodes, exponents, learning_rate, noise
-        As of :func:`draft_tree`.
+        See :func:`draft_tree`.
     tree : Tree
-        The draft, with sets of categories; written.
+        The draft, with sets of categories; modified in place.
     measured : ndarray or Measured or None
-        Steps of the leaves of a boosted tree, before shrinkage; centers and spreads of leaves, or nodes. None where sums tell all.
+        The unshrunk steps of the leaves of a boosted tree, or centers and spreads of leaves or nodes. None if the sums determine all
+        values.
     """
     rules = plan.rules
     if isinstance(measured, Measured):
@@ -96,7 +97,7 @@ def finish_tree(
 
 
 def _set_leaves(tree: Tree, values: NDArray[np.float64], nodes: Nodes, noise: float) -> None:
-    """Write the values of the leaves of a boosted tree, which were measured; inner nodes stand for the means of theirs."""
+    """Write measured leaf values into a boosted tree; the value of an inner node is the mean of its leaves."""
     leaf = nodes.records["column"] < 0
     tree.value[leaf, 0] = values
     if noise > 0.0:
@@ -107,9 +108,9 @@ def _set_leaves(tree: Tree, values: NDArray[np.float64], nodes: Nodes, noise: fl
 
 
 def _with_values(plan: ForestPlan | BoostingPlan, nodes: Nodes, exponent: int, tree: Tree, measured: Measured) -> Tree:
-    """Return a tree of a forest with measured values, weights, whose exponent is given, and impurities."""
+    """Return a forest's tree with measured values and impurities, and with weights that have the given exponent."""
     criterion, weight_at = criterion_named(plan.rules.criterion), n_sums_of(plan) - 1
-    weight = (nodes.sums[:, weight_at] if nodes.sums.shape[1] else tree.n_node_samples).astype(np.float64)  # rows, where no sums were kept
+    weight = (nodes.sums[:, weight_at] if nodes.sums.shape[1] else tree.n_node_samples).astype(np.float64)  # rows, where there are no sums
     value = measured.center.reshape(measured.center.shape[0], -1)
     if criterion.measured == "nodes":
         return replace(tree, value=value, impurity=measured.spread / weight, weighted_n_node_samples=scaled(weight, -exponent))
@@ -121,12 +122,12 @@ def _with_values(plan: ForestPlan | BoostingPlan, nodes: Nodes, exponent: int, t
 
 @kernel
 def _from_leaves(left, right, weight_of, h_exponent, gain, mean, spread, gain_is_decrease):  # type: ignore[no-untyped-def]
-    """Return means, weights and impurities of nodes, by the means and sums of squares of the leaves, in the order of these.
+    """Return means, weights and impurities of nodes, given the means and sums of squares of the leaves, in the order of the leaves.
 
-    ``mean`` has a column for each target; ``weight_of`` are the weights of nodes, times ``2**h_exponent``.
+    ``mean`` has a column for each target; ``weight_of`` has the node weights, times ``2**h_exponent``.
 
-    The children of a node have higher numbers. Its sum of squares is theirs plus the gain of its split, or, where the criterion's gain is
-    something else, plus that of their means about its own.
+    The children of a node have higher numbers than the node. The sum of squares of a node is that of its children plus the gain of its
+    split. If the criterion defines gain differently, the squared distances of the children's means from the node's mean are added instead.
     """
     n, n_targets = left.shape[0], mean.shape[1]
     value, weight, impurity = np.empty((n, n_targets)), np.empty(n), np.empty(n)
@@ -155,17 +156,17 @@ def _from_leaves(left, right, weight_of, h_exponent, gain, mean, spread, gain_is
 def put_in_order(tree: Tree, monotonic: tuple[int, ...], measured: bool) -> None:
     """Clip the values of a tree, in place, so that it is monotonic.
 
-    The children of a split on a monotonic column are bounded by the middle of their values, as while the tree was grown
-    (:mod:`dtrees.split.criteria.constraints`). Of two classes, the probability of the second is clipped.
+    The children of a split on a monotonic column are bounded by the midpoint of their values, as during growth
+    (:mod:`dtrees.split.criteria.constraints`). For two classes, the probability of the second is clipped.
 
     Parameters
     ----------
     tree : Tree
     monotonic : tuple of int
-        As of :class:`~dtrees.engine.plan.plans.Rules`.
+        See :class:`~dtrees.engine.plan.plans.Rules`.
     measured : bool
-        Whether the values of leaves were measured on their rows, in boosting. Inner nodes, whose values are steps along gradients, count
-        with the means of their leaves then, and stay as they are.
+        Whether the leaf values of a boosted tree were measured on their rows. Inner nodes have steps along gradients then: the mean of
+        their leaves is used in place of these, and their values are not changed.
     """
     signs = np.array(monotonic, np.int8)
     value = tree.value[:, -1].copy()
@@ -181,7 +182,7 @@ def put_in_order(tree: Tree, monotonic: tuple[int, ...], measured: bool) -> None
 
 
 def checksum(trees: Sequence[Tree]) -> int:
-    """Return a number that trees and others have in common, if they are the same."""
+    """Return a checksum that is equal for equal trees."""
     total = 0
     for tree in trees:
         for array in (tree.children_left, tree.feature, tree.threshold, tree.missing_go_to_left, tree.value, *tree.categories):
@@ -191,7 +192,7 @@ def checksum(trees: Sequence[Tree]) -> int:
 
 @kernel
 def _average(left, right, weight, value):  # type: ignore[no-untyped-def]
-    """Write the mean value of the leaves below each inner node; children have higher numbers."""
+    """Set the value of each inner node to the mean of the leaves below it; children have higher numbers."""
     for node in range(left.shape[0] - 1, -1, -1):
         i, j = left[node], right[node]
         if i >= 0:
@@ -202,7 +203,7 @@ def _average(left, right, weight, value):  # type: ignore[no-untyped-def]
 
 @kernel
 def _clip(left, right, feature, signs, value):  # type: ignore[no-untyped-def]
-    """Clip values by their bounds; children have higher numbers."""
+    """Clip values to their bounds, from the root down; children have higher numbers."""
     n = left.shape[0]
     low, high = np.full(n, -math.inf), np.full(n, math.inf)
     for node in range(n):

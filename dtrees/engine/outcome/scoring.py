@@ -1,7 +1,7 @@
-"""The mean losses of boosting, of the rows trained on and of those held out.
+"""The mean losses of boosting, on training rows and on held-out rows.
 
-Losses are added up within *blocks* of rows, and then over blocks. So the sums are the same, to the last bit, whoever adds up which blocks.
-Every shard has the predictions of all rows, and adds up a share of the blocks.
+Losses are added up within *blocks* of rows, and then over blocks. The floating-point sums are therefore the same to the last bit, whichever
+shards sum which blocks. Every shard has the predictions of all rows, and sums a share of the blocks.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from dtrees.engine.protocol.messages import Losses, Scores
 from dtrees.split.numbers.fixed_point import add_up_blocks
 
-#: Rows of a block.
+#: Number of rows of a block.
 BLOCK_ROWS = 8192
 
 
 def sums_by_block(parts: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64]:
-    """Return the losses of parts of some rows, the first of which begins a block, added up by blocks, shape (n_blocks, n_parts).
+    """Return the sums of losses by block, shape (n_blocks, n_parts). A block begins at the first row.
 
-    ``parts`` are losses of all of these rows, 0 for those of other parts; None (but not for the first part) is 0 for all.
+    ``parts`` has one array for each part of the scores, with the loss of each row, 0 for rows of other parts. None stands for zeros, but
+    not for the first part.
     """
     assert parts[0] is not None
     sums = np.zeros((_n_blocks(parts[0].shape[0]), len(parts)))
@@ -38,7 +39,7 @@ def _n_blocks(n_rows: int) -> int:
 
 
 def scores_of(losses: Sequence[Losses]) -> Scores:
-    """Return the mean losses, by those of all rows, in their order."""
+    """Return the mean losses, given the sums of all blocks in their order."""
     totals, *blocks = [block for share in losses for block in share.sums.tolist()]
     for sums in blocks:
         totals = [total + more for total, more in zip(totals, sums, strict=True)]
@@ -47,7 +48,7 @@ def scores_of(losses: Sequence[Losses]) -> Scores:
 
 
 def shares_of(n_rows: int, n_shares: int) -> list[tuple[int, int]]:
-    """Divide rows into shares of whole blocks: the first row of each, and the one after its last.
+    """Divide rows into shares of whole blocks; return the first row of each share and the row after its last.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The arrays of a tree from the nodes that were grown, and the values of a boosted one; which of its nodes are pruned."""
+"""The arrays of a tree made from grown nodes, the values of boosted trees, and the pruning of nodes."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from dtrees.split.node.records import Nodes, empty_nodes
 from dtrees.tree.pruning import kept_nodes
 from dtrees.tree.tree import Tree
 
-#: To look these up for each tree takes as long as to make its arrays.
+#: Constants, as looking these up for each tree would take as long as making its arrays.
 _NEWTON, _I4, _I8, _BOOL = criterion_named("newton"), np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
 
 
 def boosted_tree(nodes: Nodes, exponents: tuple[int, int], rules: Rules, learning_rate: float, noise: float = 0.0) -> Tree:
-    """Return the tree that consists of some nodes.
+    """Return the boosted tree that consists of given nodes.
 
     Parameters
     ----------
     nodes : Nodes
         In preorder.
     exponents : tuple of int
-        The powers of two that their two sums were multiplied by.
+        The exponents of the powers of two by which the two sums are scaled.
     rules : Rules
-        Of which the penalties on squares and sizes of values count.
+        Only the L2 and L1 penalties are read.
     learning_rate : float
         Multiplies the values.
     noise : float
-        What is taken from the gain of each split, in the units of gains of ``nodes`` (:func:`shrink_splits`).
+        Taken from the gain of each split, in the units of the gains of ``nodes`` (:func:`shrink_splits`).
     """
     records, sums = nodes
     n = records.shape[0]
@@ -49,7 +49,7 @@ def boosted_tree(nodes: Nodes, exponents: tuple[int, int], rules: Rules, learnin
     return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
 
 
-# Arrays are made here, not in kernels: to hand an array of a kernel's over to Python takes three times as long as to make it.
+# Arrays are made here and not in kernels: returning an array from a kernel to Python takes three times as long as making it.
 def _empty_nodes(n: int) -> tuple[NDArray[Any], ...]:
     empty = np.empty
     return empty(n, _I4), empty(n, _I4), empty(n, _I4), empty(n), empty(n, _BOOL), empty(n, _I8)
@@ -61,29 +61,29 @@ def _empty_values(n: int) -> tuple[NDArray[np.float64], ...]:
 
 
 def take_apart(records: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Return the arrays of a tree but for those of values: of children, columns, thresholds, missing values and numbers of rows."""
+    """Return the structure of a tree as arrays: children, columns, thresholds, routes of missing values and numbers of rows."""
     apart = _empty_nodes(records.shape[0])
     _take_apart(records, apart)
     return apart
 
 
 def places_of_leaves(records: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return which nodes are leaves, and where the rows of each leaf start, in sample and in all end."""
+    """Return which nodes are leaves, and for each leaf where its rows start, where its rows in sample end and where all its rows end."""
     leaf = records["column"] < 0
     start, in_stop, stop = (records[name][leaf].astype(np.int64) for name in ("start", "in_stop", "stop"))
     return leaf, start, in_stop, stop
 
 
 class CategorySplits(NamedTuple):
-    """Splits on categories.
+    """Splits on categories, as arrays.
 
     Attributes
     ----------
     node : ndarray of int64
-        Which nodes are split.
+        The nodes that are split.
     column : ndarray of int32
     number : ndarray of float64
-        In place of the threshold (:mod:`dtrees.split.search.categories`).
+        The code of the split, stored in place of a threshold (:mod:`dtrees.split.search.categories`).
     start, stop : ndarray of int64
         The places of the rows of the left children.
     """
@@ -96,7 +96,7 @@ class CategorySplits(NamedTuple):
 
 
 def splits_of_categories(records: NDArray[Any], rules: Rules) -> CategorySplits:
-    """Return those splits of some nodes that are on categories."""
+    """Return the splits on categorical columns among given nodes."""
     empty, most = np.empty, records.shape[0] // 2
     splits = CategorySplits(empty(most, _I8), empty(most, _I4), empty(most), empty(most, _I8), empty(most, _I8))
     is_categorical = _flags(rules.categorical)
@@ -106,7 +106,7 @@ def splits_of_categories(records: NDArray[Any], rules: Rules) -> CategorySplits:
 
 @cache
 def _flags(columns: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return, by number, whether a column is one of some; of columns above these it is not said."""
+    """Return an array that is True at the given column numbers; it ends after the largest of them."""
     flags = np.zeros(max(columns) + 1, np.bool_)
     flags[list(columns)] = True
     return flags
@@ -140,10 +140,10 @@ def _take_apart(records, apart):  # type: ignore[no-untyped-def]
 
 
 def pruned(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> tuple[Nodes, list[MergedLeaves]]:
-    """Return a tree in preorder without the nodes that best-first growth leaves out, and, in boosting, without its weakest links.
+    """Return a tree in preorder without the nodes that best-first growth leaves out and, in boosting, without its weakest links.
 
-    With it come leaves that were split, whose rows may have to be put in order, one lot after the other. Trees of forests are pruned by
-    cost when all is known of their nodes.
+    Also return the leaves that replace pruned subtrees: their rows may have to be put in order, one leaf after the other. Trees of forests
+    are pruned by cost later, when their node values are known.
     """
     merged: list[MergedLeaves] = []
     if rules.max_leaf_nodes is not None:
@@ -152,7 +152,7 @@ def pruned(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> tuple[Node
     if rules.ccp_alpha > 0 and criterion_named(rules.criterion).task == "boosting":
         tree = boosted_tree(nodes, exponents, rules, 1.0)
         weight = tree.weighted_n_node_samples
-        # The impurity of a node is what its value takes from the loss.
+        # The impurity of a node is the decrease of the loss by its value.
         costs = -(weight * tree.impurity / weight[0])
         nodes, leaves = cut(nodes, kept_nodes(tree.children_left, tree.children_right, costs, rules.ccp_alpha))
         merged.append(leaves)
@@ -160,7 +160,7 @@ def pruned(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> tuple[Node
 
 
 def newton_steps(sums: NDArray[np.int64], exponents: tuple[int, int], rules: Rules) -> NDArray[np.float64]:
-    """Return the Newton steps of leaves, 0 where there is no hessian, by their sums of gradients and hessians, shape (n_leaves, 2)."""
+    """Return the Newton steps of leaves, given their sums of gradients and hessians, shape (n_leaves, 2); 0 where the hessian is 0."""
     g, h = scaled(sums[:, 0], -exponents[0]), scaled(sums[:, 1], -exponents[1]) + rules.reg_lambda
     size = np.maximum(np.abs(g) - rules.reg_alpha, 0.0)
     steps: NDArray[np.float64] = np.divide(-np.copysign(size, g), h, out=np.zeros(g.shape[0]), where=h > 0.0)
@@ -169,7 +169,7 @@ def newton_steps(sums: NDArray[np.int64], exponents: tuple[int, int], rules: Rul
 
 @cache
 def _finish() -> Callable[..., Any]:
-    """Return the kernel bound to its types: to look them up takes as long as the work on a small tree."""
+    """Return the kernel bound to its types: looking these up takes as long as the work on a small tree."""
     return bind(_to_tree, *empty_nodes(0, 2), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, _empty_nodes(0), _empty_values(0))
 
 
@@ -192,10 +192,10 @@ def _to_tree(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, 
 
 @kernel
 def shrink_splits(records, noise, value):  # type: ignore[no-untyped-def]
-    """Take from the effect of each split what it is expected to have by chance, in place: positive-part James-Stein shrinkage.
+    """Reduce the effect of each split, in place, by what is expected from chance: positive-part James-Stein shrinkage.
 
-    The values of its children, less its own, are multiplied by ``1 - noise / gain``, or 0 if that is below. Agarwal et al. 2022
-    (hierarchical shrinkage) multiply them by what follows from numbers of rows.
+    The differences between the values of the children and that of their parent are multiplied by ``max(0, 1 - noise / gain)``. The
+    hierarchical shrinkage of Agarwal et al. 2022 uses a factor that depends on numbers of rows.
     """
     before = value.copy()
     for i in range(records.shape[0]):
@@ -211,7 +211,8 @@ def class_values(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return class fractions, weights and impurities of nodes.
 
-    Of several ``targets``, which have so many classes each, the fractions stand side by side, and impurities are means.
+    For multi-output ``targets``, which are the numbers of classes of each target, the fractions stand side by side, and impurities are
+    means over targets.
     """
     if targets:
         weight = nodes.sums[:, n_classes].astype(np.float64)

@@ -1,1 +1,1 @@
-"""What is to be grown, and the limits that follow from it."""
+"""The description of a fit, and the limits that follow from it."""

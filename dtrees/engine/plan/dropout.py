@@ -1,7 +1,7 @@
-"""Which rounds of boosting are dropped while a round grows (DART), and the weights of all rounds after it.
+"""Dropout of boosting rounds (DART): which rounds are dropped while a round grows, and the weights of all rounds afterwards.
 
 Rashmi and Gilad-Bachrach, 2015, "DART: Dropouts meet multiple additive regression trees"; the weights are XGBoost's (``booster="dart"``).
-Both follow from the plan and the number of the round, so that shards and the coordinator find them without a message.
+Both follow from the plan and the number of the round, so that shards and the coordinator compute them without a message.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from dtrees.tree.tree import Tree
 
 
 class RoundWeights:
-    """The weights of the rounds so far, by which the values of their trees are multiplied.
+    """The weights of the rounds so far, which multiply the values of their trees.
 
     Parameters
     ----------
     plan : BoostingPlan
-        One with a dropout.
+        A plan with dropout.
 
     Attributes
     ----------
     weights : list of float
-        Of each round.
+        The weight of each round.
     dropped : list of int
-        The rounds that the next one is grown without.
+        The rounds that are dropped while the next one grows.
 
     Examples
     --------
@@ -49,14 +49,14 @@ class RoundWeights:
 
     @classmethod
     def after(cls, plan: BoostingPlan, n_rounds: int) -> RoundWeights:
-        """Return the weights after so many rounds."""
+        """Return the weights after ``n_rounds`` rounds."""
         rounds = cls(plan)
         for _ in range(n_rounds):
             rounds.add()
         return rounds
 
     def add(self) -> None:
-        """Take in that the next round is grown."""
+        """Add the next round to the weights, and draw the rounds that are dropped after it."""
         share = len(self.dropped) if self._dropout.normalization == "tree" else 1
         total = share + self._rate if self.dropped else 1.0
         for round_ in self.dropped:

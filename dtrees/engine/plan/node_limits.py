@@ -1,6 +1,6 @@
-"""What a plan says of the nodes of a tree: rules in the units of its sums, and how nodes are searched, by their size.
+"""Limits on the nodes of a tree: the rules of a plan in the units of the tree's sums, and how nodes are searched depending on their size.
 
-Computed alike by the coordinator and by every shard.
+The coordinator and all shards compute them alike.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EPSILON = float(np.finfo(np.float64).eps)
 
 
 def scaled(x: Any, exponent: int) -> Any:
-    """Return ``x * 2**exponent``, infinite or zero where that is out of range (gains of targets near the limits of float64 are)."""
+    """Return ``x * 2**exponent``, infinite or zero where that is out of range, as gains of targets near the limits of float64 can be."""
     if exponent == 0:
         return np.array(x)
     with np.errstate(over="ignore", under="ignore"):
@@ -35,7 +35,7 @@ def scaled(x: Any, exponent: int) -> Any:
 
 
 def _scaled_number(x: float, exponent: int) -> float:
-    """Return ``x * 2**exponent``, infinite where that is out of range: one number, in a tenth of the time of an array."""
+    """Return ``x * 2**exponent`` of a single number, infinite if it is out of range; ten times as fast as for an array."""
     try:
         return math.ldexp(x, exponent)
     except OverflowError:
@@ -43,7 +43,7 @@ def _scaled_number(x: float, exponent: int) -> float:
 
 
 def categories_of(rules: Rules, ids: NDArray[np.int32], smooth: float) -> Categories:
-    """Return which of some columns hold categories, and how these are ordered, with smoothing in units of the tree's weights."""
+    """Return which columns are categorical and how their categories are ordered; ``smooth`` is in units of the tree's weights."""
     is_categorical, least, most = _categories_among(
         rules.categorical, rules.min_samples_category, rules.max_cat_threshold, tuple(ids.tolist())
     )
@@ -61,19 +61,19 @@ def _categories_among(
 
 
 def limited_splits(rules: Rules, n_rows: int) -> int:
-    """Return how often a tree of so many rows in sample may be split, 0 if as often as its rows allow."""
+    """Return how many splits a tree of ``n_rows`` rows in sample may have, 0 if only its rows limit it."""
     return 0 if rules.max_leaf_nodes is None or rules.max_leaf_nodes >= n_rows else rules.max_leaf_nodes - 1
 
 
 def constraints_of(rules: Rules) -> Constraints | None:
-    """Return the constraints of trees, None if there are none."""
+    """Return the constraints of the trees, None if there are none."""
     if not (rules.monotonic or rules.interactions or rules.most_columns):
         return None
     return _make_constraints(rules.monotonic, rules.interactions, rules.most_columns)
 
 
 def criterion_of(rules: Rules) -> Criterion:
-    """Return the criterion of trees."""
+    """Return the criterion of the trees."""
     return criterion_named(rules.criterion).at(rules.alpha)
 
 
@@ -89,12 +89,12 @@ def _constrained(rules: Rules, criterion: Any) -> Any:
 
 
 class Targets(NamedTuple):
-    """Several targets, as a tree under way learns them.
+    """Multi-output targets, as used by the current tree.
 
     Attributes
     ----------
     classes : tuple of int
-        As ``targets`` of :class:`~dtrees.engine.plan.plans.ForestPlan`.
+        See ``targets`` of :class:`~dtrees.engine.plan.plans.ForestPlan`.
     rows : ndarray of int64, shape (n_rows, n_targets)
         See :func:`~dtrees.split.criteria.several.value_for_targets`.
     """
@@ -104,22 +104,22 @@ class Targets(NamedTuple):
 
     @classmethod
     def unseen(cls, classes: tuple[int, ...]) -> Targets | None:
-        """Return targets for who looks at no rows; None if there is one target."""
+        """Return targets without rows, for uses that read no rows; None if there is one target."""
         return cls(classes, np.empty((0, len(classes)), np.int64)) if classes else None
 
 
 def squares_of(rules: Rules, a: NDArray[np.int64]) -> int:
-    """Return the sum of squares of what rows in sample carry (:func:`~dtrees.split.numbers.fixed_point.add_up_squares`).
+    """Return the sum of squares of the targets of the rows in sample (:func:`~dtrees.split.numbers.fixed_point.add_up_squares`).
 
-    0 where :func:`noise_of` does without: noise does not matter, or rows carry classes, whose shares tell enough.
+    It is 0 where :func:`noise_of` does not need it: if noise is ignored, or if rows carry classes, whose fractions are sufficient.
     """
     return int(add_up_squares(a)) if _uses_noise(rules) and criterion_of(rules).row_statistic != "class" else 0
 
 
 def noise_of(rules: Rules, n_rows: int, sums: NDArray[np.int64], squares: int) -> float:
-    """Return what a split of nothing but noise is expected to gain, in a tree whose root has these sums; 0 if the rules do without.
+    """Return the expected gain of a split on pure noise, in a tree whose root has these sums; 0 if the rules ignore noise.
 
-    ``squares`` are those of all its rows (:func:`squares_of`).
+    ``squares`` is the sum of squares of its rows (:func:`squares_of`).
     """
     return criterion_of(rules).chance(n_rows, sums, squares * 2.0**60) if _uses_noise(rules) else 0.0
 
@@ -129,20 +129,20 @@ def _uses_noise(rules: Rules) -> bool:
 
 
 def n_sums_of(plan: ForestPlan | BoostingPlan) -> int:
-    """Return how many sums are kept of each node, without words of constraints."""
+    """Return the number of sums of a node, without the words of constraints."""
     by_order = isinstance(plan, ForestPlan) and plan.targets and not criterion_named(plan.rules.criterion).by_sums
     return 2 if by_order else StoredSums.of(plan).n_sums
 
 
 class StoredSums(NamedTuple):
-    """What is summed of nodes whose rows are spread over shards, beside words of constraints: moments, where nothing else is said.
+    """Which sums a node has if its rows are spread over shards, besides the words of constraints; by default moments.
 
     Attributes
     ----------
     n_classes : int
-        Of how many classes the weights are summed, of all targets; 0 where none are, as for two classes of one target.
+        The number of classes, over all targets, whose weights are summed; 0 if none are, as for two classes of one target.
     targets : tuple of int
-        As of :class:`~dtrees.engine.plan.plans.ForestPlan`.
+        See :class:`~dtrees.engine.plan.plans.ForestPlan`.
 
     Examples
     --------
@@ -158,36 +158,36 @@ class StoredSums(NamedTuple):
 
     @classmethod
     def of(cls, plan: ForestPlan | BoostingPlan) -> StoredSums:
-        """Return what is summed for a plan."""
+        """Return the sums that a plan needs."""
         if isinstance(plan, BoostingPlan):
             return cls()
         return cls(plan.n_classes if plan.targets or plan.n_classes > 2 else 0, plan.targets)
 
     @property
     def n_numbers(self) -> int:
-        """How many numbers lie side by side: weights of classes, or sums of targets; 0 of moments."""
+        """The number of weights of classes, or of sums of targets, that are stored side by side; 0 for moments."""
         return self.n_classes or len(self.targets)
 
     @property
     def n_sums(self) -> int:
-        """How many sums a node has."""
+        """The number of sums of a node."""
         return self.n_numbers + 1 if self.targets else self.n_classes or 2
 
     def width(self, weighted: bool) -> int:
-        """Return how many numbers an element of a zone has (:mod:`dtrees.split.zones.over_shards.node_sums`)."""
+        """Return the number of values of an element of a zone (:mod:`dtrees.split.zones.over_shards.node_sums`)."""
         return 2 * self.n_numbers + 2 if self.targets and not self.n_classes else self.width_picked(weighted)
 
     def width_picked(self, weighted: bool) -> int:
-        """Return how many numbers an element of a value has."""
+        """Return the number of values of an element of a distinct value."""
         return self.n_numbers + 2 if self.targets and not self.n_classes else (self.n_classes or 2) + weighted
 
     def cells_sent(self, rules: Rules) -> int:
-        """Return how many numbers a row has that is sent to who grows its node: in the columns of a tree, and of several targets."""
+        """Return how many numbers are sent for a row to the shard that grows its node: its cells, and its targets if multi-output."""
         return max(1, rules.columns_per_tree) + len(self.targets)
 
     @property
     def per_category(self) -> int:
-        """How many elements a category has in lists of sums, at most."""
+        """The largest number of elements of a category in lists of sums."""
         return max(1, self.n_numbers)
 
     def limits(
@@ -200,27 +200,27 @@ class StoredSums(NamedTuple):
         ids: NDArray[np.int32] | None = None,
         rows: NDArray[np.int64] | None = None,
     ) -> tuple[SplitLimits, NodeLimits]:
-        """Return the limits of one tree (:class:`LimitsOfFit`); ``rows`` are those of several targets, of who looks at rows."""
+        """Return the limits of one tree (:class:`LimitsOfFit`); ``rows`` are the multi-output targets, for callers that read rows."""
         targets = Targets.unseen(self.targets) if rows is None else Targets(self.targets, rows)
         return LimitsOfFit(rules, self.n_classes, ids).of_tree(sums, exponents, 0.0 if self.targets else slope, targets, noise)
 
 
 class LimitsOfFit:
-    """The limits on splits and the stopping rules of the trees of a fit: what all of them have in common is found out once.
+    """The limits on splits and the stopping rules of the trees of a fit; the parts that all trees share are computed once.
 
     Parameters
     ----------
     rules : Rules
     n_classes : int
     ids : ndarray of int32, optional
-        The numbers of the columns that are to be searched; nobody who searches none needs to know which of them hold categories.
+        The numbers of the columns to be searched. Callers that search no columns omit them.
     """
 
     def __init__(self, rules: Rules, n_classes: int, ids: NDArray[np.int32] | None = None) -> None:
         self._rules, self._n_classes, self._ids = rules, n_classes, ids if rules.categorical else None
         self._criterion = criterion = criterion_of(rules)
         self._thresholds = RandomThreshold() if rules.random_splits else BestThreshold()
-        # As in scikit-learn, a gain that misses the minimum by a rounding error counts.
+        # As in scikit-learn, a gain that is below the minimum only by a rounding error counts.
         self._min_decrease = rules.min_impurity_decrease - _EPSILON
         self._stops = NodeLimits(
             _NO_LIMIT if rules.max_depth is None else rules.max_depth,
@@ -234,7 +234,7 @@ class LimitsOfFit:
         self._exponents: tuple[int, int] | None = None
 
     def _scale(self, exponents: tuple[int, int]) -> None:
-        """Put in units of sums what is the same for all trees whose sums were multiplied by these powers of two."""
+        """Convert the limits that all trees with these exponents share into the units of sums."""
         rules, criterion, exponent = self._rules, self._criterion, exponents[1]
         self._exponents, self._gain_exponent = exponents, criterion.gain_exponent(exponents)
         value = criterion.for_kernels(self._n_classes, math.ldexp(rules.reg_lambda, exponent))
@@ -250,7 +250,7 @@ class LimitsOfFit:
     ) -> tuple[SplitLimits, NodeLimits]:
         """Return the limits and the rules of a tree whose root has these sums, with or without the words of constraints.
 
-        ``slope`` is the largest abs(a) / b of its rows, ``targets`` are those of several, ``noise`` is what :func:`noise_of` returns.
+        ``slope`` is the largest abs(a) / b of its rows, ``targets`` are multi-output targets, ``noise`` is the result of :func:`noise_of`.
         """
         rules, n_classes = self._rules, self._n_classes
         if exponents != self._exponents:
@@ -273,7 +273,7 @@ class LimitsOfFit:
             _scaled_number(min_gain, self._gain_exponent),
             self._categories,
             self._value if targets is None else _constrained(rules, value_for_targets(self._criterion, *targets)),
-            rules.chance * noise if targets is None else 0.0,  # of several targets, too little is known
+            rules.chance * noise if targets is None else 0.0,  # for multi-output targets, noise is not estimated
         )
         of_both = min(2 * min_weight, _MOST_WEIGHT)
         if self._stops.min_weight != of_both:
@@ -282,7 +282,7 @@ class LimitsOfFit:
 
 
 def inherits_sums(plan: ForestPlan | BoostingPlan) -> bool:
-    """Tell whether nodes are searched exactly, by two sums, in all columns of the tree, or in enough of them for zone sums to pay."""
+    """Return whether nodes are searched exactly, by two sums, in all columns of the tree or in enough of them for zone sums to pay."""
     rules = plan.rules
     two, share = (True, SUMMED_SHARE) if isinstance(plan, BoostingPlan) else (plan.n_classes <= 2 and not plan.targets, 1.0)
     enough = rules.max_features >= share * rules.columns_per_tree
@@ -290,7 +290,7 @@ def inherits_sums(plan: ForestPlan | BoostingPlan) -> bool:
 
 
 def subtree_rows(plan: ForestPlan | BoostingPlan, n_rows: int, n_columns: int, n_threads: int) -> int:
-    """Return up to how many rows a node is grown to its end by one call of the shard that has all columns."""
+    """Return the most rows of a node that is grown to its end by one call on the shard that has all columns."""
     if n_threads == 1:
         return n_rows
     if not inherits_sums(plan):
@@ -299,15 +299,15 @@ def subtree_rows(plan: ForestPlan | BoostingPlan, n_rows: int, n_columns: int, n
     n_bytes = max(SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW * n_rows)
     if 4 * n_threads * slot <= n_bytes:
         return n_rows
-    # Very wide: by levels, the nodes of which must be few enough to have slots.
+    # A very wide table is grown by levels; their nodes must be few enough to have slots.
     return min(n_rows, 2 * slot * n_rows // n_bytes)
 
 
 def rows_in_block(rules: Rules, n_rows: int, n_columns: int) -> int:
-    """Return up to how many rows a node is finished in a block, not searched by zone sums, of a subtree of ``n_rows`` rows."""
+    """Return the most rows of a node that is finished in a block, instead of by zone sums, in a subtree of ``n_rows`` rows."""
     if n_rows <= BLOCK_ROWS and n_rows * n_columns <= WHOLE_BLOCK_CELLS:
         return n_rows
-    # Copying and sorting a block pays where a few levels are to follow.
+    # Copying and sorting a block pays if several levels follow.
     levels_above = math.log2(max(1.0, n_rows / BLOCK_ROWS))
     depth = math.inf if rules.max_depth is None else rules.max_depth
     if rules.max_leaf_nodes is not None:
