@@ -1,7 +1,7 @@
-"""What is to be grown: the immutable descriptions that estimators hand to the engine.
+"""The immutable descriptions of fits that estimators hand to the engine.
 
-A *plan* says everything about a fit that is not data: it is small, picklable and hashable by value, so the same
-plan drives a fit in this process and one on a cluster.
+A *plan* has everything about a fit that is not data. It is small, picklable and hashable by value, so the same plan drives a fit in this
+process and one on a cluster.
 
 Terms
 -----
@@ -12,7 +12,7 @@ forest plan
 boosting plan
     rounds of trees, each fitted to the gradients of a loss at the predictions so far (:class:`BoostingPlan`).
 loss
-    what boosting descends; the engine only needs the protocol (:class:`Loss`).
+    the objective of boosting; the engine only needs the protocol (:class:`Loss`).
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class Rules:
     Attributes
     ----------
     criterion : str
-        What a split is to improve: the name of a registered criterion (:mod:`dtrees.split.criteria`).
+        The impurity measure that splits improve: the name of a registered criterion (:mod:`dtrees.split.criteria`).
     alpha : float
-        Which quantile (the criterion ``quantile`` only; zero elsewhere).
+        The quantile of the criterion ``quantile``; 0 for other criteria.
     max_features : int
-        Columns drawn for each node.
+        Number of columns drawn for each node.
     columns_per_tree : int
-        Columns drawn once for each tree; nodes draw from these.
+        Number of columns drawn once for each tree; nodes draw from these.
     random_splits : bool
         One random threshold per column (Extra-Trees) rather than the best of all.
     max_depth : int or None
         Depth at which every node is a leaf.
     min_samples_split, min_samples_leaf : int
-        Fewest rows of a node to be split, and of a child.
+        Smallest number of rows of a node that is split, and of a child.
     min_weight_fraction_leaf : float
         Smallest weight of a child, as a fraction of the root's.
     min_child_weight : float
@@ -62,29 +62,29 @@ class Rules:
     min_split_gain : float
         Smallest gain, absolute.
     reg_lambda, reg_alpha : float
-        L2 and L1 penalty on leaf values (boosting only; zero elsewhere). The latter is for the criterion ``newton_l1`` alone.
+        L2 and L1 penalty on leaf values (boosting only; zero elsewhere). ``reg_alpha`` requires the criterion ``newton_l1``.
     ccp_alpha : float
-        What a leaf costs when the finished tree is pruned (:mod:`dtrees.tree.pruning`).
+        The cost of a leaf when the finished tree is pruned (:mod:`dtrees.tree.pruning`).
     by_level : bool
-        Columns are drawn for each level of a tree, and are the same for all of its nodes.
+        Whether columns are drawn for each level of a tree, and are the same for all nodes of the level.
     categorical : tuple of int
-        The columns that hold categories, as their numbers 0, 1 and so on; ascending.
+        The categorical columns, whose values are the numbers 0, 1 and so on; ascending.
     cat_smooth : float
-        The weight by which means of categories are moved towards that of their node.
+        The weight by which means of categories are shrunk towards the mean of their node.
     min_samples_category, max_cat_threshold : tuple of int
-        For each column of ``categorical``: categories of fewer in-sample rows in a node are taken together, and the side of a split that
-        has fewer categories has at most so many.
+        For each column of ``categorical``: categories with fewer in-sample rows in a node are pooled; and the largest number of categories
+        on the side of a split that has fewer of them.
     chance : float
-        Which share of what sets of categories are expected to gain by chance is taken from their gains.
+        The share of the gain that sets of categories are expected to have by chance that is subtracted from their gains.
     split_shrinkage : float
-        How many times what a split gains by chance is taken from its effect (:func:`~dtrees.engine.outcome.values.shrink_splits`).
+        The multiple of the gain by chance by which the effect of a split is reduced (:func:`~dtrees.engine.outcome.values.shrink_splits`).
     monotonic : tuple of int
-        1, -1 or 0 for each column of the table: values must not fall, must not rise, or may do both where the column is higher. Empty if
-        they may in all.
+        1, -1 or 0 for each column of the table: values must not decrease with the column, must not increase, or are not constrained. Empty
+        if no column is constrained.
     interactions : tuple of tuple of int
-        The sets of columns that may stand together on a path; each column is in one at least. Empty if any may.
+        The sets of columns that may occur together on a path; each column is in at least one. Empty if there is no such constraint.
     most_columns : int
-        Most columns on a path, 0 if as many as there are.
+        Largest number of columns on a path, 0 for no limit.
     """
 
     criterion: str
@@ -115,15 +115,15 @@ class Rules:
     alpha: float = 0.0
 
     def described(self) -> dict[str, Any]:
-        """Return the rules by name, but constraints, a quantile and noise only where there are any: other files stay as they were."""
+        """Return the rules by name; constraints, quantile and noise only if set, so that files of fits without them stay the same."""
         seldom = *CONSTRAINTS, "alpha", "chance", "split_shrinkage"
         return {name: value for name, value in vars(self).items() if value or name not in seldom}
 
 
 class Checkpoint(Protocol):
-    """Where the finished trees of a fit are kept, so that it can go on after everything else is gone.
+    """Storage for the finished trees of a fit, from which an interrupted fit continues.
 
-    Picklable: a fit on a cluster saves from where it is coordinated.
+    Picklable, as a fit on a cluster saves from the worker of its coordinator.
     """
 
     @property
@@ -131,10 +131,10 @@ class Checkpoint(Protocol):
         """Seconds from one checkpoint to the next."""
 
     def read(self) -> Any:
-        """Return the result (:class:`ForestResult` or :class:`BoostingResult`) so far, None if there is none of this fit."""
+        """Return the result (:class:`ForestResult` or :class:`BoostingResult`) so far, None if nothing is stored for this fit."""
 
     def write(self, result: Any) -> None:
-        """Keep a result in place of the one before."""
+        """Store a result in place of the previous one."""
 
 
 @dataclass(frozen=True)
@@ -145,27 +145,28 @@ class ForestPlan:
     ----------
     rules : Rules
     seed : int
-        Every draw is a function of it and of the identity of what is drawn.
+        Each draw is a function of the seed and the identity of the drawn object.
     n_classes : int
-        0 for regression; of several targets, the classes of all of them together.
+        0 for regression; for multi-output targets, the classes of all targets together.
     n_draws : int or None
         Rows drawn with replacement for each tree, with probability proportional to the weights; None takes every row once,
         with its weight.
     class_weight : tuple of float, tuple of such tuples or None
-        Multiplies the weights of the rows of each class; of several targets, there is a tuple for each.
+        Multiplies the weights of the rows of each class; for multi-output targets, there is a tuple for each target.
     distinct_draws : bool
-        Draw each row at most once instead, of a weight above 0. ``n_draws`` are then no more than there are.
+        Draw each row at most once, among those with a positive weight. ``n_draws`` does not exceed the number of these rows.
     balanced_draws : bool
-        Draw as many rows of each class as the smallest one has, with probability proportional to the weights within the class. Rows of
-        weight 0 do not count. ``n_draws`` is then the most that this may come to.
+        Draw from each class the number of rows that the smallest class has, with probability proportional to the weights within the class.
+        Rows of weight 0 do not count. ``n_draws`` is then the upper limit of the total.
     balanced_subsample : bool
         Weigh the classes of each tree's own rows by n / (n_classes * count).
     out_of_bag : bool
-        Also sum, for each row, the predictions of the trees that did not draw it.
+        Whether to sum, for each row, the predictions of the trees that did not draw it.
     checkpoint : Checkpoint or None
-        Where to keep finished trees.
+        Where finished trees are stored.
     targets : tuple of int
-        Of several targets, which each tree learns together, the number of classes of each, 1 for each number; empty for one target.
+        For multi-output targets, which each tree learns together: the number of classes of each target, 1 for a numeric one. Empty for one
+        target.
     """
 
     rules: Rules
@@ -182,14 +183,14 @@ class ForestPlan:
 
     @property
     def n_values(self) -> int:
-        """Numbers that a leaf says: one for each target that is a number, and for each class of others."""
+        """The number of values of a leaf: one for each numeric target, and one for each class of the others."""
         return self.n_classes or max(1, len(self.targets))
 
 
 class Loss(Protocol):
-    """What boosting descends: ``K`` raw predictions a row, held as an array of shape (K, n).
+    """The objective of boosting: ``K`` raw predictions for each row, stored as an array of shape (K, n).
 
-    ``target`` has the shape (n,), or, where there are several targets, (K, n).
+    ``target`` has the shape (n,), or (K, n) for multi-output targets.
     """
 
     @property
@@ -198,29 +199,29 @@ class Loss(Protocol):
 
     @property
     def constant_hessian(self) -> bool:
-        """Whether the second derivative is 1 everywhere, or is taken to be."""
+        """Whether the second derivative is 1 everywhere, or is treated as such."""
 
     @property
     def measures_leaves(self) -> bool:
-        """Whether the values of leaves are measured on their rows, rather than Newton steps."""
+        """Whether leaf values are measured on the rows of the leaves, instead of being Newton steps."""
 
     @property
     def takes_all_rows(self) -> bool:
-        """Whether derivatives are made of all rows at once, by :meth:`for_round`, and have the weights in them."""
+        """Whether :meth:`for_round` computes the derivatives from all rows at once, with the weights included."""
 
     @property
     def residual_quantiles(self) -> tuple[float, ...] | None:
-        """Which quantile of its rows' residuals each leaf holds, of each output, where leaves are measured; None if something else."""
+        """For each output, the quantile of the residuals of its rows that a leaf holds; None if leaves are not quantiles."""
 
     @property
     def cut_quantile(self) -> float | None:
-        """Which quantile of the sizes of all rows' residuals a round's loss cuts residuals off at (:meth:`cut_at`); None if it does not.
+        """The quantile of the absolute residuals of all rows at which a round clips residuals (:meth:`cut_at`); None if it does not.
 
-        What leaves hold are quantiles then plus the mean deviations from them, cut off, too.
+        Leaf values are then quantiles plus the mean clipped deviation from them.
         """
 
     def cut_at(self, sizes: tuple[float, ...]) -> Loss:
-        """Return the loss of a round that cuts off residuals at these sizes, one for each output."""
+        """Return the loss of a round that clips residuals at these absolute values, one for each output."""
 
     def check(self, target: NDArray) -> None:
         """Raise a ValueError if the loss is not defined for these targets."""
@@ -229,36 +230,36 @@ class Loss(Protocol):
         """Return the best constant raw prediction, shape (K,)."""
 
     def for_round(self, target: NDArray, raw: NDArray[np.float64], weight: Any) -> Loss:
-        """Return the loss to be used in a round that starts from these raw predictions, shape (K, n).
+        """Return the loss for a round that starts from these raw predictions, shape (K, n).
 
-        ``weight`` are in fixed point, 0 for rows that are not trained on, and empty where all rows count the same. A loss that takes all
-        rows is given floats, 0 for rows held out, or None. Within a round, it is asked again of a shard that takes another's place, by what
-        :meth:`open_round` wrote: so a loss of several outputs that changes with the rounds has that copy ``raw``.
+        ``weight`` is in fixed point, 0 for rows that are not trained on, and empty if all rows count the same. A loss that takes all rows
+        receives floats, 0 for held-out rows, or None. If a shard is replaced within a round, the new one calls this again with the array
+        that :meth:`open_round` wrote: for a loss of several outputs that changes with the rounds, that array is a copy of ``raw``.
         """
 
     def of_rows(self, rows: NDArray[np.int64]) -> Loss:
-        """Return the loss of a round, which was found by all rows (:meth:`for_round`), for some of them."""
+        """Restrict the loss of a round, which :meth:`for_round` computed from all rows, to some of the rows."""
 
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
-        """Write into ``opened``, shape (K, n), what the gradients of a round's trees follow from.
+        """Write the array that determines the gradients of a round's trees into ``opened``, shape (K, n).
 
-        Where a round has one tree this is ``raw``, and need not be copied.
+        If a round has one tree, the array is ``raw`` itself and need not be copied.
         """
 
     def gradients(self, target: NDArray, opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
         """Write first and second derivatives by ``raw[output]`` into ``g`` and ``h``, shape (n,), unweighted.
 
-        Where it is known that the second derivative is 1, ``h`` may be of shape (0,): it is not looked at.
+        If the second derivative is known to be 1, ``h`` may have shape (0,) and is not written.
         """
 
     def limit_steps(self, values: NDArray[np.float64], learning_rate: float) -> None:
-        """Shorten, in place, the Newton steps of a tree, times the learning rate, that lead past the smallest loss of their leaves."""
+        """Shorten, in place, the Newton steps of a tree, times the learning rate, that overshoot the smallest loss of their leaves."""
 
     def pointwise(self, target: NDArray, raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write each row's loss into ``out``, shape (n,)."""
 
     def negligible(self, initial: NDArray[np.float64]) -> float:
-        """Return a mean loss that rounding alone may leave where the target does not vary, given the raw prediction to start from."""
+        """Return a mean loss that may remain from rounding alone if the target is constant, given the initial raw prediction."""
 
     def measure_leaves(
         self,
@@ -271,24 +272,24 @@ class Loss(Protocol):
         stop: NDArray[np.int64],
         out: NDArray[np.float64],
     ) -> None:
-        """Write the best steps of leaves, before shrinkage: leaf i has the rows ``rows[start[i]:stop[i]]``.
+        """Write the best steps of leaves, before shrinkage; leaf i has the rows ``rows[start[i]:stop[i]]``.
 
-        ``raw`` are those of ``output`` at the beginning of the round, shape (n,); ``weight`` is as of :meth:`for_round`.
+        ``raw`` has the raw predictions of ``output`` at the beginning of the round, shape (n,); ``weight`` is as for :meth:`for_round`.
         """
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """Stop when a metric of an evaluation set has not improved for some rounds.
+    """Early stopping when a metric of an evaluation set has not improved for some rounds.
 
     Attributes
     ----------
     rounds : int
-        How many rounds without an improvement end the fit.
+        Number of rounds without an improvement after which the fit ends.
     set, metric : int
-        Positions of what decides.
+        Positions of the evaluation set and metric that decide.
     tol : float
-        An improvement is more than this.
+        A smaller change is no improvement.
     greater_is_better : bool
 
     Examples
@@ -305,11 +306,11 @@ class Stopping:
     greater_is_better: bool = False
 
     def scores(self, evaluated: NDArray[np.float64]) -> list[float]:
-        """Return those that decide of scores of shape (n_rounds, n_sets, n_metrics)."""
+        """Return the deciding scores, given all scores, shape (n_rounds, n_sets, n_metrics)."""
         return [float(score) for score in evaluated[:, self.set, self.metric]]
 
     def best(self, scores: Sequence[float]) -> int:
-        """Return the first round (from 0) that no later one improves on; 0 if there is no score but NaN."""
+        """Return the first round (from 0) that no later one improves on; 0 if all scores are NaN."""
         best = 0
         for i, score in enumerate(scores):
             gain = score - scores[best] if self.greater_is_better else scores[best] - score
@@ -318,12 +319,12 @@ class Stopping:
         return best
 
     def ends(self, scores: Sequence[float]) -> bool:
-        """Tell whether the fit ends here."""
+        """Return whether the fit ends after the last of these rounds."""
         return len(scores) - 1 - self.best(scores) >= self.rounds
 
 
 class Stalling(Stopping):
-    """Stop by scikit-learn's rule (:func:`has_stalled`), as rows held out do; no round is left out.
+    """Early stopping by scikit-learn's rule (:func:`has_stalled`), as with held-out rows; all rounds remain in the model.
 
     Examples
     --------
@@ -337,14 +338,14 @@ class Stalling(Stopping):
         return len(scores) - 1
 
     def ends(self, scores: Sequence[float]) -> bool:
-        """Tell whether the fit ends here."""
+        """Return whether the fit ends after the last of these rounds."""
         return has_stalled([-score for score in scores] if self.greater_is_better else scores, self.rounds, self.tol)
 
 
 def has_stalled(scores: Sequence[float], patience: int, tol: float) -> bool:
-    """Tell whether none of the last ``patience`` losses is below all those before by more than ``tol``, scikit-learn's rule.
+    """Return whether none of the last ``patience`` losses improves on all earlier ones by more than ``tol``, as in scikit-learn.
 
-    NaN is above all numbers.
+    NaN is larger than all numbers.
 
     Examples
     --------
@@ -359,7 +360,7 @@ def has_stalled(scores: Sequence[float], patience: int, tol: float) -> bool:
 
 
 class Scoring(Protocol):
-    """What the rows held out are scored by, where it is not the loss. More is better."""
+    """A score of held-out rows that replaces the loss in early stopping. Greater is better."""
 
     def score(self, target: NDArray, raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
         """Return the score of raw predictions, shape (K, n)."""
@@ -367,16 +368,16 @@ class Scoring(Protocol):
 
 @dataclass(frozen=True)
 class Dropout:
-    """Which of the earlier rounds a round is grown without; see :mod:`dtrees.engine.plan.dropout`.
+    """Which earlier rounds are dropped while a round grows; see :mod:`dtrees.engine.plan.dropout`.
 
     Attributes
     ----------
     rate : float
-        The probability of each of them to be dropped.
+        The probability of each round to be dropped.
     skip : float
-        The probability of a round that drops none.
+        The probability that no round is dropped.
     normalization : {"tree", "forest"}
-        Whether the new round weighs as much as each of those dropped, or as much as all of them together.
+        Whether the new round has the weight of each dropped round, or of all of them together.
     """
 
     rate: float
@@ -394,37 +395,38 @@ class BoostingPlan:
     seed : int
     loss : Loss
     n_classes : int
-        Of which each has its share of the rows held out; 0 for regression, and for several targets.
+        The number of classes, each of which has its share of the held-out rows; 0 for regression and for multi-output targets.
     n_rounds : int
-        Rounds in all, those of ``trees`` that a warm start brings included.
+        Total number of rounds, including those of ``trees`` from a warm start.
     learning_rate : float
         Shrinkage of a round: leaf values are multiplied by it, and divided by the number of trees that a round has for each output.
     n_parallel_trees : int
-        How many trees a round has for each output, all on the gradients at its beginning, each on rows and columns of its own drawing.
+        Number of trees of a round for each output. All use the gradients at the beginning of the round; each draws its own rows and
+        columns.
     subsample : float
         Share of the rows drawn, without replacement, for each round, or for each of its parallel trees.
     subsample_by : {"uniform", "gradient"}
-        Whether all rows are as likely to be drawn, or those with large gradients more so
+        Whether all rows are equally likely to be drawn, or rows with large gradients more likely
         (:mod:`dtrees.split.numbers.gradient_draws`).
     validation_fraction : float or None
-        Share of the rows held out when ``n_iter_no_change`` is set; None holds out none, and the rows trained on decide.
+        Share of the rows that is held out if ``n_iter_no_change`` is set; None holds out none, and the training rows decide.
     n_iter_no_change : int or None
         Stop when the held-out loss, or score, has not improved by ``tol`` in this many rounds.
     tol : float
     scoring : Scoring or None
-        What the rows held out are scored by; None is the loss.
+        The score of held-out rows; None is the loss.
     scores_before : tuple of float
-        Losses, or scores, of the same rows after the rounds of an earlier fit that this one continues.
+        Losses or scores of the same rows after the rounds of the earlier fit that this one continues.
     first_order : bool
-        Whether splits are found by gradients alone, each row with a hessian of 1. Leaves still hold Newton steps, or what is measured.
+        Whether splits are found by gradients alone, with a hessian of 1 for each row. Leaves are still Newton steps, or measured.
     class_weight : tuple of float, tuple of such tuples or None
-        Factors for the weights of rows by class, of several targets for each.
+        Factors for the weights of rows by class; for multi-output targets, a tuple for each target.
     dropout : Dropout or None
-        Which of the earlier rounds a round is grown without.
+        Which earlier rounds are dropped while a round grows.
     stopping : Stopping or None
-        Stop by the scores of an evaluation set.
+        Early stopping by the scores of an evaluation set.
     checkpoint : Checkpoint or None
-        Where to keep finished rounds.
+        Where finished rounds are stored.
     """
 
     rules: Rules
@@ -449,17 +451,17 @@ class BoostingPlan:
 
     @property
     def trees_per_round(self) -> int:
-        """The trees of a round: one for each output, after them the next parallel tree of each, and so on."""
+        """The number of trees of a round. The order is one tree for each output, then the next parallel tree of each output, and so on."""
         return self.loss.n_outputs * self.n_parallel_trees
 
     @property
     def shrinkage(self) -> float:
-        """What leaf values are multiplied by."""
+        """The factor of leaf values."""
         return self.learning_rate / self.n_parallel_trees
 
     @property
     def tells_out_of_bag(self) -> bool:
-        """Whether the rows that a round does not draw are scored: where only those with small gradients are left, these say nothing."""
+        """Whether the rows that a round does not draw are scored: not if they are drawn by gradient, as these losses would be biased."""
         return self.subsample < 1.0 and self.n_parallel_trees == 1 and not self.draws_by_gradient
 
     @property
@@ -474,12 +476,12 @@ class BoostingPlan:
 
     @property
     def steps_apart(self) -> bool:
-        """Whether leaves hold Newton steps that the sums of a tree do not tell, as splits are found by others."""
+        """Whether leaves hold Newton steps that do not follow from the sums of the tree, as its splits use gradients alone."""
         return self.first_order and not self.loss.constant_hessian
 
     @property
     def measures_leaves(self) -> bool:
-        """Whether the values of leaves are measured on their rows."""
+        """Whether leaf values are measured on the rows of the leaves."""
         return self.loss.measures_leaves or self.steps_apart
 
 
@@ -528,8 +530,7 @@ class FitInterrupted(KeyboardInterrupt):
     Attributes
     ----------
     result : ForestResult, BoostingResult or list
-        The trees that were finished, up to the first that was not; of a forest without its out-of-bag sums. Of a
-        bag, what was made of each booster.
+        The finished trees, up to the first unfinished one; for a forest, without out-of-bag sums. For a bag, the result of each booster.
     """
 
     def __init__(self, result: Any) -> None:
@@ -538,7 +539,7 @@ class FitInterrupted(KeyboardInterrupt):
 
     @property
     def origin(self) -> BaseException:
-        """The KeyboardInterrupt that this stands for: the user's, with its arguments."""
+        """The user's original KeyboardInterrupt, with its arguments."""
         error: BaseException = self
         while isinstance(error, FitInterrupted) and error.__cause__ is not None:
             error = error.__cause__
@@ -550,7 +551,7 @@ Callback = Callable[[Progress], bool | None]
 
 
 def watch(callback: Callback | None, result: Callable[[], Any]) -> None:
-    """Tell a callback that wants to know it (by a method ``watch``) what returns the result so far, whenever it is called."""
+    """Pass the callback, if it has a method ``watch``, a function that returns the current result."""
     if callback is not None and hasattr(callback, "watch"):
         callback.watch(result)
 
@@ -559,8 +560,8 @@ def watch(callback: Callback | None, result: Callable[[], Any]) -> None:
 class ForestResult:
     """Trees in order, and the out-of-bag sums.
 
-    ``oob_sum`` holds sums of predictions in fixed point (times ``2**oob_exponent``), shape (n, n_values), so that batches
-    of trees add up to the same in any order; ``oob_count`` the number of trees summed, shape (n,).
+    ``oob_sum`` has sums of predictions in fixed point (times ``2**oob_exponent``), shape (n, n_values), so that batches of trees add up to
+    the same in any order; ``oob_count`` is the number of trees summed, shape (n,).
     """
 
     trees: list[Tree]
@@ -569,7 +570,7 @@ class ForestResult:
     oob_exponent: int = 0
 
     def followed_by(self, other: ForestResult) -> ForestResult:
-        """Return both together, sums in the coarser of their fixed points; none where the other has none."""
+        """Return both results combined, sums in the coarser of their scales; without sums if one has none."""
         trees = self.trees + other.trees
         if self.oob_sum is None or other.oob_sum is None or self.oob_count is None or other.oob_count is None:
             return replace(other, trees=trees)
@@ -580,21 +581,21 @@ class ForestResult:
 
 @dataclass(frozen=True)
 class BoostingResult:
-    """Rounds of as many trees each as :attr:`BoostingPlan.trees_per_round` says (leaf values already shrunk), and scores.
+    """Rounds of :attr:`BoostingPlan.trees_per_round` trees each (leaf values already shrunk), and scores.
 
     Attributes
     ----------
     rounds : list of list of Tree
     initial : ndarray of float64, shape (K,)
-        The raw prediction that they start from.
+        The raw prediction before the first round.
     train_score, validation_score : ndarray of float64
-        Mean loss after each round of this fit, on the rows trained on and on those held out (empty if none are; by ``scoring`` where there
-        is any).
+        Mean loss after each round of this fit, on the training rows and on the held-out rows (empty if there are none; by ``scoring`` if
+        set).
     out_of_bag : ndarray of float64, shape (n_rounds, 2)
-        Where rounds draw rows: the mean loss of those not drawn for a round, after it, and, for the very first round, also before it
-        (0 for others). Otherwise empty.
+        If rounds draw rows: the mean loss, after a round, of the rows that it did not draw, and, for the first round, also their loss
+        before it (0 for other rounds). Otherwise empty.
     evaluation : ndarray of float64, shape (n_rounds, n_sets, n_metrics)
-        Of the evaluation sets, after every round, those of earlier fits included.
+        Scores of the evaluation sets after every round, including the rounds of earlier fits.
     """
 
     rounds: list[list[Tree]]

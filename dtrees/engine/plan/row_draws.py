@@ -1,7 +1,7 @@
-"""Which rows the trees of a forest are grown on, as a function of the plan, the weights of the rows and the number of the tree.
+"""The rows on which the trees of a forest are grown: a function of the plan, the row weights and the number of the tree.
 
-A draw is a function of its number, and may fall on any row of the table. Who has some ranges of the rows makes all draws of a tree, and
-counts those that fall on these. It has to know for that what the rows before each range come to.
+A draw is a function of its number, and may select any row of the table. A shard that has some row ranges computes all draws of a tree, and
+counts those that fall into its ranges. To do so it needs the total weight (or number) of the rows before each range.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _NONE = np.empty(0, np.int64)
 
 
 class Drawing(NamedTuple):
-    """How rows are drawn with replacement: from groups of them, which are those of a class where draws are balanced, else all rows.
+    """How rows are drawn with replacement: from the rows of each class if draws are balanced, otherwise from all rows as one group.
 
     Attributes
     ----------
     n_draws : int
-        For each tree, of each group.
+        Number of draws for each tree, from each group.
     exponent : int
-        Of the power of two that weights are multiplied by.
+        The exponent of the power of two that scales weights.
     points : ndarray of int64, shape (n_groups,)
-        What the rows of each group come to, of which draws are made: their number, or their weight in fixed point.
+        The total of the rows of each group from which draws are made: their number, or their weight in fixed point.
     classes : ndarray of int64, shape (n_groups,) or (0,)
-        The number of the class of each group; empty if draws are made of all rows.
+        The class of each group; empty if draws are made from all rows.
     distinct : bool
-        Whether each row is drawn at most once, in proportion to weights among those that are not drawn yet.
+        Whether each row is drawn at most once, with probability proportional to the weights of the remaining rows.
     """
 
     n_draws: int
@@ -47,16 +47,16 @@ class Drawing(NamedTuple):
 def find_drawing(
     plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None, starts: NDArray[np.int64]
 ) -> tuple[Drawing, NDArray[np.int64]]:
-    """Return how rows are drawn, and what the rows of each group before the rows ``starts`` come to, shape (n_groups, n).
+    """Return how rows are drawn, and the total of the rows of each group before each of the rows ``starts``, shape (n_groups, n).
 
     Parameters
     ----------
     plan : ForestPlan
-        One that has ``n_draws``.
+        A plan with ``n_draws``.
     target : ndarray, shape (n_rows,) or (n_rows, n_targets)
-        Numbers of classes if draws are balanced, which several targets do not allow; otherwise only its length counts.
+        Numbers of classes if draws are balanced, which multi-output targets do not allow; otherwise only its length is used.
     weight : ndarray of float64, shape (n_rows,), or None
-        Rows are drawn in proportion to it; those of classes are multiplied by the classes' weights already.
+        Rows are drawn in proportion to it; it includes the class weights.
     starts : ndarray of int64, shape (n,)
     """
     assert plan.n_draws is not None
@@ -79,20 +79,20 @@ def find_drawing(
 
 
 class RowDraws:
-    """The draws that fall on some rows.
+    """The draws that fall on some ranges of rows.
 
     Parameters
     ----------
     drawing : Drawing
     seed : int
     ranges : ndarray of int64, shape (n, 2)
-        The first of the rows in each range, and the one after its last.
+        The first row of each range, and the row after its last.
     before : ndarray of int64, shape (n_groups, n)
-        What rows before each range come to (:func:`find_drawing`).
+        The total of the rows before each range (:func:`find_drawing`).
     target : ndarray, shape (n_rows,)
-        Numbers of classes, if draws are balanced; of the rows here, as weights are.
+        Numbers of classes, if draws are balanced; of these rows, like ``weight``.
     weight : ndarray of float64, shape (n_rows,), or None
-        Multiplied by those of classes.
+        Includes the class weights.
     """
 
     def __init__(
@@ -143,10 +143,10 @@ class RowDraws:
         return counts
 
     def _chosen(self, tree: int) -> NDArray[np.bool_]:
-        """Tell which rows a tree draws, each at most once; who has weights has those of all rows.
+        """Return which rows a tree draws, each at most once. Weights must be those of all rows of the table.
 
-        By weight, they are those that come first if each comes after a time that is exponentially distributed, with its weight as the rate
-        (Efraimidis and Spirakis, 2006, "Weighted random sampling with a reservoir").
+        Each row is given an arrival time that is exponentially distributed, with the weight of the row as the rate; the first rows are
+        drawn (Efraimidis and Spirakis, 2006, "Weighted random sampling with a reservoir").
         """
         n_draws, stream = self._drawing.n_draws, hashing.STREAM_SUBSAMPLE
         if self._weight is None:
@@ -171,15 +171,15 @@ def _count(key, n_draws, points, segments, ends, rows, counts):  # type: ignore[
     n_draws : int
         For each group.
     points : ndarray of int64, shape (n_groups,)
-        What all rows of each group come to.
+        The total of all rows of each group.
     segments : ndarray of int64, shape (n_groups, n, 4)
-        The first point of a range of rows and the one after its last, and the places of its rows.
+        The first point of a range of rows, the point after its last, and the places of its rows.
     ends : ndarray of int64, shape (n_rows,) or (0,)
-        The point after the last of each row; empty where each row has one.
+        The point after the last of each row; empty if each row has one point.
     rows : ndarray of int64
-        The row at each place; empty where all rows are in their places.
+        The row at each place; empty if all rows are in their own places.
     counts : ndarray of int64
-        Zeros; written.
+        Zeros on entry; written.
     """
     weighted = ends.shape[0] > 0
     for k in range(points.shape[0]):
@@ -204,7 +204,7 @@ def _count(key, n_draws, points, segments, ends, rows, counts):  # type: ignore[
 def combine_weights(
     weight: NDArray[np.float64] | None, class_weight: tuple[Any, ...] | None, target: NDArray[Any]
 ) -> NDArray[np.float64] | None:
-    """Multiply the rows' weights by the weights of their classes, of each target where there are several."""
+    """Multiply the row weights by the class weights, for each target if they are multi-output."""
     if class_weight is None:
         return weight
     if target.ndim == 2:

@@ -1,1 +1,1 @@
-"""What the coordinator and the shards say to each other, and shards to one another, and what carries it."""
+"""Messages between the coordinator and the shards, exchanges between shards, and the interface of executors."""

@@ -1,13 +1,13 @@
-"""What shards tell one another while they carry out a message together, and how: step by step, trees side by side.
+"""Exchanges between shards while they carry out a message together, step by step and with trees side by side.
 
-Shards send each other sums and rows, or which rows splits send left: too much to go by way of the coordinator, and too often to take turns
-with it. How a shard carries out a message is a *program*: at each :class:`Step` it has payloads for other shards, and waits for those that
-it is sent, until it comes to its reply. All that take part run their programs at the same time. That the payloads of a step have come is
-known from the steps of their receivers, so nobody acknowledges them.
+Shards send each other sums and rows, or which rows splits send left. That is too much data for a detour through the coordinator, and too
+many round trips. How a shard carries out a message is a *program*: at each :class:`Step` it has payloads for other shards and waits for
+their payloads, until it returns its reply. All participating shards run their programs at the same time. Nobody acknowledges payloads, as
+the steps of the receivers imply that they have arrived.
 
-All shards know the same of a tree, so they decide the same: each takes all of its steps (:mod:`dtrees.engine.shard.tree`,
-:mod:`dtrees.engine.rows.tree`), does what is of its own columns or rows, and tells all others what came of that. Decisions take no way by
-the coordinator, and are made while nobody waits for it.
+All shards have the same information about a tree and so make the same decisions. Each takes all steps of the tree
+(:mod:`dtrees.engine.shard.tree`, :mod:`dtrees.engine.rows.tree`), does the work for its own columns or rows, and sends all others the
+result. Decisions therefore do not pass through the coordinator, and no shard waits for one.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from dtrees.split.policy import FOLD
 Arrays = tuple[NDArray[Any], ...]
 _NONE = np.empty(0, np.int64)
 
-#: More cells are flagged than one in so many, or less: finer, or coarser parts are tried. Finer ones are kept for so many trees then.
+#: If more than 1 / 100 of the cells are flagged, finer parts are tried, if less than 1 / 1000, coarser ones. Finer ones are then used for
+#: 20 trees.
 _MUCH_FLAGGED_SHARE, _FLAGGED_SHARE, _TREES_AS_FINE = 100, 1000, 20
 _FIRST_GRAIN = 1
-#: More cells of a level are flagged than one in so many: the next one is summed by finer parts already. The first tree of noise takes
-#: 1.9 instead of 2.9 s with it, loading included (1M x 28, two shards).
+#: If more than 1 / 16 of the cells of a level are flagged, the next level already uses finer parts. This reduces the time of the first tree
+#: of noise from 2.9 to 1.9 s, including loading (1M x 28, two shards).
 _FAR_TOO_MUCH_FLAGGED_SHARE = 16
 
 
 class Payload(NamedTuple):
-    """Arrays from one shard to another, of a step of the exchange with a serial number in an epoch of a fit."""
+    """Arrays from one shard to another for one step, identified by fit, epoch and serial number."""
 
     fit: str
     epoch: int
@@ -47,16 +48,16 @@ class Payload(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int, int, str, int]:
-        """All but the arrays."""
+        """The identity of the payload: all fields but the arrays."""
         return self[:5]
 
 
 class Step(NamedTuple):
-    """A step of a program: ``payloads`` to shards by their numbers, and the ``senders`` of whom others are awaited.
+    """A step of a program: ``payloads`` by receiving shard, and the ``senders`` whose payloads are awaited.
 
-    What comes of it is the arrays of each sender, of whom there may be none. But what a shard is sent in an exchange it awaits in that
-    exchange, as nobody takes it in for a shard that has replied. All shards that take part in an exchange take the same steps. Where
-    several programs take steps together, the name is made of theirs (:func:`side_by_side`).
+    Its result is the list of arrays of each sender, which may be empty. A payload must be awaited in the exchange in which it is sent, as a
+    shard that has replied no longer receives any. All shards that take part in an exchange take the same steps. If several programs take
+    their steps together, the name of the step combines theirs (:func:`side_by_side`).
     """
 
     fit: str
@@ -68,25 +69,25 @@ class Step(NamedTuple):
 
     @property
     def keys(self) -> list[tuple[str, int, int, str, int]]:
-        """Those of the payloads awaited."""
+        """The keys of the payloads awaited."""
         return [(self.fit, self.epoch, self.serial, self.name, sender) for sender in self.senders]
 
 
 class Turn(NamedTuple):
-    """Before it sends rows, of so many cells from all shards, a tree waits for its turn among those that grow beside it."""
+    """A request to wait before sending rows, with the number of cells of all shards: trees that grow side by side take turns."""
 
     n_cells: int
 
 
 T = TypeVar("T")
-#: Yields steps, is sent what came of them, and returns a reply.
+#: A generator that yields steps, is sent their results, and returns a reply.
 Program = Generator[Step, Any, Any]
-#: Steps that all shards take at the same time, which return something in the end.
+#: A generator of steps that all shards take at the same time; it returns a result.
 Steps = Generator[Step | Turn, Any, T]
 
 
 class Mailbox:
-    """What other shards have sent to one: payloads of the fit and the epoch under way, and of later ones; any thread may put some in."""
+    """Payloads that a shard has received, for the current epoch and later ones. Any thread may add some."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -94,19 +95,19 @@ class Mailbox:
         self._payloads: dict[tuple[str, int, int, str, int], Payload] = {}
 
     def open(self, fit: str, epoch: int) -> None:
-        """Begin an epoch: payloads of others are dropped."""
+        """Begin an epoch, and drop the payloads of others."""
         with self._lock:
             self._fit = fit, epoch
             self._payloads = {key: payload for key, payload in self._payloads.items() if key[:2] == self._fit}
 
     def put(self, payload: Payload) -> None:
-        """Keep a payload; one of an earlier epoch is dropped."""
+        """Store a payload, unless it belongs to an earlier epoch."""
         with self._lock:
             if self._fit is None or self._fit[0] != payload.fit or self._fit[1] <= payload.epoch:
                 self._payloads[payload.key] = payload
 
     def take(self, step: Step) -> list[Arrays] | None:
-        """Take what a step awaits, in the order of its senders; return None if something is missing."""
+        """Remove and return the arrays that a step awaits, in the order of its senders; return None if some are missing."""
         keys = step.keys
         with self._lock:
             payloads = self._payloads
@@ -116,15 +117,15 @@ class Mailbox:
             return [payloads.pop(key).arrays for key in keys]
 
     def missing(self, step: Step) -> list[int]:
-        """Return of whom nothing has come that a step awaits."""
+        """Return the senders whose payloads for a step are missing."""
         with self._lock:
             return [sender for sender, key in zip(step.senders, step.keys, strict=True) if key not in self._payloads]
 
 
 class Grain:
-    """How finely large nodes are summed: by parts of zones, ``2**current`` of each, as fine as the last trees have wanted.
+    """How finely large nodes are summed: each zone in ``2**current`` parts, adapted to the previous trees.
 
-    Finer parts are more to sum and to send; by coarser ones more rows are flagged, and have to be looked at more closely.
+    With finer parts, there is more to sum and to send; with coarser parts, more rows are flagged and have to be examined.
     """
 
     def __init__(self) -> None:
@@ -132,7 +133,7 @@ class Grain:
         self._flagged = self._cells = self._trees_as_fine = 0
 
     def note(self, flagged: int, cells: int) -> None:
-        """Note how many cells of a level's nodes were flagged, of how many."""
+        """Count the flagged cells of the nodes of a level, and all their cells."""
         self._flagged += flagged
         self._cells += cells
         if flagged * _FAR_TOO_MUCH_FLAGGED_SHARE > cells and self.current < FOLD:
@@ -144,7 +145,7 @@ class Grain:
         self._trees_as_fine = _TREES_AS_FINE
 
     def adapt(self) -> None:
-        """Choose for the next tree, by the cells noted since the last one."""
+        """Choose the grain for the next tree, by the cells counted since the last choice."""
         flagged, cells = self._flagged, self._cells
         self._flagged = self._cells = 0
         self._trees_as_fine -= 1
@@ -156,7 +157,7 @@ class Grain:
 
 @dataclass(frozen=True)
 class Shards:
-    """What a shard knows of all.
+    """What a shard knows of all shards and of the table.
 
     Attributes
     ----------
@@ -164,20 +165,20 @@ class Shards:
     fit : str
     epoch : int
     shard, n_shards : int
-        Which of how many this is.
+        The number of this shard, and of all.
     n_rows, n_columns : int
-        Of the whole table.
+        Size of the whole table.
     owner : ndarray of int64, shape (n_columns,)
-        The shard that has each column, where shards have columns.
+        The shard that has each column (shards of columns).
     ranges : list of ndarray
-        Of each shard, where shards have rows.
+        The row ranges of each shard (shards of rows).
     n_slots : int
-        Trees of a forest to grow side by side, where shards have columns.
+        Number of trees of a forest that grow side by side (shards of columns).
     sent_rows : int
-        Up to how many rows a node is grown by one shard, where shards have rows.
+        Largest number of rows of a node that is grown by one shard (shards of rows).
     grain : Grain
     serials : iterator of int
-        Numbers for steps.
+        Serial numbers of steps.
     """
 
     plan: BoostingPlan | ForestPlan
@@ -196,13 +197,13 @@ class Shards:
 
     @property
     def boosting(self) -> BoostingPlan:
-        """The plan, of boosting."""
+        """The plan, which must be for boosting."""
         assert isinstance(self.plan, BoostingPlan)
         return self.plan
 
     @property
     def forest(self) -> ForestPlan:
-        """The plan, of a forest."""
+        """The plan, which must be for a forest."""
         assert isinstance(self.plan, ForestPlan)
         return self.plan
 
@@ -213,17 +214,17 @@ class Shards:
 
     @property
     def to_first(self) -> Sequence[int]:
-        """Whom this shard awaits in a step where all send shard 0 something."""
+        """The senders that this shard awaits in a step in which all send to shard 0."""
         return () if self.shard else self.everyone
 
     @property
     def by_ranges(self) -> list[tuple[int, int]]:
-        """The shard, and the place there, of each range, in the order of rows."""
+        """For each row range, in the order of rows: its shard, and its place among the shard's ranges."""
         every = sorted((int(some[i, 0]), shard, i) for shard, some in enumerate(self.ranges) for i in range(some.shape[0]))
         return [(shard, i) for _, shard, i in every]
 
     def step(self, name: str, arrays: Mapping[int, Arrays], senders: Sequence[int]) -> Step:
-        """Return a step with arrays for shards by their numbers, which waits for those of senders."""
+        """Return a step with arrays for the given shards, which waits for the arrays of ``senders``."""
         once: dict[int, Payload] = {}
         payloads, serial = {}, next(self.serials)
         for shard, some in arrays.items():
@@ -233,18 +234,18 @@ class Shards:
         return Step(self.fit, self.epoch, serial, name, payloads, senders)
 
     def to_all(self, name: str, arrays: Arrays) -> Step:
-        """Return a step with the same arrays for all shards, which waits for those of all."""
+        """Return a step that sends the same arrays to all shards and waits for those of all."""
         return self.step(name, dict.fromkeys(self.everyone, arrays), self.everyone)
 
     def gather(self, name: str, own: T) -> Steps[list[T]]:
-        """Tell all shards something; return what each has sent. The only shard takes no step for it."""
+        """Send a value to all shards; return the value of each. A single shard takes no step for it."""
         if self.n_shards == 1:
             return [own]
         sent = yield self.to_all(name, cast(Arrays, (own,)))
         return [one for (one,) in sent]
 
     def of_one(self, name: str, shard: int, find: Callable[[], T]) -> Steps[T]:
-        """Return what one shard finds, which tells all. The only shard takes no step for it."""
+        """Return a value that one shard computes and sends to all. A single shard takes no step for it."""
         if self.n_shards == 1:
             return find()
         sent = cast(Arrays, (find(),)) if shard == self.shard else ()
@@ -253,7 +254,7 @@ class Shards:
 
 
 def alone(program: Steps[T]) -> T:
-    """Return what comes of a program of the only shard, which has nobody to wait for."""
+    """Return the result of a program on a single shard, which takes no steps."""
     try:
         program.send(None)
     except StopIteration as end:
@@ -262,7 +263,7 @@ def alone(program: Steps[T]) -> T:
 
 
 def by_turns(function: Callable[[int], None], numbers: Sequence[int]) -> None:
-    """Call a function with some numbers, one after the other."""
+    """Call a function with each number, one after the other."""
     for number in numbers:
         function(number)
 
@@ -270,11 +271,11 @@ def by_turns(function: Callable[[int], None], numbers: Sequence[int]) -> None:
 def side_by_side(
     programs: Mapping[int, Steps[Any]], most_cells: int = 0, share: Callable[[Callable[[int], None], Sequence[int]], Any] = by_turns
 ) -> Program:
-    """Carry out programs, each up to its next step, and so on; return their replies, in their order.
+    """Run programs side by side, each up to its next step, and so on; return their replies in order.
 
-    Every shard carries out the programs of the same numbers, but for those that take no steps. Of programs that are about to send rows
-    (:class:`Turn`), those wait that would make it more than ``most_cells`` at a time, but not the first. ``share`` calls a function with
-    the numbers of programs, perhaps by several threads.
+    Every shard runs the programs of the same numbers, except those that take no steps. Programs that are about to send rows (:class:`Turn`)
+    wait, except the first, while the total would exceed ``most_cells``. ``share`` calls a function with the numbers of programs, possibly
+    on several threads.
     """
     replies: dict[int, Any] = {}
     steps: dict[int, Step | Turn] = {}
@@ -309,7 +310,7 @@ def side_by_side(
 
 
 def _joined(steps: Mapping[int, Step], turn: int) -> Step:
-    """Return the steps of programs as one. It has a serial number of theirs, and is named by its turn and their names."""
+    """Combine steps of several programs into one. Its serial number is one of theirs; its name has the turn and their names."""
     serial = min(step.serial for step in steps.values())
     fit, epoch = next((step.fit, step.epoch) for step in steps.values())
     name = f"{turn}: {', '.join(sorted({step.name for step in steps.values()}))}"
@@ -328,7 +329,7 @@ def _joined(steps: Mapping[int, Step], turn: int) -> Step:
 
 
 def _put_together(parts: Mapping[int, Arrays]) -> Arrays:
-    """Return the arrays of some programs as those of one payload: their numbers and how many arrays each has, then these.
+    """Pack the arrays of several programs into one payload: program numbers with their number of arrays, then the arrays.
 
     Examples
     --------
@@ -343,7 +344,7 @@ def _put_together(parts: Mapping[int, Arrays]) -> Arrays:
 
 
 def _taken_apart(arrays: Arrays) -> dict[int, Arrays]:
-    """Return the arrays of each program."""
+    """Return the arrays of each program; the inverse of :func:`_put_together`."""
     parts, at = {}, 1
     for number, n in arrays[0].tolist():
         parts[number] = arrays[at : at + n]

@@ -1,8 +1,8 @@
-"""What the coordinator and the shards say to each other, and who carries it.
+"""Messages between the coordinator and the shards, and the interface of executors that carry them.
 
-A message names the fit and the epoch (raised when lost workers are replaced); a shard refuses one of another fit or epoch, so a worker that
-was given up and wakes up later can disturb nothing. Messages and replies are picklable, immutable, and hold numbers and arrays only; the
-exceptions are the plan that a fit begins with, and trees. What shards send one another to carry a message out is of steps
+A message names the fit and the epoch, which increases when lost workers are replaced. A shard refuses messages of another fit or epoch, so
+a worker that was replaced and wakes up later has no effect. Messages and replies are picklable, immutable, and hold numbers and arrays
+only, except for the plan and trees. The data that shards exchange with each other to carry out a message belong to steps
 (:mod:`dtrees.engine.protocol.exchange`).
 """
 
@@ -20,7 +20,7 @@ from dtrees.tree.tree import Tree
 
 
 class ShardsLost(RuntimeError):
-    """Shards are gone, and so is the tree under way; :meth:`Executor.repair` replaces them."""
+    """Shards were lost, and with them the unfinished tree; :meth:`Executor.repair` replaces them."""
 
 
 class StaleMessage(RuntimeError):
@@ -28,12 +28,12 @@ class StaleMessage(RuntimeError):
 
 
 class ShardsDisagree(RuntimeError):
-    """Shards that must agree about a tree do not: about its rows, how many of them a split sends left, or the finished tree."""
+    """Shards disagree about a tree: about its rows, the number of rows that a split sends left, or the finished tree."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """What every message carries."""
+    """The fields of every message."""
 
     fit: str
     epoch: int
@@ -41,19 +41,20 @@ class Message:
 
 @dataclass(frozen=True)
 class Open(Message):
-    """Open the fit on shards of columns, or, in a new epoch, go on with it: trees under way are forgotten. Reply: :class:`Opened`.
+    """Open the fit on shards of columns, or continue it in a new epoch, without unfinished trees. Reply: :class:`Opened`.
 
     Attributes
     ----------
     shard, n_shards : int
-        Which of how many this is.
+        The number of this shard, and of all.
     plan : BoostingPlan or ForestPlan
     initial : ndarray of float64 or None
-        The raw prediction to start from, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose (boosting).
+        The initial raw prediction, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose (boosting).
     n_slots : int
-        The trees that will grow side by side; 0 for one at a time.
+        The number of trees that grow side by side; 0 for one at a time.
     least, most : int
-        How many finished trees the state may be of that shards go on with (:meth:`~dtrees.engine.shard.fit.ColumnsFit.catch_up`).
+        The range of the number of finished trees that the restored state may contain
+        (:meth:`~dtrees.engine.shard.fit.ColumnsFit.catch_up`).
     """
 
     shard: int
@@ -66,7 +67,7 @@ class Open(Message):
 
 
 class Opened(NamedTuple):
-    """How many finished trees shards know, and the raw prediction that boosting starts from, shape (K,)."""
+    """The number of finished trees that shards know, and the initial raw prediction of boosting, shape (K,)."""
 
     n_finished: int
     initial: NDArray[np.float64]
@@ -74,7 +75,7 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True)
 class Replay(Message):
-    """Add a finished tree, by its place in its round, to the predictions. Reply: None."""
+    """Add a finished tree, given its place in its round, to the predictions. Reply: None."""
 
     tree: Tree
     place: int
@@ -82,7 +83,7 @@ class Replay(Message):
 
 @dataclass(frozen=True)
 class GrowTree(Message):
-    """Grow a tree of boosting, and add it to the predictions; ``score`` asks for losses afterwards. Reply: :class:`Grown`."""
+    """Grow a tree of boosting, and add it to the predictions; with ``score``, compute losses afterwards. Reply: :class:`Grown`."""
 
     tree: int
     output: int
@@ -92,7 +93,7 @@ class GrowTree(Message):
 
 @dataclass(frozen=True)
 class GrowTrees(Message):
-    """Grow the trees of a forest that are number ``first`` to ``last - 1`` side by side. Reply: :class:`Grown`."""
+    """Grow the trees ``first`` to ``last - 1`` of a forest side by side. Reply: :class:`Grown`."""
 
     first: int
     last: int
@@ -100,7 +101,7 @@ class GrowTrees(Message):
 
 @dataclass(frozen=True)
 class AddVotes(Message):
-    """Add what trees of a forest, from number ``first`` on, say of the rows that they did not draw to their sums. Reply: None."""
+    """Add the out-of-bag predictions of trees of a forest, from number ``first`` on, to their sums. Reply: None."""
 
     first: int
     trees: list[Tree]
@@ -108,11 +109,11 @@ class AddVotes(Message):
 
 @dataclass(frozen=True)
 class CountVotes(Message):
-    """Ask for these sums. Reply: :class:`Votes`."""
+    """Request the out-of-bag sums. Reply: :class:`Votes`."""
 
 
 class Votes(NamedTuple):
-    """Sums for the shard's rows, shape (n_rows, n_values), of how many trees they are, shape (n_rows,), and their power of two."""
+    """Out-of-bag sums of the shard's rows, shape (n_rows, n_values), how many trees they sum, shape (n_rows,), and their exponent."""
 
     sums: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -120,20 +121,20 @@ class Votes(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """What has become of trees.
+    """The result of growing trees.
 
     Attributes
     ----------
     trees : list of Tree
-        From shard 0; from others none.
+        The trees, from shard 0; empty from other shards.
     checksum : int
-        Of the trees.
+        The checksum of the trees.
     losses : Losses or BlockLosses or None
-        If they were asked for: of a share of all rows, or of the shard's rows.
+        If requested, the losses of a share of all rows, or of the shard's own rows.
     undrawn : float
-        What the rows trained on weigh that are not drawn, where rows are drawn for each round.
+        If rounds draw rows, the weight of the training rows that were not drawn.
     score : float or None
-        That of the rows held out, if there is one, from shard 0.
+        The score of the held-out rows if there is a scorer, from shard 0.
     """
 
     trees: list[Tree]
@@ -144,9 +145,9 @@ class Grown(NamedTuple):
 
 
 class Root(NamedTuple):
-    """A tree's root: its rows in sample and in all, its sums, and the powers of two that the two sums were multiplied by.
+    """The root of a tree: its rows in sample and in all, its sums, and the exponents of the powers of two that scale the two sums.
 
-    Over shards of rows also the largest slope of a row, the shift of sizes in sums by zones, and what splits gain by chance
+    Over shards of rows also the largest slope of a row, the shift of sizes in zone sums, and the expected gain of a split by chance
     (:func:`~dtrees.engine.plan.node_limits.noise_of`).
     """
 
@@ -162,7 +163,7 @@ class Root(NamedTuple):
 class Measured(NamedTuple):
     """Mean target and weighted sum of squares about it, or median and sum of absolute deviations; in units of the weights.
 
-    Shape (n,); centres of several targets are of shape (n, n_targets), and spreads means over these.
+    Shape (n,); for multi-output targets, centers have shape (n, n_targets), and spreads are means over targets.
     """
 
     center: NDArray[np.float64]
@@ -170,7 +171,7 @@ class Measured(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Mean loss on the rows trained on, on those held out (NaN for none; or their score), on those not drawn, and theirs before round 0."""
+    """Mean loss of the training rows, of held-out rows (NaN if none; or a score), of undrawn rows, and of the latter before round 0."""
 
     train: float
     validation: float
@@ -182,9 +183,9 @@ NO_SCORES = Scores(np.nan, np.nan)
 
 
 class Losses(NamedTuple):
-    """Sums of weighted losses over blocks of rows, shape (n_blocks, n_parts), and the weight of all such rows, for each part of the scores.
+    """Sums of weighted losses over blocks of rows, shape (n_blocks, n_parts), and the weight of all rows of each part of the scores.
 
-    ``score`` is that of the rows held out, where it is asked for, from the shard that adds up the last block.
+    ``score`` is the score of the held-out rows if requested, from the shard that adds up the last block.
     """
 
     sums: NDArray[np.float64]
@@ -193,15 +194,15 @@ class Losses(NamedTuple):
 
 
 class Executor(Protocol):
-    """What carries messages to shards, and knows nothing of what they say.
+    """Carries messages to shards, independent of their content.
 
     Attributes
     ----------
     places_rows : bool
-        Whether shards have rows of the table, not columns of it.
+        Whether shards hold rows of the table, not columns.
     n_shards : int
     n_rows, n_columns : int
-        Of the whole table.
+        Size of the whole table.
     """
 
     places_rows: bool
@@ -210,7 +211,7 @@ class Executor(Protocol):
     n_columns: int
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        """Have some shards carry out messages together; return all replies.
+        """Have some shards carry out messages together; return their replies.
 
         Raises
         ------
@@ -218,16 +219,16 @@ class Executor(Protocol):
         """
 
     def wants_repair(self) -> bool:
-        """Tell whether shards are to be replaced before the next tree."""
+        """Return whether shards should be replaced before the next tree."""
 
     def repair(self) -> None:
-        """Replace shards that are gone by new ones with the same part of the table, which know nothing of the fit yet.
+        """Replace lost shards by new ones with the same part of the table, which have no state of the fit yet.
 
         Raises
         ------
         ShardsLost
-            If further ones went meanwhile.
+            If further shards are lost meanwhile.
         """
 
     def close(self) -> None:
-        """Release what the executor holds."""
+        """Release the resources of the executor."""

@@ -1,7 +1,7 @@
-"""Splits and subtrees as messages carry them.
+"""The packed form of splits and subtrees in messages.
 
-Nodes of subtrees are in preorder: a left child follows its parent, a right child follows the last node below its sibling. They are packed
-to two fifths of their bytes: the rows and sums of an inner node are those of its leaves together.
+Nodes of subtrees are in preorder: a left child follows its parent, a right child follows the last node of its sibling's subtree. Packing
+reduces them to two fifths of their bytes, as the rows and sums of an inner node are the totals of its leaves.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from dtrees.tree.compact import add_up
 
 
 class Splits(NamedTuple):
-    """Splits that were chosen, a structure of arrays of shape (n,).
+    """The chosen splits, a structure of arrays of shape (n,).
 
-    ``node`` is the node split, ``left`` the number of its left child; the right one's is one higher. The others are as in
+    ``node`` is the node that is split, ``left`` the number of its left child; the right child has the next number. The other fields are as
+    in
     :class:`~dtrees.split.node.records.Candidates`.
     """
 
@@ -34,20 +35,20 @@ class Splits(NamedTuple):
     left_sums: NDArray[np.int64]
 
     def take(self, which: NDArray[np.bool_]) -> Splits:
-        """Return some of the splits."""
+        """Return a subset of the splits."""
         columns: Any = self
         return Splits(*[column[which] for column in columns])
 
 
 class RouteBits(NamedTuple):
-    """Which rows go left: split i has the bytes ``offsets[i]:offsets[i + 1]``, a bit for each place of its node, or no bytes."""
+    """The rows that go left, as bits: split i has the bytes ``offsets[i]:offsets[i + 1]``, one bit for each row of its node, or none."""
 
     bits: NDArray[np.uint8]
     offsets: NDArray[np.int64]
 
 
 def join_subtrees(upper: Nodes, subtrees: Mapping[int, Nodes]) -> Nodes:
-    """Return nodes, and the subtrees that take the places of some of them, as one tree in preorder."""
+    """Replace nodes by subtrees; return one tree in preorder."""
     if list(subtrees) == [0]:
         return subtrees[0]
     kept = min((part.sums.shape[1] for part in subtrees.values()), default=upper.sums.shape[1])
@@ -68,16 +69,16 @@ def join_subtrees(upper: Nodes, subtrees: Mapping[int, Nodes]) -> Nodes:
 
 
 class PackedNodes(NamedTuple):
-    """A subtree.
+    """A subtree in packed form.
 
     Attributes
     ----------
     column : ndarray of int32, shape (n,)
-        Of each node's split, -1 for leaves.
+        The column of each node's split, -1 for leaves.
     missing_left : ndarray of bool, shape (n_inner,)
     threshold, gain : ndarray of float64, shape (n_inner,)
     n_inside, n_outside : ndarray of uint32, shape (n_leaves,)
-        Rows of each leaf in sample and out of sample; ``n_outside`` is empty where there are none.
+        Numbers of rows of each leaf in sample and out of sample; ``n_outside`` is empty if there are no rows out of sample.
     sums : ndarray of int64, shape (n_leaves, n_sums)
     start : int
         The first place of the root's rows.
@@ -94,7 +95,7 @@ class PackedNodes(NamedTuple):
 
     @classmethod
     def of(cls, nodes: Nodes) -> PackedNodes:
-        """Return nodes, which are in preorder, packed."""
+        """Return the packed form of nodes in preorder."""
         records = nodes.records
         leaf = records["column"] < 0
         inner, leaves = records[~leaf], records[leaf]
