@@ -1,1 +1,1 @@
-"""Boosting over rows that stay where they are: shards of rows, what they tell each other, and the coordinator's part."""
+"""Trees over shards of rows, which stay on their workers: the shards, their exchanges, and the coordinator's part."""

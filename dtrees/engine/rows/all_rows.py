@@ -1,4 +1,4 @@
-"""Rows of a whole table that are spread over shards: their numbers, the ranges of them that shards have, and losses of blocks."""
+"""Numbers, row ranges and block losses of the rows of a whole table that are spread over shards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dtrees.engine.plan.plans import Loss, Scoring
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.rows.steps import BlockLosses
 
-#: The first row of each range, and the one after its last: an array of shape (n, 2), or pairs.
+#: The first row of each range and the row after its last: an array of shape (n, 2), or pairs.
 Ranges = NDArray[np.int64] | Sequence[tuple[int, int]]
 
 
@@ -29,7 +29,7 @@ def rows_of(ranges: Ranges) -> NDArray[np.int64]:
 
 
 def in_order(chunks: Sequence[NDArray[Any]], ranges: Iterable[Ranges], n_rows: int) -> NDArray[Any]:
-    """Return values of all rows of a table, in their order, given what each shard has: each chunk is put in its place at once.
+    """Return values of all rows of a table in row order, given the values that each shard has.
 
     Examples
     --------
@@ -46,16 +46,16 @@ def in_order(chunks: Sequence[NDArray[Any]], ranges: Iterable[Ranges], n_rows: i
 
 
 class AllRows:
-    """Targets and weights of all rows, or of some, and how predictions of shards are put together.
+    """Targets and weights of all rows, or of some, by which predictions of shards are combined and scored.
 
     Parameters
     ----------
     target, weight : ndarray
-        Of all rows, targets as losses take them; ``weight`` may be None.
+        Values of all rows, targets as losses take them; ``weight`` may be None.
     rows : sequence of ndarray of int64
         The rows of each shard.
     some : ndarray of bool, shape (n_rows,), optional
-        Which rows it is about; by default all.
+        The rows that are used; by default all.
     """
 
     def __init__(
@@ -72,38 +72,38 @@ class AllRows:
             self._places = [place[mine[some[mine]]] for mine in rows]
 
     def _together(self, sent: Sequence[Arrays]) -> NDArray[np.float64]:
-        """Return raw predictions, of which each shard has sent those of its rows, shape (K, n)."""
+        """Combine the raw predictions that the shards sent for their own rows; shape (K, n)."""
         raw = np.empty((sent[0][0].shape[0], self._target.shape[-1]))
         for places, (own,) in zip(self._places, sent, strict=True):
             raw[:, places] = own
         return raw
 
     def score(self, scoring: Scoring, sent: Sequence[Arrays]) -> float:
-        """Return the score of raw predictions of shards."""
+        """Return the score of the raw predictions of all shards."""
         return scoring.score(self._target, self._together(sent), self._weight)
 
     def losses_of_round(self, loss: Loss, sent: Sequence[Arrays]) -> list[Loss]:
-        """Return, for the rows of each shard, a loss that takes all rows, in the round that starts from raw predictions of shards."""
+        """Return, for the rows of each shard, the loss of the round that starts from these raw predictions, computed from all rows."""
         of_round = loss.for_round(self._target, self._together(sent), self._weight)
         return [of_round.of_rows(places) for places in self._places]
 
 
 class Torn(NamedTuple):
-    """Losses of rows in blocks of which a range has not all rows.
+    """Losses of rows in blocks that a range contains only in part.
 
     Attributes
     ----------
     parts : list of int
-        Of which parts there are any.
+        The parts of the scores that have any losses.
     chunks : list of (int, ndarray of float64, shape (len(parts), m))
-        The first row of each chunk, and its losses.
+        The first row of each chunk, and the losses of the chunk.
     """
 
     parts: list[int]
     chunks: list[tuple[int, NDArray[np.float64]]]
 
     def sent(self, elsewhere: dict[int, int]) -> dict[int, tuple[NDArray[np.float64], ...]]:
-        """Return what goes to other shards: the first rows, and the losses of each; forget it here."""
+        """Remove the chunks of blocks that begin on other shards; return for each such shard the first rows and losses of its chunks."""
         gone = [one for one in self.chunks if one[0] in elsewhere]
         self.chunks[:] = [one for one in self.chunks if one[0] not in elsewhere]
         return {
@@ -114,9 +114,10 @@ class Torn(NamedTuple):
 
 
 def in_blocks(by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.int64], n_rows: int) -> tuple[BlockLosses, Torn]:
-    """Add up the losses of the rows of some ranges of a table of ``n_rows`` rows, in whole blocks; return also those of other blocks.
+    """Add up the losses of the rows in some ranges by whole blocks, and also return the losses of rows in incomplete blocks.
 
-    ``by_part`` is as of :meth:`~dtrees.engine.shard.targets.boosting_target.BoostingTarget.losses_by_part`.
+    ``n_rows`` is the size of the table; ``by_part`` is as returned by
+    :meth:`~dtrees.engine.shard.targets.boosting_target.BoostingTarget.losses_by_part`.
     """
     there = {number: part for number, part in enumerate(by_part) if part is not None}
     torn = Torn(list(there), [])
@@ -124,7 +125,7 @@ def in_blocks(by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.
     for first, last in ranges.tolist():
         begin = min(-(-first // BLOCK_ROWS) * BLOCK_ROWS, last)
         end = last if last == n_rows else max(begin, last // BLOCK_ROWS * BLOCK_ROWS)
-        if begin == last:  # within a block
+        if begin == last:  # the range lies within a block
             end = begin
         for one, other in ((first, begin), (end, last)):
             if one < other:
@@ -139,9 +140,9 @@ def in_blocks(by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.
 
 
 def meetings(ranges: Sequence[NDArray[np.int64]]) -> list[tuple[dict[int, int], list[int]]]:
-    """Return, for each shard, the first rows of its ranges within blocks that begin on another shard, and that one.
+    """Return, for each shard, which of its ranges begin within a block of another shard, as a mapping from first row to that shard.
 
-    Beside it, the shards that have rows of blocks that begin on this one.
+    Also return, for each shard, the others that have rows of blocks that begin on it.
 
     Examples
     --------
@@ -164,7 +165,7 @@ def meetings(ranges: Sequence[NDArray[np.int64]]) -> list[tuple[dict[int, int], 
 
 
 def put_together(losses: BlockLosses, torn: Torn, sent: Sequence[tuple[NDArray[np.float64], ...]]) -> BlockLosses:
-    """Return the losses with those of torn blocks, of which other shards have sent the chunks that are missing here."""
+    """Add the losses of incomplete blocks, combined with the missing chunks that other shards have sent."""
     chunks = [*torn.chunks, *(one for first, *some in sent for one in zip(first.tolist(), some, strict=True))]
     by_block: dict[int, list[tuple[int, NDArray[np.float64]]]] = {}
     for first, chunk in chunks:

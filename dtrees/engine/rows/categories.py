@@ -1,6 +1,6 @@
-"""Columns of categories where rows are spread over shards: sums by category, the search by them, and which rows sets of splits send left.
+"""Categorical columns over shards of rows: sums by category, the search by these sums, and which rows a set of categories sends left.
 
-Sums by category are all that the search takes: no rows are sent.
+The search needs only the sums by category; no rows are sent.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from dtrees.split.zones.over_shards.categories import (
 from dtrees.split.zones.over_shards.own_rows import SetsOfTree, SplitsBySets, WalkedTree, mark_by_words, walk_rows
 from dtrees.tree.category_sets import CategorySets
 
-#: Rows that are looked up at a time.
+#: Number of rows that are looked up at a time.
 _ROWS_AT_A_TIME = 1 << 16
 _NO_KEY = np.uint64(0)
 
 
 def count_categories(columns: Columns, categorical: Sequence[int]) -> NDArray[np.int64]:
-    """Return by how many numbers each column of categories is numbered, so far as a shard's rows tell; 0 for other columns."""
+    """Return the number of categories of each categorical column in a shard's rows; 0 for other columns."""
     found = np.zeros(columns.n_columns, np.int64)
     for j in categorical:
         codes, missing = columns.codes[j], columns.missing(j)
@@ -61,22 +61,22 @@ def _chunks(codes: NDArray[np.uint32]) -> list[NDArray[np.uint32]]:
 
 
 class CategoryRows:
-    """The columns of categories of a shard's rows.
+    """The categorical columns of a shard's rows.
 
     Parameters
     ----------
     columns : Columns
-        Of the shard's rows.
+        The columns of the shard's rows.
     n_categories : ndarray of int64, shape (n_columns,)
-        By how many numbers categories are numbered, over all shards; 0 for columns that hold numbers.
+        The number of categories over all shards; 0 for numeric columns.
     threads : Threads
     kept : StoredSums
-        What is summed.
+        Which sums are stored.
 
     Attributes
     ----------
     ids : ndarray of int32, shape (k,)
-        Numbers of the columns in the table.
+        The numbers of the categorical columns in the table.
     """
 
     def __init__(self, columns: Columns, n_categories: NDArray[np.int64], threads: Threads, kept: StoredSums) -> None:
@@ -98,9 +98,9 @@ class CategoryRows:
         forget(self._columns.codes[column], self._codes[place])
 
     def deal(self, pool: NDArray[np.int32], n_shards: int) -> list[NDArray[np.int64]]:
-        """Return which columns of a tree each shard searches, as their places among the tree's; the last shard is the first one's turn.
+        """Deal the columns of a tree to shards, beginning with the last; return, for each shard, their places among the tree's columns.
 
-        :meth:`sum` then sends each its own.
+        :meth:`sum` then returns the sums of each shard's columns.
         """
         which = np.flatnonzero(self._place_of[pool] >= 0)
         dealt = [which[n_shards - 1 - shard :: n_shards] for shard in range(n_shards)]
@@ -115,9 +115,9 @@ class CategoryRows:
         partition: RowPartition,
         targets: NDArray[np.int64],
     ) -> list[Arrays]:
-        """Return the sums of nodes by category, for each searcher: how many elements each node has in each column, and their lists.
+        """Return the sums of nodes by category, for each searcher: the number of elements of each node in each column, then the elements.
 
-        ``targets`` are what all rows add to the sums of several targets; shape (0, 0) of one.
+        ``targets`` has the summands of all rows for multi-output targets; shape (0, 0) for one target.
         """
         n, places = node.shape[0], np.concatenate(self._dealt)
         ends = np.cumsum([n * mine.shape[0] for mine in self._dealt])
@@ -155,7 +155,7 @@ class CategoryRows:
         bits: NDArray[np.uint8],
         offsets: NDArray[np.int64],
     ) -> None:
-        """Mark the rows that some of several splits send left, those that have a set; ``places`` are where all their nodes lie."""
+        """Set the bits of the rows that splits with a set send left; ``places`` are where the rows of all nodes lie."""
         start, stop = places
         step = max(1024, int(offsets[-1]) // (2 * self._threads.n_threads) + 1)
         sizes = np.diff(offsets).tolist()
@@ -180,7 +180,7 @@ class CategoryRows:
         rows: NDArray[np.uint32],
         total: NDArray[np.float64],
     ) -> None:
-        """Look rows up in a tree with sets, and add its values to their predictions."""
+        """Look up rows in a tree with sets of categories, and add its values to their predictions."""
         columns, missing = self._columns.codes, np.diff(self._columns.offsets)
         set_of = np.full(tree.left.shape[0], -1, np.int64)
         set_of[sets.node] = np.arange(sets.node.shape[0])
@@ -190,19 +190,19 @@ class CategoryRows:
 
 
 class CategorySearch:
-    """The search of one tree in some columns of categories.
+    """The search for the best splits of a tree in some categorical columns.
 
     Parameters
     ----------
     ids : ndarray of int32, shape (k,)
-        Numbers of the columns in the table.
+        The numbers of the columns in the table.
     places : ndarray of int64, shape (k,)
-        Of these among the tree's columns.
+        The places of the columns among the tree's columns.
     n_codes : ndarray of int64, shape (k,)
-        The code of missing values in each.
+        The code of missing values in each column.
     threads : Threads
     kept : StoredSums
-        What is summed.
+        Which sums are stored.
     """
 
     def __init__(
@@ -217,9 +217,9 @@ class CategorySearch:
         self._scratch: list[Scratch] = []
 
     def find_bars(self, message: FindBars, rules: Rules, sent: Sequence[Arrays], key: np.uint64 = _NO_KEY) -> NDArray[np.float64]:
-        """Find the best splits of nodes, given what :meth:`CategoryRows.sum` has of each shard; return their scores, -1.0 for none.
+        """Find the best splits of nodes, given the results of :meth:`CategoryRows.sum` of all shards; return their scores, -1.0 for none.
 
-        ``key`` is of the tree's stream of random thresholds, if splits are drawn.
+        ``key`` is the key of the tree's stream of random thresholds, if splits are random.
         """
         self._message, self._key, k = message, key, self._ids.shape[0]
         self._found = empty_candidates(message.node.shape[0] * k, message.sums.shape[1])
@@ -229,7 +229,7 @@ class CategorySearch:
             most = self._values.shape[0]
             self._scratch.append(make_scratch(1, most, self._kept.n_numbers, categories=True, n_sums=self._kept.n_sums))
             self._tallies.append(make_tally((most + 1) * self._kept.per_category))
-        if rules.random_splits:  # then the numbers of categories matter
+        if rules.random_splits:  # random splits depend on the numbers of categories
             n_codes = self._values.shape[0]
             self._values = as_words(np.arange(n_codes, dtype=np.float32 if n_codes <= 2**24 else np.float64))
         self._path = message.path if rules.random_splits else np.zeros(message.node.shape[0], np.uint64)
@@ -239,7 +239,7 @@ class CategorySearch:
         return self._search(message.drawn)
 
     def _settle(self, sent: Sequence[Arrays]) -> None:
-        """Put lists of shards together."""
+        """Combine the lists of all shards."""
         message, k, before = self._message, self._ids.shape[0], self._lists
         count, code, n, g, h = (np.concatenate([one[i] for one in sent]) for i in range(5))
         of_shards = Lists(np.cumsum(count) - count, count, code, n, g, h)
@@ -260,7 +260,7 @@ class CategorySearch:
         )
 
     def search_again(self, drawn: NDArray[np.bool_]) -> None:
-        """Find the best splits of the same nodes in other columns, ``drawn`` as of :class:`FindBars`."""
+        """Find the best splits of the same nodes in other columns; ``drawn`` is as for :class:`FindBars`."""
         if self._ids.shape[0] and drawn is not self._message.drawn:
             self._search(drawn)
 
@@ -279,7 +279,7 @@ class CategorySearch:
         return ListedNodes(*of_columns, message.n_rows, message.sums, self._key, self._path)
 
     def merged(self, scanned: Scanned) -> Scanned:
-        """Return the better of the splits found here and in other columns, with the sets of the former."""
+        """Return, for each node, the better of the split found here and that in other columns, with the sets of the former."""
         k, n = self._ids.shape[0], self._message.node.shape[0]
         if not k:
             return scanned
@@ -292,7 +292,7 @@ class CategorySearch:
         return Scanned(best, above, self._sets(node, records[node]))
 
     def _sets(self, node: NDArray[np.int64], splits: NDArray[Any]) -> CategorySets:
-        """Return the sets of splits found in the columns here."""
+        """Return the sets of splits found in these columns."""
         column = np.searchsorted(self._ids, splits["column"])
         sizes = (self._n_codes[column] + 31) // 32
         offsets, words = np.cumsum(sizes) - sizes, np.zeros(int(sizes.sum()), np.uint32)
@@ -302,7 +302,7 @@ class CategorySearch:
             node.shape[0],
             lambda queue, thread: find_sides(queue, which, numbers, nodes, limits_for_thread(limits), scratch[thread], offsets, words),
         )
-        # No set has words after the last that is not 0.
+        # The words of a set end with the last that is not 0.
         kept = np.array(
             [_n_words(words[first : first + size]) for first, size in zip(offsets.tolist(), sizes.tolist(), strict=True)], np.int64
         )

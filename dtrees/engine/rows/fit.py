@@ -1,8 +1,8 @@
-"""A fit over shards of rows, as the coordinator has it: what is asked of the shards, and how those that are new catch up.
+"""The coordinator's side of a fit over shards of rows: requests to the shards, and how new shards are brought up to date.
 
-In a new epoch, all shards open the fit once more, with the edges of zones that were found once. No state travels: predictions follow from a
-shard's rows and the finished trees, which are replayed. Trees of a forest do not depend on one another; finished ones are put through the
-rows again where sums of what trees say of rows out of bag are wanted.
+In a new epoch, all shards open the fit again with the same edges of zones. No state is sent: the predictions follow from a shard's rows and
+the finished trees, which are replayed. Trees of a forest are independent; if out-of-bag sums are wanted, finished trees are applied to the
+rows again.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class RowsFit(ShardsFit):
 
     @property
     def sent_rows(self) -> int:
-        """Up to how many rows a node is grown by one shard, of as many as there are now."""
+        """The largest number of rows of a node that is grown by one shard, given the current number of shards."""
         executor, plan = self._executor, self._plan
         return rows_to_send(plan, executor.n_rows, executor.n_shards) if isinstance(plan, ForestPlan) else rows_tree.SENT_ROWS
 
     def open(self, initial: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """Open the fit; return the raw prediction that boosting starts from, by default what the loss chooses, shape (K,)."""
+        """Open the fit; return the initial raw prediction of boosting, by default as the loss chooses, shape (K,)."""
         n = self._executor.n_shards
         about = self._plan, self.sent_rows, self._edges is None
         introduced: list[m.Introduced] = self._send([m.Introduce(self._fit, self._epoch, shard, n, *about) for shard in range(n)])
@@ -57,7 +57,7 @@ class RowsFit(ShardsFit):
             merged = merge_sketches([one.sketches for one in introduced if one.sketches is not None])
             counts = [one.n_categories for one in introduced if one.n_categories is not None]
             self._edges = merged.of_categories(np.max(counts, axis=0))
-        given = [initial, *[None] * (n - 1)]  # which may be as many as there are rows
+        given = [initial, *[None] * (n - 1)]  # the initial predictions may be as large as a column
         self._scales = self._send([m.Open(self._fit, self._epoch, self._edges, self._ranges, one) for one in given])[0]
         if isinstance(self._scales, ForestScales):
             return np.empty(0)
@@ -65,7 +65,7 @@ class RowsFit(ShardsFit):
         return found if found.ndim == 1 else np.zeros(found.shape[0])
 
     def catch_up(self, least: int, most: int) -> int:
-        """Open the fit again; return of how many trees shards know what they are to know: of none, whichever are wanted."""
+        """Open the fit again; return the number of trees in the shards' state, which is 0."""
         self.open(self._given)
         return 0
 
@@ -79,7 +79,7 @@ class RowsFit(ShardsFit):
         return first.trees[0], scores_of_all(self._executor.n_rows, losses, self._scales.weights, first.undrawn, first.score)
 
     def votes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Return sums of what trees say of rows out of bag, of how many trees these are, and the power of two they are multiplied by."""
+        """Return the out-of-bag sums, the number of trees summed for each row, and the exponent of their scale."""
         votes: list[Votes] = self._say(CountVotes)
         about = self._ranges, self._executor.n_rows
         total, count = in_order([one.sums for one in votes], *about), in_order([one.counts for one in votes], *about)

@@ -1,6 +1,6 @@
-"""A shard's rows in the parts that searchers of columns have flagged: their sums by finer parts, and the rows themselves.
+"""A shard's rows in the parts that searchers have flagged: their sums by finer parts, and the rows themselves.
 
-What all searchers want is one list of tasks to the kernels: with many shards, each wants little.
+The requests of all searchers form one list of tasks for the kernels, as each searcher of many requests little.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from dtrees.split.zones.over_shards.own_rows import pick_rows
 from dtrees.split.zones.over_shards.records import PartTasks, ShardRows, StoredRows, ValueElements, ValueSums
 from dtrees.split.zones.sums import note_places
 
-#: First and last place of each node.
+#: The first place of each node, and the place after its last.
 _Places = tuple[NDArray[np.int64], NDArray[np.int64]]
-#: Few rows that are picked at once are mostly at the ends of columns, and listed there: the codes of one such node in so many are compared.
+#: Small batches of picked rows are mostly at the ends of columns, and listed there; only the codes of 1 / 8 of such nodes are compared.
 _COMPARED_SHARE = 8
 _ONE_TARGET = np.empty((0, 0), np.int64)
 _NO_ROWS_KEPT = StoredRows(np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class _Listed:
-    """Rows of all columns listed part by part, once that pays; they are those of all trees."""
+    """Rows of all columns listed by part, once that pays; all trees share the lists."""
 
     def __init__(self, part: NDArray[np.uint16], n_parts: NDArray[np.int64], threads: Threads) -> None:
         self._part, self._n_parts, self._threads = part, n_parts, threads
@@ -50,13 +50,13 @@ class _Listed:
         self._noted: object = None
 
     def rows_moved(self) -> None:
-        """Note the places of rows anew before they are looked up again."""
+        """Require that the places of rows are noted again before the next lookup."""
         self._noted = None
 
     def lists(self, tree: object, rows: RowPartition, sizes: NDArray[np.int64], share: int = 1) -> PartLists:
-        """Return lists to look rows up in, with their places in a tree noted; empty ones where to compare codes is faster.
+        """Return lists for looking up rows, with their places in a tree; empty lists if comparing codes is faster.
 
-        ``sizes`` are the numbers of rows of nodes: the codes of one node in so many as ``share`` would be compared.
+        ``sizes`` are the numbers of rows of nodes, of which one in ``share`` would have its codes compared.
         """
         n_rows, n_columns = self._part.shape
         self._n_compared += int(sizes.sum()) // share
@@ -76,21 +76,21 @@ class _Listed:
 
 
 class FlaggedRows:
-    """What a shard tells searchers of its rows in flagged parts.
+    """A shard's answers to the searchers about its rows in flagged parts.
 
     Parameters
     ----------
     columns : Columns
-        Of the shard's rows.
+        The columns of the shard's rows.
     edges : Edges
-        Of the zones of all shards.
+        The edges of the zones of all shards.
     zone_map : ZoneMap
-        Of all columns.
+        The zone map of all columns.
     width : int
-        Numbers of an element of sums.
+        The number of values of an element of sums.
     threads : Threads
     sums_kept : StoredSums
-        What is summed.
+        Which sums are stored.
     """
 
     def __init__(self, columns: Columns, edges: Edges, zone_map: ZoneMap, width: int, threads: Threads, sums_kept: StoredSums) -> None:
@@ -103,35 +103,35 @@ class FlaggedRows:
 
     def _begin(self) -> None:
         self._kept_rows = _NO_ROWS_KEPT
-        # Without large pages, as there is room for the flagged rows of all shards, of which this one has a part.
+        # No large pages, as the buffers have space for the flagged rows of all shards, and this one has only a share of them.
         self._keys, self._finer, self._sums = NumberBuffer(False), NumberBuffer(False), NumberBuffer()
 
     def for_another_tree(self) -> Self:
-        """Return the same for a tree that grows beside this one; scratch space is that of all."""
+        """Return a copy for a tree that grows side by side with this one; scratch space is shared."""
         other = copy.copy(self)
         other._begin()
         return other
 
     def rows_moved(self) -> None:
-        """Know that the tree's rows lie elsewhere than before."""
+        """Note that the places of the tree's rows have changed."""
         self._listed.rows_moved()
 
     def use_columns(self, zone_map: ZoneMap, pool: NDArray[np.int32]) -> None:
-        """Have a tree of some columns, and their zone map."""
+        """Use the columns of a new tree, and their zone map."""
         self._zone_map, self._pool = zone_map, pool
 
     def sum_finer(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places, size_shift: int) -> dict[int, NDArray[np.int64]]:
-        """Return the sums of finer parts that searchers want; :meth:`pick` will be asked for the rows in some of them.
+        """Return the sums of the finer parts that searchers request; :meth:`pick` will be asked for the rows in some of them.
 
         Parameters
         ----------
         wanted : sequence of Wanted
-            Of each searcher.
+            The requests of each searcher.
         rows : RowPartition
         places : tuple of ndarray of int64, shape (n_nodes,)
-            The first place of each node, and the one after its last.
+            The first place of each node, and the place after its last.
         size_shift : int
-            By how much sizes are shifted to be packed.
+            The number of bits by which sizes are shifted before they are packed.
         """
         self._make_scratch()
         whole, ends = joined(wanted)
@@ -162,14 +162,14 @@ class FlaggedRows:
         return {searcher: sums[first:last].reshape(-1) for searcher, (first, last) in enumerate(pairwise(bounds))}
 
     def _of_shard(self, rows: RowPartition, targets: NDArray[np.int64], sizes: NDArray[np.int64], share: int = 1) -> ShardRows:
-        """Return rows for kernels; ``sizes`` and ``share`` are as of :meth:`_Listed.lists`."""
+        """Return rows as kernels take them; ``sizes`` and ``share`` are as for :meth:`_Listed.lists`."""
         lists = NO_LISTS if self._sums_kept.n_numbers else self._listed.lists(self, rows, sizes, share)
         return ShardRows(self._columns, self._zone_map, lists, rows, targets, self._sums_kept.n_classes)
 
     def pick(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places, targets: NDArray[np.int64]) -> dict[int, Arrays]:
-        """Return the rows that searchers want: how many values of each task, and the values with the sums of their rows.
+        """Return the rows that searchers request: the number of values of each task, and the values with the sums of their rows.
 
-        ``targets`` are what all rows add to the sums of several targets; shape (0, 0) of one.
+        ``targets`` has the summands of all rows for multi-output targets; shape (0, 0) for one target.
         """
         self._make_scratch()
         kept, self._kept_rows = self._kept_rows, _NO_ROWS_KEPT
@@ -203,13 +203,13 @@ class FlaggedRows:
         }
 
     def _allocate(self, n: int, weighted: bool) -> ValueSums | ValueElements:
-        """Return buffers for the sums of so many values."""
+        """Return buffers for the sums of ``n`` values."""
         if self._sums_kept.n_numbers:
             width = self._sums_kept.width_picked(weighted)
             elements = mapped(n * width, np.int64, large_pages=False).reshape(n, width)
             return ValueElements(mapped(n, np.float64, large_pages=False), elements)
         kinds = ((n, np.float64), (n, np.int64), (n if weighted else 0, np.int64), (n, np.uint32))
-        # Without large pages, as there is room for rows of all shards here, too.
+        # No large pages, as these buffers also have space for the rows of all shards.
         sums: list[Any] = [mapped(size, kind, large_pages=False) for size, kind in kinds]
         return ValueSums(*sums)
 
@@ -222,7 +222,7 @@ class FlaggedRows:
 
 
 def joined(wanted: Sequence[Wanted]) -> tuple[Wanted, NDArray[np.int64]]:
-    """Return what several searchers want as one, and where the tasks of each begin, and the last ones end."""
+    """Concatenate the requests of several searchers; return them, and the bounds of the tasks of each."""
     n_parts = bounds_of(np.array([one.parts.shape[0] for one in wanted]))
     begins = np.concatenate([*(one.begins[:-1] + first for one, first in zip(wanted, n_parts[:-1], strict=True)), n_parts[-1:]])
     ends = bounds_of(np.array([one.tasks.shape[0] for one in wanted]))

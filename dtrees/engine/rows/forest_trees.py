@@ -1,10 +1,10 @@
-"""One tree of a forest over shards of rows.
+"""The steps of one tree of a forest over shards of rows.
 
-It is grown as a boosted one is (:mod:`dtrees.engine.rows.tree`), but that rows are drawn before, of each class as many as are to count
-where a tree weighs the classes of its own rows; and that the means of leaves, of numbers as targets, are found after.
+It is grown like a boosted tree (:mod:`dtrees.engine.rows.tree`), with two differences. Rows are drawn first, and the draws of each class
+are counted if the tree weighs classes by its own rows. Means of leaves are computed afterwards if targets are numeric.
 
-Names of payloads beside those of :mod:`dtrees.engine.rows.levels`: where thresholds are drawn at random, "ends" of columns and "sides" of
-thresholds in place of those from "bars" to "picked"; and "leaves", rows of leaves to who measures these.
+Names of payloads besides those of :mod:`dtrees.engine.rows.levels`: for random thresholds, "ends" of columns and "sides" of thresholds
+replace those from "bars" to "picked"; "leaves" has the rows of leaves, sent to the shard that measures them.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from dtrees.split.policy import DELEGATED_PARTS, FOREST_MIN_BYTES, MOST_TREES_SI
 from dtrees.tree.tree import Tree
 
 _NONE = np.empty(0, np.int64)
-#: Numbers that a row is sent with where leaves are measured, beside its targets.
+#: Number of values with which a row is sent if leaves are measured, besides its targets.
 _CELLS_MEASURED = 2
-#: Bytes that a tree under way keeps on a shard: for each row (measured, 57: the order of rows takes 25, their draws 9 and their leaves 23);
-#: for each column where three numbers are summed (64,000 to 330,000: 60k x 100 on five shards, 1M x 8 on two); and for each thread.
+#: Memory of an unfinished tree on a shard, in bytes: for each row (measured: 57, of which the order of rows takes 25, their draws 9 and
+#: their leaves 23), for each column with three sums (measured: 64,000 to 330,000 for 60k x 100 on five shards and 1M x 8 on two), and for
+#: each thread.
 _ROW_BYTES, _COLUMN_BYTES, _THREAD_BYTES = 64, 350_000, 1_400_000
 
 
 def rows_to_send(plan: ForestPlan, n_rows: int, n_shards: int) -> int:
-    """Return up to how many rows a node of a forest is grown by one shard.
+    """Return the largest number of rows of a forest's node that is grown by one shard.
 
-    Each row drawn is sent once for a tree that is grown to its end, whatever this number is; the larger it is, the fewer levels take an
+    If a tree is grown to its end, each drawn row is sent once, whatever this number is; a larger number means fewer levels that need an
     exchange.
     """
     at_once = SHARED_CELLS // StoredSums.of(plan).cells_sent(plan.rules)
@@ -49,7 +50,7 @@ def rows_to_send(plan: ForestPlan, n_rows: int, n_shards: int) -> int:
 
 
 def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, memory: float) -> int:
-    """Return how many trees may grow side by side, by the memory that they take on a shard.
+    """Return the number of trees that may grow side by side, limited by their memory on a shard.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, memory: float) 
     n_rows, n_threads : int
         Of the shard.
     memory : float
-        Bytes that it has left beside one tree.
+        Bytes that are free besides one tree.
 
     Examples
     --------
@@ -74,9 +75,9 @@ def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, memory: float) 
 
 
 def leaf_means(shards: Shards, rows: RowsInForest, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Steps[Measured]:
-    """Return the means of the targets of the leaves of a tree, and their spreads: each shard measures some.
+    """Return the mean targets of the leaves of a tree, and their spreads; each shard measures some of the leaves.
 
-    ``known`` are nodes as shards know them, and the leaves of the tree that they are.
+    ``known`` has node numbers used by the shards, and the leaves of the tree that they stand for.
     """
     plan = shards.forest
     begins = share_leaves(tree.n_node_samples[tree.children_left < 0], shards.n_shards)
@@ -87,12 +88,12 @@ def leaf_means(shards: Shards, rows: RowsInForest, tree: Tree, known: tuple[NDAr
 
 
 class ForestLevels(Levels):
-    """What is summed of the levels of a tree of a forest, and how their nodes are searched; see :class:`Levels`."""
+    """The sums of the levels of a forest's tree, and the search of their nodes; see :class:`Levels`."""
 
     rows: RowsInForest
 
     def search(self, sent: list[Arrays]) -> Steps[tuple[s.Scanned, int, NDArray[np.intp]]]:
-        """Find the best splits of nodes; those of one target are looked at no further."""
+        """Find the best splits of nodes; nodes with a constant target become leaves."""
         search = self._searched
         own = self.rows.find_bars(search, sent), *self.rows.find_pure(search.node)
         every = yield self.shards.to_all("bars", own)
@@ -102,25 +103,25 @@ class ForestLevels(Levels):
 
 
 class RandomLevels(ForestLevels):
-    """How the nodes of levels are searched where thresholds are drawn at random: each node by itself, and without zones."""
+    """The search of the nodes of levels with random thresholds, for each node separately and without zones."""
 
     def plan_root(self, n_rows: int) -> None:
-        """Plan to search the root."""
+        """Schedule the search of the root."""
         self.summed = s.Levelled(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     def plan(self, grower: RowsGrower, splits: Splits) -> None:
-        """Plan to search all nodes that are to be searched."""
+        """Schedule the search of all new nodes that may be split."""
         self.summed = s.Levelled(grower.to_search, np.zeros(grower.to_search.shape[0], np.int64))
 
     def open(self, grower: RowsGrower, root: Root, columns: Columns) -> None:
-        """Begin the search of the nodes that are to be searched."""
+        """Begin the search of the scheduled nodes."""
         every, (n_rows, sums, _) = np.arange(grower.to_search.shape[0]), grower.about(grower.to_search)
         tasks, (node, grain), n = np.stack([every, 0 * every - 1, 0 * every - 1, every], axis=1), self.summed, every.shape[0]
         self._columns = columns
         self._searched = s.FindBars(root, tasks, self.summed, n, node, n_rows, grain, sums, columns.drawn(), columns.paths)
 
     def search(self, sent: list[Arrays]) -> Steps[tuple[s.Scanned, int, NDArray[np.intp]]]:
-        """Find the best of random thresholds of nodes."""
+        """Find the best random thresholds of nodes."""
         self.rows.open_search(self._searched, sent)
         scanned, pure = yield from self._try_thresholds(self._searched.drawn, self._searched.node)
         return scanned, 0, np.flatnonzero(pure)
@@ -129,7 +130,7 @@ class RandomLevels(ForestLevels):
         return (yield from self._try_thresholds(drawn))[0]
 
     def _try_thresholds(self, drawn: NDArray[np.bool_], nodes: NDArray[np.int64] = _NONE) -> Steps[tuple[s.Scanned, NDArray[np.bool_]]]:
-        """Find the best of random thresholds of the nodes of an open search; return them, and which of ``nodes`` have one target."""
+        """Find the best random thresholds of the nodes being searched; return them, and which of ``nodes`` have a constant target."""
         shards, rows = self.shards, self.rows
         ends = joined_ends((yield shards.to_all("ends", rows.find_ends(drawn, nodes))))
         sent = yield shards.step("sides", rows.sum_sides(ends), shards.everyone)
@@ -137,7 +138,7 @@ class RandomLevels(ForestLevels):
 
 
 def forest_tree_steps(shards: Shards, rows: RowsInForest, scales: ForestScales, number: int) -> Steps[Tree]:
-    """Grow the tree of a number."""
+    """Grow the tree with the given number."""
     plan, drawing = shards.forest, scales.drawing
     derived, exponents = yield from _drawn(shards, rows, scales, number)
     rounded = 0 if drawing is None else drawing.n_draws * drawing.points.shape[0]
@@ -148,7 +149,7 @@ def forest_tree_steps(shards: Shards, rows: RowsInForest, scales: ForestScales, 
 
 
 def _drawn(shards: Shards, rows: RowsInForest, scales: ForestScales, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
-    """Draw the rows of a tree; return what is of each shard's, and the powers of two that targets and weights are multiplied by."""
+    """Draw the rows of a tree; return the :class:`Derived` of each shard, and the exponents of targets and weights."""
     plan, factors = shards.forest, None
     if plan.balanced_subsample:
         counts = np.sum((yield from shards.gather("draws", rows.count_classes(number))), axis=0)

@@ -1,7 +1,7 @@
-"""What leaves hold that are measured on their rows: a shard's share of it.
+"""Values of leaves that are measured on rows spread over shards.
 
-Means are floats, which are added up in the order of rows, so that each leaf's are put together in one place: a shard measures some of the
-leaves, and all others send it their rows in these.
+Means are sums of floats in row order, so each leaf must be summed in one place: every shard measures some of the leaves, and receives their
+rows from all others.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from dtrees.engine.rows.quantiles import Grouped
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 
-#: Of each leaf how many rows, then of the rows, leaf by leaf: their numbers in the table, targets, and weights, if not all are 1.
+#: The number of rows of each leaf; then, leaf by leaf, the numbers of the rows in the table, their targets, and their weights if not all
+#: are 1.
 RowsOfLeaves = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float64], NDArray[np.int64]]
 
 
 class LeafRows:
-    """The rows in sample of a shard by the leaf that they are in.
+    """A shard's rows in sample, ordered by leaf.
 
     Parameters
     ----------
     node_of : ndarray of float64, shape (n_rows,)
-        The number of the leaf of each row, among the nodes of a tree.
+        The leaf of each row, as a node number of the tree.
     leaves : ndarray of int64
-        The numbers of the tree's leaves, ascending.
+        The node numbers of the tree's leaves, ascending.
     partition : RowPartition
-        Of the rows in sample.
+        The partition of the rows in sample.
     """
 
     def __init__(self, node_of: NDArray[np.float64], leaves: NDArray[np.int64], partition: RowPartition) -> None:
@@ -46,29 +47,29 @@ class LeafRows:
         self._bounds = np.concatenate([[0], np.cumsum(np.bincount(self._leaf_of[partition.rows], minlength=self._n))])
 
     def grouped(self, residuals: NDArray[np.float64], weights: NDArray[np.int64]) -> Grouped:
-        """Return residuals of the rows of each leaf; ``weights``, of all rows too, are empty where all are 1."""
+        """Return the residuals of the rows, grouped by leaf; ``weights``, for all rows, is empty if all are 1."""
         rows = self._partition.rows[self._order]
         return Grouped(residuals[rows], weights[rows] if weights.shape[0] else weights, self._bounds)
 
     def rows_of(self, first: int, last: int, numbers: NDArray[np.uint32], target: NDArray[np.float64]) -> RowsOfLeaves:
-        """Return how many rows some leaves have, and of these their numbers in the table, their targets, and their h.
+        """Return the number of rows of each leaf in a range, and the numbers of these rows in the table, their targets, and their weights.
 
-        ``numbers`` and ``target`` are of all rows of the shard.
+        ``numbers`` and ``target`` are for all rows of the shard.
         """
         places, h = self._order[self._bounds[first] : self._bounds[last]], self._partition.h
         rows = self._partition.rows[places]
         return np.diff(self._bounds[first : last + 1]), numbers[rows], target[rows], h[places] if h.shape[0] else h
 
     def weights(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return what the rows of each leaf weigh."""
+        """Return the total weight of the rows of each leaf."""
         return self._add_up(weights[self._partition.rows[self._order]]) if weights.shape[0] else np.diff(self._bounds)
 
     def sums(self, hessian: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sums of g and of a hessian, in fixed point, of the rows of each leaf, shape (n_leaves, 2)."""
+        """Return the sums of g and of a hessian, in fixed point, over the rows of each leaf, shape (n_leaves, 2)."""
         return np.stack([self._add_up(self._partition.g[self._order]), self._add_up(hessian[self._partition.rows[self._order]])], axis=1)
 
     def _add_up(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sums of values by leaf, of rows in the order of their leaves."""
+        """Return the sums of values by leaf; the values are in the order of leaves."""
         total = np.append(0, np.cumsum(values))
         return total[self._bounds[1:]] - total[self._bounds[:-1]]
 
@@ -82,9 +83,9 @@ class LeafRows:
         totals: NDArray[np.float64],
         rows: slice,
     ) -> NDArray[np.float64]:
-        """Add to the totals of leaves how far residuals are from their centers, cut off, row by row in their order.
+        """Add the clipped deviations of residuals from the centers of their leaves to the totals of leaves, row by row.
 
-        ``rows`` are some of the shard's; other arrays are of all of its rows.
+        ``rows`` selects some of the shard's rows; the other arrays have all of its rows.
         """
         totals, some = totals.copy(), slice(None) if in_sample is None else in_sample[rows]
         leaf = self._leaf_of[rows][some].astype(np.int64)
@@ -96,7 +97,7 @@ class LeafRows:
 
 
 def share_leaves(n_samples: NDArray[np.int64], n_shards: int) -> NDArray[np.int64]:
-    """Return which leaves each shard measures, so that each has about as many rows: where the leaves of each begin, and the last ones end.
+    """Divide leaves among shards so that each measures about the same number of rows; return the bounds of each shard's range of leaves.
 
     Examples
     --------
@@ -109,7 +110,7 @@ def share_leaves(n_samples: NDArray[np.int64], n_shards: int) -> NDArray[np.int6
 
 
 def measure_means(rules: Rules, sent: Sequence[tuple[NDArray[Any], ...]], threads: Threads) -> Measured:
-    """Return the means of leaves, and their spreads, given the rows that each shard has in them."""
+    """Return the means and spreads of leaves, given their rows on each shard."""
     counts = np.stack([one[0] for one in sent])
     numbers, target, weight = (np.concatenate([one[i] for one in sent]) for i in range(1, 4))
     leaf = np.concatenate([np.repeat(np.arange(counts.shape[1]), own) for own in counts])

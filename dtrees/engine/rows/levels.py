@@ -1,9 +1,9 @@
-"""The levels of a tree over shards of rows: what is summed of their nodes, and how all shards together search these.
+"""The levels of a tree over shards of rows: which sums of their nodes are computed, and how all shards search the nodes together.
 
-Every shard is the searcher of some columns. Names of payloads say what travels: "sums" of nodes to the searchers of columns, "bars" of
-searchers to all shards, "flags" to all (what may hold a better split), "finer sums" and "finer flags" of those that have many rows, and the
-rows in there to searchers ("picked"). Those from "finer sums" to "picked" are repeated for each further batch of flagged rows, whose number
-is then said, too. "further columns" is what comes of a further search, which all tell.
+Every shard is the searcher of some columns. The names of payloads are: "sums" of nodes, sent to the searchers of columns; "bars" of
+searchers, to all shards; "flags" (the parts that may hold a better split), to all; "finer sums" and "finer flags" of parts with many rows;
+and "picked", the rows in these parts, to searchers. The steps from "finer sums" to "picked" are repeated for each further batch of flagged
+rows, with the number of the batch in the name. "further columns" is the result of a search in further columns, sent to all.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ from dtrees.split.policy import FOLD, MAX_ZONES, ROWS_PER_PART
 from dtrees.split.zones.sums import grain_for
 from dtrees.tree.category_sets import CategorySets
 
-#: Nodes are summed by parts of so many rows each, more than in one process, as sums are sent. Late trees of 1M x 28 on two shards send
-#: 16.9 MB instead of 21.4 for it, in 0.92 of the time of a processor; trees of noise 16.4 instead of 18.9, in as much time. With twice as
-#: many, the first 100 trees send 0.8 of that, and take as long; first trees of noise take 1.03.
+#: A node part has four times the rows that it has in one process, as sums are sent. This reduces what late trees of 1M x 28 on two shards
+#: send from 21.4 to 16.9 MB, in 0.92 of the processor time; trees of noise send 16.4 instead of 18.9 MB in the same time. With eight times
+#: the rows, the first 100 trees send 0.8 of that in the same time; first trees of noise take 1.03 of the time.
 _ROWS_PER_PART = 4 * ROWS_PER_PART
 _NOTHING = np.empty(0, np.int64)
-#: The best splits of nodes, the next value above each cut (NaN: not known), and the words of their sets of categories, by node.
+#: The best splits of nodes, the next value above each cut (NaN if unknown), and the words of their sets of categories, by node.
 Found = tuple[Candidates, NDArray[np.float64], dict[int, NDArray[np.uint32]]]
 
 
 class RowsGrower(Grower):
-    """A grower that is given thresholds after the splits, since they take a look at all rows."""
+    """A grower that receives thresholds after the splits, as they depend on the rows of all shards."""
 
     def settle(self, nodes: NDArray[np.int64], thresholds: NDArray[np.float64]) -> None:
         """Write the thresholds of nodes that have been split."""
         self._records["threshold"][nodes] = thresholds
 
     def lay_out(self, splits: Splits) -> None:
-        """Note where the rows of children would lie if all rows were in one place."""
+        """Note the places that the rows of children would have in the row partition of the whole table."""
         middle = self.places(splits.node)[0] + splits.n_left
         self.table.divide(splits.node, splits.left, middle, middle)
 
     def about(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the numbers of rows, sums and depths of nodes."""
+        """Return the numbers of rows, the sums and the depths of nodes."""
         start, stop, _ = self.places(nodes)
         return stop - start, self.table.sums[nodes], self.table.depth[nodes]
 
     @property
     def n_nodes(self) -> int:
-        """How many nodes there are, but for those that one shard has grown."""
+        """The number of nodes, excluding those that a single shard has grown."""
         return self._n
 
 
 class Columns:
-    """The columns in which nodes of some paths are searched, in the order in which they are drawn for each."""
+    """The columns in which nodes, identified by their paths, are searched, in the order in which they are drawn for each."""
 
     def __init__(self, shards: Shards, tree: int, paths: Sequence[Any]) -> None:
         rules, seed = shards.plan.rules, hashing.as_seed(shards.plan.seed)
@@ -77,7 +77,7 @@ class Columns:
                 self.order[i] = np.searchsorted(pool, drawn)
 
     def drawn(self) -> NDArray[np.bool_]:
-        """Return in which columns each node is searched at first, empty if in all."""
+        """Return the columns in which each node is searched first; empty if all."""
         found = np.zeros((self.order.shape[0], self.n_columns if self.order.shape[0] else 0), np.bool_)
         if self.order.shape[0]:
             np.put_along_axis(found, self.order[:, : self.n_drawn], True, axis=1)
@@ -85,25 +85,25 @@ class Columns:
 
 
 class Levels:
-    """What is summed of the levels of a tree, and how their nodes are searched.
+    """The sums of the levels of a tree, and the search of their nodes.
 
     Parameters
     ----------
     shards : Shards
     rows : RowsInTree
-        Those of this shard.
+        The rows of this shard.
 
     Attributes
     ----------
     summed : Levelled
-        What shards are to sum of the level planned.
+        The sums that shards are to compute for the next level.
     """
 
     def __init__(self, shards: Shards, rows: RowsInTree) -> None:
         self.shards, self.rows = shards, rows
         self.summed = s.Levelled(_NOTHING, _NOTHING)
         self._grain: dict[int, int] = {}
-        self._slot: dict[int, int] = {}  # of the nodes searched last
+        self._slot: dict[int, int] = {}  # slots of the nodes searched last
         self._tasks, self._n_slots = np.empty((0, 4), np.int64), 0
         self._searched: s.FindBars
         self._columns: Columns
@@ -113,14 +113,14 @@ class Levels:
         return int(grain_for.py_func(most_grain, _ROWS_PER_PART * (MAX_ZONES - 1) << (most_grain or FOLD), n_rows))
 
     def plan_root(self, n_rows: int) -> None:
-        """Plan to sum the root."""
+        """Schedule the sums of the root."""
         self._grain = {0: self._grain_for(n_rows)}
         self._note([(0, -1, -1, 0)], [(0, self._grain[0])], 1)
 
     def plan(self, grower: RowsGrower, splits: Splits) -> None:
-        """Plan what to sum of the children of nodes just split: of two, the smaller, as the other's sums follow.
+        """Schedule the sums of the children of new splits: only of the smaller child, as the sums of the larger one follow by subtraction.
 
-        Unless finer parts are wanted than those that the node was summed by.
+        Both are summed if finer parts are wanted than those of their parent.
         """
         wanted = {node: i for i, node in enumerate(grower.to_search.tolist())}
         before, self._grain, n_slots = self._grain, {}, len(wanted)
@@ -149,7 +149,7 @@ class Levels:
         self._tasks, self._n_slots = np.array(tasks, np.int64).reshape(-1, 4), n_slots
 
     def open(self, grower: RowsGrower, root: Root, columns: Columns) -> None:
-        """Begin the search of the nodes that are to be searched, whose sums have been planned."""
+        """Begin the search of the nodes whose sums were scheduled."""
         nodes, self._columns = grower.to_search, columns
         grain = np.array([self._grain[node] for node in nodes.tolist()], np.int64)
         self._slot = {node: i for i, node in enumerate(nodes.tolist())}
@@ -157,16 +157,16 @@ class Levels:
         self._searched = s.FindBars(root, self._tasks, self.summed, self._n_slots, nodes, n_rows, grain, sums, columns.drawn())
 
     def search(self, sent: list[Arrays]) -> Steps[tuple[s.Scanned, int, NDArray[np.intp]]]:
-        """Find the best splits of the nodes of an open search, which all shards have sent sums of, in the columns of this shard.
+        """Find the best splits of the nodes being searched in this shard's columns, given the sums of all shards.
 
-        With them come how many rows that has taken, and which nodes are leaves, as their rows have one target.
+        Also return the number of rows that were scanned, and which nodes are leaves because their target is constant.
         """
         every = yield self.shards.to_all("bars", (self.rows.find_bars(self._searched, sent),))
         bars = np.max([one[0] for one in every], axis=0)
         return (*(yield from self._scan(bars, self._searched.drawn)), _NOTHING)
 
     def _scan(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Steps[tuple[s.Scanned, int]]:
-        """Find the best splits, knowing bars, of nodes whose sums are ready; return them, and how many rows that has taken."""
+        """Find the best splits of nodes, given their sums and bars; also return the number of rows that were scanned."""
         shards, rows = self.shards, self.rows
         own = rows.flag(bars, drawn)
         every = [Wanted(*one) for one in (yield shards.to_all("flags", own))]
@@ -183,16 +183,16 @@ class Levels:
         return rows.best(), int(own.tasks[:, 3].sum())
 
     def found(self, own: s.Scanned, flagged: int) -> Steps[Found]:
-        """Return the best of what all searchers have found of the nodes, and note how many of their cells were flagged."""
+        """Return the best splits that any searcher has found for the nodes, and record how many of their cells were flagged."""
         n_cells = int(self._searched.n_rows.sum()) * self.shards.plan.rules.columns_per_tree
         found, of_all = yield from self._best_of_all("level", own, flagged)
         self.shards.grain.note(of_all, n_cells)
         return found
 
     def _best_of_all(self, name: str, own: s.Scanned, flagged: int = 0) -> Steps[tuple[Found, int]]:
-        """Tell all shards what was found here, and how many rows were flagged; return the best of all, and how many were in all.
+        """Exchange the best splits and numbers of flagged rows; return the best splits over all searchers and the total number.
 
-        As arrays of numbers: to pickle and to read tuples of records takes six times as long.
+        Splits are sent as arrays of numbers: pickling and reading tuples of records takes six times as long.
         """
         arrays = own.candidates.records.view(np.uint8), own.candidates.left, own.above, *own.sets, np.array([flagged])
         every = yield self.shards.to_all(name, arrays)
@@ -200,7 +200,7 @@ class Levels:
         return self._best(scanned), sum(int(one[6][0]) for one in every)
 
     def search_rest(self, which: NDArray[np.int64]) -> Steps[Found]:
-        """Search some of the nodes in their further columns, each up to the first that is not constant in it."""
+        """Search some of the nodes in their further columns, each until a column varies in it."""
         columns, left = self._columns, which
         best, above, words = self._best([])
         for place in range(columns.n_drawn, columns.n_columns):
@@ -216,7 +216,7 @@ class Levels:
         return best.take(which), above[which], words
 
     def _search_further(self, drawn: NDArray[np.bool_]) -> Steps[s.Scanned]:
-        """Search the nodes in other columns, ``drawn`` as of :class:`~dtrees.engine.rows.steps.FindBars`."""
+        """Search the nodes in other columns; ``drawn`` is as for :class:`~dtrees.engine.rows.steps.FindBars`."""
         return (yield from self._scan(np.full(drawn.shape[0], -1.0), drawn))[0]
 
     def _best(self, scanned: list[s.Scanned]) -> Found:

@@ -1,7 +1,7 @@
-"""What the coordinator and the shards of rows say to each other, beside what :mod:`dtrees.engine.protocol.messages` has.
+"""Messages between the coordinator and shards of rows, besides those of :mod:`dtrees.engine.protocol.messages`.
 
-What shards send one another to carry a message out is named by the step that it is of (:class:`~dtrees.engine.protocol.exchange.Step`):
-"targets" and "held out" before the first tree; those of trees as :mod:`dtrees.engine.rows.tree` says; "losses" and "scores" after one.
+Payloads between shards are named by their step (:class:`~dtrees.engine.protocol.exchange.Step`): "targets" and "held out" before the first
+tree; the names in :mod:`dtrees.engine.rows.tree` during trees; "losses" and "scores" after a tree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dtrees.engine.rows.zone_edges import Edges, Sketches
 
 @dataclass(frozen=True)
 class Introduce(Message):
-    """Ask for what a shard has. Reply: :class:`Introduced`. Nodes of up to ``sent_rows`` rows are to be grown by one shard."""
+    """Request a description of a shard's rows. Reply: :class:`Introduced`. Nodes of up to ``sent_rows`` rows will be grown by one shard."""
 
     shard: int
     n_shards: int
@@ -30,19 +30,18 @@ class Introduce(Message):
 
 @dataclass(frozen=True)
 class Open(Message):
-    """Open the fit, once shard 0 has found out what follows from all targets. Reply, from shard 0: what the coordinator is to know of it.
+    """Open the fit, after shard 0 has computed the scales from all targets. Reply of shard 0: the scales for the coordinator.
 
-    That is :class:`~dtrees.engine.shard.targets.scales.BoostingScales`, or
-    :class:`~dtrees.engine.shard.targets.scales.ForestScales`. Payloads: targets and weights, to shard 0; and to each shard what is of
-    its rows.
+    The reply is :class:`~dtrees.engine.shard.targets.scales.BoostingScales` or :class:`~dtrees.engine.shard.targets.scales.ForestScales`.
+    Payloads: targets and weights to shard 0; from there, to each shard, the arrays of its rows.
 
     Attributes
     ----------
     edges : Edges
     ranges : list of ndarray
-        Of each shard.
+        The row ranges of each shard.
     initial : ndarray of float64, optional
-        Of boosting, which only shard 0 needs: as of :meth:`~dtrees.engine.shard.shard.Shard.begin`.
+        The initial raw prediction of boosting, for shard 0 only; see :meth:`~dtrees.engine.shard.shard.Shard.begin`.
     """
 
     edges: Edges
@@ -51,7 +50,7 @@ class Open(Message):
 
 
 class Introduced(NamedTuple):
-    """A shard's ranges of rows, shape (n, 2), sketches of its columns, and how many categories they have (None: not asked for)."""
+    """A shard's row ranges, shape (n, 2), sketches of its columns, and their numbers of categories (None if not requested)."""
 
     ranges: NDArray[np.int64]
     sketches: Sketches | None

@@ -1,7 +1,7 @@
-"""Sums as shards send them to one another: packed (:mod:`dtrees.split.numbers.packed`), as small numbers take few bytes.
+"""Packed sums, in which shards send sums to each other (:mod:`dtrees.split.numbers.packed`): small numbers take few bytes.
 
-Packed sums are an array of bytes that says all about itself: how many numbers an element has, how many chunks there are, and for each where
-its bytes and its numbers begin; then the bytes. What a shard keeps for itself are the numbers as they are.
+Packed sums are one self-describing array of bytes: the number of values of an element, the number of chunks, the first byte and the first
+number of each chunk, then the data. Sums that a shard does not send are not packed.
 
 >>> one, other = np.array([5, -3, 0, 1 << 40]), np.array([1, 1, 1, 1])
 >>> packed = pack(one, 2)
@@ -29,11 +29,11 @@ _ALONE = Threads(1)
 
 
 class PackedWrongly(RuntimeError):
-    """What a shard sent are not the sums that it was to send."""
+    """The sums received from a shard do not match those that were requested."""
 
 
 class _Head(NamedTuple):
-    """What packed sums say of themselves; both arrays have shape (n_chunks + 1,)."""
+    """The header of packed sums; both arrays have shape (n_chunks + 1,)."""
 
     width: int
     bytes: NDArray[np.int64]
@@ -57,7 +57,7 @@ def _head_bytes(n_chunks: int) -> int:
 
 
 def pack(numbers: NDArray[np.int64], width: int, begins: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
-    """Return the sums packed, of elements of ``width`` numbers; chunks begin at some of the numbers, and the last one ends."""
+    """Return packed sums with elements of ``width`` numbers; ``begins`` has the bounds of the chunks."""
     begins = np.array([0, numbers.shape[0]]) if begins is None else begins
     n = begins.shape[0] - 1
     packed = np.empty(_head_bytes(n) + packed_size(numbers.shape[0], width, n), np.uint8)
@@ -75,16 +75,16 @@ def add_up(
     sizes: NDArray[np.int64] | None = None,
     threads: Threads = _ALONE,
 ) -> NDArray[np.int64]:
-    """Return the sums of several shards added up.
+    """Add up the sums of several shards.
 
     Parameters
     ----------
     sent : sequence of ndarray
-        Packed sums, all in the same chunks, or numbers as they are.
+        Packed sums, all with the same chunks, or unpacked numbers.
     out : ndarray of int64, optional
-        Written: where the chunks are to go.
+        Array for the sums; written.
     places, sizes : ndarray of int64, shape (n_chunks,), optional
-        Where each chunk is to begin in ``out``, and of how many numbers it is.
+        The first place of each chunk in ``out``, and its number of values.
     threads : Threads, optional
 
     Raises
@@ -124,12 +124,12 @@ def _share(threads: Threads, kernel: Callable[..., Any], tasks: NDArray[np.int64
 
 
 class SumsToSend:
-    """What a shard has summed of nodes, for all searchers, in a buffer that is reused.
+    """A shard's sums of nodes for all searchers, packed into a buffer that is reused.
 
     Parameters
     ----------
     shard : int
-        Whose sums these are: it keeps those of its own columns as they are.
+        The number of the shard, whose own columns are not packed.
     threads : Threads
     """
 
@@ -138,20 +138,20 @@ class SumsToSend:
         self._numbers, self._bytes = mapped(0, np.int64), mapped(0, np.uint8)
 
     def pack(self, sums: Sums, columns: Sequence[NDArray[np.int64]]) -> list[NDArray[Any]]:
-        """Return the sums in the columns of each searcher, node by node; in place of what was returned before.
+        """Return the sums in the columns of each searcher, node by node; invalidates the arrays returned before.
 
         Parameters
         ----------
         sums : Sums
-            Of a node in each slot.
+            The sums of a node in each slot.
         columns : sequence of ndarray of int64
-            Of each searcher.
+            The columns of each searcher.
         """
         n, width = sums.grains.shape[0], sums.width
         sizes = (sums.starts[:, 1:] - sums.starts[:, :-1])[sums.grains]
-        begins = [bounds_of(sizes[:, mine].sum(axis=1)) for mine in columns]  # of numbers
+        begins = [bounds_of(sizes[:, mine].sum(axis=1)) for mine in columns]  # in numbers
         n_chunks = max(1, min(self._threads.n_threads, n))
-        bounds = [n * i // n_chunks for i in range(n_chunks + 1)]  # each chunk of slots by a thread
+        bounds = [n * i // n_chunks for i in range(n_chunks + 1)]  # each thread packs a chunk of slots
         tasks, places, at, first_column = [], [], 0, 0
         starts: list[list[int]] = [[] for _ in columns]
         for searcher, mine in enumerate(columns):
@@ -168,7 +168,7 @@ class SumsToSend:
                     at += -(-packed_size(n_numbers, width, (last - first) * mine.shape[0]) // 64) * 64
             first_column = last_column
         if self._bytes.shape[0] < at:
-            self._bytes = mapped(at, np.uint8, large_pages=False)  # twice of what packed sums take
+            self._bytes = mapped(at, np.uint8, large_pages=False)  # twice the size of the packed sums
         n_kept = int(begins[self._shard][-1])
         if self._numbers.shape[0] < n_kept:
             self._numbers = mapped(n_kept, np.int64)

@@ -1,8 +1,9 @@
-"""In what order a shard reads its cells: at will in memory, and in passes over them on disk.
+"""The order in which a shard reads its cells: in passes if they are on disk, in any order if they are in memory.
 
-A node's rows are in ascending order, but far apart; so each node of a level, taken by itself, would have most of a table on disk read.
-For all nodes of a level together it is read in order: codes column by column, and parts, which lie row by row, by chunks of rows. What
-has been read is forgotten (:mod:`dtrees.split.table.mmap_arrays`), so that a shard's memory holds a column, or a chunk, at a time.
+The rows of a node are in ascending order, but far apart, so reading each node of a level separately would read most of a table on disk each
+time. All nodes of a level are therefore read together and in order: codes column by column, and parts, which are stored row by row, by
+chunks of rows. Memory that has been read is released (:mod:`dtrees.split.table.mmap_arrays`), so that a shard holds one column, or one
+chunk, at a time.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from dtrees.split.table.mmap_arrays import forget, is_on_disk
 
 
 def by_column(codes: NDArray[np.uint32], column: NDArray[np.integer[Any]], *others: NDArray[Any]) -> Iterator[Any]:
-    """Give which tasks to carry out at a time: all, or, on disk, those of a column or a few; empty ones not.
+    """Yield which tasks to carry out at a time: all, or, on disk, those of one or a few columns; no empty selections.
 
     Parameters
     ----------
     codes : ndarray of uint32, shape (n_columns, n_rows)
     column : ndarray of int, shape (n_tasks,)
-        What each task reads.
+        The column that each task reads.
     *others : ndarray
-        What tasks read of besides.
+        Other arrays that the tasks read.
 
     Yields
     ------
     slice or ndarray of int64
-        Something to index tasks by; in ascending order within a column.
+        An index of tasks; ascending within a column.
     """
     if not is_on_disk(codes):
         yield slice(None)
@@ -58,9 +59,9 @@ def share_by_column(
     others: Sequence[NDArray[Any]] = (),
     most: int | None = None,
 ) -> None:
-    """Have threads, not more than ``most``, call a kernel with tasks, those of :func:`by_column` at a time.
+    """Have at most ``most`` threads call a kernel with tasks, in the batches of :func:`by_column`.
 
-    ``function`` gets the queue, the number of its thread, and what ``inputs`` and ``outputs`` have of these tasks; the latter are written.
+    ``function`` gets the queue, its thread number, and the elements of ``inputs`` and ``outputs`` of these tasks; ``outputs`` are written.
     """
     for some in by_column(codes, column, *others):
         own, found = [of[some] for of in inputs], [of[some] for of in outputs]
@@ -76,21 +77,21 @@ def share_by_column(
 def by_rows(
     cells: NDArray[Any], n_rows: int, rows: NDArray[np.uint32], start: NDArray[np.int64], stop: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Give what places of nodes to read at a time: all, or, on disk, those whose rows are in a chunk.
+    """Yield which places of nodes to read at a time: all, or, on disk, those with rows in one chunk.
 
     Parameters
     ----------
     cells : ndarray
-        Of ``n_rows`` rows, in all columns.
+        The cells of ``n_rows`` rows in all columns.
     rows : ndarray of uint32
-        By place; within each node ascending.
+        The row at each place; ascending within each node.
     start, stop : ndarray of int64, shape (n,)
-        Of nodes.
+        The first place of each node, and the place after its last.
 
     Yields
     ------
     start, stop : ndarray of int64, shape (n,)
-        Some of the places of each node, from first to last.
+        A range of the places of each node, in ascending order.
     """
     if not is_on_disk(cells):
         yield start, stop
@@ -106,7 +107,7 @@ def by_rows(
 
 
 def values_of_rows(columns: Columns, which: NDArray[np.int32], rows: NDArray[np.uint32]) -> NDArray[np.float64]:
-    """Return the values of some rows in some columns, missing ones as NaN; shape (n_columns, n_rows)."""
+    """Return the values of some rows in some columns, NaN if missing; shape (n_columns, n_rows)."""
     values = np.empty((which.shape[0], rows.shape[0]))
     if not is_on_disk(columns.codes):
         write_values(columns, which, rows, values)
@@ -120,7 +121,7 @@ def values_of_rows(columns: Columns, which: NDArray[np.int32], rows: NDArray[np.
 
 
 def take_tasks(some: Any, tasks: NDArray[np.int64], begins: NDArray[np.int64], *of_parts: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Return some of the tasks, where their parts begin, and what there is of each part.
+    """Return some of the tasks, the bounds of their parts, and the given arrays of parts.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""Exact weighted quantiles of groups of values that are spread over shards, of all groups at once.
+"""Exact weighted quantiles of groups of values that are spread over shards, for all groups at once.
 
-Floats are taken as integers of 64 bits in the same order. Each group has an *owner* among the shards. Round by round, shards tell owners
-how much their values weigh by the next 16 bits, and owners tell all which of these the quantile has; values with others need not be looked
-at any more. As soon as few values are left, these are sent, and their owners see to the rest. Mostly that takes one round.
+Floats are treated as 64-bit integers in the same order. Each group has an *owner* among the shards. In each round, shards send to the
+owners the weights of their values by the next 16 bits, and the owners reply which of these bits the quantile has; values with other bits
+are discarded. When few values remain, these are sent to the owners, who finish the search. Usually this takes one round.
 
-What comes of it is what one process finds (:mod:`dtrees.ensemble.objective.kernels`): the least value up to which the
-values weigh q of all or, where they weigh just that, halfway to the next one.
+The result is the same as in one process (:mod:`dtrees.ensemble.objective.kernels`): the least value up to which the cumulative weight
+exceeds q of the total or, if the weight equals it exactly, the midpoint to the next value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.zones.over_shards.categories import Lists, make_lists, make_tally, settle_lists, sum_by_category
 
-#: Values of all groups that are sent as they are.
+#: The number of remaining values, over all groups, that are sent directly.
 SENT_VALUES = 1 << 16
 _BITS = 16
 _SIGN, _NONE = np.uint64(2**63), np.uint64(2**64 - 1)
@@ -30,13 +30,13 @@ _NO_WEIGHTS, _ONE_TARGET = np.empty(0, np.int64), np.empty((0, 0), np.int64)
 
 
 class Grouped(NamedTuple):
-    """A shard's values: those of group i are ``values[bounds[i]:bounds[i + 1]]``.
+    """A shard's values: group i has ``values[bounds[i]:bounds[i + 1]]``.
 
     Attributes
     ----------
     values : ndarray of float64
     weights : ndarray of int64
-        Positive; empty where all are 1.
+        Positive; empty if all are 1.
     bounds : ndarray of int64, shape (n_groups + 1,)
     """
 
@@ -59,14 +59,14 @@ def keys_of(values: NDArray[np.float64]) -> NDArray[np.uint64]:
 
 
 def values_of(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Return the floats that have these keys."""
+    """Return the floats with the given keys."""
     return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float64)
 
 
 def quantiles(grouped: Grouped, q: float, n_values: int, shards: Shards, threads: Threads) -> Steps[NDArray[np.float64]]:
-    """Find the q-quantiles of groups, none of which is empty, together with the other shards; return those of the groups owned, none -0.0.
+    """Find the q-quantiles of non-empty groups together with the other shards; return those of this shard's groups, never -0.0.
 
-    Group i is owned by shard ``i % n_shards``. ``n_values`` are how many all shards have, of all groups.
+    Group i is owned by shard ``i % n_shards``. ``n_values`` is the number of values over all shards and groups.
     """
     selection = _Selection(grouped, q, shards.shard, shards.n_shards, threads)
     while n_values > SENT_VALUES:
@@ -78,7 +78,7 @@ def quantiles(grouped: Grouped, q: float, n_values: int, shards: Shards, threads
 
 
 class _Selection:
-    """How far the search for quantiles is, on a shard."""
+    """The state of a search for quantiles on a shard."""
 
     def __init__(self, grouped: Grouped, q: float, shard: int, n_shards: int, threads: Threads) -> None:
         n = grouped.bounds.shape[0] - 1
@@ -91,7 +91,7 @@ class _Selection:
         self._by_owner = np.concatenate([np.arange(owner, n, n_shards) for owner in range(n_shards)])
 
     def counts(self) -> dict[int, Arrays]:
-        """Return what values weigh by their next bits, for the owners of their groups."""
+        """Return the weights of values by their next bits, for the owners of their groups."""
         shift = np.uint64(64 - _BITS - self._level)
         digits = ((self._keys >> shift) & np.uint64(2**_BITS - 1)).astype(np.uint32)[np.newaxis]
         n, sizes = self._by_owner.shape[0], np.diff(self._bounds)[self._by_owner]
@@ -114,7 +114,7 @@ class _Selection:
         return sent
 
     def choose(self, sent: Sequence[Arrays]) -> Arrays:
-        """Return which bits the quantiles of the groups owned have next, and how many values have these."""
+        """Return the next bits of the quantiles of this shard's groups, and the number of values with these bits."""
         k = self._own.shape[0]
         if not k:
             return np.empty(0, np.uint64), np.empty(0, np.int64)
@@ -130,7 +130,7 @@ class _Selection:
         return lists.code[at][place].astype(np.uint64), lists.n[at][place].astype(np.int64)
 
     def _place(self, weights: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the first place in each group up to which it weighs enough, else the last; note what it weighs before that."""
+        """Return the first place in each group at which the cumulative weight suffices, else the last; store the weight before it."""
         up_to, ends = np.cumsum(weights), np.cumsum(sizes)
         before = up_to[ends - sizes] - weights[ends - sizes]
         if self._wanted is None:
@@ -142,7 +142,7 @@ class _Selection:
         return place
 
     def narrow(self, sent: Sequence[Arrays]) -> int:
-        """Keep those values only that have the bits that the owners have chosen; return how many all shards have to look at further."""
+        """Discard values without the bits that the owners have chosen; return the number of values that remain over all shards."""
         digit, left = (np.empty(self._by_owner.shape[0], dtype) for dtype in (np.uint64, np.int64))
         digit[self._by_owner], left[self._by_owner] = (np.concatenate([one[i] for one in sent]) for i in range(2))
         self._level += _BITS
@@ -154,13 +154,13 @@ class _Selection:
         np.minimum.at(self._above, group[higher], self._keys[higher])
         self._keys, self._weights = self._keys[kept], self._weights[kept] if self._weights.shape[0] else self._weights
         self._bounds = np.concatenate([[0], np.cumsum(np.bincount(group[kept], minlength=digit.shape[0]))])
-        if self._level == 64:  # those that are left are all equal
+        if self._level == 64:  # the remaining values are all equal
             self._keys, self._weights, self._bounds = self._keys[:0], self._weights[:0], np.zeros_like(self._bounds)
             return 0
         return int(left.sum())
 
     def rest(self) -> dict[int, Arrays]:
-        """Return the values that are left, and the least of those above them, for the owners of their groups."""
+        """Return the remaining values, and the least value above them, for the owners of their groups."""
         sent: dict[int, Arrays] = {}
         for owner in range(self._n_shards):
             groups = np.arange(owner, self._above.shape[0], self._n_shards)
@@ -170,7 +170,7 @@ class _Selection:
         return sent
 
     def finish(self, sent: Sequence[Arrays]) -> NDArray[np.float64]:
-        """Return the quantiles of the groups owned."""
+        """Return the quantiles of this shard's groups."""
         k = self._own.shape[0]
         if not k:
             return np.empty(0)
@@ -184,7 +184,7 @@ class _Selection:
             order = np.lexsort([keys, group])
             group, keys = group[order], keys[order]
             weights = weights[order] if weights.shape[0] else np.ones(keys.shape[0], np.int64)
-            first = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (group[1:] != group[:-1])))  # of equal ones
+            first = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (group[1:] != group[:-1])))  # the first of equal values
             weights = np.add.reduceat(weights, first)
             keys, group = keys[first], group[first]
             place = self._place(weights, np.bincount(group, minlength=k))

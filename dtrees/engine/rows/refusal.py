@@ -1,4 +1,4 @@
-"""Which fits cannot be grown over shards of rows, and why."""
+"""Reasons why a fit cannot be grown over shards of rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 
 
 def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: Any = None) -> str | None:
-    """Return why a plan cannot be grown where rows stay where they are, naming the parameter; None if it can.
+    """Return the reason, with the parameter's name, why a plan cannot be grown over shards of rows; None if it can.
 
-    ``loss`` is the loss as the user gave it: a name, or a function.
+    ``loss`` is the loss as given by the user: a name or a function.
 
     Examples
     --------
@@ -30,8 +30,8 @@ def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: Any = None) ->
 
 
 def too_many_rows(n_rows: int) -> str | None:
-    """Return why so many rows cannot stay where they are; None if they can."""
-    from dtrees.split.zones.sums import MAX_PACKED_ROWS  # brings in the compiler
+    """Return the reason why a table of this size cannot be grown over shards of rows; None if it can."""
+    from dtrees.split.zones.sums import MAX_PACKED_ROWS  # imports Numba
 
     if n_rows < MAX_PACKED_ROWS:
         return None
@@ -39,7 +39,7 @@ def too_many_rows(n_rows: int) -> str | None:
 
 
 def _refusal_of_forest(plan: ForestPlan) -> str | None:
-    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+    from dtrees.split.criteria.criterion import criterion_named  # imports Numba
 
     if not criterion_named(plan.rules.criterion).by_sums:
         return (

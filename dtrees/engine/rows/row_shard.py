@@ -1,8 +1,8 @@
-"""A shard of rows: some ranges of a table's rows, all columns of them, and the state of these rows.
+"""A shard of rows: some row ranges of a table, with all columns, and the state of these rows.
 
-It answers messages one at a time, as :class:`~dtrees.engine.shard.shard.Shard` does, and does nothing on its own. To carry out a message
-may take payloads of other shards: how it goes is a *program* (:mod:`dtrees.engine.protocol.exchange`). What is known of the tree under way
-is with :mod:`dtrees.engine.rows.rows_in_tree`.
+It answers messages one at a time, like :class:`~dtrees.engine.shard.shard.Shard`, and does nothing on its own. A message may need payloads
+from other shards; the *program* of the message takes the steps (:mod:`dtrees.engine.protocol.exchange`). The state of the current tree is
+in :mod:`dtrees.engine.rows.rows_in_tree`.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ from dtrees.split.table.zone_map import ZoneMap
 
 
 class RowShard(FitShard):
-    """Some ranges of a table's rows, which answer the messages of a fit.
+    """Some row ranges of a table, which answer the messages of a fit.
 
     Parameters
     ----------
     columns : Columns
-        All columns of the table, of the shard's rows.
+        All columns of the table, for the shard's rows.
     ranges : sequence of tuple of int
-        The first row of each range, and the one after its last, ascending and without overlap. A shard may have none.
+        The first row of each range, and the row after its last, ascending and without overlap. May be empty.
     n_rows_total : int
         Rows of the whole table.
     target : ndarray, shape (n_rows,)
-        Of the shard's rows, as weights are: float64 for regression, class numbers otherwise.
+        The target of the shard's rows: float64 for regression, class numbers otherwise.
     weight : ndarray of float64, shape (n_rows,), or None
-        Either all shards have some, or none has.
+        Given for all shards or for none.
     n_threads : int
     """
 
@@ -109,7 +109,7 @@ class RowShard(FitShard):
         return self._slots[slot]
 
     def _grow_tree(self, message: GrowTree) -> Steps[Grown]:
-        """Grow a tree as all other shards do at the same time, and add it to the predictions."""
+        """Grow a tree together with all other shards, and add it to the predictions."""
         shards, rows, output = self._shards, self._tree, message.output
         round_ = rows.boosting.round_of(message.tree)
         if message.tree == round_:
@@ -130,7 +130,7 @@ class RowShard(FitShard):
         return Grown([] if self._shard else [tree], checksum([tree]), losses, undrawn, score)
 
     def _open_round_of_all(self, shards: Shards, round_: int) -> Steps[None]:
-        """Have shard 0 find the loss of a round, where that takes all rows at once; again within a round if shards are new."""
+        """If the loss of a round takes all rows, have shard 0 compute it; within a round this is repeated for new shards."""
         raw = self._tree.boosting.opened_for(round_)
         if raw is None:
             return
@@ -140,7 +140,7 @@ class RowShard(FitShard):
         self._tree.boosting.take_loss(round_, loss)
 
     def _grow_trees(self, first: int, last: int) -> Steps[Grown]:
-        """Grow trees of a forest as all other shards do at the same time."""
+        """Grow trees of a forest together with all other shards."""
         programs = {}
         for slot, number in enumerate(range(first, last)):
             rows = self._in_slot(slot)
@@ -158,7 +158,7 @@ class RowShard(FitShard):
         return m.Introduced(self._ranges, sketch_columns(self._columns, self._threads.map), n_categories)
 
     def _open(self, message: m.Open) -> Steps[Any]:
-        """Have one shard find out what follows from the targets and weights of all rows, and send each its part."""
+        """Have shard 0 compute the scales from the targets and weights of all rows, and send each shard its part."""
         assert self._fit is not None
         n_columns, ranges, plan = self._columns.n_columns, message.ranges, self._plan
         self._shards = shards = Shards(
@@ -179,7 +179,7 @@ class RowShard(FitShard):
         return reply
 
     def _look_at_all(self, message: m.Open, sent: Sequence[Arrays]) -> tuple[BoostingScales | ForestScales, dict[int, Any]]:
-        """Return what follows from the targets and weights of all rows, and what each shard is sent of its own."""
+        """Return the scales that follow from the targets and weights of all rows, and the arrays that each shard is sent."""
         ranges = message.ranges
         target, weight = (in_order([one[i] for one in sent], ranges, self._n_rows_total) if len(sent[0]) > i else None for i in (0, 1))
         assert target is not None
@@ -213,7 +213,7 @@ class RowShard(FitShard):
         return scales, replies
 
     def _targets(self, plan: BoostingPlan, scales: BoostingScales, bits: NDArray[np.uint8], eligible: NDArray[np.uint8]) -> BoostingTarget:
-        """Return the targets of the rows here."""
+        """Return the boosting targets of the shard's rows."""
         target, weight = self._table
         held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_) if plan.holds_out else None
         known = BoostedRows(scales, held_out, eligible)
