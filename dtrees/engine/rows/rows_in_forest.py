@@ -1,8 +1,8 @@
-"""The rows of a shard in a tree of a forest under way; and random thresholds of nodes: what the shard says of its rows, and tries of all.
+"""The rows of a shard in the current tree of a forest, and the search of nodes by random thresholds.
 
-Where a random threshold lies follows from the lowest and the highest value of its node in its column, so shards tell one another these of
-their own rows, and draw thresholds each for itself. Then each sums its rows on the left of the thresholds, and sends the sums of each to
-the shard that tries it. No zones are summed, and no rows are sent.
+A random threshold depends on the lowest and the highest value of its node in its column. Shards therefore exchange these values of their
+own rows, and each draws the thresholds itself. Then each sums its rows on the left of the thresholds, and sends each sum to the shard that
+evaluates the threshold. No zones are summed, and no rows are sent.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from dtrees.tree.tree import Tree
 
 
 class Ends(NamedTuple):
-    """What is known of pairs of a node and a column before thresholds are drawn.
+    """Ends of the value ranges of pairs of a node and a column, from which thresholds are drawn.
 
     Attributes
     ----------
     low, high : ndarray of float64, shape (n,)
-        The lowest and the highest value; infinite, and the other way round, where there are none.
+        The lowest and the highest value; infinity and minus infinity if there are no values.
     has_missing : ndarray of bool, shape (n,)
     pure : ndarray of bool, shape (n_nodes,) or (0,)
-        Which nodes have one target in all rows, if that is asked for.
+        The nodes whose target is constant, if requested.
     first : ndarray of float64, shape (n_nodes,) or (0,)
-        The targets of the first rows of a shard, NaN without rows.
+        The target of the first row of each node, NaN for a node without rows.
     """
 
     low: NDArray[np.float64]
@@ -57,7 +57,7 @@ class Ends(NamedTuple):
 
 
 def joined_ends(sent: Sequence[Arrays]) -> Ends:
-    """Return what several shards know as one.
+    """Combine the ends found by several shards.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def joined_ends(sent: Sequence[Arrays]) -> Ends:
 
 
 def pure_in_all(pure: Sequence[NDArray[np.bool_]], first: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
-    """Return which nodes have one target in the rows of all shards, given what each found of its own.
+    """Return which nodes have a constant target over the rows of all shards, given the results of each shard.
 
     Examples
     --------
@@ -85,12 +85,12 @@ def pure_in_all(pure: Sequence[NDArray[np.bool_]], first: Sequence[NDArray[np.fl
 
 
 class RowsInForest(RowsInTree):
-    """The rows of a shard, tree after tree; see :class:`RowsInTree`. Trees that grow side by side have one each."""
+    """The rows of a shard, tree after tree; see :class:`RowsInTree`. Trees that grow side by side have one object each."""
 
     _scratch: list[Scratch]  # for random thresholds
 
     def for_another_tree(self) -> RowsInForest:
-        """Return the rows in a tree that grows beside this one; what all trees have in common, they share."""
+        """Return the rows for a tree that grows side by side with this one; the state that does not depend on the tree is shared."""
         other = copy.copy(self)
         other._any_target = self._forest.for_another_tree()
         other._flagged, other._categories = self._flagged.for_another_tree(), copy.copy(self._categories)
@@ -108,7 +108,7 @@ class RowsInForest(RowsInTree):
         return self._forest.count_classes()
 
     def draw_rows(self, tree: int, factor: NDArray[np.float64] | None = None) -> Derived:
-        """Begin a tree: draw its rows, and columns; ``factor`` is by how much the draws of each class count, if they do otherwise."""
+        """Begin a tree: draw its rows and columns; ``factor``, if given, multiplies the draws of each class."""
         self._use_columns(tree)
         if self._plan.rules.random_splits:
             self._key, self._scratch = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_THRESHOLD, tree)), []
@@ -118,7 +118,7 @@ class RowsInForest(RowsInTree):
         return self._forest.derived()
 
     def _sum(self, summed: s.Levelled, shift: int) -> dict[int, Arrays]:
-        """Sum nodes; where thresholds are drawn, by category alone."""
+        """Sum nodes; for random thresholds, by category only."""
         if not self._plan.rules.random_splits:
             return super()._sum(summed, shift)
         if not summed.node.shape[0] or not self._categories.ids.shape[0]:
@@ -133,16 +133,16 @@ class RowsInForest(RowsInTree):
         self.threads.share(tasks.shape[0], lambda queue, _: sum_many(queue, tasks, zone_map, rows, sums, targets, n_classes))
 
     def open_search(self, message: s.FindBars, sent: list[Arrays]) -> None:
-        """Begin the search of nodes where thresholds are drawn, given their rows by category."""
+        """Begin the search of nodes by random thresholds, given their sums by category."""
         rules, root, targets = self._plan.rules, message.root, self._forest.added if self._kept.targets else None
         self._message = message
         self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, root.noise, rows=targets)
         self._category_search.find_bars(message, rules, sent, self._key)
 
     def find_ends(self, drawn: NDArray[np.bool_], nodes: NDArray[np.int64]) -> Ends:
-        """Return what rows here say of the columns drawn for each node, all if ``drawn`` is empty; and of the targets of ``nodes``."""
+        """Return the ends of this shard's rows in the columns drawn for each node (all if empty); determine which ``nodes`` are pure."""
         message, columns, rows, searched = self._message, self._columns, self._rows.rows, ~(self._edges.n_categories > 0)[self._pool]
-        if not nodes.shape[0]:  # the search goes on
+        if not nodes.shape[0]:  # a continued search
             self._category_search.search_again(drawn)
         chosen = drawn & searched if drawn.shape[0] else np.broadcast_to(searched, (message.node.shape[0], searched.shape[0]))
         self._node, place = np.nonzero(chosen)
@@ -160,9 +160,9 @@ class RowsInForest(RowsInTree):
         return Ends(np.where(none, np.inf, low), np.where(none, -np.inf, high), codes[:, 2] > 0, pure, first)
 
     def sum_sides(self, ends: Ends) -> dict[int, tuple[NDArray[np.int64]]]:
-        """Draw thresholds; return the sums of the shard's rows, for each shard those of the thresholds that it tries.
+        """Draw thresholds; return the sums of the shard's rows, for each shard those of the thresholds that it evaluates.
 
-        These are the ones in columns that vary in their nodes, dealt by turns; nodes of one target are left out.
+        Columns that vary in their nodes are dealt to the shards in turn; nodes with a constant target are left out.
         """
         message, columns, rows, n_shards = self._message, self._columns, self._rows, self._n_shards
         varies = (ends.low < ends.high) | (ends.has_missing & (ends.low <= ends.high))
@@ -194,13 +194,13 @@ class RowsInForest(RowsInTree):
         }
 
     def _of_shard(self, shard: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where the missing rows of the thresholds that a shard tries are, and where they are among these."""
+        """Return the indices of the sums of missing rows for a shard's thresholds, and the index of each threshold among these (or -1)."""
         place = self._tries[0][shard :: self._n_shards, 2]
         has = place >= 0
         return place[has], np.where(has, np.cumsum(has) - 1, -1)
 
     def try_thresholds(self, sent: Sequence[Arrays]) -> s.Scanned:
-        """Try the thresholds of this shard, given the sums of all; return the best split of each node, categories included."""
+        """Evaluate this shard's thresholds, given the sums of all shards; return the best split of each node, categories included."""
         message, (tries, thresholds), shard, n_shards = self._message, self._tries, self._shard, self._n_shards
         tasks = tries[shard::n_shards].copy()
         node, n, n_sums = tasks[:, 0].copy(), tasks.shape[0], message.sums.shape[1]
@@ -224,17 +224,17 @@ class RowsInForest(RowsInTree):
         return self._scratch
 
     def _places_of_nodes(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the first place of each of some nodes, and the one after its last."""
+        """Return the first place of each node, and the place after its last."""
         return self._start[nodes], self._stop[nodes]
 
     def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
-        """Tell which nodes have one target in all rows here, and which; see :meth:`ForestTarget.find_pure`."""
+        """Return which nodes have a constant target in the shard's rows, and its value; see :meth:`ForestTarget.find_pure`."""
         return self._forest.find_pure(self._rows, self._start[nodes], self._stop[nodes])
 
     def send_rows(self, nodes: Sequence[NDArray[np.int64]]) -> dict[int, Arrays]:
-        """Return the rows of nodes, for who is to grow them, and with them their targets.
+        """Return the rows of nodes with their targets, for the shards that grow the nodes.
 
-        Of several targets, it is what rows add to the sums that stands in the place of g, row by row.
+        For multi-output targets, the summands of each row are sent in place of g.
         """
         sent = super().send_rows(nodes)
         for shard, some in enumerate(nodes):
@@ -248,7 +248,7 @@ class RowsInForest(RowsInTree):
     def rows_of_leaves(
         self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], begins: NDArray[np.int64]
     ) -> dict[int, RowsOfLeaves]:
-        """Return for each shard the rows here of the leaves that it measures: shard i those from ``begins[i]`` to ``begins[i + 1]``."""
+        """Return, for each shard i, this shard's rows of the leaves that it measures, ``begins[i]`` to ``begins[i + 1] - 1``."""
         leaves, numbers = self.find_leaves(tree, known), rows_of(self._ranges).astype(np.uint32)
         return {
             shard: leaves.rows_of(first, last, numbers, self._forest.by_target)
@@ -256,7 +256,7 @@ class RowsInForest(RowsInTree):
         }
 
     def add_votes(self, number: int, tree: Tree) -> None:
-        """Add what a tree says of rows that it did not draw to their sums."""
+        """Add the predictions of a tree for rows that it did not draw to their sums."""
         self._forest.draw(number)
         in_sample = self._forest.in_sample
         assert in_sample is not None
@@ -267,6 +267,6 @@ class RowsInForest(RowsInTree):
 
     @property
     def out_of_bag(self) -> OutOfBag:
-        """These sums."""
+        """The out-of-bag sums."""
         assert self._forest.out_of_bag is not None
         return self._forest.out_of_bag

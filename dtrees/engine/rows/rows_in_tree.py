@@ -1,6 +1,7 @@
-"""The rows of a shard in the tree under way: which node they are in, and what they add up to.
+"""The rows of a shard in the current tree: the node of each row, and the sums of nodes.
 
-Only rows in sample are divided. Others are looked up in the finished tree, as are those of nodes that one shard grew for all.
+Only rows in sample are divided. The leaves of all other rows, and of rows in nodes that a single shard has grown, are found by the finished
+tree.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from dtrees.split.zones.sums import Sums, lay_out_slots
 from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import Tree
 
-#: To each searcher, the sums that are its.
+#: The sums that each searcher receives.
 _Sent = dict[int, Arrays]
 
 
@@ -55,17 +56,17 @@ class RowsInTree:
     ----------
     plan : BoostingPlan or ForestPlan
     target : RowTarget or ForestRows
-        Whichever is of the plan.
+        Depends on the kind of plan.
     columns : Columns
-        Of the shard's rows.
+        The columns of the shard's rows.
     zone_map : ZoneMap
-        Of these.
+        The zone map of these columns.
     edges : Edges
-        Of the zones of all shards.
+        The edges of the zones of all shards.
     ranges : ndarray of int64, shape (n, 2)
     n_rows_total : int
     shard, n_shards : int
-        Which of how many this is.
+        The number of this shard, and of all.
     threads : Threads
 
     Attributes
@@ -73,7 +74,7 @@ class RowsInTree:
     searcher : Searcher
     threads : Threads
     n_side_by_side : int
-        How many trees grow at the same time, which share what rows may be sent at a time.
+        Number of trees that grow at the same time and share the limit on rows sent at a time.
     """
 
     def __init__(
@@ -105,23 +106,23 @@ class RowsInTree:
         self._categories = CategoryRows(columns, edges.n_categories, threads, self._kept)
 
     def _begin(self) -> None:
-        """Know of no tree."""
+        """Reset the state of the tree."""
         self._pool = np.empty(0, np.int32)
         self._rows = self._spare = partition.no_rows()
         self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
-        # Of the searcher's sums: those of the nodes searched last, and those before, in whose buffer the shard's own are made.
-        # Without large pages: nodes of few rows leave most of their slots untouched (sums take 1.02 to 1.05 of the time for it).
+        # The sums of the nodes that the searcher searched last, and the previous ones, whose buffer holds the shard's own sums. Without
+        # large pages: nodes with few rows leave most of their slots untouched (sums take 1.02 to 1.05 of the time).
         self._buffers, self._to_send = [NumberBuffer(False), NumberBuffer(False)], SumsToSend(self._shard, self.threads)
         self._shift = 0
 
     @property
     def boosting(self) -> BoostingTarget:
-        """The target, of boosting."""
+        """The target, which must be for boosting."""
         assert isinstance(self._any_target, BoostingTarget)
         return self._any_target
 
     def replay(self, tree: Tree, place: int) -> None:
-        """Add a finished tree, by its place in its round, to the predictions."""
+        """Add a finished tree, given its place in its round, to the predictions."""
         raw = self.boosting.raw
         if place == 0:
             self.boosting.open_round()
@@ -132,7 +133,7 @@ class RowsInTree:
     def begin(self, tree: int, output: int, cuts: tuple[float, ...] | None = None) -> NDArray[np.int64] | None:
         """Begin a tree, and draw rows (:meth:`BoostingTarget.draw`).
 
-        ``cuts`` are where the loss of the round cuts off residuals, of each output, if it does.
+        ``cuts`` are the absolute residuals at which the loss of the round clips, one for each output, if it does.
         """
         target = self.boosting
         self._use_columns(tree)
@@ -146,7 +147,7 @@ class RowsInTree:
         return self.boosting.derived()
 
     def _use_columns(self, tree: int) -> None:
-        """Have a tree of its columns."""
+        """Draw the columns of a tree."""
         rules, n_columns = self._plan.rules, self._columns.n_columns
         pool = self._everything
         if rules.columns_per_tree < n_columns:
@@ -157,7 +158,7 @@ class RowsInTree:
         self._zone_map = self._all_zones if pool.shape[0] == self._columns.n_columns else self._all_zones.take(pool.astype(np.int64))
         self._flagged.use_columns(self._zone_map, pool)
         self._layout = lay_out_slots(self._zone_map, self._width)
-        # By turns, as columns that say much often lie side by side: their searcher has more to do.
+        # Dealt in turn, as informative columns are often adjacent, and their searcher has more work.
         self._places = [np.arange(shard, pool.shape[0], self._n_shards) for shard in range(self._n_shards)]
         places = self._places[self._shard]
         own = pool[places]
@@ -174,16 +175,16 @@ class RowsInTree:
         self._category_search = CategorySearch(pool[places], places, n_categories, self.threads, self._kept)
 
     def slice_of(self, span: int) -> slice:
-        """Return where the rows of a range lie among the shard's."""
+        """Return where the rows of a range are among the shard's rows."""
         sizes = self._ranges[:, 1] - self._ranges[:, 0]
         at = int(sizes[:span].sum())
         return slice(at, at + int(sizes[span]))
 
     def add_in_order(self, what: str, span: int, first: int, total: int, lanes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Go on with a sum of absolute values in the order of rows, by a range; return the sums of its lanes, shape (4,).
+        """Continue a sum of absolute values in row order over a range; return the sums of its lanes, shape (4,).
 
-        ``what`` is g, h, "step" (the hessian of Newton steps, where that is another one), or "weight": that of the rows that are not drawn.
-        The first of the range's is number ``first`` of ``total``.
+        ``what`` is "g", "h", "step" (the hessian of Newton steps, if different), or "weight" (of the undrawn rows). The first value of the
+        range is number ``first`` of ``total``.
         """
         lanes = lanes.copy()
         values = self._any_target.amounts(what, self.slice_of(span))
@@ -192,9 +193,9 @@ class RowsInTree:
         return lanes
 
     def fix(self, exponents: tuple[int, int], summed: s.Levelled, shift: int) -> tuple[NDArray[np.int64], float, _Sent]:
-        """Put gradients in fixed point and the rows in sample in order, and sum the root.
+        """Convert gradients to fixed point, order the rows in sample, and sum the root.
 
-        Return the sums of all rows, behind them that of squares, and the largest slope of one, and what is of each searcher's columns.
+        Return the sums of all rows followed by the sum of squares, the largest slope of a row, and the sums for each searcher.
         """
         a, b = self._any_target.fix(exponents)
         in_sample = self._any_target.in_sample
@@ -218,7 +219,7 @@ class RowsInTree:
         return np.array([*sums, squares_of(self._plan.rules, own.g[:n])], np.int64), float(slope), self._sum(summed, shift)
 
     def _sum(self, summed: s.Levelled, shift: int) -> _Sent:
-        """Sum nodes, and return what is of each searcher's columns."""
+        """Sum nodes, and return the sums for each searcher."""
         n, k, self._shift = summed.node.shape[0], self._pool.shape[0], shift
         if not n:
             return {}
@@ -230,7 +231,7 @@ class RowsInTree:
         zone_map, rows, added = self._zone_map, self._rows, self._any_target.added
 
         def include(start: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
-            # Large nodes are shared by columns, which need not be added up.
+            # Threads share large nodes by columns, so that nothing has to be added up.
             n_chunks = np.where((stop - start >= THREAD_ROWS) & (n < 2 * self.threads.n_threads), min(self.threads.n_threads, k), 1)
             tasks = [
                 (start[i], stop[i], i, k * chunk // n_chunks[i], k * (chunk + 1) // n_chunks[i], start[i] == first[i])
@@ -248,12 +249,12 @@ class RowsInTree:
         return sent
 
     def _include(self, tasks: NDArray[np.int64], sums: Sums) -> None:
-        """Add rows to the sums of nodes; ``tasks`` are those of :func:`sum_nodes`."""
+        """Add rows to the sums of nodes; ``tasks`` are as for :func:`sum_nodes`."""
         zone_map, rows = self._zone_map, self._rows
         self.threads.share(tasks.shape[0], lambda queue, _: sum_nodes(queue, tasks, zone_map, rows, sums))
 
     def find_bars(self, message: s.FindBars, sent: list[Arrays]) -> NDArray[np.float64]:
-        """Put together what all shards have summed; see :meth:`Searcher.find_bars`."""
+        """Combine the sums of all shards; see :meth:`Searcher.find_bars`."""
         bars = self.searcher.find_bars(message, self._plan.rules, [one[0] for one in sent])
         return np.maximum(bars, self._category_search.find_bars(message, self._plan.rules, [one[1:] for one in sent]))
 
@@ -261,7 +262,7 @@ class RowsInTree:
         """See :meth:`Searcher.flag`."""
         self._category_search.search_again(drawn)
         most = flagged_bytes(self._columns.n_rows, self._columns.n_columns)
-        # In small batches, steps would take longer than rows do.
+        # With smaller batches, the steps would take longer than the rows.
         return self.searcher.flag(bars, drawn, max(most // self.n_side_by_side, min(most, MAPPED_BYTES)))
 
     def best(self) -> s.Scanned:
@@ -269,7 +270,7 @@ class RowsInTree:
         return self._category_search.merged(self.searcher.best())
 
     def sum_finer(self, wanted: list[Wanted]) -> _Sent:
-        """Return what :meth:`FlaggedRows.sum_finer` does, packed for other searchers."""
+        """Return the result of :meth:`FlaggedRows.sum_finer`, packed for the other searchers."""
         sums = self._flagged.sum_finer(wanted, self._rows, (self._start, self._stop), self._shift)
         return {searcher: (own if searcher == self._shard else pack(own, self._width),) for searcher, own in sums.items()}
 
@@ -280,7 +281,8 @@ class RowsInTree:
     def divide(self, splits: Splits, ask: NDArray[np.bool_], sets: CategorySets, summed: s.Levelled, shift: int) -> tuple[s.Cut, _Sent]:
         """Divide nodes, and sum some of their children.
 
-        Splits that have one of the ``sets``, by their places, go by that. ``ask`` tells where the next value above a threshold is wanted.
+        Splits with one of the ``sets``, identified by position, go by that set. ``ask`` marks the splits for which the next value above the
+        threshold is wanted.
         """
         node, n = splits.node, splits.node.shape[0]
         start, stop = self._start[node], self._stop[node]
@@ -321,7 +323,7 @@ class RowsInTree:
     def _next_values(
         self, column: NDArray[np.int64], cut: NDArray[np.float64], start: NDArray[np.int64], stop: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Return the lowest value above each cut in a column of some rows, infinite if there is none."""
+        """Return the lowest value above each cut in a column, over some rows; infinite if there is none."""
         cuts = self._columns.codes_up_to(column, cut)
         nodes, out = as_columns(start, stop, column), np.empty(column.shape[0], np.int64)
         columns, rows = self._columns, self._rows.rows
@@ -340,7 +342,7 @@ class RowsInTree:
             self._start, self._stop = (np.resize(array, max(n, 2 * size)) for array in (self._start, self._stop))
 
     def send_rows(self, nodes: Sequence[NDArray[np.int64]]) -> _Sent:
-        """Return the rows of nodes, for who is to grow them: how many of each, their values by column, and their g and h."""
+        """Return the rows of nodes, for the shards that grow the nodes: numbers of rows by node, values by column, g and h."""
         whole = np.concatenate(nodes)
         start, sizes = self._start[whole], self._stop[whole] - self._start[whole]
         places = places_of(start, sizes)
@@ -355,7 +357,7 @@ class RowsInTree:
         }
 
     def grow_sent(self, message: s.GrowSent, sent: list[Arrays]) -> s.Subtrees:
-        """Grow nodes to their ends, whose rows all shards have sent."""
+        """Grow nodes, whose rows all shards have sent, to their ends."""
         buffer, n_columns = self._sent_buffer, self._columns.n_columns
         rules, seed, pool, threads, kept = self._plan.rules, self._seed, self._pool, self.threads, self._kept
         grown, sets = grow_sent(message, rules, seed, pool, n_columns, threads, sent, buffer, kept)
@@ -364,7 +366,7 @@ class RowsInTree:
     def finish(
         self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int, score: bool
     ) -> tuple[s.BlockLosses, Torn] | None:
-        """Add a tree to the predictions; return losses, if ``score`` asks for them. ``known`` are nodes here, and the leaves they are."""
+        """Add a tree to the predictions; return losses if ``score``. ``known`` has nodes of this shard and the leaves they stand for."""
         value = np.ascontiguousarray(tree.value[:, 0])
         self.boosting.add(output, value, lambda values, total: self._add_values(tree, known, values, total, outside=True))
         if not score:
@@ -372,7 +374,7 @@ class RowsInTree:
         return in_blocks(self.boosting.losses_by_part(slice(0, self._columns.n_rows)), self._ranges, self._n_rows_total)
 
     def find_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> LeafRows:
-        """Find the leaf of each row in sample of a tree; ``known`` is as :meth:`finish` has it."""
+        """Find the leaf of each row in sample; ``known`` is as for :meth:`finish`."""
         node_of = np.zeros(self._columns.n_rows)
         self._add_values(tree, known, np.arange(tree.node_count, dtype=np.float64), node_of, outside=False)
         return LeafRows(node_of, np.flatnonzero(tree.children_left < 0), self._rows)
@@ -385,9 +387,9 @@ class RowsInTree:
         total: NDArray[np.float64],
         outside: bool,
     ) -> None:
-        """Add values of the leaves of a tree to those of rows, also of rows out of sample if ``outside``.
+        """Add the values of a tree's leaves to a total of rows, including rows out of sample if ``outside``.
 
-        ``known`` are nodes of this shard, and which of the tree's they are; rows elsewhere are looked up.
+        ``known`` has nodes of this shard and the nodes of the tree they stand for; other rows are looked up in the tree.
         """
         order = np.argsort(self._start[known[0]], kind="stable")
         node, leaf = (some[order] for some in known)
@@ -395,7 +397,7 @@ class RowsInTree:
         start, stop, value = self._start[node][some], self._stop[node][some], values[leaf[some]]
         rows = self._rows.rows
         before, after = np.append(0, stop), np.append(start, rows.shape[0])
-        gaps = np.flatnonzero(after > before)  # nodes that another shard has grown: nothing is added there, not even to a negative zero
+        gaps = np.flatnonzero(after > before)  # nodes that another shard has grown: adding 0.0 would change a negative zero
         others = rows[places_of(before[gaps], (after - before)[gaps])]
         at = np.searchsorted(start, before[gaps])
         self._adder.add(total, rows, np.insert(start, at, before[gaps]), np.insert(value, at, -0.0))
@@ -405,7 +407,7 @@ class RowsInTree:
             self._walk(tree, values, total, others)
 
     def _walk(self, tree: Tree, value: NDArray[np.float64], total: NDArray[np.float64], rows: NDArray[np.uint32]) -> None:
-        """Look rows up in a tree, and add values of its leaves to a total of each."""
+        """Look up rows in a tree, and add the values of their leaves to a total."""
         inner = np.flatnonzero(tree.children_left >= 0)
         cuts = np.full(tree.node_count, -1, np.int64)
         if tree.categories.node.shape[0]:

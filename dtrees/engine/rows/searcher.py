@@ -1,8 +1,8 @@
-"""The search of some columns for the best splits of nodes, by sums and rows that shards of rows have sent.
+"""The search of columns for the best splits of nodes, by sums and rows that shards of rows have sent.
 
-Every shard of rows is the searcher of some columns. It puts together what all shards have summed (:meth:`Searcher.find_bars`), flags the
-parts that may hold the best split of a node (:meth:`Searcher.flag`), looks closer at those of many rows, by sums of finer parts
-(:meth:`Searcher.refine`), and looks for the split in the rows in what is still flagged (:meth:`Searcher.scan`), batch by batch.
+Every shard of rows is the searcher of some columns. It adds up the sums of all shards (:meth:`Searcher.find_bars`), flags the parts that
+may hold the best split of a node (:meth:`Searcher.flag`), examines parts with many rows by sums of finer parts (:meth:`Searcher.refine`),
+and scans the rows of the parts that are still flagged (:meth:`Searcher.scan`), batch by batch.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _NO_PLACES, _NO_SIDES = np.empty(0, np.uint32), np.empty((0, 0), np.uint8)
 
 
 class RowsSentOfOthers(RuntimeError):
-    """Rows that shards sent are not those that they had summed."""
+    """The rows received from shards do not match their sums."""
 
 
 def make_sums(slots: NDArray[np.int64], starts: NDArray[np.int64], shifts: NDArray[np.uint64], width: int, shift: int) -> Sums:
-    """Return sums in slots whose grains are 0, all in one scale."""
+    """Return sums in slots with grain 0 and a common scale."""
     scales = np.zeros(slots.shape[0] + 1, SCALE)
     scales["shift"], scales["slope"] = shift, np.inf
     grains, flagged = np.zeros(slots.shape[0], np.int64), np.zeros(2, np.int64)
@@ -58,12 +58,12 @@ def make_sums(slots: NDArray[np.int64], starts: NDArray[np.int64], shifts: NDArr
 
 
 class NumberBuffer:
-    """Buffers for int64 numbers that is kept from one use to the next: to have the system make it anew takes longer than to fill it.
+    """A reusable buffer for int64 numbers: allocating it again takes longer than filling it.
 
     Parameters
     ----------
     large_pages : bool, default=True
-        Whether large pages are asked for; without them, a buffer of which little is used takes little memory.
+        Whether to ask for large pages; without them, a mostly unused buffer takes little memory.
 
     Examples
     --------
@@ -78,25 +78,25 @@ class NumberBuffer:
         self._numbers = mapped(0, np.int64)
 
     def take(self, n: int) -> NDArray[np.int64]:
-        """Return buffers for ``n`` numbers, with anything in it, in place of what was returned before."""
+        """Return an uninitialized buffer of ``n`` numbers; invalidates the one returned before."""
         if self._numbers.shape[0] < n:
             self._numbers = mapped(n, np.int64, self._large_pages)
         return self._numbers[:n]
 
 
 class Wanted(NamedTuple):
-    """Rows that a searcher wants of every shard.
+    """The rows that a searcher requests from every shard.
 
     Attributes
     ----------
     tasks : ndarray of int64, shape (n, 5)
-        A node, a place among the tree's columns, by how much parts are shifted, how many rows all shards have, and into how many finer
-        parts each flagged one is to be cut, or has been; 0 for none.
+        The node, the place among the tree's columns, the shift of parts, the number of rows over all shards, and the number of finer parts
+        into which each flagged part is to be cut, or has been; 0 for none.
     begins : ndarray of int64, shape (n + 1,)
     parts : ndarray of uint16
         The flagged parts of task k are ``parts[begins[k]:begins[k + 1]]``.
     batches : ndarray of int64, shape (n_batches + 1,)
-        Batch k, of which rows are sent at a time, is the tasks ``batches[k]`` to ``batches[k + 1] - 1``.
+        Batch k, whose rows are sent together, has the tasks ``batches[k]`` to ``batches[k + 1] - 1``.
 
     Examples
     --------
@@ -112,11 +112,11 @@ class Wanted(NamedTuple):
 
     @property
     def n_batches(self) -> int:
-        """In how many batches rows are to be sent."""
+        """The number of batches in which rows are sent."""
         return self.batches.shape[0] - 1
 
     def batch(self, number: int) -> Wanted:
-        """Return what is wanted of a batch: nothing, where there are fewer."""
+        """Return the requests of a batch; empty for numbers past the last."""
         if self.n_batches == 1 and number == 0:
             return self
         first, stop = self.batches[[number, number + 1]] if number < self.n_batches else (0, 0)
@@ -125,7 +125,7 @@ class Wanted(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        """Whether sums by finer parts are wanted."""
+        """Whether sums of finer parts are requested."""
         return bool(self.tasks[:, 4].any())
 
 
@@ -135,22 +135,22 @@ class Searcher:
     Parameters
     ----------
     zone_map : ZoneMap
-        Of these columns (:func:`~dtrees.engine.rows.zone_edges.searcher_zone_map`).
+        The zone map of these columns (:func:`~dtrees.engine.rows.zone_edges.searcher_zone_map`).
     upper : ndarray of float64, shape (k, most parts)
     ids : ndarray of int32, shape (k,)
-        Numbers of the columns in the table.
+        The numbers of the columns in the table.
     places : ndarray of int64, shape (k,)
-        Of these among the tree's columns.
+        The places of the columns among the tree's columns.
     layout : tuple of ndarray
-        Where columns begin in slots, and how parts are shifted (:func:`~dtrees.split.zones.sums.lay_out_slots`).
+        Where columns begin in slots, and the shifts of their parts (:func:`~dtrees.split.zones.sums.lay_out_slots`).
     width : int
-        Numbers of an element.
+        The number of values of an element.
     threads : Threads
     buffers : list of NumberBuffer
-        For sums: those of the nodes searched last, and those of nodes searched before, which nobody wants while others are summed. These
-        are to be sent before :meth:`find_bars`, if they were made there.
+        For the sums of the nodes searched last, and of those searched before. The latter buffer is free while other nodes are summed; sums
+        written there must be sent before :meth:`find_bars`.
     kept : StoredSums
-        What is summed.
+        Which sums are stored.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Searcher:
         kept: StoredSums,
     ) -> None:
         self._kept, self._is_of_many = kept, kept.n_numbers > 0
-        # Within the zone map, columns are numbered from 0.
+        # In the zone map, columns are numbered from 0.
         self._zone_map, self._upper, self._ids, self._places = zone_map._replace(which=np.arange(ids.shape[0])), upper, ids, places
         self._starts, self._shifts = layout
         self._width, self._threads = width, threads
@@ -185,7 +185,7 @@ class Searcher:
             self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, self._kept.n_numbers, n_sums=self._kept.n_sums))
 
     def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[Any]]) -> NDArray[np.float64]:
-        """Put together the sums of nodes, and return their bars; ``sent`` are those of each shard, one node after the other."""
+        """Add up the sums of nodes, and return their bars; ``sent`` has the sums of each shard, node by node."""
         self._make_scratch()
         n, k, root = message.node.shape[0], self._ids.shape[0], message.root
         bars = np.full(n, -1.0)
@@ -204,7 +204,7 @@ class Searcher:
         add_up(sent, slots.reshape(-1), of_tasks * size, self._starts[message.summed.grain, -1], self._threads)
         before, self._sums = self._sums, sums
         self._nodes = nodes = SearchedNodes(self._ids, self._zone_map, self._upper, sums, message.n_rows, message.sums, bars)
-        # What is named here is still there when a thread comes late.
+        # Local names, which remain valid for a thread that starts late.
         drawn, limits, scratch = self._own(message.drawn), self._limits, self._scratch
         self._threads.share(
             message.tasks.shape[0],
@@ -215,22 +215,22 @@ class Searcher:
         return bars
 
     def _own(self, drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which of the columns here nodes are to be searched in, given which of the tree's; all if that is empty."""
+        """Restrict the columns in which nodes are searched to those of this shard; all if ``drawn`` is empty."""
         k = self._ids.shape[0]
         if not drawn.shape[0]:
             return np.ones((self._message.node.shape[0], k), np.bool_)
         return np.ascontiguousarray(drawn[:, self._places])
 
     def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_], most_bytes: int) -> Wanted:
-        """Flag parts that may hold better splits than the bars, in columns drawn, and return what rows that takes.
+        """Flag parts that may hold better splits than the bars, in the columns drawn, and return the rows needed.
 
-        ``most_bytes`` is how many of rows are to be sent at a time, but for those of one part.
+        ``most_bytes`` limits the rows of a batch, unless it has a single part.
         """
         message, k = self._message, self._ids.shape[0]
         n = message.node.shape[0]
         self._splits = splits = ColumnSplits(empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan))
         offsets = bounds_of((self._zone_map.n_zones.max(initial=0) << message.grain) * k)
-        # There is room for all parts of every node, of which few are flagged.
+        # The buffer has space for all parts of every node, although few are flagged.
         request, flagged = (MANY_REQUEST, MANY_FLAGGED) if self._is_of_many else (REQUEST, FLAGGED)
         self._flags = flags = Flags(np.zeros((n, k), request), mapped(int(offsets[-1]), flagged, large_pages=False))
         if k:
@@ -244,22 +244,22 @@ class Searcher:
                 ),
             )
         self._all_flagged = flags.parts
-        # A row is sent with its value, the sums of rows of that value, and their number.
+        # A row is sent with its value, the sums of the rows of that value, and their number.
         row_bytes = 8 + 8 * self._width_picked if self._is_of_many else 8 * self._width + 4
         return self._in_batches(self._wanted_tasks(flags.requests), max(1, most_bytes // row_bytes))
 
     @property
     def _width_picked(self) -> int:
-        """How many numbers are sent with a value, where many are summed."""
+        """The number of values that are sent with a distinct value, for classes and multi-output targets."""
         return self._kept.width_picked(self._width > self._kept.n_numbers)
 
     def _in_batches(self, tasks: NDArray[np.int64], most_rows: int) -> Wanted:
-        """Return what is wanted of shards, so that few rows are sent at a time."""
+        """Return the requests in batches of limited size."""
         wanted = self._flags.requests[tasks[:, 0], tasks[:, 1]]
         self._batches, self._chunks = np.array([0, tasks.shape[0]]), None
         if int(wanted["n_rows"].sum()) > most_rows:
-            # By column: where parts are cut finer, they are bounded again by what earlier batches found, of all nodes; and of a table on
-            # disk few columns are read for each.
+            # Ordered by column: finer parts are bounded again by the results of earlier batches for all nodes, and for a table on disk, few
+            # columns are read for each batch.
             order = np.lexsort(tasks[:, :2].T)
             place, wanted, self._batches = in_batches(wanted[order], self._all_flagged, most_rows)
             tasks, self._chunks = tasks[order[place]], wanted
@@ -267,7 +267,7 @@ class Searcher:
         return self._wanted(self._all_flagged["part"], wanted, self._batches)
 
     def open_batch(self, number: int) -> None:
-        """Begin with a batch of what is wanted, which may be empty."""
+        """Begin a batch of requests, which may be empty."""
         first, stop = self._batches[number : number + 2].tolist() if number < self._batches.shape[0] - 1 else (0, 0)
         self._tasks, self._flags = self._all_tasks[first:stop], self._flags._replace(parts=self._all_flagged)
         if self._chunks is not None:
@@ -276,9 +276,9 @@ class Searcher:
                 self._flags.requests[name][node, column] = self._chunks[name][first:stop]
 
     def _wanted_tasks(self, requests: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the nodes and columns whose rows are wanted, and into how many finer parts each flagged one is to be cut.
+        """Return the nodes and columns whose rows are requested, and into how many finer parts each flagged part is cut.
 
-        Where many numbers are summed, none is.
+        No part is cut for classes and multi-output targets.
         """
         if self._is_of_many:
             node, column = requests["looks"].nonzero()
@@ -291,7 +291,7 @@ class Searcher:
         return as_columns(node, column, cut)
 
     def _wanted(self, numbers: NDArray[np.integer[Any]], wanted: NDArray[Any], batches: NDArray[np.int64]) -> Wanted:
-        """Return what is wanted of shards, given the number of each flagged part, and which are wanted of each task."""
+        """Return the requests, given the number of each flagged part, and which parts each task needs."""
         message, (node, column, cut) = self._message, self._tasks.T
         first = wanted["first"]
         counts = wanted["last"] - first
@@ -299,7 +299,7 @@ class Searcher:
         return Wanted(tasks, bounds_of(counts), numbers[places_of(first, counts)].astype(np.uint16), batches)
 
     def refine(self, sent: list[NDArray[Any]]) -> Wanted:
-        """Flag finer parts of a batch by what all shards have summed, and return what rows that takes."""
+        """Flag finer parts of a batch by the sums of all shards, and return the rows needed."""
         node, column, cut = self._tasks.T
         totals = add_up(sent).reshape(-1, self._width)
         nodes, flags = self._nodes, self._flags
@@ -323,7 +323,7 @@ class Searcher:
         return self._wanted(refined.numbers, flags.requests[node, column], np.array([0, node.shape[0]]))
 
     def scan(self, sent: list[Arrays]) -> None:
-        """Look for better splits in the rows of a batch that shards have sent: for each how many values of each task, and their runs."""
+        """Search the rows of a batch for better splits; each shard has sent the number of values of each task, and the values with sums."""
         n_tasks = self._tasks.shape[0]
         if n_tasks:
             counts = np.array([one[0] for one in sent])
@@ -345,12 +345,12 @@ class Searcher:
                 raise RowsSentOfOthers("shards sent other rows of a node than they had summed")
 
     def _runs(self, sent: list[Arrays]) -> ValueSums | ValueElements:
-        """Return the rows of all shards, shard by shard."""
+        """Return the rows of all shards, concatenated."""
         values, *sums = (np.concatenate([one[i] for one in sent]) for i in range(1, len(sent[0])))
         return ValueElements(values, sums[0].reshape(-1, self._width_picked)) if self._is_of_many else ValueSums(values, *sums)
 
     def best(self) -> Scanned:
-        """Return the best split found of each node, of those in all columns here."""
+        """Return the best split of each node over this searcher's columns."""
         n, k = self._message.node.shape[0], self._ids.shape[0]
         best = empty_candidates(n, self._message.sums.shape[1])
         best_by_node(self._splits.candidates, np.repeat(np.arange(n), k), best)
@@ -361,26 +361,26 @@ class Searcher:
 
 
 def in_batches(requests: NDArray[Any], flagged: NDArray[Any], most: int) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
-    """Cut what is flagged in columns of nodes so that the parts of each batch have up to ``most`` rows, or those of one part more.
+    """Divide flagged parts into batches of at most ``most`` rows, or a single part.
 
-    What there is of a column of a node in a batch is a *chunk* of it: flagged parts that follow one another, and the parts between them. So
-    the rows in there, which shards send one another, take little memory whatever is flagged.
+    The share of a request (a node in a column) in a batch is a *chunk*: consecutive flagged parts, and the parts between them. It limits
+    the memory for the rows that shards send, whatever is flagged.
 
     Parameters
     ----------
     requests : ndarray, shape (n,)
-        ``flagged[first:last]`` are the parts of each.
+        ``flagged[first:last]`` are the parts of each request.
     flagged : ndarray
-        Flagged parts: their numbers ``part`` and rows ``n``.
+        The number ``part`` of each flagged part, and its number of rows ``n``.
     most : int
 
     Returns
     -------
     place : ndarray of int64, shape (n_chunks,)
-        Of each chunk, the request that it is of; ascending.
+        The request of each chunk; ascending.
     chunks : ndarray of CHUNK, shape (n_chunks,)
     batches : ndarray of int64, shape (n_batches + 1,)
-        The chunks of batch k are those from ``batches[k]`` to ``batches[k + 1] - 1``.
+        Batch k has the chunks ``batches[k]`` to ``batches[k + 1] - 1``.
 
     Examples
     --------

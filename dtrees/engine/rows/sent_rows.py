@@ -1,4 +1,4 @@
-"""Small nodes grown to their ends by one shard, to which all have sent their rows."""
+"""Growth of small nodes to their ends on one shard, to which all others have sent their rows."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def grow_sent(
     buffer: NumberBuffer,
     kept: StoredSums,
 ) -> tuple[list[Nodes], list[CategorySets]]:
-    """Grow nodes whose rows each shard has sent: how many rows of each node, their values by column, their g and h, and perhaps targets.
+    """Grow nodes to their ends, given the rows of each shard: numbers of rows by node, values by column, g, h, and targets if multi-output.
 
-    Nodes in which targets are the same are leaves. Return them, and the sets of categories of each.
+    Nodes with constant targets are leaves. Return the subtrees, and the sets of categories of each.
 
     Parameters
     ----------
@@ -53,15 +53,15 @@ def grow_sent(
     pool : ndarray of int32
         The columns of the tree.
     n_columns : int
-        Those of the table.
+        Number of columns of the table.
     threads : Threads
     sent : list of tuple of ndarray
     buffer : NumberBuffer
-        For values and their codes.
+        Memory for values and their codes.
     kept : StoredSums
-        What is summed. Of classes, g are numbers of these; of several targets, what rows add to their sums, row by row.
+        Which sums are stored. For classes, g has the class numbers; for multi-output targets, the summands, row by row.
     """
-    # Shard by shard, a shard's rows node by node: to be put node by node.
+    # The rows arrive by shard, then by node, and are reordered by node.
     n_nodes = message.depth.shape[0]
     order = np.argsort(np.concatenate([np.repeat(np.arange(n_nodes), one[0]) for one in sent]), kind="stable")
     n_rows, first, place = order.shape[0], 0, np.empty_like(order)
@@ -98,7 +98,7 @@ def grow_sent(
     most_rows = int((stop - start).max())
     sizes = kept.n_numbers, _NO_LEVELS, bool(rules.categorical), kept.n_sums
     runner.scratch_for(n_threads - 1, most_rows, bool(rules.categorical), lambda n, n_distinct: make_scratch(n, n_distinct, *sizes))
-    in_block = 0  # where sets are drawn
+    in_block = 0  # blocks do not support sets of categories
     if not (rules.random_splits and rules.categorical):
         in_block = block_rows(rules.random_splits, stops.max_features, pool.shape[0])
     roots = Roots(places, message.path, message.sums, message.origin)
@@ -115,10 +115,10 @@ def grow_sent(
 
 
 def _presort(values: NDArray[np.float64], pool: NDArray[np.int32], codes: NDArray[np.uint32]) -> Columns:
-    """Sort the columns of a pool, in ascending order; others have no values, and codes that say nothing.
+    """Sort the columns of a pool in ascending order; other columns have no values, and meaningless codes.
 
-    It does what :func:`~dtrees.split.table.columns.presort` does, for few rows: all around the kernels that sort would take as long as
-    they do. Distinct values are written over the values of columns before.
+    Equivalent to :func:`~dtrees.split.table.columns.presort` for few rows, where the overhead around its sort kernels would take as long as
+    the sort. Distinct values overwrite ``values``.
     """
     keys, spare, counts = make_bench(values.shape[1])
     distinct, offsets, at = values.reshape(-1), np.zeros(codes.shape[0] + 1, np.int64), 0

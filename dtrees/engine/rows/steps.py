@@ -1,4 +1,4 @@
-"""What shards of rows tell one another in the steps of a tree (:mod:`dtrees.engine.rows.tree`)."""
+"""The data that shards of rows exchange in the steps of a tree (:mod:`dtrees.engine.rows.tree`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_PATHS = np.empty(0, np.uint64)
 
 
 class Levelled(NamedTuple):
-    """Nodes to be summed: shape (n,) each. ``grain`` is in what."""
+    """Nodes to be summed, arrays of shape (n,); ``grain`` is the fineness of their sums."""
 
     node: NDArray[np.int64]
     grain: NDArray[np.int64]
@@ -29,18 +29,18 @@ class FindBars(NamedTuple):
     ----------
     root : Root
     tasks : ndarray of int64, shape (n_summed, 4)
-        See :func:`~dtrees.split.zones.over_shards.flagging.settle_sums`; parents are numbers among the nodes searched last.
+        See :func:`~dtrees.split.zones.over_shards.flagging.settle_sums`; parents are positions among the nodes searched last.
     summed : Levelled
-        What shards have sent sums of, in the order of ``tasks``.
+        The nodes whose sums shards have sent, in the order of ``tasks``.
     n_slots : int
-        Of the nodes, and of those of which only sums are wanted.
+        Number of slots, for these nodes and those of which only sums are needed.
     node, n_rows, grain : ndarray of int64, shape (n_nodes,)
-        The nodes to be searched, their rows, and in what they are to be searched.
+        The nodes to be searched, their numbers of rows, and the fineness of their sums.
     sums : ndarray of int64, shape (n_nodes, n_sums)
     drawn : ndarray of bool, shape (n_nodes, n_columns) or (0, 0)
-        In which of the tree's columns; empty for all.
+        Which of the tree's columns are searched for each node; empty for all.
     path : ndarray of uint64, shape (n_nodes,) or (0,)
-        The identities of the nodes, where thresholds are drawn at random and rows are summed by category alone; else empty.
+        The identities of the nodes if thresholds are random, where rows are summed by category only; otherwise empty.
     """
 
     root: Root
@@ -56,9 +56,9 @@ class FindBars(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """The best splits of nodes in a shard's columns, for each the next value above its cut (NaN: not known), and sets of categories.
+    """The best splits of nodes in a shard's columns, the next value above each cut (NaN if unknown), and sets of categories.
 
-    Nodes of ``sets`` are places among these.
+    ``sets.node`` refers to positions in these arrays.
     """
 
     candidates: Candidates
@@ -67,14 +67,14 @@ class Scanned(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """How many rows went left, and the next value above each cut (infinite if none is, or it was not asked for), shape (n,)."""
+    """The number of rows that went left, and the next value above each cut (infinite if none exists or is requested), shape (n,)."""
 
     n_left: NDArray[np.int64]
     above: NDArray[np.float64]
 
 
 class GrowSent(NamedTuple):
-    """Nodes to be grown to their ends by one shard; ``origin`` and ``first`` are as of ``Grow``."""
+    """Nodes to be grown to their ends by one shard; ``origin`` and ``first`` are as for ``TreeState.grow``."""
 
     tree: int
     root: Root
@@ -93,7 +93,7 @@ class Subtrees(NamedTuple):
 
 
 class BlockLosses(NamedTuple):
-    """Losses of rows added up by the blocks that begin with a shard's: the numbers of these, and sums of shape (n, n_parts)."""
+    """Losses of rows summed by the blocks that begin on a shard: the numbers of the blocks, and sums of shape (n, n_parts)."""
 
     block: NDArray[np.int64]
     sums: NDArray[np.float64]

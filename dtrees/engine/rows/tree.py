@@ -1,17 +1,16 @@
-"""One tree over shards of rows: the steps that it is grown in, and what is decided in each.
+"""The steps of one tree over shards of rows, and the decisions in each.
 
-Every shard takes them (:class:`~dtrees.engine.protocol.exchange.Shards`). This is what shards do in each; the best split of a node is
-the best of those that the searchers of columns have found::
+Every shard takes these steps (:class:`~dtrees.engine.protocol.exchange.Shards`). The best split of a node is the best that any searcher has
+found in its columns::
 
-    sizes       where rows are drawn by their gradients, count how many have gradients of which size
-    derived     compute gradients; of a forest, draw rows
-    sums        put gradients in fixed point and sum the root; or divide nodes, tell how, and sum some of their children. Sums go to
-                searchers of columns, which put them together, tell one another how good the best split at an edge of a zone is, flag the
-                parts that may hold a better one, are sent the rows in there, and find the best splits in their columns
-                (:mod:`dtrees.engine.rows.levels`)
-    level       tell what came of that
-    apart       grow nodes of few rows to their ends, each by one shard, to which all send their rows
-    subtrees    tell what came of that
+    sizes       if rows are drawn by their gradients, count gradients by size
+    derived     compute gradients; for a forest, draw rows
+    sums        convert gradients to fixed point and sum the root; or divide nodes, report row counts, and sum some of the children. Sums
+                go to the searchers of columns, which add them up, exchange the best gains at zone edges, flag the parts that may hold a
+                better split, receive the rows in these, and find the best splits in their columns (:mod:`dtrees.engine.rows.levels`)
+    level       send the best splits to all
+    apart       send the rows of small nodes, each node to the shard that grows it to its end
+    subtrees    send the grown subtrees to all
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ from dtrees.split.policy import SHARED_CELLS
 from dtrees.split.zones.sums import size_shift
 from dtrees.tree.tree import Tree
 
-#: Up to how many rows a node is grown to its end by one shard.
+#: Largest number of rows of a node that is grown to its end by one shard.
 SENT_ROWS = 1024
-#: The numbers by which shards know some of the leaves of a tree, and the numbers of these in the tree.
+#: Numbers by which shards know some of the leaves of a tree, and the numbers of these leaves in the tree.
 _Known = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int, learning_rate: float) -> Steps[tuple[Tree, _Known]]:
-    """Grow one tree; return it, and what shards know of its leaves.
+    """Grow one tree; return it, and the numbers by which shards know its leaves.
 
-    Parameters are those of :func:`dtrees.engine.shard.tree.boosted_tree_steps`.
+    The parameters are those of :func:`dtrees.engine.shard.tree.tree_steps`.
     """
     cuts = yield from find_cuts(shards, rows)
     found = rows.begin(tree, output, cuts)
@@ -69,7 +68,7 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
 
 
 def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _Known:
-    """Return the numbers by which shards know leaves of a tree, and the numbers of these in the tree."""
+    """Return the numbers by which shards know leaves of a tree, and the numbers of these leaves in the tree."""
     leaf = np.flatnonzero(records["column"] < 0)
     places = zip(records["start"][leaf].tolist(), records["in_stop"][leaf].tolist(), strict=True)
     numbers = np.array([known.get(place, -1) for place in places], np.int64)
@@ -80,18 +79,18 @@ def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _
 def grow_nodes(
     levels: Levels, tree: int, derived: list[Derived], exponents: tuple[int, int], rounded: int = 0, learning_rate: float = 1.0
 ) -> Steps[tuple[Nodes, Tree, _Known, float]]:
-    """Return the nodes of a tree, in preorder, the draft of the tree, what shards know of its leaves, and what splits gain by chance.
+    """Return the nodes of a tree in preorder, its draft, the numbers by which shards know its leaves, and the gain of splits by chance.
 
     Parameters
     ----------
     levels : Levels
     tree : int
     derived : list of Derived
-        Of each shard.
+        The :class:`Derived` of each shard.
     exponents : tuple of int
-        The powers of two that gradients and hessians are multiplied by.
+        The exponents of the powers of two that scale gradients and hessians.
     rounded : int, default=0
-        By how much more the sizes of all rows may be than the shards said, for rounding, beside one for each row.
+        Rounding error by which the sizes of all rows may exceed those of the shards, besides one for each row.
     """
     shards, n_in = levels.shards, sum(one.n_in for one in derived)
     size = math.ldexp(sum(one.sums[0] for one in derived), exponents[0]) + n_in + rounded
@@ -111,7 +110,7 @@ def grow_nodes(
 
 
 class _Growth:
-    """The nodes of a tree under way."""
+    """The nodes of the current tree."""
 
     def __init__(self, levels: Levels, tree: int, root: Root) -> None:
         shards, rules, kept = levels.shards, levels.shards.plan.rules, StoredSums.of(levels.shards.plan)
@@ -119,19 +118,19 @@ class _Growth:
         self._grower = RowsGrower(rules, kept.n_classes, rules.columns_per_tree, root, shards.sent_rows, kept.targets)
         self._path: dict[int, Any] = {0: hashing.ROOT}
         self._cells_of_row = kept.cells_sent(rules)
-        self._apart: list[tuple[int, int]] = []  # places of nodes that were grown to their ends by one shard each
+        self._apart: list[tuple[int, int]] = []  # places of nodes that a single shard has grown to their ends
         self._sets = KnownSets()
-        # Of the nodes found to be split: the next value above each cut, and the words of sets of categories.
+        # For nodes with a split: the next value above each cut, and the words of sets of categories.
         self._above: dict[int, float] = {}
         self._words: dict[int, NDArray[np.uint32]] = {}
 
     def grow(self, every: list[Arrays]) -> Steps[None]:
-        """Grow all nodes, given what shards have sent of the root: two things, and sums."""
+        """Grow all nodes, given the payloads of all shards about the root: totals, slope and sums."""
         shards, grower, levels = self._shards, self._grower, self._levels
         while (nodes := grower.to_search).shape[0]:
             levels.open(grower, self._root, Columns(shards, self._tree, [self._path[node] for node in nodes.tolist()]))
             scanned, flagged, pure = yield from levels.search([one[2:] for one in every])
-            every.clear()  # its memory is what the next sums are received in
+            every.clear()  # the memory is needed to receive the next sums
             yield from self._accept(nodes, (yield from levels.found(scanned, flagged)), pure)
             if (splits := grower.choose()) is None:
                 break
@@ -143,7 +142,7 @@ class _Growth:
         shards.grain.adapt()
 
     def _accept(self, nodes: NDArray[np.int64], best: Found, pure: NDArray[np.intp]) -> Steps[None]:
-        """Take the best splits of nodes, those of one target left out."""
+        """Accept the best splits of nodes, except nodes with a constant target."""
         found, above, words = best
         found.records["status"][pure] = NO_SPLIT
         constant = self._grower.accept(nodes, found)
@@ -156,7 +155,7 @@ class _Growth:
         self._above = dict(zip(nodes.tolist(), above.tolist(), strict=True))
 
     def _divide(self, splits: Splits) -> tuple[s.Cut, dict[int, Arrays]]:
-        """Divide the rows of nodes here, and sum some of their children."""
+        """Divide the rows of nodes on this shard, and sum some of the children."""
         grower, nodes, by_level = self._grower, splits.node.tolist(), self._shards.plan.rules.by_level
         grower.lay_out(splits)
         parents = np.array([self._path[node] for node in nodes], np.uint64)
@@ -171,7 +170,7 @@ class _Growth:
         return self._levels.rows.divide(splits, np.isnan(self._next_above), sets, self._levels.summed, self._root.shift)
 
     def _settle(self, splits: Splits, cuts: list[s.Cut]) -> None:
-        """Find the thresholds of splits, as all shards have divided their nodes.
+        """Set the thresholds of splits, after all shards have divided their nodes.
 
         Raises
         ------
@@ -184,11 +183,11 @@ class _Growth:
             above = np.where(np.isnan(self._next_above), np.min([cut.above for cut in cuts], axis=0), self._next_above)
             pairs = zip(splits.threshold.tolist(), above.tolist(), strict=True)
             thresholds = np.array([math.inf if high == math.inf else midpoint(low, high) for low, high in pairs])
-        thresholds[self._by_set] = splits.threshold[self._by_set]  # which are no thresholds, but numbers of splits
+        thresholds[self._by_set] = splits.threshold[self._by_set]  # codes of splits on categories, not thresholds
         self._grower.settle(splits.node, thresholds)
 
     def draft(self, learning_rate: float) -> tuple[Nodes, Tree, _Known, float]:
-        """Return what :func:`grow_nodes` does."""
+        """Return the result of :func:`grow_nodes`."""
         plan, exponents = self._shards.plan, self._root.exponents
         start, stop, _ = self._grower.places(np.arange(self._grower.n_nodes))
         known = {place: node for node, place in enumerate(zip(start.tolist(), stop.tolist(), strict=True))}
@@ -206,7 +205,7 @@ class _Growth:
         if not nodes.shape[0]:
             return []
         n_rows = self._grower.about(nodes)[0]
-        order = np.argsort(-n_rows, kind="stable")  # the largest first, to the shards by turns
+        order = np.argsort(-n_rows, kind="stable")  # in descending order of size, dealt to the shards in turn
         shard = np.empty(nodes.shape[0], np.int64)
         shard[order] = (self._tree + np.arange(nodes.shape[0])) % n_shards
         at_once = max(1, SHARED_CELLS * n_shards // self._cells_of_row)
@@ -214,7 +213,7 @@ class _Growth:
         return [[nodes[batch[shard[batch] == i]] for i in range(n_shards)] for batch in batches]
 
     def _grow_sent(self, groups: list[NDArray[np.int64]]) -> Steps[s.Subtrees | None]:
-        """Send all shards the rows of some nodes, and grow those of this one, if there are any."""
+        """Send the rows of some nodes to the shards that grow them, and grow those of this shard, if any."""
         yield Turn(sum(int(self._grower.about(group)[0].sum()) for group in groups) * self._cells_of_row)
         shards, nodes = self._shards, groups[self._shards.shard]
         senders = shards.everyone if nodes.shape[0] else ()
@@ -227,7 +226,7 @@ class _Growth:
         return self._levels.rows.grow_sent(about, sent)
 
     def _grow_small(self) -> Steps[None]:
-        """Have small nodes grown to their ends by one shard each, so many at once as they have rows for; hand all over to the grower."""
+        """Have small nodes grown to their ends by one shard each, in batches that fit the memory; attach all subtrees."""
         all_grown = []
         for groups in self._deal():
             own = yield from self._grow_sent(groups)

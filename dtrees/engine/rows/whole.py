@@ -1,6 +1,6 @@
-"""What needs the rows of all shards: sums as one process makes them, and what leaves hold that are measured on their rows.
+"""Computations on the rows of all shards: sums in the order of one process, and leaf values that are measured on rows.
 
-Sums are of gradients, for the powers of two they are multiplied by, and of losses.
+Sums are of absolute gradients, for the scales of fixed point, and of weights.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _LIMIT = 61
 
 
 def exponents_of(shards: Shards, rows: RowsInTree, derived: list[Derived]) -> Steps[tuple[int, int]]:
-    """Return the powers of two by which gradients and hessians are multiplied, as one process finds them."""
+    """Return the exponents of the scales of gradients and hessians, the same as in one process."""
     return (yield from exponent_of(shards, rows, derived, 0)), (yield from exponent_of(shards, rows, derived, 1))
 
 
 def exponent_of(shards: Shards, rows: RowsInTree, derived: Sequence[Derived], which: int) -> Steps[int]:
-    """Return the power of two of gradients (0), hessians (1), or those of Newton steps (2)."""
+    """Return the exponent of gradients (0), hessians (1), or hessians of Newton steps (2)."""
     n_rows, most = shards.n_rows, most_bits(shards.plan.rules)[which]
     parts = [one.sums[which] for one in derived]
-    if any(map(math.isnan, parts)):  # every hessian is 1, and is not put in fixed point
+    if any(map(math.isnan, parts)):  # every hessian is 1 and is not converted
         return 0
     total = math.fsum(parts) if all(map(math.isfinite, parts)) else math.inf
     error = total * (n_rows + 8) * _EPSILON
@@ -55,7 +55,7 @@ def exponent_of(shards: Shards, rows: RowsInTree, derived: Sequence[Derived], wh
 
 
 def sum_in_order(shards: Shards, rows: RowsInTree, what: str, counts: list[NDArray[np.int64]] | None = None) -> Steps[float]:
-    """Return a sum over all rows as one process makes it, ``counts[shard][i]`` of range i; by default, of all."""
+    """Return a sum over all rows in the order of one process; ``counts[shard][i]`` values are in range i, by default one for each row."""
     lanes, first = np.zeros(4), 0
     sizes = [some[:, 1] - some[:, 0] for some in shards.ranges] if counts is None else counts
     total = int(sum(some.sum() for some in sizes))
@@ -67,10 +67,10 @@ def sum_in_order(shards: Shards, rows: RowsInTree, what: str, counts: list[NDArr
 
 
 def scores_of_all(n_rows: int, losses: list[s.BlockLosses], weights: NDArray[np.float64], undrawn: float, score: float | None) -> Scores:
-    """Return the mean losses by those of all shards' rows, and the score of those held out, if there is one.
+    """Return the mean losses, given the losses of all shards' rows, and the score of held-out rows if there is one.
 
-    ``weights`` is what the rows trained on and held out weigh, ``undrawn`` what those trained on weigh that are not drawn, where rows are
-    drawn for each round.
+    ``weights`` has the total weight of training rows and of held-out rows, ``undrawn`` that of the undrawn training rows if rounds draw
+    rows.
     """
     sums = np.zeros((-(-n_rows // BLOCK_ROWS), losses[0].sums.shape[1]))
     for one in losses:
@@ -79,7 +79,7 @@ def scores_of_all(n_rows: int, losses: list[s.BlockLosses], weights: NDArray[np.
 
 
 def undrawn_weight(shards: Shards, rows: RowsInTree) -> Steps[float]:
-    """Return what the rows trained on weigh that are not drawn, where rows are drawn for each round."""
+    """Return the weight of the training rows that were not drawn, if rounds draw rows."""
     target = rows.boosting
     if not target.draws:
         return 0.0
@@ -90,7 +90,7 @@ def undrawn_weight(shards: Shards, rows: RowsInTree) -> Steps[float]:
 
 
 def find_cuts(shards: Shards, rows: RowsInTree) -> Steps[tuple[float, ...] | None]:
-    """Return where the loss of the round cuts off residuals of each output; None if it does not."""
+    """Return the absolute residuals at which the loss of the round clips, one for each output; None if it does not."""
     loss = shards.boosting.loss
     if loss.cut_quantile is None:
         return None
@@ -106,9 +106,9 @@ def leaf_quantiles(
     known: tuple[NDArray[np.int64], NDArray[np.int64]],
     cuts: tuple[float, ...] | None,
 ) -> Steps[NDArray[np.float64]]:
-    """Return what the leaves of a tree hold where that is a quantile of residuals, before shrinkage.
+    """Return the unshrunk leaf values of a tree if these are quantiles of residuals.
 
-    ``known`` are nodes as shards know them, and the leaves of the tree that they are.
+    ``known`` has node numbers used by the shards, and the leaves of the tree that they stand for.
     """
     of_outputs = shards.boosting.loss.residual_quantiles
     assert of_outputs is not None
@@ -127,7 +127,7 @@ def leaf_quantiles(
 
 
 def _quantiles(shards: Shards, rows: RowsInTree, own: Grouped, quantile: float, n_values: int) -> Steps[NDArray[np.float64]]:
-    """Return a quantile of all groups; each shard finds those that it owns."""
+    """Return a quantile of each group; each shard finds the quantiles of its own groups."""
     owned = yield from quantiles(own, quantile, n_values, shards, rows.threads)
     found = yield from shards.gather("quantiles", owned)
     of_all = np.empty(sum(some.shape[0] for some in found))
@@ -144,7 +144,7 @@ def leaf_steps(
     exponents: tuple[int, int],
     rules: Rules,
 ) -> Steps[NDArray[np.float64]]:
-    """Return the Newton steps of leaves whose splits were found by gradients alone; ``exponents`` are of gradients and hessians."""
+    """Return the Newton steps of leaves whose splits were found by gradients alone; ``exponents`` are for gradients and hessians."""
     own = rows.find_leaves(tree, known).sums(rows.boosting.fix_steps(*exponents))
     sums = np.sum((yield from shards.gather("sums of leaves", own)), axis=0)
     return newton_steps(sums, exponents, rules)

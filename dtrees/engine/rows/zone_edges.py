@@ -1,8 +1,8 @@
-"""Edges of zones that all shards share, by sketches of the values of each; the zone maps that follow from them.
+"""Edges of zones that all shards share, found by sketches of each shard's values, and the zone maps that follow from them.
 
-Every shard *sketches* each of its columns: up to some thousands of values, each with the number of rows up to it from the one before. The
-sketches of all shards together give edges of zones and parts (:mod:`dtrees.split.table.zone_map`), which are values. Edges decide nothing
-about the splits found, only how long it takes to find them.
+Every shard *sketches* each of its columns: up to some thousands of values, each with the number of rows from the previous value up to it.
+The sketches of all shards determine the edges of zones and parts (:mod:`dtrees.split.table.zone_map`), which are values. Edges do not
+affect the splits found, only the time to find them.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from dtrees.split.table.mmap_arrays import forget, is_on_disk
 from dtrees.split.table.zone_map import ZoneMap, not_joined
 from dtrees.split.zones.over_shards.records import CODES
 
-#: Values of a column that a sketch has, where there are more.
+#: Number of values in the sketch of a column with more distinct values.
 SKETCH_VALUES = 8192
-#: Rows of a shard that a sketch is made of.
+#: Number of rows of a shard that are sketched.
 SKETCH_ROWS = 1 << 16
-#: A value that one row in so many of a shard has is sent by itself.
+#: A value of more than 1 / 512 of a shard's rows is a separate entry of the sketch.
 _HEAVY_SHARE = 512
-#: Most values of a column that get a zone of their own because many rows have them.
+#: Largest number of frequent values of a column that get a zone of their own.
 _MOST_HEAVY = 80
-#: Codes of a column are looked up by at most so many bits when rows are picked.
+#: Largest number of bits by which codes of a column are looked up when rows are picked.
 _CELL_BITS = 20
-#: Most rows listed at an end of a column. Late trees of 1M x 28 on two shards take 0.88 of the time that they take with 128.
+#: Largest number of rows listed at an end of a column. Late trees of 1M x 28 on two shards take 0.88 of the time that they take with 128.
 _LISTED_AT_ENDS = 512
-#: A number of rows at the ends of a column, more than there can be, that keeps lists of such rows from being used.
+#: A number of listed rows beyond all possible ones, which disables the lists.
 _NONE_LISTED = 2**40
 
 
@@ -40,16 +40,16 @@ _Sketch = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]
 
 
 class Sketches(NamedTuple):
-    """Sketches of columns: ``values[offsets[j]:offsets[j + 1]]`` are those of column j, ascending.
+    """Sketches of columns: column j has ``values[offsets[j]:offsets[j + 1]]``, ascending.
 
     Attributes
     ----------
     values : ndarray of float32 or float64
-        float32 where that holds the values of all columns.
+        float32 if that is exact for all columns.
     weights : ndarray of uint32
-        The rows with a value up to this one, but above the one before.
+        The number of rows with a value above the previous one and up to this one.
     alone : ndarray of bool
-        Whether these all have the value itself.
+        Whether all of these rows have the value itself.
     offsets : ndarray of int64, shape (n_columns + 1,)
     n_rows : int
     """
@@ -67,17 +67,17 @@ class Edges(NamedTuple):
     Attributes
     ----------
     upper : ndarray of float64, shape (n_columns, most parts)
-        The highest value of each part; of a part without values that of the one before.
+        The highest value of each part; for a part without values, that of the previous part.
     alone : ndarray of bool, shape (n_columns, most parts)
-        Whether a part is of a single value.
+        Whether a part has a single value.
     n_zones : ndarray of int64, shape (n_columns,)
     exact : ndarray of bool, shape (n_columns,)
         Whether each zone of a column is one of its distinct values.
     least, most : ndarray of float64, shape (n_columns,)
-        About the lowest and the highest value of each column, both finite.
+        Approximately the lowest and the highest value of each column, both finite.
     n_categories : ndarray of int64, shape (n_columns,)
-        By how many numbers categories are numbered; 0 for columns that hold numbers. Columns of categories have no zones: to zone sums,
-        they look like columns whose values are all missing (:mod:`dtrees.engine.rows.categories`).
+        The number of categories; 0 for numeric columns. Categorical columns have no zones: in zone sums, they are treated as columns with
+        missing values only (:mod:`dtrees.engine.rows.categories`).
     """
 
     upper: NDArray[np.float64]
@@ -89,20 +89,20 @@ class Edges(NamedTuple):
     n_categories: NDArray[np.int64]
 
     def of_categories(self, n_categories: NDArray[np.int64]) -> Edges:
-        """Return the edges if some columns hold categories, so many each."""
+        """Return the edges of a table in which some columns are categorical, given their numbers of categories."""
         some = n_categories > 0
         upper, alone = np.where(some[:, None], np.inf, self.upper), self.alone & ~some[:, None]
         return Edges(upper, alone, np.where(some, 0, self.n_zones), self.exact | some, self.least, self.most, n_categories)
 
     def take(self, columns: NDArray[np.int32]) -> Edges:
-        """Return those of some columns."""
+        """Return the edges of some columns."""
         taken: list[Any] = [of[columns] for of in self]
         return Edges(*taken)
 
     def ranges(
         self, column: NDArray[np.int32], part: NDArray[np.int64], shift: NDArray[np.int64], cut: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Return the lowest value of each of some parts, shifted, and how many of the ``cut`` finer parts of it are a unit of value."""
+        """Return the lowest value of each given part, and how many of its ``cut`` finer parts make up a unit of value."""
         first, last = part << shift, (part + 1) << shift
         low = np.where(first > 0, self.upper[column, first - 1], -np.inf).clip(self.least[column], self.most[column])
         high = self.upper[column, last - 1].clip(self.least[column], self.most[column])
@@ -112,9 +112,9 @@ class Edges(NamedTuple):
 
 
 def sketch_columns(columns: Columns, map: Any = map) -> Sketches:
-    """Sketch every column of a shard's rows; ``map`` is as in :func:`~dtrees.split.table.columns.presort`.
+    """Sketch every column of a shard's rows; ``map`` is as for :func:`~dtrees.split.table.columns.presort`.
 
-    Of many rows, some are looked at: evenly spread, but not at even distances, which a table may repeat itself at.
+    With many rows, a sample is used. It is evenly spread but not at equal distances, since a table may be periodic.
     """
     n = columns.n_rows
     rows = None
@@ -135,7 +135,7 @@ def sketch_columns(columns: Columns, map: Any = map) -> Sketches:
 
 def _sketch_column(columns: Columns, j: int, rows: NDArray[np.int64] | None, quantiles: NDArray[np.float64]) -> _Sketch:
     codes, counts = _count(columns.codes[j] if rows is None else columns.codes[j][rows], columns.missing(j))
-    if rows is not None and codes.shape[0] <= SKETCH_VALUES:  # there may be no more
+    if rows is not None and codes.shape[0] <= SKETCH_VALUES:  # there may be no more distinct values
         rows = None
         codes, counts = _count(columns.codes[j], columns.missing(j))
     forget(columns.codes[j])
@@ -149,13 +149,13 @@ def _sketch_column(columns: Columns, j: int, rows: NDArray[np.int64] | None, qua
     ends = np.flatnonzero(is_end)
     alone = np.diff(ends, prepend=-1) == 1
     if rows is not None:
-        alone &= np.isin(ends, heavy)  # as good as
+        alone &= np.isin(ends, heavy)  # in a sample, only frequent values count as alone
         below = np.rint(below * (columns.n_rows / rows.shape[0])).astype(np.int64)
     return columns.values_of(j, codes[ends]), np.diff(below[ends], prepend=0), alone
 
 
 def _count(codes: NDArray[np.uint32], missing: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return the codes of values that there are, ascending, and how many rows have each."""
+    """Return the codes that occur, ascending, and the number of rows of each."""
     codes = np.sort(codes)
     codes = codes[: np.searchsorted(codes, missing)]
     ends = np.flatnonzero(codes[1:] != codes[:-1])
@@ -164,7 +164,7 @@ def _count(codes: NDArray[np.uint32], missing: int) -> tuple[NDArray[np.uint32],
 
 
 def merge_sketches(sketches: Sequence[Sketches]) -> Edges:
-    """Return edges for the columns that several shards have sketched."""
+    """Return the edges of columns that several shards have sketched."""
     n_columns, n_rows = sketches[0].offsets.shape[0] - 1, sum(sketch.n_rows for sketch in sketches)
     cut, ends = [], np.zeros((2, n_columns))
     for j in range(n_columns):
@@ -174,7 +174,7 @@ def merge_sketches(sketches: Sequence[Sketches]) -> Edges:
             for name, kind in (("values", np.float64), ("weights", np.int64), ("alone", np.bool_))
         )
         parts, ones, exact = _cut(values, weights, alone, most_zones(n_rows))
-        cut.append((np.array(parts), np.array(ones), exact))  # lists of 28 columns would take 5 MB
+        cut.append((np.array(parts), np.array(ones), exact))  # arrays, as lists for 28 columns would take 5 MB
         finite = values[np.isfinite(values)]
         if finite.shape[0]:
             ends[:, j] = finite.min(), finite.max()
@@ -190,7 +190,7 @@ def merge_sketches(sketches: Sequence[Sketches]) -> Edges:
 def _cut(
     values: NDArray[np.float64], weights: NDArray[np.int64], alone: NDArray[np.bool_], most_zones: int
 ) -> tuple[list[float], list[bool], bool]:
-    """Return the upper edges of the parts of a column, whether each is of a single value, and whether all zones are."""
+    """Return the upper edges of the parts of a column, whether each has a single value, and whether each zone does."""
     distinct, which = np.unique(values, return_inverse=True)
     total = np.bincount(which, weights, distinct.shape[0]).astype(np.int64)
     single = np.bincount(which, np.where(alone, weights, 0), distinct.shape[0]).astype(np.int64)
@@ -234,16 +234,16 @@ def _cut(
 
 
 def own_zone_map(columns: Columns, edges: Edges, map: Any = map) -> ZoneMap:
-    """Return the zone map of a shard's own rows; ``map`` is as in :func:`~dtrees.split.table.columns.presort`."""
+    """Return the zone map of a shard's own rows; ``map`` is as for :func:`~dtrees.split.table.columns.presort`."""
     k, n_parts = columns.n_columns, edges.n_zones << FOLD
     n_codes = np.diff(columns.offsets)
     first_codes = np.repeat(n_codes[:, None], edges.upper.shape[1] + 1, axis=1)
     for j in range(k):
-        first_codes[j, 0] = 0  # of missing values, where there are no zones
+        first_codes[j, 0] = 0  # the code of missing values, in a column without zones
         if n_parts[j]:
             first_codes[j, 1 : n_parts[j]] = columns.codes_up_to(j, edges.upper[j, : n_parts[j] - 1]) + 1
     part = write_parts(columns, first_codes, n_parts, map)
-    if is_on_disk(part):  # which listed rows would be looked up in at random
+    if is_on_disk(part):  # lookups of listed rows would read the disk at random
         listed, ends = np.zeros((k, 2, 1), np.uint32), np.zeros((k, 4), np.int64)
         ends[:, 2] = _NONE_LISTED
     else:
@@ -253,7 +253,7 @@ def own_zone_map(columns: Columns, edges: Edges, map: Any = map) -> ZoneMap:
 
 
 def searcher_zone_map(edges: Edges) -> ZoneMap:
-    """Return the zone map that columns are searched by: of no rows, with codes that stand for parts."""
+    """Return the zone map by which columns are searched: without rows, with codes that stand for parts."""
     k, most = edges.upper.shape
     is_empty = np.zeros((k, most), np.bool_)
     is_empty[:, 1:] = edges.upper[:, 1:] == edges.upper[:, :-1]
