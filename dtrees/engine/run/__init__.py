@@ -1,1 +1,1 @@
-"""A whole fit: trees one after the other, or side by side, with threads, recovery and checkpoints."""
+"""Whole fits: trees one after the other or side by side, with threads, recovery and checkpoints."""

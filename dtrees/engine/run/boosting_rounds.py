@@ -1,7 +1,7 @@
-"""Rounds of trees, each on the gradients of a loss at the predictions so far.
+"""The loop of boosting: rounds of trees, each on the gradients of a loss at the predictions so far.
 
-After every round, in this order: its scores, the checkpoint, the callback, early stopping. Rounds that a checkpoint brings back go to
-the callback too: whatever it decides by, it has seen the same when the fit goes on as in a fit that was never interrupted.
+After every round, in this order: its scores, the checkpoint, the callback, early stopping. Rounds restored from a checkpoint are passed to
+the callback too, so that a resumed fit calls it as often, with the same scores, as a fit that was never interrupted.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Rounds = Sequence[Sequence[Tree]]
 Fit = LocalFit | LastingBoosting
 
 
-#: Rounds whose evaluation sets are scored together where nobody waits for the scores: they are fetched from memory once.
+#: Number of rounds whose evaluation sets are scored together if no caller waits for the scores; their rows are then read once.
 _ROUNDS_AT_ONCE = 16
 
 
 class Evaluation(Protocol):
-    """Evaluation sets, wherever their rows are, and what is measured on them.
+    """Evaluation sets, wherever their rows are, and the metrics computed on them.
 
     Attributes
     ----------
     sets, metrics : tuple of str
-        Their names.
+        Names of the evaluation sets and metrics.
     """
 
     sets: tuple[str, ...]
@@ -46,7 +46,7 @@ class Evaluation(Protocol):
     def score(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> NDArray[np.float64]:
         """Return the metrics after each of the rounds from ``first`` on, shape (n_rounds - first, n_sets, n_metrics).
 
-        A round is the trees that it adds to raw predictions: one for each output, or several times as many, output by output each time.
+        A round has the trees that it adds to raw predictions, output by output, with one or more trees for each output.
         """
 
 
@@ -59,28 +59,28 @@ def boost(
     log: TreeLog | None = None,
     evaluation: Evaluation | None = None,
 ) -> BoostingResult:
-    """Boost until there are ``plan.n_rounds`` rounds, or scores no longer improve.
+    """Boost until there are ``plan.n_rounds`` rounds, or until scores no longer improve.
 
     Parameters
     ----------
     executor : LocalExecutor or Executor
-        Closing it is left to the caller.
+        Not closed here.
     plan : BoostingPlan
     previous : sequence of sequence of Tree, optional
-        Rounds of an earlier fit to go on from.
+        Rounds of an earlier fit that this one continues.
     initial : ndarray of float64, shape (K,) or (K, n_rows), optional
-        The raw prediction to start from, of all rows or of each; by default the loss chooses.
+        The initial raw prediction, for all rows or for each; by default, the loss chooses.
     callback : callable, optional
         Called after every round; returning True ends the fit.
     log : TreeLog, optional
-        Keeps trees, should the fit have to be run again; not together with a checkpoint, which brings trees back too.
+        Stores trees in case the fit has to be run again; not to be combined with a checkpoint, which has the same purpose.
     evaluation : Evaluation, optional
-        Asked after every round, or, where nobody waits for the scores, after some; closing it is left to the caller.
+        Evaluated after every round, or after several if no caller waits for the scores. Not closed here.
 
     Returns
     -------
     BoostingResult
-        All rounds, those of ``previous`` included; training and validation scores of the new ones only.
+        All rounds, including ``previous``; training and validation scores of the new ones only.
 
     Raises
     ------
@@ -102,18 +102,18 @@ def boost(
     scores: list[Scores] = []  # of the new rounds
     decides = plan.n_iter_no_change is not None
     weights = None if plan.dropout is None or evaluation is None else RoundWeights(plan)
-    added: list[list[Tree]] = rounds if weights is None else []  # what each round adds to raw predictions
+    added: list[list[Tree]] = rounds if weights is None else []  # the trees that each round adds to raw predictions
     evaluated = np.empty((0, 0, 0)) if evaluation is None else evaluation.score(added, initial, 0)
     may_wait = callback is None and plan.stopping is None and plan.checkpoint is None
 
     def evaluate() -> NDArray[np.float64]:
-        """Return the scores of evaluation sets after all rounds."""
+        """Return the scores of the evaluation sets after all rounds."""
         if evaluation is None or len(evaluated) == len(rounds):
             return evaluated
         return np.concatenate([evaluated, evaluation.score(added, initial, len(evaluated))])
 
     def result(as_grown: bool = False) -> BoostingResult:
-        """Return the rounds, weighted as after the last one that is to be kept, or not, which is for checkpoints."""
+        """Return the result, with rounds weighted as after the last retained one, or unweighted for checkpoints."""
         train, validation, *outside = np.array(scores, np.float64).reshape(-1, 4).T
         out_of_bag = np.stack(outside, axis=1)[: None if plan.tells_out_of_bag else 0]
         final = rounds if as_grown or plan.dropout is None else _weighted(plan, rounds, evaluated)
@@ -164,7 +164,7 @@ def boost(
                 break
     except KeyboardInterrupt as error:
         del rounds[n_complete:], scores[n_complete - len(previous) :]
-        evaluated = evaluated[:n_complete]  # without a callback, nobody keeps what there is
+        evaluated = evaluated[:n_complete]  # without the scores of an incomplete round
         raise FitInterrupted(result()) from error
     evaluated = evaluate()
     saver.offer(to_save, last=True)
@@ -172,10 +172,10 @@ def boost(
 
 
 def _check_converges(losses: tuple[float, float], plan: BoostingPlan, initial: NDArray[np.float64], rounds: tuple[int, int]) -> None:
-    """Raise a ValueError if the mean loss of the training rows, after the first and the last round, is infinite or has doubled."""
+    """Raise a ValueError if the mean training loss, after the first and the last round, is infinite or has doubled."""
     before, now = losses
     is_finite = math.isfinite(now)
-    # Where rows are drawn for each round, losses are those of other rows each time.
+    # If rounds draw rows, successive losses are on different rows.
     if is_finite and (plan.subsample < 1.0 or now - before <= abs(before)):
         return
     advice = f"wants a smaller learning_rate than {plan.learning_rate}"
@@ -192,13 +192,13 @@ def _check_converges(losses: tuple[float, float], plan: BoostingPlan, initial: N
 
 
 def _losses(scores: Sequence[Scores], plan: BoostingPlan) -> list[float]:
-    """Return what decides about stopping, those of earlier fits included: less is better."""
+    """Return the losses that decide about early stopping, including those of earlier fits; lower is better."""
     found = [*plan.scores_before, *(one.validation for one in scores)]
     return found if plan.scoring is None else [-score for score in found]
 
 
 def _weighted(plan: BoostingPlan, rounds: Rounds, evaluated: NDArray[np.float64]) -> list[list[Tree]]:
-    """Return rounds with their weights after the best one, if early stopping leaves out those that follow, else after the last one."""
+    """Return rounds with their weights: after the best round if early stopping discards the later ones, otherwise after the last."""
     n = len(rounds)
     if plan.stopping is not None and len(evaluated):
         n = 1 + plan.stopping.best(plan.stopping.scores(evaluated))
@@ -207,7 +207,7 @@ def _weighted(plan: BoostingPlan, rounds: Rounds, evaluated: NDArray[np.float64]
 
 
 def _changed(weights: RoundWeights, rounds: Rounds) -> list[Tree]:
-    """Take in the last round; return what it adds to raw predictions: its trees, and by how much the weights of dropped ones change."""
+    """Add the last round to the weights; return its change of raw predictions: new trees, dropped trees times their change of weight."""
     dropped, before = weights.dropped, weights.weights.copy()
     weights.add()
     pairs = [(len(rounds) - 1, 0.0), *((round_, before[round_]) for round_ in dropped)]
@@ -215,7 +215,7 @@ def _changed(weights: RoundWeights, rounds: Rounds) -> list[Tree]:
 
 
 def _scores_found(found: BoostingResult, number: int) -> Scores:
-    """Return the scores of a round that a checkpoint brings back."""
+    """Return the scores of a round restored from a checkpoint."""
     validation = found.validation_score[number] if found.validation_score.shape[0] else math.nan
     outside = found.out_of_bag[number].tolist() if found.out_of_bag.shape[0] else []
     return Scores(float(found.train_score[number]), float(validation), *outside)
@@ -229,7 +229,7 @@ def _replay(fit: Fit, trees: Sequence[Tree]) -> None:
 def _grow_round(
     fit: Fit, plan: BoostingPlan, number: int, rounds: list[list[Tree]], log: TreeLog | None, recalled: list[tuple[Tree, Scores]]
 ) -> Scores:
-    """Add a round; return its scores. Trees that the log had kept, ``recalled`` from last to first, are not grown again but replayed."""
+    """Add a round; return its scores. Trees restored from the log (``recalled``, from last to first) are replayed instead of grown."""
     n_trees = plan.trees_per_round
     grown, scores = [], NO_SCORES
     for place in range(n_trees):

@@ -1,8 +1,8 @@
-"""Fits that outlast their shards, whatever is grown and whatever shards have, columns or rows: the tree is the transaction.
+"""Fits that survive the loss of shards of columns or rows: the tree is the transaction.
 
-When shards are lost, the trees under way are forgotten, new ones take the places of those that are gone, with the same columns or rows, all
-are brought to the state after the last finished tree, and what was under way is done again, in a new epoch. The trees grown then are those
-that would have been grown without the loss.
+If shards are lost, the unfinished trees are discarded, new shards with the same columns or rows take the places of the lost ones, all are
+brought to the state after the last finished tree, and the unfinished trees are grown again, in a new epoch. They are the same trees as
+without the loss.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ T = TypeVar("T")
 
 
 class TreeLog(Protocol):
-    """Keeps finished trees where they outlast the coordinator."""
+    """Stores finished trees where they survive the coordinator."""
 
     def recall(self) -> list[tuple[Tree, Scores]]:
-        """Return the trees that an earlier run of this very fit has kept, from the first one on."""
+        """Return the trees that an earlier run of this fit has stored, from the first one on."""
 
     def keep(self, tree: Tree, scores: Scores) -> None:
-        """Keep the next tree."""
+        """Store the next tree."""
 
 
 class _Lasting(ABC):
-    """A fit that goes on when shards are lost: they are replaced, all are brought to a state to go on from, and it is tried again."""
+    """A fit that continues if shards are lost: they are replaced, all shards are restored to a common state, and the step is repeated."""
 
     def __init__(self, executor: Executor, plan: BoostingPlan | ForestPlan, n_side_by_side: int = 0) -> None:
         self._fit = RowsFit(executor, plan) if executor.places_rows else ColumnsFit(executor, plan, n_side_by_side)
@@ -47,7 +47,7 @@ class _Lasting(ABC):
         return found
 
     def _lasting(self, act: Callable[[], T]) -> T:
-        """Do something that leaves no trace in the fit unless it ends well, as often as it takes."""
+        """Run a function that changes nothing in the fit unless it succeeds, and repeat it until it does."""
         while True:
             try:
                 return act()
@@ -55,7 +55,7 @@ class _Lasting(ABC):
                 self._recover()
 
     def _recover(self) -> None:
-        """Replace shards that are gone, or misplaced, and bring all to the state after the last finished tree, as often as it takes."""
+        """Replace lost or misplaced shards, and bring all to the state after the last finished tree; repeat until this succeeds."""
         while True:
             try:
                 self._fit.repair()
@@ -69,14 +69,14 @@ class _Lasting(ABC):
 
 
 class LastingBoosting(_Lasting):
-    """Grows trees one after the other, each on the predictions of those before, over shards.
+    """Grows the trees of boosting over shards, each on the predictions of the previous trees.
 
     Parameters
     ----------
     executor : Executor
     plan : BoostingPlan
     initial : ndarray of float64, shape (K,) or (K, n_rows), optional
-        The raw prediction to start from, of all rows or of each.
+        The initial raw prediction, for all rows or for each.
 
     Attributes
     ----------
@@ -95,12 +95,12 @@ class LastingBoosting(_Lasting):
             self._fit.replay_tree(tree, place)
 
     def replay_tree(self, tree: Tree, place: int) -> None:
-        """Take over a tree grown earlier, by its place in its round: add its values to the predictions of every row."""
+        """Add the values of a tree grown earlier, given its place in its round, to the predictions of all rows."""
         self._lasting(lambda: self._fit.replay_tree(tree, place))
         self._finished.append((tree, place))
 
     def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
-        """Grow a tree; see :func:`dtrees.engine.shard.tree.tree_steps`. ``score`` asks for the mean losses afterwards."""
+        """Grow a tree; see :func:`dtrees.engine.shard.tree.tree_steps`. With ``score``, compute the mean losses afterwards."""
         if self._fit.wants_repair():
             self._recover()
         grown, scores = self._lasting(lambda: self._fit.grow_tree(tree, output, learning_rate, score))
@@ -109,18 +109,18 @@ class LastingBoosting(_Lasting):
 
 
 class LastingForest(_Lasting):
-    """Grows the trees of a forest that are numbered ``first`` to ``last - 1`` over shards, some at a time.
+    """Grows the trees ``first`` to ``last - 1`` of a forest over shards, several side by side.
 
-    What trees have to say to the same shard at the same time travels together.
+    Payloads of different trees to the same shard in the same step are sent together.
 
     Parameters
     ----------
     executor : Executor
-        Closing it is left to the caller.
+        Not closed here.
     plan : ForestPlan
     first, last : int
     n_side_by_side : int
-        Trees to grow at once at most (:func:`~dtrees.engine.shard.fit.trees_side_by_side`,
+        Largest number of trees to grow at once (:func:`~dtrees.engine.shard.fit.trees_side_by_side`,
         :func:`~dtrees.engine.rows.forest_trees.trees_at_once`).
     """
 
@@ -129,17 +129,17 @@ class LastingForest(_Lasting):
         super().__init__(executor, plan, self._n_side_by_side)
         self._plan, self._first, self._last = plan, first, last
         self._trees: list[Tree] = []
-        self._n_added = 0  # trees of which shards have added up what they say of rows out of bag
+        self._n_added = 0  # number of trees in the out-of-bag sums of shards
 
     def run(self, callback: Callback | None = None, log: TreeLog | None = None) -> ForestResult:
-        """Grow all trees; return what :func:`dtrees.engine.run.local_executor.grow_forest` does.
+        """Grow all trees; return the result as :func:`dtrees.engine.run.local_executor.grow_forest` does.
 
         Parameters
         ----------
         callback : callable, optional
-            Called after each tree, in their order; returning True leaves out the trees after it.
+            Called after each tree, in order; returning True leaves out the trees after it.
         log : TreeLog, optional
-            Keeps trees, should the forest have to be grown again; not where sums of rows out of bag are wanted.
+            Stores trees in case the forest has to be grown again; not to be combined with out-of-bag sums.
         """
         began, n_trees = time.perf_counter(), self._last - self._first
 
@@ -172,7 +172,7 @@ class LastingForest(_Lasting):
 
     @property
     def _next(self) -> int:
-        """The number of the tree that is next."""
+        """The number of the next tree."""
         return self._first + len(self._trees)
 
     def _catch_up(self) -> None:
@@ -180,7 +180,7 @@ class LastingForest(_Lasting):
         self._add_votes()
 
     def _add_votes(self) -> None:
-        """Have shards add up what finished trees say of rows out of bag."""
+        """Have shards add the out-of-bag predictions of finished trees to their sums."""
         if self._plan.out_of_bag and self._n_added < len(self._trees):
             self._fit.add_votes(self._first + self._n_added, self._trees[self._n_added :])
             self._n_added = len(self._trees)

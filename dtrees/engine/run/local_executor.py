@@ -1,6 +1,6 @@
-"""Fits on a table in this process: one shard, which has all columns, and whose methods are called without messages.
+"""Fits on a table in this process: one shard with all columns, whose methods are called directly, without messages.
 
-Rounds of boosting are grown by all threads together; of the independent trees of a forest, each thread grows some.
+All threads grow a boosted tree together; for a forest, each thread grows some of the trees.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from dtrees.tree.tree import Tree
 
 _logger = logging.getLogger("dtrees")
 _noted: set[bool] = set()
-#: Seconds of processor time that compiling takes.
+#: Processor time of compiling, in seconds.
 _SECONDS = 25 if PATCHES_NUMBA else 40
 
 
 def note_compilation(sparse: bool = False) -> None:
-    """Allow a second process to help to compile; log what is about to be compiled, and how long that takes, unless it is on disk.
+    """Start a helper process for compiling, and log which kernels will be compiled and how long that takes, unless they are cached.
 
-    At most once a process for tables that are sparse, and once for others.
+    At most once in a process for sparse tables, and once for dense ones.
     """
     kernel = grow_sparse if sparse else grow_together
     if sparse in _noted or kernel.signatures:
@@ -47,7 +47,7 @@ def note_compilation(sparse: bool = False) -> None:
     _noted.add(sparse)
     allow_helper()
     if not is_cached(f"{kernel.__module__}.{kernel.__name__}"):
-        start_helper()  # it will have started when there is something to do
+        start_helper()  # starts when there is something to compile
         what = f"kernels for {'sparse' if sparse else 'dense'} tables"
         _logger.warning(f"dtrees compiles {what}, once on this machine: about {_SECONDS} s of processor time.")
 
@@ -61,7 +61,7 @@ class LocalExecutor:
         See :class:`~dtrees.engine.shard.shard.Shard`.
     n_threads : int
     n_trees : int, default=1
-        Trees that grow side by side, and share the threads.
+        Number of trees that grow side by side and share the threads.
     """
 
     def __init__(
@@ -84,16 +84,16 @@ class LocalExecutor:
 
 
 class LocalFit:
-    """Boosts on a table in this process: the shard grows each tree, and adds it to the predictions, in one call.
+    """Boosting on a table in this process: the shard grows each tree and adds it to the predictions in one call.
 
-    Trees of very wide tables are grown by levels, by several calls.
+    Trees of very wide tables are grown by levels, in several calls.
 
     Parameters
     ----------
     executor : LocalExecutor
     plan : BoostingPlan
     initial : ndarray of float64, shape (K,) or (K, n_rows), optional
-        The raw prediction to start from, of all rows or of each.
+        The initial raw prediction, for all rows or for each.
 
     Attributes
     ----------
@@ -105,11 +105,11 @@ class LocalFit:
         self._rows, self.initial = self._shard.trees[0], self._shard.initial
 
     def replay_tree(self, tree: Tree, place: int) -> None:
-        """Take over a tree grown earlier, by its place in its round: add its values to the predictions of every row."""
+        """Add the values of a tree grown earlier, given its place in its round, to the predictions of all rows."""
         alone(self._shard.replay_tree(tree, place))
 
     def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
-        """Grow a tree; ``score`` asks for the mean losses afterwards."""
+        """Grow a tree; with ``score``, compute the mean losses afterwards."""
         shard, rows = self._shard, self._rows
         grown = shard.add_boosted(grow_alone(shard.shards, rows, tree, output, learning_rate), output)
         return grown, scores_of([rows.boosting.losses(0, self._n_rows)]) if score else NO_SCORES
@@ -125,22 +125,22 @@ def grow_forest(
     n_threads: int,
     callback: Callback | None = None,
 ) -> ForestResult:
-    """Grow the trees numbered ``first`` to ``last - 1``.
+    """Grow the trees ``first`` to ``last - 1`` of a forest.
 
     Parameters
     ----------
     columns : Columns, SparseColumns or callable
-        A function that returns them gives them away: if there is one tree, their memory is free again when all its splits are found.
+        A function transfers ownership of the columns: for a single tree, their memory is released when all its splits are found.
     target : ndarray, shape (n_rows,)
         float64 for regression, class numbers from 0 otherwise.
     weight : ndarray of float64, shape (n_rows,), or None
     plan : ForestPlan
     first, last : int
-        A tree depends on its number, the plan and the table only.
+        A tree depends only on its number, the plan and the table.
     n_threads : int
-        Trees grow side by side; where there are fewer trees than threads, each uses several. Very small tables get a single thread.
+        Trees grow side by side; with fewer trees than threads, each uses several. Very small tables use a single thread.
     callback : callable, optional
-        Called after each tree, by one thread at a time; returning True leaves out the trees not yet begun.
+        Called after each tree, by one thread at a time; returning True leaves out the trees that have not started.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def grow_forest(
     executor = LocalExecutor(columns, target, weight, max(1, n_threads), side_by_side)
     shard = executor.shard
     del columns
-    free = list(range(side_by_side))  # slots
+    free = list(range(side_by_side))  # free slots
     began = time.perf_counter()
     stopped = threading.Event()
     finished: dict[int, Tree] = {}
@@ -184,7 +184,7 @@ def grow_forest(
     watch(callback, lambda: ForestResult([tree for _, tree in sorted(finished.items())]))
     try:
         executor.begin(plan)
-        if last_tree and not plan.rules.categorical:  # whose sets are still to be found in the columns
+        if last_tree and not plan.rules.categorical:  # sets of categories are found from the columns
             shard.trees[0].when_found = shard.give_up_columns
         with Threads(side_by_side) as threads:
             grown = threads.map(grow, range(first, last), give_up=shard.give_up)
@@ -194,6 +194,6 @@ def grow_forest(
         raise FitInterrupted(ForestResult(cast(list[Tree], done))) from error
     finally:
         shard.close()
-    # A fit that was stopped keeps the trees up to the first that was left out.
+    # A stopped fit retains the trees up to the first unfinished one.
     trees = cast(list[Tree], list(takewhile(lambda tree: tree is not None, grown)))
     return ForestResult(trees, *(shard.count_votes() if plan.out_of_bag else ()))

@@ -1,7 +1,7 @@
-"""New values for the nodes of trees that are there, by rows that these were not grown on.
+"""New values for the nodes of existing trees, computed on other rows.
 
-It is known which leaf each row falls in. Rows are put in the order of the leaves, so that those of every node are side by side; from there
-on values are found as those of a tree that has just been grown: sums in fixed point, or what is measured on rows.
+The leaf of each row is known. Rows are ordered by leaf, so that the rows of each node are adjacent; then values are computed as for a tree
+that has just been grown, by sums in fixed point or by measuring rows.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NODE, Nodes
 from dtrees.tree.tree import Tree
 
-#: From the numbers of a first round and of the one after a last to leaf numbers, shape (n_rows, n_rounds * K), round by round.
+#: Returns leaf numbers, shape (n_rows, n_rounds * K), round by round, given the first round and the round after the last.
 LeavesOf = Callable[[int, int], NDArray[np.int32]]
-#: Leaf numbers that are asked for together: 256 MB of them.
+#: Largest number of leaf numbers that are requested together: 256 MB.
 _MOST_LEAVES = 2**26
 
 
 class _Placed(NamedTuple):
-    """A tree's rows in the order of its leaves, and those of its nodes that divide them.
+    """A tree's rows ordered by leaf, and the nodes of the tree that divide them.
 
     Attributes
     ----------
     rows : ndarray of uint32
-        Those in sample.
+        The rows in sample.
     records : ndarray of NODE
-        In preorder; a node that sends all of its rows one way is left out, in favour of that child.
+        In preorder; a node that sends all of its rows to one child is replaced by that child.
     at : ndarray of int64, shape (node_count,)
-        For each node of the tree the record that has its rows, -1 where there are none.
+        For each node of the tree, the record with its rows, -1 if it has none.
     """
 
     rows: NDArray[np.uint32]
@@ -52,13 +52,13 @@ class _Placed(NamedTuple):
 
     @classmethod
     def of(cls, tree: Tree, leaf: NDArray[np.integer], in_sample: NDArray[np.bool_] | None) -> _Placed:
-        """Place the rows that fall in these leaves."""
+        """Order the rows that fall into the given leaves."""
         rows = np.arange(leaf.shape[0]) if in_sample is None else np.flatnonzero(in_sample)
         leaf = leaf[rows]
         n, inner = tree.node_count, tree.children_left >= 0
         left, right = np.where(inner, tree.children_left, 0), np.where(inner, tree.children_right, 0)
         numbers = np.arange(n)
-        counts = np.bincount(leaf, minlength=n)  # of inner nodes 0
+        counts = np.bincount(leaf, minlength=n)  # 0 for inner nodes
         ends = np.cumsum(counts)
         start, stop = ends - counts, ends[_followed(np.where(inner, right, numbers))]
         some = stop > start
@@ -76,19 +76,19 @@ class _Placed(NamedTuple):
         return cls(rows[np.argsort(leaf, kind="stable")].astype(np.uint32), records, at)
 
     def sums(self, amounts: Iterator[NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Return what rows of each record add up to, a column for each of the amounts, which are by row."""
+        """Return the sums of each record's rows, a column for each of the amounts, which are by row."""
         before = [np.concatenate([[0], np.cumsum(one[self.rows])]) for one in amounts]
         return np.stack([one[self.records["stop"]] - one[self.records["start"]] for one in before], axis=1)
 
     @property
     def of_leaves(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the rows of each leaf begin, and end."""
+        """Return where the rows of each leaf begin and end."""
         leaves = self.records[self.records["column"] < 0]
         return leaves["start"].astype(np.int64), leaves["stop"].astype(np.int64)
 
 
 def _followed(target: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where it ends to go from each number to its target, and so on."""
+    """Return, for each number, the end of the chain of targets that starts there."""
     while not np.array_equal(further := target[target], target):
         target = further
     return target
@@ -102,7 +102,7 @@ def _with_new_values(
     prepared: Prepared,
     measured: NDArray[np.float64] | Measured | None,
 ) -> Tree:
-    """Return a tree with new values where it has rows, ``decay`` of which are those before; measured ones are as of :func:`finish_tree`."""
+    """Return a tree with new values in nodes with rows, mixed with the share ``decay`` of the previous ones; see :func:`finish_tree`."""
     if decay == 1.0:
         return tree
     monotonic, rate = plan.rules.monotonic, plan.shrinkage if isinstance(plan, BoostingPlan) else 1.0
@@ -121,7 +121,7 @@ def _with_new_values(
 
 
 def _gains(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> NDArray[np.float64]:
-    """Return what the splits of a boosted tree gain by these sums, in units of theirs, whatever constraints and chance take from it.
+    """Return the gains of a boosted tree's splits for the given sums, in their units, ignoring constraints and noise.
 
     The formulas are those of :mod:`dtrees.split.criteria.newton` and :mod:`dtrees.split.criteria.squares`, to the last bit.
     """
@@ -141,7 +141,7 @@ def _gains(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> NDArray[np
 
 
 def _by_rounds(n_rows: int, n_rounds: int, n_outputs: int, leaves_of: LeavesOf) -> Iterator[tuple[int, int, NDArray[np.int32]]]:
-    """Yield the leaves of rows in each tree: its place among those of its output, and its output, in the order that trees were grown in."""
+    """Yield the leaves of rows in each tree, with its number for its output and its output, in the order of growth."""
     step = max(1, _MOST_LEAVES // (n_rows * n_outputs))
     for first in range(0, n_rounds, step):
         leaves = leaves_of(first, min(first + step, n_rounds))
@@ -159,21 +159,21 @@ def refit_boosting(
     decay: float,
     n_threads: int,
 ) -> tuple[list[list[Tree]], NDArray[np.float64]]:
-    """Return boosted trees with new values, by output, and the mean losses of the rows after each round.
+    """Return boosted trees with new values, by output, and the mean loss after each round.
 
-    Gradients of a round are those at what the rounds before it come to with their new values.
+    The gradients of a round are taken at the predictions of the refitted earlier rounds.
 
     Parameters
     ----------
     plan : BoostingPlan
     groups : tuple of tuple of Tree
-        By output.
+        Trees by output.
     initial : ndarray of float64, shape (K,) or (K, n_rows)
-        What they start from.
+        The initial raw prediction.
     leaves_of : callable
     target, weight : ndarray
     decay : float
-        The share of the values before.
+        The weight of the previous values.
     n_threads : int
     """
     made, scores = [list(group) for group in groups], []
@@ -201,7 +201,7 @@ def refit_forest(
     decay: float,
     n_threads: int,
 ) -> list[Tree]:
-    """Return the trees of a forest, or a single one, with new values; parameters are those of :func:`refit_boosting`."""
+    """Return the trees of a forest, or a single tree, with new values; parameters are those of :func:`refit_boosting`."""
     rows, criterion = ForestTarget.of_table(plan, target, weight), criterion_of(plan.rules)
     prepared = rows.start(0, 0)
     made = []
@@ -222,7 +222,7 @@ def refit_forest(
 
 
 def _amounts(plan: ForestPlan | BoostingPlan, prepared: Prepared) -> Iterator[NDArray[np.int64]]:
-    """Yield what rows add to each of the sums that values follow from; what is measured wants weights alone."""
+    """Yield the summands of rows for each sum that determines node values; only weights if values are measured."""
     g = prepared.g
     h = prepared.h if prepared.h.shape[0] else np.ones(g.shape[0], np.int64)
     n_classes = 0 if isinstance(plan, BoostingPlan) else plan.n_classes

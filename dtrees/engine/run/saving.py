@@ -1,4 +1,4 @@
-"""Keeping finished trees while a fit goes on: now and then, from before the first tree to after the last."""
+"""Checkpoints of an unfinished fit, from before the first tree to after the last."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
 
 
 class Saver:
-    """Writes a checkpoint when it is time.
+    """Writes a checkpoint when the interval has passed.
 
     Parameters
     ----------
     checkpoint : Checkpoint or None
-        None: nothing is read or written.
+        With None, nothing is read or written.
 
     Attributes
     ----------
     found : ForestResult, BoostingResult or None
-        What an earlier run of the same fit left.
+        The result of an earlier run of the same fit.
     """
 
     def __init__(self, checkpoint: Checkpoint | None) -> None:
@@ -39,7 +39,7 @@ class Saver:
         return time.monotonic() + self._checkpoint.interval
 
     def offer(self, result: Callable[[], Any], *, last: bool = False) -> None:
-        """Write what ``result()`` returns, if the interval is over, or if it is the ``last`` and something is new since."""
+        """Write ``result()`` if the interval has passed, or if it is the ``last`` result and differs from the stored one."""
         if self._checkpoint is None:
             return
         self._current = self._current and last
@@ -50,25 +50,25 @@ class Saver:
 
 
 def without_checkpoint(plan: Plan) -> Plan:
-    """Return the plan as those who grow trees need it."""
+    """Return the plan without its checkpoint, as sent to workers."""
     return replace(plan, checkpoint=None)
 
 
 def grow_in_batches(
     grow: Callable[[int, int, Callback | None], ForestResult], plan: ForestPlan, first: int, last: int, callback: Callback | None
 ) -> ForestResult:
-    """Grow a forest a batch at a time, each of about as many trees as an interval of the plan's checkpoint lasts.
+    """Grow a forest in batches; a batch takes about the interval of the plan's checkpoint.
 
-    A tree does not depend on its batch, so the forest is that of ``grow(first, last, callback)``.
+    A tree does not depend on its batch, so the forest is the same as of ``grow(first, last, callback)``.
 
     Parameters
     ----------
     grow : callable
-        Grows the trees from the first number to before the second one.
+        Grows the trees from the first number up to, and without, the second.
     plan : ForestPlan
-        Without a checkpoint there is one batch.
+        Without a checkpoint, there is one batch.
     first, last : int
-        The trees ``first`` to ``last - 1``.
+        The trees are ``first`` to ``last - 1``.
     callback : callable or None
     """
     if plan.checkpoint is None:
@@ -77,7 +77,7 @@ def grow_in_batches(
     result = ForestResult([]) if saver.found is None else saver.found
 
     def progress(of_batch: Progress, before: int = 0) -> bool:
-        """Pass on a batch's progress as that of the forest."""
+        """Convert a batch's progress to that of the forest, and pass it on."""
         nonlocal stopped
         seconds = time.perf_counter() - forest_began
         overall = replace(of_batch, done=before + of_batch.done, total=last - first, seconds=seconds)
@@ -86,7 +86,7 @@ def grow_in_batches(
 
     n_wanted = next((i + 1 for i in range(len(result.trees)) if progress(Progress(i + 1, last - first, 0.0))), last - first)
     if n_wanted < len(result.trees):
-        # The out-of-bag sums of the left-out trees cannot be separated.
+        # The out-of-bag sums contain the trees to be left out, so the others are grown again.
         return grow(first, first + n_wanted, None) if plan.out_of_bag else ForestResult(result.trees[:n_wanted])
     if saver.found is None:
         saver.offer(lambda: result)

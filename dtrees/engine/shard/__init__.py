@@ -1,1 +1,1 @@
-"""A shard: some columns of a table, and the state of its rows in the tree under way."""
+"""A shard of columns, and the state of its rows in the current tree."""

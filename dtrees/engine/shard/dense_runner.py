@@ -1,7 +1,7 @@
-"""The threads that grow subtrees on a shard, and what they need for it.
+"""The threads and buffers that grow subtrees of dense tables on a shard.
 
-A small tree takes a few microseconds to grow, and far longer to allocate everything for, and to have the types of it all looked up. So the
-buffers are reused from tree to tree as long as they are large enough (very large ones are not), and the kernel is bound to its types
+A small tree takes a few microseconds to grow, and far longer to allocate buffers for and to look up types for. So the buffers are reused
+from tree to tree while they are large enough (except very large ones), and the kernel is bound to its types
 (:func:`~dtrees.split.compile.kernels.bind`).
 """
 
@@ -49,14 +49,14 @@ from dtrees.split.zones.sum_slots import SumSlots, for_thread
 from dtrees.split.zones.sums import note_places
 from dtrees.tree.predict import compile_prediction
 
-#: What a growing kernel does without while a helper compiles it.
+#: The growing kernel runs without this one while a helper compiles it.
 _TINY = search_tiny.kernel
 _Kernel = Callable[[Columns, WorkPool, Task], None]
 _Ready = tuple[_Kernel, WorkPool, list[Task]]
 
 
 class SubtreeRunner(Runner):
-    """Threads that grow subtrees, and buffers for what they need. To be used by one message at a time, with the same threads each time.
+    """Threads that grow subtrees, and their buffers. Used by one message at a time, always with the same threads.
 
     Parameters
     ----------
@@ -90,8 +90,8 @@ class SubtreeRunner(Runner):
     def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`Runner.grow`.
 
-        While a helper compiles what large nodes are searched by, trees of small tables are grown in one block; while it compiles what tiny
-        ones are searched by, these are searched as others are: the same trees.
+        While a helper compiles the search of large nodes, trees of small tables are grown in one block; while it compiles the search of
+        tiny nodes, these are searched like others. The trees are the same.
         """
         waits = self._awaited and are_compiled_elsewhere(self._awaited)
         ready = None if waits else self._prepare(n_threads, assignment)
@@ -106,13 +106,13 @@ class SubtreeRunner(Runner):
         return [grown(work_pool, i, copy=assignment.keep and reuses_buffers) for i in range(len(assignment.roots.places))]
 
     def search(self, threads: Threads, n_threads: int, assignment: Assignment) -> tuple[Candidates, NDArray[np.int64]]:
-        """Search nodes of a level; return the candidates found, and slots, of all nodes of the assignment."""
+        """Search the nodes of a level; return the best candidates and the slots of all nodes of the assignment."""
         n, ready = len(assignment.roots.places), self._prepare(n_threads, assignment)
         work_pool = self._run(threads, n_threads, assignment, cast(_Ready, ready))
         return work_pool.found.take(slice(0, n)), work_pool.places["slot"][:n].copy()
 
     def _run(self, threads: Threads, n_threads: int, assignment: Assignment, ready: _Ready) -> WorkPool:
-        """Have threads do the work of a work pool."""
+        """Have threads do the tasks of a work pool."""
         kernel, work_pool, tasks = ready
         self._budget = assignment.context.budget
         self._control = work_pool.control
@@ -131,7 +131,7 @@ class SubtreeRunner(Runner):
         return work_pool
 
     def _prepare(self, n_threads: int, assignment: Assignment) -> _Ready | None:
-        """Return what is called to grow nodes, and with what; None while its kernels are compiled by the helper."""
+        """Return the kernel that grows nodes, with its arguments; None while a helper compiles its kernels."""
         context, roots, block_rows, share_rows, find_sums, slots, _, is_plain = assignment
         self._allocate(context, roots, block_rows, share_rows, find_sums is not None, slots is not None)
         for thread in range(len(self._tasks), n_threads):
@@ -153,7 +153,7 @@ class SubtreeRunner(Runner):
         sum_slots = None if find_sums is None else find_sums()
         if sum_slots is not None and slots is None and self._task_size[0] > min(block_rows, share_rows):  # nodes are searched by zone sums
             rows, place_of = context.partition.rows, sum_slots.sums.place_of
-            if rows.shape[0] < place_of.shape[0]:  # the others are nowhere
+            if rows.shape[0] < place_of.shape[0]:  # rows outside the partition have no place
                 place_of.fill(NOWHERE)
             note_places(place_of, rows, 0, rows.shape[0])
         if sum_slots is not None and self._tasks[n_threads - 1].sum_slots is NO_SUM_SLOTS:
@@ -165,7 +165,7 @@ class SubtreeRunner(Runner):
         return kernel, work_pool, tasks
 
     def give_up(self) -> None:
-        """Have the threads that grow nodes end soon; see :meth:`Runner.give_up`."""
+        """Have the threads that grow nodes stop soon; see :meth:`Runner.give_up`."""
         super().give_up()
         if self._control is not None:
             give_up(self._control)
@@ -173,7 +173,7 @@ class SubtreeRunner(Runner):
     def _allocate(
         self, context: TreeContext, roots: Roots, block_rows: int, share_rows: int, inherit: bool, is_level: bool = False
     ) -> None:
-        """See to it that there is room for all that is to be grown."""
+        """Allocate buffers that are large enough for the nodes to be grown."""
         limits, stops, places = context.limits, context.stops, roots.places
         n_sums, weighted = roots.sums.shape[1], context.partition.h.shape[0] > 0
         kind = (n_sums, weighted, type(limits.thresholds), kinds_of(limits.criterion), inherit, limits.categories.some)
@@ -191,7 +191,7 @@ class SubtreeRunner(Runner):
             last = max(stop for _, _, stop, _ in places)
         pool_size = (len(places), most_shared, last, sum(n_nodes))
         if self._work_pool is None or kind != self._kind or not all(map(ge, self._work_pool_size, pool_size)):
-            # Where every weight is 1, nothing but the number of rows is wanted of a node whose value is measured in the end.
+            # If all weights are 1 and node values are measured, only the numbers of rows are needed.
             measured = not weighted and not stops.keeps_sums
             self._work_pool, self._work_pool_size = make_work_pool(*pool_size, n_sums, 0 if measured else n_sums), pool_size
         self._opening = opening(self._work_pool, places, n_nodes)
@@ -201,7 +201,7 @@ class SubtreeRunner(Runner):
         self._made_for, self._kind, self._pool = wanted, kind, context.pool
 
     def _kernel(self, methods: Methods, work_pool: WorkPool, task: Task, by_sums: bool) -> _Kernel | None:
-        """Return the kernel that grows nodes, when what most nodes need is compiled, too; None if a helper is to compile that first."""
+        """Return the kernel that grows nodes, once the kernels that most nodes need are compiled; None while a helper compiles them."""
         block, others = likely_kernels(self._columns, work_pool, task, methods, self._task_size[0], by_sums)
         first, missing = ([one for one in some if not is_compiled(*one)] for some in (block, others))
         tiny = [one for one in missing if one[0] is _TINY]
@@ -218,7 +218,7 @@ class SubtreeRunner(Runner):
         return kernel
 
     def _order(self, first: list[Wanted], others: list[Wanted], by_sums: bool, with_sets: bool) -> bool:
-        """Have a helper compile kernels, and what predicts between the ``first`` ones and the others; return whether there is one."""
+        """Have a helper compile the ``first`` kernels, then the prediction, then the others; return whether there is a helper."""
         if not (compile_all_elsewhere(first) and compile_elsewhere(compile_prediction, with_sets)):
             return False
         if by_sums:
@@ -228,24 +228,24 @@ class SubtreeRunner(Runner):
         return True
 
     def _task(self, thread: int, context: TreeContext) -> Task:
-        """Allocate what a thread needs to grow nodes of ``_task_size``."""
+        """Allocate the buffers of a thread that grows nodes of ``_task_size``."""
         n_sums, weighted, thresholds, _, _, _ = self._kind
         criterion = context.limits.criterion
         most_rows, outside, n_levels, block_rows = self._task_size
         rest = outside, weighted, context.pool, self._columns, thresholds is RandomThreshold, n_class_sums(criterion, n_sums)
         block = make_block(block_rows, *rest, TINY_RANKED_ROWS if Deviations in kinds_of(criterion) else TINY_ROWS)
-        # What the trees of a fit have in turn is put in for each, and no longer needed then.
+        # The arrays of each tree are inserted later, and should not be referenced here.
         context = context._replace(partition=no_rows(), spare=no_rows(), target=context.target[:0].copy())
         return make_task(context, (most_rows, outside, n_levels), n_sums, self._scratch[thread], block)
 
 
 def _driver(is_plain: bool) -> Any:
-    """Return the kernel that is called to grow nodes."""
+    """Return the entry kernel that grows nodes."""
     return grow_plain if is_plain else grow_together
 
 
 def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots | None, methods: Methods, is_plain: bool) -> Task:
-    """Return a thread's task for another tree."""
+    """Return a thread's task, adapted to another tree."""
     own = task.sum_slots
     if sum_slots is not None and own is not None:
         zone_map, sums, free, n_threads, _, ids, place_in_map, _ = sum_slots

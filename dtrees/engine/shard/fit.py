@@ -1,9 +1,9 @@
-"""A fit over shards, as the coordinator has it: what is asked of the shards, and how those that are new catch up.
+"""The coordinator's side of a fit over shards: requests to the shards, and how new shards are brought up to date.
 
-Between two trees every shard of columns holds the same state of the rows (the predictions of the finished trees; of a forest, sums of what
-trees say of rows out of bag). In a new epoch, all that was on its way before is stale. State comes from a shard that has it
-(:meth:`~dtrees.engine.shard.shard.Shard.program`). Where none has, finished trees of boosting are replayed, those of a forest grown again
-for these sums.
+Between two trees, every shard of columns has the same state of the rows: the predictions of the finished trees or, for a forest, their
+out-of-bag sums. In a new epoch, earlier messages are stale. New shards receive the state from one that has it
+(:meth:`~dtrees.engine.shard.shard.Shard.program`). If there is none, finished trees of boosting are replayed, and those of a forest are
+grown again for the sums.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dtrees.tree.tree import Tree
 
 
 def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, memory: float = math.inf) -> int:
-    """Return how many trees may grow side by side over shards, by the memory that their rows take on each.
+    """Return the number of trees that may grow side by side over shards, limited by the memory of their rows on each shard.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, memory: fl
     weighted : bool
         Whether the rows have weights.
     memory : float, default=inf
-        Bytes that are left beside those for each row.
+        Bytes that are free, besides those for each row.
 
     Examples
     --------
@@ -52,14 +52,14 @@ def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, memory: fl
 
 
 def _bytes_of_tree(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
-    """Return what a shard keeps of a tree under way: its row partition, and its nodes."""
+    """Return the memory of an unfinished tree on a shard: its row partition, and its nodes."""
     n_inside = n_rows if plan.n_draws is None else math.ceil(n_rows * -math.expm1(-plan.n_draws / n_rows))
     n_in_partition = n_rows if plan.out_of_bag else n_inside
     weighted = weighted or plan.n_draws is not None or plan.class_weight is not None
     rules = plan.rules
     n_leaves = n_inside // rules.min_samples_leaf
     if rules.max_leaf_nodes is not None:
-        n_leaves = min(n_leaves, 2 * rules.max_leaf_nodes)  # some more are grown than are left in the end
+        n_leaves = min(n_leaves, 2 * rules.max_leaf_nodes)  # best-first growth creates more leaves than remain
     if rules.max_depth is not None and rules.max_depth < 40:
         n_leaves = min(n_leaves, 2**rules.max_depth)
     constraints = constraints_of(rules)
@@ -69,7 +69,7 @@ def _bytes_of_tree(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
 
 
 class ShardsFit:
-    """A fit over shards, whatever they have; all but ``wants_repair`` raises ShardsLost where shards are lost.
+    """A fit over shards of any kind; all methods except ``wants_repair`` raise ShardsLost if shards are lost.
 
     Parameters
     ----------
@@ -83,24 +83,24 @@ class ShardsFit:
         self._given: NDArray[np.float64] | None = None
 
     def repair(self) -> None:
-        """Replace shards that are gone, or misplaced, and begin an epoch."""
+        """Replace lost or misplaced shards, and begin an epoch."""
         self._executor.repair()
         self._epoch += 1
 
     def replay_tree(self, tree: Tree, place: int) -> None:
-        """Add the values of a finished tree, by its place in its round, to the predictions."""
+        """Add the values of a finished tree, given its place in its round, to the predictions."""
         self._say(m.Replay, tree, place)
 
     def grow_trees(self, first: int, last: int) -> list[Tree]:
-        """Grow the trees of a forest that are number ``first`` to ``last - 1`` side by side."""
+        """Grow the trees ``first`` to ``last - 1`` of a forest side by side."""
         return self._grow(m.GrowTrees, first, last)[0].trees
 
     def add_votes(self, first: int, trees: Sequence[Tree]) -> None:
-        """Have shards add up what finished trees of a forest, from number ``first`` on, say of rows out of bag."""
+        """Have shards add the out-of-bag predictions of finished trees of a forest, from number ``first`` on, to their sums."""
         self._say(m.AddVotes, first, trees)
 
     def _grow(self, kind: type[Message], *arguments: Any) -> list[m.Grown]:
-        """Have all shards grow trees; return what each says of them.
+        """Have all shards grow trees; return their replies.
 
         Raises
         ------
@@ -112,33 +112,33 @@ class ShardsFit:
         return grown
 
     def _say(self, kind: type[Message], *arguments: Any) -> list[Any]:
-        """Send one message to every shard; return their replies."""
+        """Send the same message to every shard; return the replies."""
         return self._send([kind(self._fit, self._epoch, *arguments)] * self._executor.n_shards)
 
     def _send(self, messages: Sequence[Message]) -> list[Any]:
-        """Send each shard a message; return their replies."""
+        """Send each shard its message; return the replies."""
         replies = self._executor.send(dict(enumerate(messages)))
         return [replies[shard] for shard in range(len(messages))]
 
 
 class ColumnsFit(ShardsFit):
-    """A fit over shards of columns; see :class:`ShardsFit`. ``n_slots`` are the trees of a forest to grow at once at most."""
+    """A fit over shards of columns; see :class:`ShardsFit`. ``n_slots`` is the largest number of trees of a forest to grow at once."""
 
     def __init__(self, executor: Executor, plan: BoostingPlan | ForestPlan, n_slots: int = 0) -> None:
         super().__init__(executor, plan)
         self._n_slots = n_slots
 
     def open(self, initial: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """Open the fit; return the raw prediction that boosting starts from, by default what the loss chooses, shape (K,)."""
+        """Open the fit; return the initial raw prediction of boosting, by default as the loss chooses, shape (K,)."""
         opened = self._open(initial, 0, 0)
         self._given = opened.initial if initial is None else initial
         return opened.initial
 
     def catch_up(self, least: int, most: int) -> int:
-        """Bring all shards, in an epoch just begun, to the same state: that of one that has finished ``least`` to ``most`` trees.
+        """Bring all shards, in a new epoch, to the same state: that of a shard that has finished ``least`` to ``most`` trees.
 
-        Returns how many trees that are. If no shard has finished as many, every one starts from the beginning, and it is none. So they do
-        with a dropout: which nodes rows are in does not travel.
+        Return the number of trees in that state. If no shard has one, all start from the beginning, and it is 0. The same holds for
+        dropout, as the node numbers of rows are not sent.
         """
         if isinstance(self._plan, BoostingPlan) and self._plan.dropout is not None:
             least = most + 1
@@ -155,6 +155,6 @@ class ColumnsFit(ShardsFit):
         return grown[0].trees[0], scores_of([one.losses for one in grown]) if score else NO_SCORES
 
     def votes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Return sums of what trees say of rows out of bag, of how many trees these are, and the power of two they are multiplied by."""
+        """Return the out-of-bag sums, the number of trees summed for each row, and the exponent of their scale."""
         votes: m.Votes = self._executor.send({0: m.CountVotes(self._fit, self._epoch)})[0]
         return votes.sums, votes.counts, votes.exponent

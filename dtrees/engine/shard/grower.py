@@ -1,10 +1,10 @@
-"""The grower decides about the nodes of one tree: which are searched, which are split, when the tree is done. It does no I/O.
+"""The grower decides about the nodes of one tree: which are searched, which are split, when the tree is complete. It does no I/O.
 
-It is given what the shards found (:meth:`Grower.accept`), says what is to be split next (:meth:`Grower.choose`), and in the end puts the
-tree together (:meth:`Grower.arrange`). Where rows lie once they are divided, the table of nodes notes (:meth:`.NodeTable.divide`).
+It receives the best candidates (:meth:`Grower.accept`), returns the next splits (:meth:`Grower.choose`), and finally assembles the tree
+(:meth:`Grower.arrange`). The table of nodes records the places of rows after each division (:meth:`.NodeTable.divide`).
 
-Every node of a level that has a split is split at once. With ``max_leaf_nodes``, those are left out that best-first growth will not come to
-(:mod:`dtrees.split.grow.best_first`); the finished tree is to be pruned.
+All nodes of a level with a split are split at once. With ``max_leaf_nodes``, nodes that best-first growth cannot reach are left out
+(:mod:`dtrees.split.grow.best_first`), and the finished tree is pruned.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from dtrees.split.numbers import hashing
 
 
 class Grower:
-    """Grows one tree.
+    """Decides about the nodes of one tree.
 
     Parameters
     ----------
     rules : Rules
     n_classes : int
     n_columns : int
-        Columns that the tree may use.
+        Number of columns that the tree may use.
     root : Root
     subtree_rows : int
         Nodes of up to this many rows are grown to their end by one shard.
     targets : tuple of int
-        As of :class:`~dtrees.engine.plan.plans.ForestPlan`.
+        See :class:`~dtrees.engine.plan.plans.ForestPlan`.
     table : NodeTable, optional
-        That of the tree, with the root in it, where a shard has one.
+        The node table of the tree with the root in it, if a shard has one.
 
     Attributes
     ----------
     table : NodeTable
-        Where the nodes lie, and what is known of them.
+        The places and properties of the nodes.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Grower:
     ) -> None:
         self._limits, self._stops = LimitsOfFit(rules, n_classes).of_tree(root.sums, root.exponents, targets=Targets.unseen(targets))
         self._most_splits = limited_splits(rules, root.n_in)
-        self._first, self._n_first = np.zeros(self._most_splits, RANKED), 0  # of the splits known
+        self._first, self._n_first = np.zeros(self._most_splits, RANKED), 0  # the first known splits
         self._subtree_rows = subtree_rows
         self.n_drawn = min(self._stops.max_features, n_columns)
         self._n_columns = n_columns
@@ -71,8 +71,8 @@ class Grower:
             table = NodeTable(root.sums.shape[0])
             table.open(root.n_in, root.n_rows, hashing.ROOT, root.sums)
         self.table = table
-        self._records = np.zeros(64, NODE)  # but for places, which the table has
-        # Only where leaves are limited: whose child a node is, and the rank of its split, if it has one.
+        self._records = np.zeros(64, NODE)  # without places, which the table has
+        # Only if leaves are limited: the origin of each node, and the rank of its split, if it has one.
         self._origin, self._rank = np.zeros(64, ORIGIN), np.zeros(64)
         self._origin[:1] = origins(1)
         self._found = empty_candidates(64, root.sums.shape[0])
@@ -96,7 +96,7 @@ class Grower:
             self._records, self._origin, self._rank = (_enlarge(array, n) for array in (self._records, self._origin, self._rank))
 
     def _sort_out(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return those of some new nodes that are to be searched; leaves and subtrees are set aside."""
+        """Return the new nodes that are to be searched; leaves and roots of subtrees are recorded elsewhere."""
         table = self.table
         n_rows = table.in_stop[nodes] - table.start[nodes]
         inner = _may_be_split(self._stops, self._limits, n_rows, table.depth[nodes], table.sums[nodes])
@@ -105,7 +105,7 @@ class Grower:
         return nodes[inner & ~small]
 
     def accept(self, nodes: NDArray[np.int64], found: Candidates) -> NDArray[np.int64]:
-        """Take the best candidates of nodes; return those nodes whose remaining columns must be searched too.
+        """Accept the best candidates of nodes; return the nodes whose remaining columns must be searched too.
 
         As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn are constant in the node.
         """
@@ -124,11 +124,11 @@ class Grower:
 
     @property
     def is_last(self) -> bool:
-        """Whether the splits just chosen are the last ones: all nodes that they lead to are leaves."""
+        """Return whether the splits just chosen are the last ones: all nodes that they lead to are leaves."""
         return not (self.to_search.shape[0] or self.to_grow)
 
     def choose(self) -> Splits | None:
-        """Return the next splits to apply and number their children, or None if the tree is done."""
+        """Return the next splits to apply and number their children, or return None if the tree is complete."""
         node = np.array(sorted(self._pending), np.int64)
         self._pending = []
         if self._most_splits:
@@ -150,7 +150,7 @@ class Grower:
             for side in range(2):
                 for name, values in (("parent", node), ("side", side), ("rank", self._rank[node])):
                     self._origin[name][left + side] = values
-        # How many rows go left is known before where they lie: enough to sort the children out.
+        # Numbers of rows are known before their places, and suffice to sort out the children.
         table.start[left], table.in_stop[left] = 0, splits.n_left
         table.start[right], table.in_stop[right] = splits.n_left, table.in_stop[node] - table.start[node]
         children = np.stack([left, right], axis=1).ravel()
@@ -163,11 +163,11 @@ class Grower:
         return self._origin[nodes]
 
     def first_splits(self) -> NDArray[Any]:
-        """Return the first splits known of the tree."""
+        """Return the first known splits of the tree."""
         return self._first[: self._n_first]
 
     def places(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return where the rows of nodes lie: the first place, the one after those in sample, and after all."""
+        """Return the places of the rows of nodes: the first, the one after the rows in sample, and the one after all rows."""
         return self.table.start[nodes], self.table.in_stop[nodes], self.table.stop[nodes]
 
     def records_of(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
@@ -177,7 +177,7 @@ class Grower:
         return records
 
     def attach(self, nodes: list[int], subtrees: list[Nodes]) -> None:
-        """Take subtrees grown elsewhere, each in place of a node."""
+        """Insert subtrees grown elsewhere, each in place of a node."""
         self._subtrees.update(zip(nodes, subtrees, strict=True))
 
     def arrange(self) -> Nodes:
@@ -186,9 +186,9 @@ class Grower:
 
 
 def merge(found: list[tuple[Candidates, NDArray[np.int64]]]) -> Candidates:
-    """Return the best candidate of each node over all shards, by what each has found: candidates, and their places.
+    """Return the best candidate of each node over all shards, given the candidates of each shard and their places among the columns drawn.
 
-    Where columns are searched one after the other (places differ), the earliest that varies counts; among candidates of one place, the
+    If columns are searched one after the other (places differ), the first column that varies counts; among candidates of one place, the
     order of splits.
     """
     if len(found) == 1:
@@ -211,7 +211,7 @@ def _enlarge(array: NDArray[Any], n: int) -> NDArray[Any]:
 
 @kernel
 def _may_be_split(stops, limits, n_rows, depth, sums):  # type: ignore[no-untyped-def]
-    """Tell which nodes are to be searched at all."""
+    """Return which nodes are to be searched."""
     inner = np.empty(n_rows.shape[0], np.bool_)
     for i in range(n_rows.shape[0]):
         inner[i] = may_be_split(stops, n_rows[i], depth[i], node_weight(limits, sums[i]))

@@ -1,4 +1,4 @@
-"""The nodes of a tree under way on a shard, and the search for their best splits in its columns."""
+"""The nodes of the current tree on a shard, and the search for their best splits in its columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOT_SEARCHED = np.iinfo(np.int64).max
 
 
 class NodeTable:
-    """Where the nodes of the tree under way lie, and what is known of them. Grows as nodes are added."""
+    """The places and properties of the nodes of the current tree. Grows as nodes are added."""
 
     def __init__(self, n_sums: int) -> None:
         self.start = np.zeros(64, np.int64)
@@ -60,9 +60,9 @@ class NodeTable:
         left_stop: NDArray[np.int64],
         by_level: bool = False,
     ) -> None:
-        """Add the children of nodes, but for their sums: ``left``, which end at these places, and right ones that come next to them.
+        """Add the children of nodes, without their sums. The children ``left`` end at the given places; the right ones follow them.
 
-        ``by_level`` is as of :class:`~dtrees.engine.plan.plans.Rules`.
+        ``by_level`` is as for :class:`~dtrees.engine.plan.plans.Rules`.
         """
         right, n = left + 1, nodes.shape[0]
         self.reserve(int(right.max(initial=0)) + 1)
@@ -74,9 +74,9 @@ class NodeTable:
         self.path[right] = child_paths(path, np.full(n, not by_level, np.int64))
 
     def apart(self, nodes: NDArray[np.int64]) -> tuple[NodeTable, NDArray[np.int64]]:
-        """Return a table of some nodes alone, whose rows lie one node after the other there, and by how much each node's places grow.
+        """Return a separate table of some nodes, whose rows follow each other there, and the shift of each node's places.
 
-        Node 0 of that table are all rows, whichever nodes they are of; the nodes come after it.
+        Node 0 of that table has the rows of all these nodes, which come after it.
         """
         one, mine = NodeTable(self.sums.shape[1]), slice(1, nodes.shape[0] + 1)
         one.reserve(nodes.shape[0] + 1)
@@ -89,7 +89,7 @@ class NodeTable:
         return one, moved
 
     def by_category(self, nodes: NDArray[np.int64], which: NDArray[np.int64], columns: NDArray[np.int32]) -> NodesByCategory:
-        """Return what is to be known of nodes that are split by columns, some of them by categories."""
+        """Return the arrays that kernels need of nodes that are split, some of them by categories."""
         return NodesByCategory(which, np.ascontiguousarray(columns), self.in_stop[nodes], self.sums[nodes], self.path[nodes])
 
     def reserve(self, n: int) -> None:
@@ -103,7 +103,7 @@ class NodeTable:
 
 
 class NodeSearch:
-    """The search for the best splits of nodes. It knows a tree only by what :meth:`open` and the messages about it say.
+    """The search for the best splits of nodes. It has no state of a tree beyond :meth:`open`.
 
     Parameters
     ----------
@@ -143,16 +143,16 @@ class NodeSearch:
         pool : ndarray of int32
             The columns of the table that the tree may use.
         nodes : NodeTable
-            Of the tree, with the root in it.
+            The nodes of the tree, with the root.
         levels : ndarray of int64
             See :class:`~dtrees.engine.shard.targets.scales.Prepared`.
         rows : RowPartition
         sizes : Sizes
-            Of their rows.
+            The sizes of the rows.
         inherit : bool
             Whether the tree's splits can be found by zone sums.
         categorical : tuple of int
-            The columns of the table that hold categories.
+            The categorical columns of the table.
         """
         shard_columns = self._shard_columns
         self._nodes, self._levels = nodes, levels
@@ -163,7 +163,7 @@ class NodeSearch:
         self._begin: tuple[Any, ...] | None = workspace, categorical, (self._places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
 
     def _sums(self) -> ZoneSums:
-        """Return the zone sums of the tree, which are begun when they are first wanted."""
+        """Return the zone sums of the tree, which are created on first use."""
         if self._begin is not None:
             (workspace, categorical, tree), self._begin = self._begin, None
             if self._zone_sums is None or categorical != self._categorical:
@@ -175,7 +175,7 @@ class NodeSearch:
 
     @property
     def places(self) -> NDArray[np.int64]:
-        """Which of the shard's columns the tree may use."""
+        """The places of the shard's columns that the tree may use."""
         return self._places
 
     def sum_slots(self, n_threads: int) -> SumSlots:
@@ -183,7 +183,7 @@ class NodeSearch:
         return self._sums().sum_slots(n_threads, self._shard_columns.ids)
 
     def scratch_for(self, thread: int, workspace: Workspace, limits: SplitLimits) -> Scratch:
-        """Return the scratch space of a thread for any node of the tree."""
+        """Return the scratch space of a thread, large enough for any node of the tree."""
         n_sums, levels, categories = self._nodes.sums.shape[1], self._levels, limits.categories.some
 
         def make(n_rows: int, n_distinct: int) -> Scratch:
@@ -207,7 +207,7 @@ class NodeSearch:
     def search_rest(
         self, nodes: NDArray[np.int64], skip: int, workspace: Workspace, context: TreeContext
     ) -> tuple[Candidates, NDArray[np.int64]]:
-        """Search nodes column by column, from the ``skip``-th drawn on, until one of this shard's varies; return its place, too."""
+        """Search nodes column by column, from the ``skip``-th drawn on, until one of this shard's columns varies; return its place, too."""
         shard_columns = self._shard_columns
         found = empty_candidates(nodes.shape[0], self._nodes.sums.shape[1])
         place, limits = np.empty(nodes.shape[0], np.int64), limits_for_thread(context.limits)
@@ -262,7 +262,7 @@ class NodeSearch:
         return tasks[:, 0], found
 
     def _of_tree(self, nodes: NDArray[np.int64], context: TreeContext) -> NodesOfTree:
-        """Return nodes as kernels get them that search column by column."""
+        """Return the arguments of kernels that search nodes column by column."""
         table = self._nodes
         return NodesOfTree(
             context.partition, table.start[nodes], table.in_stop[nodes], table.sums[nodes], table.path[nodes], context.keys[1]
@@ -288,7 +288,7 @@ class NodeSearch:
 
 
 class ShardColumns:
-    """The columns of a shard, and where each column of the table is; never written to.
+    """The columns of a shard, and the place of each column of the table; immutable.
 
     Parameters
     ----------
@@ -296,12 +296,12 @@ class ShardColumns:
     ids : ndarray of int32, shape (n_columns,)
         Their numbers in the whole table, ascending.
     n_columns_total : int
-        Columns of the whole table.
+        Number of columns of the whole table.
 
     Attributes
     ----------
     place_of : ndarray of int64, shape (n_columns_total,)
-        The index in ``columns`` of each column of the table; -1 where another shard has it.
+        The index in ``columns`` of each column of the table; -1 if another shard has it.
     everything : ndarray of int32, shape (n_columns_total,)
         The numbers of all columns of the table.
     places : ndarray of int64, shape (n_columns,)
@@ -319,14 +319,14 @@ class ShardColumns:
         self._categorical: tuple[int, ...] = ()
 
     def places_among(self, pool: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the index in ``columns`` of those of some columns of the table that are here."""
+        """Return the indices in ``columns`` of given columns of the table, without those of other shards."""
         places = self.place_of[pool]
         return places[places >= 0]
 
     def zone_map(self, threads: Threads, categorical: tuple[int, ...]) -> ZoneMap:
-        """Return the map of zones, where these columns of the table hold categories: made when it is first wanted, by these threads.
+        """Return the zone map, given the categorical columns of the table: created on first use by these threads.
 
-        All threads that want it meanwhile share it.
+        Concurrent threads share it.
         """
         with self._lock:
             if self._zone_map is None or self._categorical != categorical:

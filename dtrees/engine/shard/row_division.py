@@ -1,4 +1,4 @@
-"""Which rows the splits of a level send left, and how the rows of its nodes are divided, in tasks for many threads."""
+"""Division of the rows of a level's nodes in tasks for several threads: marks of the rows that go left, and their new places."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dtrees.tree.category_sets import CategorySets
 def mark_by_threshold(
     threads: Threads, columns: AnyColumns, rows: NDArray[np.uint32], splits: SplitsOfRows, by_set: NDArray[Any]
 ) -> RouteBits:
-    """Mark the rows, by place, that splits send left; the bits of those splits that have a set of categories are not written."""
+    """Set the bits of the rows, by place, that splits send left; the bits of splits with a set of categories are not written."""
     n_bytes = (splits.stop - splits.start + 7) // 8
     offsets = bounds_of(n_bytes)
     bits = np.empty(offsets[-1], np.uint8)
@@ -53,9 +53,9 @@ def mark_by_number(
     scratch: Sequence[Scratch],
     marks: RouteBits,
 ) -> None:
-    """Write to ``marks`` which rows splits of categories send left, which are numbers while a tree grows.
+    """Set in ``marks`` the bits of the rows that splits on categories send left; while a tree grows, such a split is given by its code.
 
-    ``key`` is that of the tree's stream of random thresholds; each thread has scratch space.
+    ``key`` is the key of the tree's stream of random thresholds; each thread has its scratch space.
     """
     n = nodes.which.shape[0]
     threads.share(
@@ -73,14 +73,14 @@ def divide_tasks(
     offsets: NDArray[np.int64],
     n_threads: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Say where the children of nodes will lie, and what is to be done.
+    """Return the places of the children of nodes, and the tasks that move their rows there.
 
     Parameters
     ----------
     start, in_stop, stop : ndarray of int64, shape (n,)
         Places of the nodes.
     bits, offsets : ndarray
-        Bit k of node i, counted from byte ``offsets[i]`` on, tells whether the row at its place k goes left.
+        Bit k of node i, counted from byte ``offsets[i]`` on, is set if the row at its place k goes left.
     n_threads : int
 
     Returns
@@ -100,7 +100,7 @@ def divide_tasks(
         first, last = bounds[:-1], bounds[1:]
         n_left = np.add.reduceat(goes_left, first - start[i], dtype=np.int64)
         left = start[i] + np.cumsum(n_left) - n_left
-        # In the right child, too, rows in sample come first, and rows keep their order.
+        # In the right child, too, rows in sample come first, and the order of rows is preserved.
         right = left_stop[i] + (first - left)
         spread.append(np.stack([np.full_like(first, SPREAD), np.full_like(first, i), first, last, left, right], axis=1))
     copy = [np.where(np.arange(6) == 0, COPY, tasks) for tasks in spread]
@@ -111,9 +111,9 @@ def divide_tasks(
 
 
 def find_sets(columns: AnyColumns, places: NDArray[np.int64], rows: NDArray[np.uint32], splits: CategorySplits) -> CategorySets:
-    """Return the categories that go left in some splits, found from the rows, by place, that these have sent there.
+    """Return the categories that go left in some splits, found from the rows, by place, that they have sent left.
 
-    ``places`` are those of the columns that are split, among ``columns``.
+    ``places`` are the indices of the split columns in ``columns``.
     """
     node, _, number, start, stop = splits
     n = node.shape[0]
