@@ -1,6 +1,6 @@
-"""How many threads to use, and a pool to use them.
+"""The number of threads to use, and a pool of threads.
 
-Threads belong to the engine; kernels know nothing of them.
+Threads belong to the engine; kernels do not create any.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 
-#: Python looks for Ctrl-C only between two of its own steps. Kernels on so many cells, which take tens of milliseconds, are called by other
-#: threads, while the main one waits for them, or for that.
+#: Python handles Ctrl-C only between two of its own instructions. Kernels on at least this many cells, which take tens of milliseconds, are
+#: therefore called in other threads, while the main thread waits for them or for Ctrl-C.
 INTERRUPTIBLE_CELLS = 1_000_000
-#: Threads that are to give up their work end after the node that they are at; they are waited for no longer than this.
+#: Longest wait for threads that are asked to stop, in seconds. They stop after their current node.
 _SECONDS_TO_END = 0.5
 _SLICE = 0.1
-#: More threads than machines have cores: a number from a model file must not exhaust a machine.
+#: More than the number of cores of any machine, so that a number from a model file cannot exhaust a machine.
 _MOST_THREADS = 1024
 
 
 def available_cores() -> int:
     """Return the number of cores this process may use.
 
-    Inside a Dask task that is the worker's own number of threads; inside a joblib worker what joblib left to it. joblib tells its processes
-    by the environment: ``NUMBA_NUM_THREADS``, which users may set too. Elsewhere a limit on OpenMP's threads counts as well, that of
-    ``threadpoolctl.threadpool_limits`` or ``OMP_NUM_THREADS``, as it does for scikit-learn.
+    In a Dask task, that is the worker's number of threads; in a joblib worker, the share that joblib assigned, which joblib passes in the
+    environment variable ``NUMBA_NUM_THREADS`` (users may set it, too). Elsewhere, the limit on OpenMP threads by
+    ``threadpoolctl.threadpool_limits`` or ``OMP_NUM_THREADS`` counts as well, as in scikit-learn.
     """
     distributed = sys.modules.get("distributed.worker")
     if distributed is not None:
@@ -46,16 +46,16 @@ def available_cores() -> int:
     import joblib
 
     cores = int(joblib.effective_n_jobs(-1))
-    # The largest: a limit that one library was given for itself is not meant for others.
+    # The largest limit, as a limit on a single library is not meant for others.
     cores = min(cores, max((library.num_threads for library in _openmp_libraries()), default=cores))
-    with contextlib.suppress(ValueError):  # none, or no number
+    with contextlib.suppress(ValueError):  # unset, or not a number
         cores = min(cores, max(1, int(os.environ.get("NUMBA_NUM_THREADS", ""))))
     return cores
 
 
 @functools.cache
 def _openmp_libraries() -> list[Any]:
-    """Return the loaded libraries of OpenMP. Finding them takes some milliseconds, asking them less than one."""
+    """Return the loaded OpenMP libraries. Finding them takes some milliseconds, reading their limits less than one."""
     import sklearn.utils  # noqa: F401 (brings one along)
     import threadpoolctl
 
@@ -68,7 +68,7 @@ def effective_n_jobs(n_jobs: int | None) -> int:
     Parameters
     ----------
     n_jobs : int or None
-        None is 1; -1 is all cores this process may use, -2 all but one, and so on. There are never more than 1,024.
+        None is 1; -1 is all cores this process may use, -2 all but one, and so on. At most 1,024.
 
     Raises
     ------
@@ -85,19 +85,19 @@ def effective_n_jobs(n_jobs: int | None) -> int:
 
 
 class GivenUp(RuntimeError):
-    """What a thread was at is not finished, as nobody wants it any more."""
+    """The work of a thread was stopped before its end, as the result is no longer wanted."""
 
 
 def in_main_thread() -> bool:
-    """Tell whether this is the thread that Ctrl-C interrupts."""
+    """Return whether this is the thread that Ctrl-C interrupts."""
     return threading.current_thread() is threading.main_thread()
 
 
 class Threads:
-    """The calling thread and some helpers, which start when they are first wanted: the work on a small table may never want one.
+    """The calling thread and some helpers, which start on first use: the work on a small table may need none.
 
-    A level of a tree takes well under a millisecond, so handing out work must be cheap: half the time of ``concurrent.futures``, which
-    makes a future of each item, or less.
+    A level of a tree takes well under a millisecond, so distributing work must be cheap. This takes at most half the time of
+    ``concurrent.futures``, which creates a future for each item.
 
     Examples
     --------
@@ -115,9 +115,9 @@ class Threads:
     def map(
         self, function: Callable[[Any], T], items: Iterable[Any], most: int | None = None, give_up: Callable[[], None] | None = None
     ) -> list[T]:
-        """Apply a function to every item, in ``most`` threads at most; results come in order.
+        """Apply a function to every item, in ``most`` threads at most; results are in the order of items.
 
-        The first error ends the work and is raised. On Ctrl-C, ``give_up`` is called, which has the other threads end soon.
+        The first error ends the work and is raised. On Ctrl-C, ``give_up`` is called, which has the other threads stop soon.
         """
         items = list(items)
         helpers = self._helpers_for(min(len(items), most or len(items)))
@@ -142,7 +142,7 @@ class Threads:
             finished.put(None)
 
         def end() -> None:
-            errors.append(GivenUp())  # nobody begins with another item
+            errors.append(GivenUp())  # no thread begins another item
             if give_up is not None:
                 give_up()
 
@@ -155,14 +155,14 @@ class Threads:
         return results
 
     def map_ranges(self, function: Callable[[slice], T], n_rows: int, least: int) -> list[T]:
-        """Apply a function to ranges of ``least`` rows or more each, as many as there are threads at most; results come in order."""
+        """Apply a function to ranges of at least ``least`` rows, at most one for each thread; results are in order."""
         if n_rows <= least:
             return [function(slice(0, n_rows))]
         step = max(least, -(-n_rows // self.n_threads))
         return self.map(function, [slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step)])
 
     def over_rows(self, function: Callable[..., object], arrays: Sequence[NDArray[Any]], least: int) -> None:
-        """Apply a function to ranges of ``least`` rows or more each, the last axis of some arrays, the first of which has all rows."""
+        """Apply a function to ranges of at least ``least`` rows, along the last axis of arrays; the first array has all rows."""
         n_rows = arrays[0].shape[-1]
         if n_rows <= least:
             function(*arrays)
@@ -170,12 +170,12 @@ class Threads:
             self.map_ranges(lambda rows: function(*[array[..., rows] for array in arrays]), n_rows, least)
 
     def share(self, n_tasks: int, function: Callable[[NDArray[np.int64], int], None], most: int | None = None) -> None:
-        """Have threads, not more than ``most``, call a kernel that claims its tasks from a queue (:mod:`dtrees.split.compile.work_queue`).
+        """Have at most ``most`` threads call a kernel that claims its tasks from a queue (:mod:`dtrees.split.compile.work_queue`).
 
-        ``function`` gets the queue and the number of its thread. The tasks are finished when this returns, also if a helper has not even
-        come: it will find nothing to do. The first error ends the work and is raised.
+        ``function`` gets the queue and its thread number. The tasks are finished when this returns, even if a helper has not started yet;
+        it will find no tasks. The first error ends the work and is raised.
         """
-        from dtrees.split.compile.work_queue import give_up, make_queue, wait_for_all  # Numba, which counting cores does not need
+        from dtrees.split.compile.work_queue import give_up, make_queue, wait_for_all  # imports Numba, which counting cores does not need
 
         queue = make_queue()
         n_threads = min(self.n_threads, n_tasks, most or n_tasks)
@@ -187,17 +187,17 @@ class Threads:
         )
 
     def together(self, n_threads: int, function: Callable[[int], None], wait: Callable[[], None], give_up: Callable[[], None]) -> None:
-        """Have so many threads, if there are, call a kernel with their numbers.
+        """Have up to ``n_threads`` threads, including this one, call a kernel with their numbers.
 
         Parameters
         ----------
         n_threads : int
         function : callable
-            Calls the kernel; this thread is number 0. Helpers that come late find nothing to do.
+            Calls the kernel; this thread is number 0. Helpers that start late find no work.
         wait : callable
-            Returns when the work that threads have begun is done.
+            Returns when all work in progress is done.
         give_up : callable
-            Called where a thread fails: nobody may wait any longer for what it has begun. Its error is raised in the end.
+            Called if a thread fails, so that no other waits for its result. The error is raised in the end.
         """
         errors: list[BaseException] = []
         for thread, helper in enumerate(self._helpers_for(n_threads), 1):
@@ -208,7 +208,7 @@ class Threads:
             raise errors[0]
 
     def apart(self, n_threads: int, function: Callable[[int], None], give_up: Callable[[], None]) -> None:
-        """Have so many threads, if there are, call a kernel with their numbers, but not this one: it waits, and can be interrupted.
+        """Have up to ``n_threads`` other threads call a kernel with their numbers, while this one waits and can be interrupted.
 
         Parameters
         ----------
@@ -216,7 +216,7 @@ class Threads:
         function : callable
             Calls the kernel. The first error ends the work and is raised.
         give_up : callable
-            Called on an error or Ctrl-C, to have all threads end soon.
+            Called on an error or Ctrl-C, to have all threads stop soon.
         """
         finished: SimpleQueue[None] = SimpleQueue()
         errors: list[BaseException] = []
@@ -228,7 +228,7 @@ class Threads:
             raise errors[0]
 
     def _wait_for(self, finished: SimpleQueue[None], n: int, give_up: Callable[[], None], interrupted: bool = False) -> None:
-        """Wait for so many helpers. On Ctrl-C, those that take long to give up are not waited for any more, nor when this closes."""
+        """Wait for ``n`` helpers. On Ctrl-C, helpers that do not stop in time are abandoned, also when the pool is closed."""
         try:
             if interrupted:
                 raise KeyboardInterrupt
@@ -246,11 +246,11 @@ class Threads:
             raise
 
     def _helpers_for(self, n_threads: int) -> list[SimpleQueue[Callable[[], None] | None]]:
-        """Return the queues of the helpers of so many threads, or of all there may be."""
+        """Return the queues of the helpers of ``n_threads`` threads, or of all possible helpers if these are fewer."""
         return self._start(max(0, min(n_threads, self.n_threads) - 1))
 
     def _start(self, n: int) -> list[SimpleQueue[Callable[[], None] | None]]:
-        """Return the queues of so many helpers."""
+        """Return the queues of ``n`` helpers, and start missing ones."""
         while len(self._queues) < n:
             self._queues.append(SimpleQueue())
             self._helpers.append(threading.Thread(target=_help, args=(self._queues[-1],), name="dtrees", daemon=True))
@@ -279,7 +279,7 @@ def _run(
     give_up: Callable[[], None],
     finished: SimpleQueue[None] | None = None,
 ) -> None:
-    """Do a thread's part; keep its error, and have the others give up then."""
+    """Run a thread's share; store its error, and have the others stop in that case."""
     try:
         function(thread)
     except BaseException as error:
@@ -290,7 +290,7 @@ def _run(
 
 
 def _take(queue: SimpleQueue[T]) -> T:
-    """Take an item; Ctrl-C ends the wait on every system."""
+    """Take an item; the wait can be interrupted by Ctrl-C on every system."""
     while True:
         with contextlib.suppress(Empty):
             return queue.get(timeout=_SLICE)
@@ -299,4 +299,4 @@ def _take(queue: SimpleQueue[T]) -> T:
 def _help(queue: SimpleQueue[Callable[[], None] | None]) -> None:
     while (work := queue.get()) is not None:
         work()
-        del work  # not to keep its arrays while waiting
+        del work  # releases its arrays while waiting

@@ -1,4 +1,4 @@
-"""What grows subtrees on a shard, whatever the kind of table, and what else a tree is grown with."""
+"""The interface of runners, which grow subtrees of dense or sparse tables on a shard, and their inputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_SUM_SLOTS = no_sum_slots()
 
 
 class TreeContext(NamedTuple):
-    """What the nodes of a tree under way have in common; see :class:`~dtrees.split.grow.subtree.Task`."""
+    """The common inputs of all nodes of the current tree; see :class:`~dtrees.split.grow.subtree.Task`."""
 
     partition: RowPartition
     spare: RowPartition
@@ -38,29 +38,29 @@ class TreeContext(NamedTuple):
     stops: NodeLimits
     keys: tuple[np.uint64, np.uint64]
     budget: LeafBudget
-    pool: NDArray[np.int32]  # never written to: another one is another array
+    pool: NDArray[np.int32]  # immutable; another pool is another array
 
 
 class Assignment(NamedTuple):
-    """Nodes that a runner is to grow to their ends, and how.
+    """Nodes that a runner grows to their ends, and how.
 
     Attributes
     ----------
     context : TreeContext
     roots : Roots
-        The nodes.
+        The nodes to grow.
     block_rows : int
         Nodes of up to this many in-sample rows are finished in a block.
     share_rows : int
-        Nodes of more rows are shared out.
+        Nodes of more rows are shared by several threads.
     sum_slots : callable or None
-        Given, larger nodes are searched by the zone sums that it returns.
+        If given, larger nodes are searched by the zone sums that it returns.
     slots : ndarray of int64 or None, default=None
-        Given, nodes are only searched: those of a level (:func:`~dtrees.split.grow.work_pool.begin_level`).
+        If given, the nodes of a level are only searched (:func:`~dtrees.split.grow.work_pool.begin_level`).
     keep : bool, default=True
-        Whether the subtrees are needed when others are grown; otherwise they may lie where those will.
+        Whether the subtrees are needed after others are grown; otherwise their memory may be reused.
     is_plain : bool, default=False
-        Whether nodes of few rows are searched as those of more: by fewer kernels.
+        Whether small nodes are searched in the same way as large ones, which needs fewer kernels.
     """
 
     context: TreeContext
@@ -74,20 +74,20 @@ class Assignment(NamedTuple):
 
     @property
     def is_interruptible(self) -> bool:
-        """Whether they are to be grown by other threads than this one, as it takes long, and Ctrl-C is to end it."""
+        """Whether other threads than this one grow the nodes, so that Ctrl-C can end the growth, which takes long."""
         n_rows = sum([stop - start for start, _, stop, _ in self.roots.places])
         return n_rows * self.context.pool.shape[0] >= INTERRUPTIBLE_CELLS and in_main_thread()
 
 
 def rows_to_share(most_rows: int, n_threads: int) -> int:
-    """Return up to how many rows a node is left to one of some threads, where the largest has ``most_rows``."""
+    """Return the largest number of rows of a node that is left to one of several threads, if the largest node has ``most_rows``."""
     return most_rows if n_threads == 1 else max(SHARE_ROWS, most_rows // (NODES_PER_THREAD * n_threads))
 
 
 def size_of_task(context: TreeContext, places: Sequence[tuple[int, int, int, int]]) -> tuple[int, int, int]:
-    """Return the most rows in sample and out of it of nodes in these places, and of how many levels what grows of them may be."""
+    """Return the most rows in sample and out of sample of nodes at these places, and the largest number of levels of their subtrees."""
     most_rows, first_depth = max(in_stop - start for start, in_stop, _, _ in places), min(depth for _, _, _, depth in places)
-    # In the order of best-first growth, many nodes may wait at the same time.
+    # In best-first order, many nodes may wait at the same time.
     n_levels = most_rows if context.budget.first.shape[0] > 0 else context.stops.max_depth - first_depth
     return most_rows, max(stop - in_stop for _, in_stop, stop, _ in places), n_levels
 
@@ -95,7 +95,7 @@ def size_of_task(context: TreeContext, places: Sequence[tuple[int, int, int, int
 def make_task(
     context: TreeContext, size: tuple[int, int, int], n_sums: int, scratch: Scratch, block: Block | None, buffer: CellBuffer | None = None
 ) -> Task:
-    """Allocate what a thread needs to grow nodes of a size; its methods are still to be found."""
+    """Allocate the buffers of a thread that grows nodes of a size; the kernels (``methods``) are set later."""
     (most_rows, outside, n_levels), limited = size, context.budget.first.shape[0] > 0
     stack = make_stack(n_levels, most_rows, n_sums)
     return Task(
@@ -119,7 +119,7 @@ def make_task(
 
 
 class Runner(ABC):
-    """Threads that grow subtrees, and buffers for what they need. To be used by one message at a time, with the same threads each time.
+    """Threads that grow subtrees, and their buffers. Used by one message at a time, always with the same threads.
 
     Parameters
     ----------
@@ -129,16 +129,16 @@ class Runner(ABC):
 
     def __init__(self, columns: AnyColumns) -> None:
         self._max_distinct = int(np.diff(columns.offsets).max(initial=0))
-        self._budget: LeafBudget | None = None  # of the nodes that are grown: through it they are given up
+        self._budget: LeafBudget | None = None  # for the nodes being grown, which can be stopped through it
         self.forget()
 
     def give_up(self) -> None:
-        """Have the threads that grow nodes end soon, from any thread; growing then raises :class:`~dtrees.engine.threads.GivenUp`."""
+        """Have the threads that grow nodes stop soon, from any thread; growing then raises :class:`~dtrees.engine.threads.GivenUp`."""
         if self._budget is not None:
             give_up_tree(self._budget.control)
 
     def _end(self) -> None:
-        """Raise if the nodes were given up meanwhile."""
+        """Raise if the growth was stopped meanwhile."""
         if self._budget is not None and was_given_up(self._budget.control):
             raise GivenUp("these nodes were given up")
 
@@ -147,20 +147,20 @@ class Runner(ABC):
         self._scratch: list[Scratch] = []
 
     def _forget_scratch(self) -> None:
-        """Give up scratch space, and what was made with it."""
+        """Free scratch space and the buffers that refer to it."""
         self._scratch = []
 
     def forget_nodes(self) -> None:
-        """Forget the nodes that scratch space knows something about: another tree is next."""
+        """Clear what scratch space has about nodes, before another tree."""
         for scratch in self._scratch:
             if scratch.line_up is not None:
                 scratch.line_up.node[:] = -1
 
     def scratch_for(self, thread: int, n_rows: int, categories: bool, make: Callable[[int, int], Scratch]) -> Scratch:
-        """Return the scratch space of a thread for nodes of up to so many rows; the threads before it have some then, too.
+        """Return the scratch space of a thread for nodes of up to ``n_rows`` rows; lower-numbered threads then have scratch space, too.
 
-        ``make`` makes it, for so many rows and distinct values of a column, where that of an earlier tree is not large enough. What else it
-        is made for is the same for all trees of a fit, unless it was forgotten meanwhile.
+        ``make`` allocates it for a number of rows, and of distinct values of a column, if that of an earlier tree is too small. The other
+        properties are the same for all trees of a fit, unless the scratch space was freed meanwhile.
         """
         first = self._scratch[0] if self._scratch else None
         if first is not None and (first.keys.shape[0] <= n_rows or (first.groups.code.shape[0] > 2) != categories):
@@ -170,7 +170,7 @@ class Runner(ABC):
         return self._scratch[thread]
 
     def _scratch_up_to(self, thread: int, n_rows: int) -> None:
-        """Make scratch space that threads lack: no less than the first has, which tells whether they are large enough."""
+        """Allocate missing scratch space, as large as that of the first thread, whose size is checked for all."""
         while len(self._scratch) <= thread:
             self._scratch.append(self._make(self._scratch[0].keys.shape[0] - 1 if self._scratch else n_rows, self._max_distinct))
 
@@ -181,14 +181,14 @@ class Runner(ABC):
 
 @dataclass
 class Workspace:
-    """Threads, what they search with and grow subtrees with, and buffers to divide rows in.
+    """Threads with the buffers by which they search nodes, grow subtrees and divide rows.
 
     Attributes
     ----------
     threads : Threads
     runner : Runner
     by_turns : bool
-        Whether messages about other trees are carried out with it before a tree is finished.
+        Whether it is used by several unfinished trees in turn.
     """
 
     threads: Threads
@@ -197,14 +197,14 @@ class Workspace:
     _spare: RowPartition = field(default_factory=no_rows)
 
     def spare_for(self, rows: RowPartition) -> RowPartition:
-        """Return buffers to divide a tree's rows in."""
+        """Return buffers in which a tree's rows are divided."""
         n = rows.rows.shape[0]
         if self._spare.rows.shape[0] < n or self._spare.h.shape[0] < rows.h.shape[0]:
             self._spare = rows.spare(n)
         return self._spare
 
     def divide_in(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> None:
-        """Take arrays by row number, which nobody else needs any more, as buffers to divide rows in."""
+        """Take over arrays by row number, which are no longer used, as buffers in which rows are divided."""
         rows = self._spare.rows
         self._spare = no_rows()
         self._spare = RowPartition(rows if rows.shape[0] == a.shape[0] else np.empty(a.shape[0], np.uint32), a, b)

@@ -1,18 +1,16 @@
-"""A shard: some presorted columns of a table, the target and weights of all rows, and what trees leave behind for the next ones.
+"""A shard of columns: presorted columns of a table, the target and weights of all rows, and the state between trees.
 
-It answers the messages of a fit, one message at a time; it does nothing on its own. How it does so is a program of steps, in which shards
-tell one another what they found (:mod:`dtrees.engine.shard.tree`). In this process one shard has all columns, and takes no steps; on a
-cluster each worker has a shard of some.
+It answers the messages of a fit, one at a time, and does nothing on its own. A message is carried out by a program of steps, in which
+shards exchange their results (:mod:`dtrees.engine.shard.tree`). In this process, one shard has all columns and takes no steps; on a
+cluster, each worker has a shard with some of the columns.
 
-Trees may grow side by side, each in a *slot*, over the same columns and the same target, with a row partition and nodes of its own. What
-they are grown with (threads, scratch space) they take turns to use. The trees of a message are shared out over the shard's threads from
-step to step; where there are fewer trees than threads, each gets several.
+Trees may grow side by side, each in a *slot*, over the same columns and target, each with its own row partition and nodes. They take turns
+in using the workspaces (threads, scratch space). The trees of a message are distributed over the shard's threads from step to step; with
+fewer trees than threads, each gets several threads.
 
-Terms
------
-closing
-    adding a tree's values to the predictions, or what it says of its rows out of bag to the sums. Trees are closed in their order: at any
-    time, the state is that of the first so many trees.
+Terms ----- closing
+    adding a tree's values to the predictions, or its out-of-bag predictions to the sums. Trees are closed in order, so that the state is
+    always that after a number of first trees.
 """
 
 from __future__ import annotations
@@ -43,12 +41,12 @@ from dtrees.split.table.columns import Columns, presort
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.tree import Tree
 
-#: Where the rows of leaves in sample and all rows end, and what the leaves say.
+#: The ends of the leaves' rows in sample and of all their rows, and the leaf values.
 _Votes = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
 
 
 class FitShard(ABC):
-    """What shards have in common, whatever they have of a table: targets, weights, threads, and the fit under way.
+    """The common part of shards of columns and of rows: targets, weights, threads, and the current fit.
 
     Attributes
     ----------
@@ -60,7 +58,7 @@ class FitShard(ABC):
     begins: type[m.Message]
 
     def __init__(self, target: NDArray[Any], weight: NDArray[np.float64] | None, n_threads: int) -> None:
-        # What another process has sent may be unaligned, which kernels are not compiled for.
+        # Arrays from another process may be unaligned, which kernels do not support.
         self._table = (plain(target.T).T, None if weight is None else plain(weight))
         self._threads = Threads(n_threads)
         self._fit: tuple[str, int] | None = None
@@ -71,12 +69,12 @@ class FitShard(ABC):
         self._threads.close()
 
     def program(self, message: m.Message) -> Program:
-        """Carry out a message, step by step; return the reply.
+        """Carry out a message in steps; return the reply.
 
         Raises
         ------
         StaleMessage
-            If it is of another fit or epoch than that which was begun last, or begins one before that.
+            If the message is of another fit or epoch than the current one, or begins an earlier epoch.
         """
         if not isinstance(message, self.begins) and self._fit != (message.fit, message.epoch):
             raise m.StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
@@ -88,7 +86,7 @@ class FitShard(ABC):
         """Carry out a message that is not stale."""
 
     def _begin_epoch(self, fit: str, epoch: int) -> bool:
-        """Begin an epoch; return whether the fit was under way before."""
+        """Begin an epoch; return whether it continues the current fit."""
         mine, last = self._fit or ("", 0)
         if mine == fit and last > epoch:
             raise m.StaleMessage(f"epoch {epoch} of fit {fit} is before epoch {last}")
@@ -103,11 +101,11 @@ class Shard(FitShard):
     Parameters
     ----------
     columns : Columns or SparseColumns
-        Sparse ones are all of the table.
+        Sparse columns must be all columns of the table.
     column_ids : ndarray of int32, shape (n_columns,)
         Their numbers in the whole table, ascending.
     n_columns_total : int
-        Columns of the whole table.
+        Number of columns of the whole table.
     target : ndarray, shape (n_rows,)
         float64 for regression, class numbers otherwise.
     weight : ndarray of float64, shape (n_rows,), or None
@@ -116,11 +114,11 @@ class Shard(FitShard):
     Attributes
     ----------
     target : ForestTarget or BoostingTarget
-        What the trees of the fit under way are split on.
+        The values on which the trees of the current fit are split.
     trees : list of TreeState
-        Those under way, by slot.
+        The trees in growth, by slot.
     shards : Shards
-        What this one knows of all in the fit under way.
+        The properties of all shards in the current fit.
     """
 
     shards: Shards
@@ -139,10 +137,10 @@ class Shard(FitShard):
         self._free: list[Workspace] = []
         self._columns = ShardColumns(columns, column_ids, n_columns_total)
         self._n_finished = 0
-        self._closings: dict[int, tuple[TreeState, _Votes]] = {}  # of trees that were grown last
+        self._closings: dict[int, tuple[TreeState, _Votes]] = {}  # of the trees grown last
 
     def give_up_columns(self) -> None:
-        """Keep nothing but what the tree under way is completed with."""
+        """Release the columns; only the current tree can be completed afterwards."""
         self._columns = ShardColumns(presort([]), np.empty(0, np.int32), self._columns.n_columns_total)
         (tree,) = self.trees
         self._free = [Workspace(self._threads, make_runner(self._columns.columns))]
@@ -150,11 +148,11 @@ class Shard(FitShard):
         tree.take_columns(self._columns, sums_zones=True)
 
     def _make_trees(self, n_whole: int) -> None:
-        """Allocate the trees of a fit, and what they are grown with."""
+        """Allocate the trees and workspaces of a fit."""
         self._end_threads()
         columns, n_slots = self._columns.columns, self.shards.n_slots
         turns, n_trees = bool(n_slots), n_slots or n_whole
-        # Room for the zone sums of one tree is what many trees need for all else.
+        # The zone sums of one tree take as much memory as everything else of many trees.
         fit = self._columns, self.shards.plan, self.target, self._table[0], isinstance(columns, Columns) and not turns
         self.trees = [TreeState(*fit) for _ in range(n_trees)]
         n_workspaces = min(n_trees, self.n_threads)
@@ -171,11 +169,11 @@ class Shard(FitShard):
 
     @property
     def n_threads(self) -> int:
-        """Threads that work within a step is spread over."""
+        """The number of threads over which the work of a step is distributed."""
         return self._threads.n_threads
 
     def give_up(self) -> None:
-        """Have threads that grow a tree end soon; called by another thread, which wants nothing more of this shard."""
+        """Have the threads that grow a tree stop soon. Called by another thread; the shard is not used afterwards."""
         for workspace in self._free:
             workspace.runner.give_up()
 
@@ -208,10 +206,10 @@ class Shard(FitShard):
         return m.Grown([] if self.shards.shard else trees, checksum(trees), losses)
 
     def _open(self, message: m.Open) -> Steps[m.Opened]:
-        """Open a fit, or go on with it in a new epoch: shards that know too few of its trees take over the state of one that knows enough.
+        """Open a fit, or continue it in a new epoch: shards that lack some of its trees take over the state of a shard that has them.
 
-        Where none does (all are lost, or all that are left had closed the tree already when the others went), each starts from the
-        beginning.
+        If there is none (all shards are lost, or the remaining ones had already closed the tree when the others were lost), each starts
+        from the beginning.
         """
         fit, epoch, own = message.fit, message.epoch, message.shard
         standing = self._n_finished if self._begin_epoch(fit, epoch) else -1
@@ -223,7 +221,7 @@ class Shard(FitShard):
             owner[ids] = shard
         known = [n_finished for n_finished, _ in replies]
         reached = max((n for n in known if message.least <= n <= message.most), default=0)
-        # One that has finished none may have been about to take over the state of another.
+        # A shard without finished trees may have been lost while it took over a state.
         behind = [shard for shard in shards.everyone if known[shard] != reached or not reached]
         if own in behind:
             self.begin(shards, message.initial)
@@ -239,11 +237,11 @@ class Shard(FitShard):
 
     @property
     def initial(self) -> NDArray[np.float64]:
-        """The raw prediction that boosting starts from, shape (K,); nothing of forests."""
+        """The initial raw prediction of boosting, shape (K,); empty for forests."""
         return self.target.initial if isinstance(self.target, BoostingTarget) else np.empty(0)
 
     def begin(self, shards: Shards, initial: NDArray[np.float64] | None, n_whole: int = 1) -> None:
-        """Begin a fit; where this shard has all columns, ``n_whole`` trees grow at a time, each by threads of its own."""
+        """Begin a fit; if this shard has all columns, ``n_whole`` trees grow at a time, each with threads of its own."""
         target, weight = self._table
         self.shards, self._n_finished, plan = shards, 0, shards.plan
         if isinstance(plan, BoostingPlan):
@@ -253,7 +251,7 @@ class Shard(FitShard):
         self._make_trees(n_whole)
 
     def replay_tree(self, tree: Tree, place: int) -> Steps[None]:
-        """Take over a tree grown earlier, by its place in its round: add its values to the predictions of every row."""
+        """Add the values of a tree grown earlier, given its place in its round, to the predictions of all rows."""
         yield from replay_steps(self.shards, self.trees[0], tree, place)
         self._n_finished += 1
 
@@ -270,7 +268,7 @@ class Shard(FitShard):
         return grown.tree
 
     def grow_of_forest(self, number: int, slot: int) -> Steps[Tree]:
-        """Grow a tree of a forest, and keep what it says of rows out of bag until it is closed."""
+        """Grow a tree of a forest, and store its out-of-bag predictions until it is closed."""
         shards, rows = self.shards, self.trees[slot]
         grown = grow_alone(shards, rows, number) if shards.n_shards == 1 else (yield from tree_steps(shards, rows, number))
         if cast(ForestPlan, shards.plan).out_of_bag:
@@ -279,20 +277,20 @@ class Shard(FitShard):
         return grown.tree
 
     def close_tree(self, number: int) -> None:
-        """Add what a tree says of its rows out of bag to the sums, if these are wanted."""
+        """Add a tree's out-of-bag predictions to the sums, if these are wanted."""
         if number in self._closings:
             rows, votes = self._closings.pop(number)
             cast(ForestTarget, self.target).add_votes(rows.rows.rows, *votes)
             self._n_finished += 1
 
     def count_votes(self) -> m.Votes:
-        """Return the sums of what trees of a forest have said of rows out of bag."""
+        """Return the out-of-bag sums of a forest."""
         bag = cast(ForestTarget, self.target).out_of_bag
         assert bag is not None
         return m.Votes(bag.sum, bag.count, bag.exponent)
 
     def _grow_trees(self, first: int, last: int) -> Steps[list[Tree]]:
-        """Grow trees of a forest side by side, as all other shards do at the same time."""
+        """Grow trees of a forest side by side, together with all other shards."""
         self._closings = {}
         programs = {slot: self._by_turns(slot, self.grow_of_forest(number, slot)) for slot, number in enumerate(range(first, last))}
         trees: list[Tree] = yield from side_by_side(programs, share=self._share)
@@ -302,11 +300,11 @@ class Shard(FitShard):
         self._threads.map(function, slots, most=len(self._free))
 
     def _by_turns(self, slot: int, program: Steps[Tree]) -> Steps[Tree]:
-        """Take the steps of a tree, each with a workspace that others do not use meanwhile."""
+        """Take the steps of a tree, each with a workspace that no other tree uses meanwhile."""
         sent = None
         while True:
             workspace = self._free.pop()  # list.pop and append are atomic
-            workspace.runner.forget_nodes()  # of another tree, perhaps
+            workspace.runner.forget_nodes()  # possibly of another tree
             self.trees[slot].workspace = workspace
             try:
                 step = program.send(sent)
@@ -317,7 +315,7 @@ class Shard(FitShard):
             sent = yield step
 
     def _add_votes(self, first: int, last: int) -> Steps[None]:
-        """Close trees: those grown last, or such as are to be grown again, as all shards were lost."""
+        """Close trees: those grown last, or, after all shards were lost, trees that are grown again."""
         for number in range(first, last):
             if number not in self._closings:
                 yield from self._grow_trees(number, min(number + self.shards.n_slots, last))

@@ -1,7 +1,7 @@
-"""The threads that grow subtrees of sparse tables on a shard, and what they need for it.
+"""The threads and buffers that grow subtrees of sparse tables on a shard.
 
-A tree is grown by one thread, or, where every node is searched in all columns, by several: they search large nodes together, each some of
-the columns, and then each takes small nodes for itself.
+One thread grows a tree, or several if every node is searched in all columns: they search large nodes together, each some of the columns,
+and then each takes small nodes for itself.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ROOT_ORIGIN = origins(1)[0]
 
 @dataclass
 class _Node:
-    """A node to be grown: its places and depth, and what is known of it."""
+    """A node to be grown: its places, depth and sums."""
 
     start: int
     in_stop: int
@@ -74,7 +74,7 @@ class SparseRunner(Runner):
         self._buffers: list[CellBuffer] = []
 
     def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
-        """Grow nodes to their ends, one after the other, each by as many threads as it is worth; see :meth:`Runner.grow`."""
+        """Grow nodes to their ends, one after the other, each by a suitable number of threads; see :meth:`Runner.grow`."""
         context, roots = assignment.context, assignment.roots
         wanted = _threads_for(self._table, threads, context)
         self._scratch_up_to(wanted - 1, 0)
@@ -95,7 +95,7 @@ class SparseRunner(Runner):
         return grown
 
     def _buffers_for(self, n: int, context: TreeContext) -> list[CellBuffer]:
-        """Return buffers for each thread to find the cells of a tree's nodes; where rows lie is noted in one place for all."""
+        """Return each thread's buffer for finding the cells of nodes; the places of rows are shared."""
         dense = self._scratch[0].line_up is not None
         while len(self._buffers) < n:
             buffer = make_cell_buffer(self._table, dense, self._buffers[0].place_of if self._buffers else None)
@@ -109,7 +109,7 @@ class SparseRunner(Runner):
         return self._buffers[:n]
 
     def _task(self, context: TreeContext, roots: Roots, thread: int, buffer: CellBuffer) -> Task:
-        """Return what nodes are grown by."""
+        """Return the task of a thread that grows nodes."""
         size, n_sums = size_of_task(context, roots.places), roots.sums.shape[1]
         context = context._replace(limits=limits_for_thread(context.limits))
         task = make_task(context, size, n_sums, self._scratch[thread], block=None, buffer=buffer)
@@ -119,14 +119,14 @@ class SparseRunner(Runner):
 
 
 def _threads_for(columns: SparseColumns, threads: Threads, context: TreeContext) -> int:
-    """Return how many threads are to grow a tree: one, if leaves are limited or columns are drawn for each node."""
+    """Return the number of threads to grow a tree: one, if leaves are limited or columns are drawn for each node."""
     if context.budget.first.shape[0] or context.stops.max_features < context.pool.shape[0]:
         return 1
     return min(threads.n_threads, 1 + columns.rows.shape[0] // SPARSE_THREAD_CELLS)
 
 
 def grow_alone(columns: SparseColumns, task: Task, root: _Node) -> Nodes:
-    """Grow a node to its end by the calling thread."""
+    """Grow a node to its end in the calling thread."""
     nodes = empty_nodes(most_nodes.py_func(task.stops, task.limits.hidden, root.n_rows, root.depth), root.sums.shape[0])
     place = np.array([root.start, root.in_stop, root.stop, root.depth], np.int64)
     arguments = columns, task, place, np.uint64(root.path), root.sums, root.origin, nodes
@@ -144,7 +144,7 @@ class _Growth:
     tasks : list of Task
         One for each thread.
     give_up : callable
-        Has all threads end soon.
+        Has all threads stop soon.
     """
 
     def __init__(self, columns: SparseColumns, threads: Threads, tasks: list[Task], give_up: Callable[[], None]) -> None:
@@ -185,7 +185,7 @@ class _Growth:
         return join_subtrees(upper, dict(zip(small, grown, strict=True)))
 
     def _search(self, node: _Node) -> Any:
-        """Return the split of a node, threads searching some columns each; None if there is none."""
+        """Return the split of a node, of which each thread searches some columns; None if there is none."""
         task = self._tasks[0]
         weight = node_weight(task.limits.hidden, node.sums)
         may_be = may_be_split(task.stops, node.n_rows, node.depth, weight)
@@ -236,5 +236,5 @@ class _Growth:
 
 
 def make_runner(columns: AnyColumns) -> Runner:
-    """Return what grows subtrees of a table."""
+    """Return a runner for the kind of table."""
     return SparseRunner(columns) if isinstance(columns, SparseColumns) else SubtreeRunner(columns)

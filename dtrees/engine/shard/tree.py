@@ -1,21 +1,22 @@
-"""One tree over shards of columns, or over the one shard of a process: the steps that it is grown in.
+"""The steps of one tree over shards of columns, or on the single shard of a process.
 
-Every shard takes them (:class:`~dtrees.engine.protocol.exchange.Shards`): all have all rows, and each decides as all others do. This is
-what they tell one another::
+Every shard takes these steps (:class:`~dtrees.engine.protocol.exchange.Shards`): all have all rows, and all make the same decisions. The
+payloads are::
 
-    rows        a checksum of the rows and gradients that the tree is grown on
+    rows        a checksum of the rows and gradients of the tree
     while there are splits:
-        found   the best splits in a shard's columns; of nodes whose columns drawn are constant, those in the next ones ("further columns")
-        marks   which rows the splits chosen send left, from the shards that have the columns: a bit for each row
-    shared      small nodes of a forest are grown to their ends by one shard each, to which the others send their columns of the rows
-    subtrees    what has become of these
-    sets        the categories that go left, from the shards that have the columns
-    leaves      means (squared error), medians (absolute error), or steps of a boosted tree that follow from the order of residuals
+        found   the best splits in a shard's columns; for nodes with constant columns, those in the next columns ("further columns")
+        marks   which rows the chosen splits send left, from the owners of the columns: a bit for each row
+    shared      the rows of small nodes of a forest, in a shard's columns, to the shards that grow the nodes to their ends
+    subtrees    the grown subtrees
+    sets        the categories that go left, from the owners of the columns
+    leaves      means (squared error), medians (absolute error), or steps of a boosted tree that depend on the order of residuals
 
-However small a node is, to split it takes two steps; a tree grown to its end has dozens of levels, most of them of small nodes. So when no
-node of a tree has more than some rows, they are dealt out. Afterwards, only the shard that grew a node knows where rows lie within it.
+A split takes two steps however small the node is, and a fully grown tree has dozens of levels, most of them with small nodes only. So when
+no node of a tree exceeds a number of rows, the nodes are dealt to the shards. Afterwards, only the shard that grew a node has the places of
+rows within it.
 
-The one shard that has all columns takes no steps, and grows the tree by one call, or, where the table is very wide, nodes of some rows.
+The single shard with all columns takes no steps, and grows the tree by one call or, if the table is very wide, node by node below a size.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _NOTHING = np.empty(0, np.int64)
 
 
 class GrownTree(NamedTuple):
-    """A tree, the records of its nodes before it was pruned by cost, and what it says at each of these."""
+    """A tree, the records of its nodes before pruning by cost, and its value at each of these."""
 
     tree: Tree
     records: NDArray[np.void]
@@ -58,7 +59,7 @@ class GrownTree(NamedTuple):
 def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0) -> GrownTree:
     """Grow a tree on the only shard, which has all columns; see :func:`tree_steps`.
 
-    A small tree takes no longer to grow than some steps of Python, so it is grown without such.
+    A small tree takes no longer to grow than a few steps in Python, so there are none.
     """
     plan = shards.plan
     if rows_set_aside(shards, rows) < shards.n_rows:
@@ -71,17 +72,17 @@ def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, le
 
 
 def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0) -> Steps[GrownTree]:
-    """Grow the tree of a number level by level, without adding it to predictions.
+    """Grow a tree level by level, without adding it to predictions.
 
     Parameters
     ----------
     shards : Shards
     rows : TreeState
-        Those of this shard.
+        The tree's rows on this shard.
     number : int
-        Its identity for random draws.
+        The identity of the tree in random draws.
     output : int
-        The raw prediction that it is to improve.
+        The raw prediction that the tree improves.
     learning_rate : float
         Multiplies the values of a boosted tree.
     """
@@ -100,7 +101,7 @@ def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, le
 
 
 def _as_wanted(plan: ForestPlan | BoostingPlan, rows: TreeState, nodes: Nodes, root: Root) -> Nodes:
-    """Return a tree without the nodes that are left out of it after growing."""
+    """Return a tree without the nodes that are pruned after growth."""
     if rows.when_found is not None:
         rows.when_found()
     nodes, merged = pruned(nodes, root.exponents, plan.rules)
@@ -113,7 +114,7 @@ def _as_wanted(plan: ForestPlan | BoostingPlan, rows: TreeState, nodes: Nodes, r
 def _ended(
     plan: ForestPlan | BoostingPlan, root: Root, nodes: Nodes, sets: CategorySets | None, measured: Any, learning_rate: float
 ) -> GrownTree:
-    """Turn sums into values."""
+    """Return the finished tree, with values computed from sums and measurements."""
     tree = draft_tree(plan, nodes, root.exponents, learning_rate, root.noise)
     if sets is not None:
         tree = tree.with_categories(sets)
@@ -122,14 +123,14 @@ def _ended(
 
 
 def rows_set_aside(shards: Shards, rows: TreeState) -> int:
-    """Return up to how many rows a node is grown to its end by one shard."""
+    """Return the largest number of rows of a node that is grown to its end by one shard."""
     if shards.n_shards == 1:
         return subtree_rows(shards.plan, shards.n_rows, shards.n_columns, rows.threads_of_whole)
     return rows_to_delegate(shards)
 
 
 def rows_to_delegate(shards: Shards) -> int:
-    """Return up to how many rows a node is grown by one of several shards."""
+    """Return the largest number of rows of a node that is grown by one of several shards."""
     plan, rules = shards.plan, shards.plan.rules
     if isinstance(plan, BoostingPlan) or rules.max_leaf_nodes is not None or rules.columns_per_tree > DELEGATED_COLUMNS * shards.n_shards:
         return 0
@@ -141,10 +142,10 @@ def _rows_at_once(shards: Shards) -> int:
 
 
 def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
-    """Tell whether the rows of leaves must lie in their order when a tree is finished."""
+    """Return whether the rows of leaves must be in order when a tree is finished."""
     if measures(plan) or plan.rules.categorical:
         return True
-    # The rows of a leaf that is made of several must lie in sample and out of sample, not so by turns.
+    # A leaf that replaces several must have its rows in sample first, then the others.
     return plan.rules.max_leaf_nodes is not None and isinstance(plan, ForestPlan) and plan.out_of_bag
 
 
@@ -154,9 +155,9 @@ class _Growth:
     Attributes
     ----------
     sets : KnownSets
-        Those of the splits of nodes that one shard has grown.
+        The sets of categories in subtrees grown by one shard.
     outside : list of (ndarray, ndarray)
-        Records of such nodes, and their rows out of sample: these are put in their places when nobody looks at those in sample any more.
+        Records of such nodes, and their rows out of sample. These are moved to their places when the rows in sample are no longer needed.
     """
 
     def __init__(self, shards: Shards, rows: TreeState, number: int, root: Root, set_aside: int) -> None:
@@ -165,7 +166,7 @@ class _Growth:
         self._shards, self._rows, self._number = shards, rows, number
         self._grower = Grower(plan.rules, n_classes, plan.rules.columns_per_tree, root, set_aside, targets, rows.nodes)
         self.sets, self.outside = KnownSets(), list[tuple[Any, NDArray[np.uint32]]]()
-        # Nodes that one shard has grown, ascending: their places, and the shard.
+        # Places and shards of the nodes that one shard has grown, ascending.
         self._start = self._stop = self._shard = _NOTHING
 
     def grow(self) -> Steps[Nodes]:
@@ -201,9 +202,9 @@ class _Growth:
         """Have small nodes grown to their ends by one shard each."""
         shards, number, nodes = self._shards, self._number, np.array(self._grower.to_grow, np.int64)
         start, _, stop = self._grower.places(nodes)
-        order = np.argsort(start - stop, kind="stable")  # the largest first
+        order = np.argsort(start - stop, kind="stable")  # largest first
         shard = np.full(nodes.shape[0], number % shards.n_shards)
-        if criterion_named(shards.plan.rules.criterion).measured != "nodes":  # one shard has to know all rows to measure medians
+        if criterion_named(shards.plan.rules.criterion).measured != "nodes":  # one shard needs all rows to measure medians
             shard[order] = (number + np.arange(nodes.shape[0])) % shards.n_shards
         taken = np.cumsum((stop - start)[order]) // max(1, _rows_at_once(shards))
         for batch in np.split(order, np.flatnonzero(np.diff(taken)) + 1):
@@ -227,7 +228,7 @@ class _Growth:
                     self.outside.append((subtree.records, outside))
 
     def who_knows(self, start: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
-        """Return the shard that grew the node that each leaf lies in, ``otherwise`` for leaves that all shards know."""
+        """Return the shard that grew the subtree of each leaf, ``otherwise`` for leaves that all shards know."""
         if not self._start.shape[0]:
             return np.full(start.shape[0], otherwise)
         node = np.searchsorted(self._start, start, side="right") - 1
@@ -235,7 +236,7 @@ class _Growth:
 
 
 def mark_steps(shards: Shards, rows: TreeState, splits: Splits, sets: CategorySets | None = None) -> Steps[RouteBits]:
-    """Return which rows splits send left; those that have the columns tell. ``sets`` are those of a tree that is known already."""
+    """Return which rows splits send left, marked by the owners of the columns. ``sets`` are those of a finished tree to replay."""
     if shards.n_shards == 1:
         return rows.mark(splits, sets)
     owner, sizes = shards.owner[splits.column], rows.sizes_of_marks(splits.node)
@@ -256,7 +257,7 @@ def mark_steps(shards: Shards, rows: TreeState, splits: Splits, sets: CategorySe
 
 
 def _find_sets(shards: Shards, rows: TreeState, nodes: Nodes, known: KnownSets) -> Steps[CategorySets]:
-    """Return the categories that go left in the splits of a tree; those that have the columns tell, but for ``known`` ones."""
+    """Return the categories that go left in the splits of a tree, as found by the owners of the columns, except for ``known`` sets."""
     splits = splits_of_categories(nodes.records, shards.plan.rules)
     if shards.n_shards == 1:
         return rows.find_sets(splits)
@@ -271,7 +272,7 @@ def _find_sets(shards: Shards, rows: TreeState, nodes: Nodes, known: KnownSets) 
 def _measure(
     shards: Shards, rows: TreeState, identity: tuple[int, int], nodes: Nodes, growth: _Growth | None
 ) -> Steps[NDArray[np.float64] | Measured]:
-    """Return what is measured of leaves, or nodes, of a tree of a number and an output: by another shard for each tree."""
+    """Return the measurements of leaves or nodes of a tree, given its number and output; the shard that measures changes with the tree."""
     plan, (number, output), records = shards.plan, identity, nodes.records
     one = number % shards.n_shards
     if criterion_named(plan.rules.criterion).measured == "nodes":
@@ -293,22 +294,21 @@ def _measure(
 
 
 def replay_steps(shards: Shards, rows: TreeState, tree: Tree, place: int) -> Steps[None]:
-    """Add the values of a finished tree, shrunk already, by its place in its round, to the predictions of every row, as when it was grown.
+    """Add the values of a finished tree, already shrunk, given its place in its round, to the predictions of all rows, as after growth.
 
-    This is how a fit goes on from trees it did not grow itself (a warm start), and how shards that lost everything catch up: the splits
-    are known, so that rows are only divided.
+    A fit continues from existing trees in this way (warm start), and new shards catch up: the splits are known, so rows are only divided.
     """
     rows.route(place)
     start = np.zeros(tree.node_count, np.int64)
     stop = np.full(tree.node_count, shards.n_rows, np.int64)
-    number = np.zeros(tree.node_count, np.int64)  # of the tree's nodes, as the shards know them
+    number = np.zeros(tree.node_count, np.int64)  # numbers of the tree's nodes on the shards
     n_known = 1
     level = np.zeros(1, np.int64)
     while level.size:
         inner = level[tree.children_left[level] >= 0]
         level = np.concatenate([tree.children_left[inner], tree.children_right[inner]])
         start[level], stop[level] = np.tile(start[inner], 2), np.tile(stop[inner], 2)
-        inner = inner[start[inner] < stop[inner]]  # nodes without rows have nothing to divide
+        inner = inner[start[inner] < stop[inner]]  # nodes without rows need no division
         n = inner.shape[0]
         if n == 0:
             continue

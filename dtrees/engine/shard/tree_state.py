@@ -1,6 +1,6 @@
-"""A tree under way on a shard: where its rows lie, and its nodes.
+"""The state of an unfinished tree on a shard: its row partition and its nodes.
 
-Its methods are called in the steps of the tree (:mod:`dtrees.engine.shard.tree`); what a shard has for longer than a tree is with
+Its methods are called in the steps of the tree (:mod:`dtrees.engine.shard.tree`); state that outlives a tree is in
 :mod:`dtrees.engine.shard.shard`.
 """
 
@@ -64,14 +64,14 @@ _NO_BUDGET = make_budget(0)
 
 
 class SharedRows(NamedTuple):
-    """A shard's columns of the tree in some rows; ``ids`` are their numbers in the whole table."""
+    """A shard's columns of the tree in some rows; ``ids`` are the numbers of the columns in the whole table."""
 
     ids: NDArray[np.int32]
     columns: Columns
 
 
 class GrownApart(NamedTuple):
-    """Nodes grown to their ends, and for each its rows out of sample, leaf by leaf (only where they count), and its sets of categories."""
+    """Subtrees; for each, its rows out of sample, leaf by leaf (only if they are needed), and its sets of categories."""
 
     subtrees: list[PackedNodes]
     outside: list[NDArray[np.uint32]]
@@ -79,23 +79,23 @@ class GrownApart(NamedTuple):
 
 
 class TreeState:
-    """A tree under way: its rows, its nodes, and what is called of it. One tree takes the place of another.
+    """The rows and nodes of the current tree of a slot, with the operations on them. The object is reused for each tree.
 
     Parameters
     ----------
     shard_columns : ShardColumns
     plan : ForestPlan or BoostingPlan
     target : ForestTarget or BoostingTarget
-        What the trees of the fit are split on.
+        The values on which the trees of the fit are split.
     labels : ndarray, shape (n_rows,)
         The target of the table.
     sums_zones : bool
-        Whether there is room for zone sums.
+        Whether there is memory for zone sums.
 
     Attributes
     ----------
     workspace : Workspace
-        What it is grown with; trees that grow side by side take turns.
+        The threads and buffers by which it is grown; trees that grow side by side take turns.
     rows : RowPartition
     nodes : NodeTable
     target : ForestTarget or BoostingTarget
@@ -130,14 +130,14 @@ class TreeState:
         self._words = _NOTHING if constraints is None else root_words(constraints)
         self.nodes = NodeTable(n_sums_of(plan) + self._words.shape[0])
         self._manner_for: tuple[Any, ...] = ()
-        self._manner: tuple[int, int, int]  # how nodes that lie there are grown: the same for one tree after the other
+        self._manner: tuple[int, int, int]  # how nodes at these places are grown: the same for successive trees
 
     def take_columns(self, shard_columns: ShardColumns, sums_zones: bool) -> None:
         """Search these columns from now on."""
         self._shard_columns, self._search = shard_columns, NodeSearch(shard_columns, sums_zones)
 
     def route(self, place: int) -> None:
-        """Begin a tree that is known already, by its place in its round: all rows, none in sample."""
+        """Begin the replay of a finished tree, given its place in its round, with all rows out of sample."""
         if isinstance(self.target, BoostingTarget) and place == 0:
             self.target.open_round()
         n_rows = self._labels.shape[0]
@@ -148,7 +148,7 @@ class TreeState:
     def open(self, tree: int, output: int, by_levels: bool) -> Root:
         """Begin a tree: draw its rows, or compute the gradients of an output.
 
-        Unless levels are to be searched, the tree is grown at once.
+        ``by_levels`` is False if the whole tree is grown by one call.
         """
         in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals, self._targets = self.target.start(tree, output)
         inside = None if in_sample is None else in_sample.nonzero()[0]
@@ -167,17 +167,17 @@ class TreeState:
         total_a, total_b, size, slope = totals
         if spent and not in_order:
             self.workspace.divide_in(a, b)
-        del a, b, inside  # their memory may be needed
-        if n_in < n:  # not what an earlier tree left there: shards that saw other trees must agree
+        del a, b, inside  # frees memory
+        if n_in < n:  # must not depend on earlier trees: shards with other histories must agree
             self.rows.g[n_in:] = self.rows.h[n_in:] = 0
         if self._levels.shape[0]:
-            self.workspace.runner.forget()  # it holds the levels, which weights drawn anew change
+            self.workspace.runner.forget()  # it refers to the levels, which depend on the redrawn weights
         rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
         many = None if self._levels.shape[0] else many_sums(self._kept, self.rows, n_in, self._targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
         noise = noise_of(rules, n_in, sums, squares_of(rules, self.rows.g[:n_in]))
         self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, several, noise)
-        if not size and criterion_of(rules).task == "boosting":  # no split gains anything
+        if not size and criterion_of(rules).task == "boosting":  # no split has a gain
             self._stops = self._stops._replace(max_depth=0)
         seed = self.target.seed
         self._pool = everything = self._shard_columns.everything
@@ -192,21 +192,21 @@ class TreeState:
         self.nodes.open(n_in, n, hashing.ROOT, sums)
         inherit = self._inherits and (not self._draws if by_levels else rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
         sizes = Sizes(size)
-        if inherit and total_b > 0 and criterion_of(rules).row_statistic == "amount":  # none is below zero: their mean is a better centre
+        if inherit and total_b > 0 and criterion_of(rules).row_statistic == "amount":  # none is negative: their mean is a better center
             centre = total_a // total_b
             sizes = Sizes(size + centre * total_b, centre, max(float(centre), slope))
         self._search.open(self.workspace, self._pool, self.nodes, self._levels, self.rows, sizes, inherit, self._plan.rules.categorical)
         return Root(n_in, n, sums, exponents, noise=noise)
 
     def checksum(self) -> int:
-        """Return a number that the rows of a tree just begun have in common, if they are the same."""
+        """Return a checksum of the rows of a tree just begun."""
         checksum = int(partition.checksum(self.rows))
-        if self._targets is not None:  # rows carry no more than their numbers
+        if self._targets is not None:  # rows carry only their numbers
             checksum ^= int(partition.checksum(self.rows._replace(g=self._targets.ravel())))
         return checksum
 
     def find_sets(self, splits: CategorySplits) -> CategorySets:
-        """Return the categories that go left in splits of columns that the shard has, when the tree is grown."""
+        """Return the categories that go left in splits of this shard's columns, after the tree is grown."""
         return find_sets(self._shard_columns.columns, self._shard_columns.place_of[splits.column], self.rows.rows, splits)
 
     def measure_leaves(self, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> Measured:
@@ -226,18 +226,18 @@ class TreeState:
 
     @property
     def threads_of_whole(self) -> int:
-        """How many threads grow a tree, where this shard has all columns; one of a sparse table is grown by one."""
+        """The number of threads that grow a tree, if this shard has all columns; one for a sparse table."""
         return 1 if isinstance(self._shard_columns.columns, SparseColumns) else self.workspace.threads.n_threads
 
     @property
     def boosting(self) -> BoostingTarget:
-        """The target, of boosting."""
+        """The target, which must be for boosting."""
         assert isinstance(self.target, BoostingTarget)
         return self.target
 
     def _lay_out(self, n: int, a: NDArray[np.int64] | None, b: NDArray[np.int64]) -> None:
-        """Make the row partition of a new tree of ``n`` rows, which are still to be written to it; ``a`` and ``b`` in order are not."""
-        rows = self.rows  # memory that is in use already costs no page faults
+        """Allocate the row partition of a new tree of ``n`` rows, to be written by the caller; ``a`` and ``b`` are in row order already."""
+        rows = self.rows  # memory that is already in use causes no page faults
         if a is not None:
             if a is rows.g and b is rows.h:
                 return
@@ -255,7 +255,7 @@ class TreeState:
         return self._search.search_rest(nodes, skip, self.workspace, self._context())
 
     def mark(self, splits: Splits, sets: CategorySets | None = None) -> RouteBits:
-        """Return which rows splits of columns that the shard has send left; ``sets`` are those of a tree that is known already."""
+        """Return which rows the splits of this shard's columns send left; ``sets`` are those of a finished tree that is replayed."""
         nodes, columns = splits.node, splits.column
         thresholds, missing_left = np.ascontiguousarray(splits.threshold), np.ascontiguousarray(splits.missing_left)
         columns_here, places, table = self._shard_columns.columns, self._shard_columns.place_of[columns], self.nodes
@@ -273,11 +273,11 @@ class TreeState:
         return marks
 
     def sizes_of_marks(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many bytes the marks of splits of nodes take: a bit for each row."""
+        """Return the number of bytes of the marks of nodes' splits: a bit for each row."""
         return (self.nodes.stop[nodes] - self.nodes.start[nodes] + 7) // 8
 
     def divide(self, splits: Splits, marks: RouteBits, rows_only: bool = False) -> NDArray[np.int64]:
-        """Apply splits; return where the left children end. What rows add to sums stays behind, if it is not needed."""
+        """Apply splits; return where the left children end. With ``rows_only``, the summands of rows are not moved."""
         bits, offsets = marks
         table, threads = self.nodes, self.workspace.threads
         start, in_stop, stop = table.start[splits.node], table.in_stop[splits.node], table.stop[splits.node]
@@ -294,14 +294,14 @@ class TreeState:
         return left_stop
 
     def whole(self, root: Root) -> Roots:
-        """Return the root of the tree, as the one node to grow to its end."""
+        """Return the root of the tree as the single node to grow to its end."""
         return Roots([(0, root.n_in, root.n_rows, 0)], self.nodes.path[:1], self.nodes.sums[:1], _ROOT_ORIGIN)
 
     def grow(self, nodes: NDArray[np.int64], origin: NDArray[Any], first: NDArray[Any] | None = None) -> list[Nodes]:
-        """Grow nodes to their ends; only where this shard has all columns.
+        """Grow nodes to their ends. This shard must have all columns.
 
-        Where the number of leaves is limited, ``origin``, shape (n,), says whose children the nodes are, and ``first`` which of the tree's
-        splits known are the first (:mod:`dtrees.split.grow.best_first`).
+        If the number of leaves is limited, ``origin``, shape (n,), has the parents of the nodes, and ``first`` the first known splits of
+        the tree (:mod:`dtrees.split.grow.best_first`).
         """
         table = self.nodes
         places = list(zip(*(array[nodes].tolist() for array in (table.start, table.in_stop, table.stop, table.depth)), strict=True))
@@ -314,18 +314,18 @@ class TreeState:
         if wanted != self._manner_for:
             self._manner_for, self._manner = wanted, self._manner_of(*wanted)
         n_threads, block_rows, share_rows = self._manner
-        self._search.scratch_for(n_threads - 1, workspace, self._limits)  # and for those before
+        self._search.scratch_for(n_threads - 1, workspace, self._limits)  # and those of lower-numbered threads
         context = self._context()
         most_splits = limited_splits(self._plan.rules, int(self.nodes.in_stop[0]))
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, known))
         sum_slots = partial(self._search.sum_slots, n_threads) if self._search.by_sums else None
-        # A tree is finished before the next one is grown where this would lie, unless trees take turns.
+        # The result may be overwritten by the next tree, unless trees take turns.
         assignment = Assignment(context, roots, block_rows, share_rows, sum_slots, keep=workspace.by_turns)
         return workspace.runner.grow(workspace.threads, n_threads, assignment)
 
     def _manner_of(self, places: list[tuple[int, int, int, int]], n_columns: int, by_sums: bool, most_threads: int) -> tuple[int, int, int]:
-        """Return the threads to grow nodes in these places, up to how many rows in blocks, and of how many rows they are shared."""
+        """Return how nodes at these places are grown: number of threads, largest size in a block, size above which threads share a node."""
         rules, most_rows = self._plan.rules, max(in_stop - start for start, in_stop, _, _ in places)
         n_cells = sum(stop - start for start, _, stop, _ in places) * n_columns
         if by_sums:
@@ -335,17 +335,17 @@ class TreeState:
         return min(most_threads, len(places), 1 + n_cells // GROW_CELLS), in_block, most_rows
 
     def _fits_blocks(self) -> bool:
-        """Tell whether small nodes are grown in blocks: no sets are drawn there, and ranks are those of one target."""
+        """Return whether small nodes may be grown in blocks, which support neither sets of categories nor ranks of several targets."""
         by_ranks = self._levels.shape[0] > 0
         if self._plan.rules.random_splits:
             return not by_ranks and not self._plan.rules.categorical
         return not by_ranks or self._targets is None
 
     def _context(self) -> TreeContext:
-        """Return what all nodes of the tree have in common."""
+        """Return the common inputs of all nodes of the tree."""
         spare = self.workspace.spare_for(self.rows)
         first, control, waiting = _NO_BUDGET
-        budget = LeafBudget(first, control.copy(), waiting)  # a tree that is given up is no other's business
+        budget = LeafBudget(first, control.copy(), waiting)  # copied, so that stopping a tree does not affect others
         return TreeContext(self.rows, spare, self._pure_by, self._limits, self._stops, self._keys, budget, self._pool)
 
     def _places_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -361,9 +361,9 @@ class TreeState:
         return SharedRows(self._shard_columns.ids[places], take_rows(columns, places, rows))
 
     def grow_apart(self, nodes: NDArray[np.int64], shared: list[SharedRows]) -> GrownApart:
-        """Grow nodes to their ends in a table of their rows alone, with columns that all other shards have sent.
+        """Grow nodes to their ends in a separate table of their rows, with the columns that all other shards have sent.
 
-        The rows are left where they belong then.
+        Afterwards, the rows are at their places in the subtrees.
         """
         places = self._places_of(nodes)
         rows = self.rows.rows[places]
@@ -385,7 +385,7 @@ class TreeState:
         return GrownApart([PackedNodes.of(subtree) for subtree in grown], outside, sets)
 
     def _apart(self, nodes: NDArray[np.int64], places: NDArray[np.int64], shared: list[SharedRows]) -> tuple[TreeState, NDArray[np.int64]]:
-        """Return a tree of the rows of some nodes alone, in all columns, and by how much each node's places grow there."""
+        """Return a tree of the rows of some nodes, in all columns, and the shift of each node's places in it."""
         rows = self.rows.rows[places]
         n, n_columns, everything = rows.shape[0], self._shard_columns.n_columns_total, self._shard_columns.everything
         assembly = Assembly(n, n_columns)
@@ -406,6 +406,6 @@ class TreeState:
         return one, moved
 
     def take_outside(self, records: NDArray[Any], rows: NDArray[np.uint32]) -> None:
-        """Put rows out of sample where they belong in a subtree that another shard has grown."""
+        """Move rows out of sample to their places in a subtree that another shard has grown."""
         _, _, in_stop, stop = places_of_leaves(records)
         self.rows.rows[places_of(in_stop, stop - in_stop)] = rows

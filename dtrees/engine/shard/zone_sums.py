@@ -1,4 +1,4 @@
-"""The slots of a shard for zone sums: how many there are, how fine, and in which scale (:mod:`dtrees.split.zones.sums`)."""
+"""Memory for the zone sums of nodes on a shard: the number of slots, their fineness and scale (:mod:`dtrees.split.zones.sums`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_PLACES, _NONE = np.empty(0, np.uint32), np.empty(0, np.int64)
 
 
 class Sizes(NamedTuple):
-    """How large the rows of a tree are, about a centre: at most so much in all, and each for its weight."""
+    """Bounds on the distances of rows from a center: their total, and the largest for a unit of weight."""
 
     total: int
     centre: int = 0
@@ -38,15 +38,16 @@ class Sizes(NamedTuple):
 
 
 class ZoneSums:
-    """The slots of one shard.
+    """The slots of a shard for zone sums.
 
     Parameters
     ----------
     zone_map : ZoneMap
-        Of all columns of the shard.
+        The zone map of all columns of the shard.
     threads : Threads
     fine_rows : int, optional
-        Nodes of at least so many rows are summed by the smallest parts of zones, those of half as many by parts twice as large, and so on.
+        Nodes of at least this many rows are summed by the smallest parts of zones, those of half as many by parts of twice the size, and so
+        on.
     """
 
     def __init__(self, zone_map: ZoneMap, threads: Threads, fine_rows: int | None = None) -> None:
@@ -70,7 +71,7 @@ class ZoneSums:
         self._most_grain = FOLD - 1
 
     def start(self, places: NDArray[np.int64], n_in: int, sizes: Sizes, weighted: bool) -> None:
-        """Forget all nodes: a new tree, of the columns at ``places``, with ``n_in`` rows of these sizes."""
+        """Begin a new tree, with the columns at ``places`` and ``n_in`` rows of these sizes; discard all sums."""
         width = 3 if weighted else 2
         if places is not self._places or width != self._width:
             self._places, self._width = places, width
@@ -81,7 +82,7 @@ class ZoneSums:
                 self.zone_map = self.zone_map._replace(joined=not_joined(self.zone_map.part.shape[0]))
         listed = self._place_of.shape[0] > 0
         if listed:
-            self._most_grain = FOLD - COARSER_FOLD  # what is flagged is listed: to scan it costs less than to sum and bound smaller parts
+            self._most_grain = FOLD - COARSER_FOLD  # flagged rows are listed: scanning them is cheaper than smaller parts
         elif self._flagged[1] > 0:
             flagged, n_rows = self._flagged.tolist()
             self._most_grain = (
@@ -89,7 +90,7 @@ class ZoneSums:
             )
         self._flagged[:] = 0
         self._known[0, :, -1] = -1
-        # Slots get room for the smallest parts when these are first wanted: a single tree, or one of much signal, is summed without.
+        # Slots are enlarged for the smallest parts on first use; a single tree, or one with a strong signal, does not use them.
         finest = self._most_grain if listed else max(FOLD - 1, self._most_grain, self._grain)
         grain = grain_for(finest, self._fine_rows >> (FOLD - finest), n_in)
         while grain > 0 and self._capacity(self._slot_size(grain)) < FINE_SLOTS_PER_THREAD * self._threads.n_threads:
@@ -105,7 +106,7 @@ class ZoneSums:
         return int(self._starts[grain, -1]) + self._width * self.zone_map.joined.n_elements
 
     def _capacity(self, size: int) -> int:
-        """Return for how many slots of so many numbers there is capacity."""
+        """Return the number of slots of ``size`` numbers for which there is capacity."""
         return max(SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW * self._all.part.shape[0]) // max(1, size * 8)
 
     def _sums(self) -> Sums:
@@ -118,19 +119,19 @@ class ZoneSums:
         )  # fmt: skip
 
     def sum_slots(self, n_threads: int, ids: NDArray[np.int32], held: NDArray[np.int64] | None = None) -> SumSlots:
-        """Return slots for threads that grow subtrees of a table of columns of these numbers, if they are usable at all.
+        """Return slots for threads that grow subtrees of a table with these column numbers, if zone sums can be used.
 
-        Where they search a level, there are as many as there is room for, and one more than threads, for a node that they share; ``held``
-        are those that nodes have already.
+        For the search of a level, all available slots are used, at least one more than threads, for a shared node; ``held`` has the slots
+        that nodes already have.
         """
         wanted = FINE_SLOTS_PER_THREAD if self._grain else SLOTS_PER_THREAD
         n_slots = max(n_threads, min(wanted * n_threads, self._max_slots))
         if held is not None:
-            n_slots = max(self._threads.n_threads + 1, self._max_slots)  # on every level of a tree, however few threads search it
+            n_slots = max(self._threads.n_threads + 1, self._max_slots)  # for every level, whatever the number of threads that search it
         if self._slots.shape[0] < n_slots:
             self._slots = np.empty((n_slots, self._slots.shape[1]), np.int64)
             self._grains, self._scales = np.zeros(n_slots, np.int64), np.zeros(n_slots, SCALE)
             self._sides = np.empty((n_slots, self.zone_map.most_codes), np.uint8)
-        # Where the rows of a level lie is not noted.
+        # The places of the rows of a level are not stored.
         sums = self._sums()._replace(slots=self._slots[:n_slots], place_of=self._place_of if held is None else _NO_PLACES)
         return make_sum_slots(self.zone_map, sums, ids, n_threads, _NONE if held is None else held)

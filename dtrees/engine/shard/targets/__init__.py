@@ -1,1 +1,1 @@
-"""What the rows of a tree are split on: gradients of a loss, one target of a forest, or several."""
+"""The values on which rows are split: gradients of a loss, or one or several targets of a forest."""

@@ -1,7 +1,7 @@
-"""What the trees of a boosting are split on: the gradients of a loss at the predictions so far.
+"""The values on which boosted trees are split: the gradients of a loss at the predictions so far.
 
-A target is that of all rows of a table, or of some ranges of them on a shard of rows. What follows from all rows, such as the first
-prediction, it is given (:mod:`dtrees.engine.shard.targets.scales`).
+A target covers all rows of a table, or some row ranges on a shard of rows. Values that depend on all rows, such as the initial prediction,
+are inputs (:mod:`dtrees.engine.shard.targets.scales`).
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ class BoostingTarget:
     ----------
     plan : BoostingPlan
     known : BoostedRows
-        What is known of all rows; ``held_out``, and ``scales.initial`` if it is of rows, are of these rows.
+        The results computed from all rows; ``held_out``, and ``scales.initial`` if it is by row, are restricted to these rows.
     target, weight : ndarray
-        Of these rows.
+        For these rows.
     ranges : ndarray of int64, shape (n, 2)
-        The first row of each range, and the one after its last.
+        The first row of each range, and the row after its last.
     n_rows_total : int
-        Of the table.
+        Number of rows of the table.
     threads : Threads
 
     Attributes
     ----------
     raw : ndarray of float64, shape (K, n_rows)
     g, h : ndarray of float64, shape (n_rows,)
-        Gradients and hessians of the tree under way; ``h`` is empty where each is 1.
+        Gradients and hessians of the current tree; ``h`` is empty if each is 1.
     step_hessian : ndarray of float64, shape (n_rows,) or (0,)
-        The hessians of Newton steps, where splits are found by gradients alone.
+        The hessians of Newton steps, if splits are found by gradients alone.
     weights : ndarray of int64
-        Of rows, in fixed point, 0 for those not trained on, where these decide about quantiles; empty where all rows count the same.
+        Weights of rows in fixed point, 0 for rows not trained on, if quantiles depend on them; empty if all rows count the same.
     in_sample : ndarray of bool, shape (n_rows,), or None
-        Which rows the tree under way learns from; None for all.
+        The rows from which the current tree learns; None for all.
     """
 
     keeps_out_of_sample = True
@@ -93,19 +93,19 @@ class BoostingTarget:
         self.held_out, self._eligible = known.held_out, known.eligible
         self.train = self.in_sample = rows_trained_on(self.held_out, self.weight)
         self.raw = self._starts(slice(0, n))
-        # A round's trees share rows, and gradients at the predictions at its beginning: what these follow from.
+        # A round's trees share rows and the predictions at its beginning, from which gradients follow.
         self._per_round = plan.trees_per_round
         self._opened = self.raw.copy() if self._per_round > 1 else self.raw
         self._drawn_for = self._loss_of = -1
         self._loss: Loss = plan.loss  # of the round
         self._takes_all_rows, self._steps_apart = plan.loss.takes_all_rows, plan.steps_apart
-        # Kept from tree to tree: memory that is in use already costs no page faults.
+        # Reused for all trees, as memory that is already in use causes no page faults.
         self.unit_hessian = self.weight is None and (plan.loss.constant_hessian or plan.first_order) and not plan.draws_by_gradient
         self.g, self.h, self.step_hessian = np.empty(n), np.empty(0 if self.unit_hessian else n), np.empty(n if self._steps_apart else 0)
         self._fixed = self.g.view(np.int64), self.h.view(np.int64)
         n_drawn = n if plan.draws_by_gradient else 0
         self._bins, self._factors = np.empty(n_drawn, np.uint16), np.empty(n_drawn)
-        self._weighed = -1  # the output whose derivatives are in g and h, of all rows, if any
+        self._weighed = -1  # the output whose derivatives, for all rows, are in g and h
         self._exponents = 0, 0  # of g and of the hessians of Newton steps
         most = most_bits(plan.rules)
         self._most_bits = most[0], NO_LIMIT if self.unit_hessian else most[1]
@@ -124,18 +124,18 @@ class BoostingTarget:
         initial: NDArray[np.float64] | None,
         threads: Threads,
     ) -> BoostingTarget:
-        """Return the targets of all rows of a table; ``initial`` is as of :func:`find_boosted_rows`."""
+        """Return the targets of all rows of a table; ``initial`` is as for :func:`find_boosted_rows`."""
         n = target.shape[0]
         return cls(plan, find_boosted_rows(plan, target, weight, initial), target, weight, np.array([[0, n]]), n, threads)
 
     @property
     def initial(self) -> NDArray[np.float64]:
-        """The raw prediction to start from, shape (K,), zeros where each row has its own."""
+        """The initial raw prediction, shape (K,); zeros if each row has its own."""
         start = self.scales.initial
         return start if start.ndim == 1 else np.zeros(start.shape[0])
 
     def _starts(self, rows: slice) -> NDArray[np.float64]:
-        """Return a new array of what some rows start from, shape (K, n)."""
+        """Return a new array with the initial raw predictions of some rows, shape (K, n)."""
         initial = self.scales.initial
         raw = np.empty((initial.shape[0], rows.stop - rows.start))
         raw[:] = initial[:, np.newaxis] if initial.ndim == 1 else initial[:, rows]
@@ -153,12 +153,12 @@ class BoostingTarget:
 
     @property
     def scored(self) -> NDArray[np.bool_] | slice:
-        """The rows that decide about early stopping: those held out or, without such, those trained on."""
+        """The rows that decide about early stopping: held-out rows or, if there are none, training rows."""
         part = self.train if self.held_out is None else self.held_out
         return slice(None) if part is None else part
 
     def open_round(self) -> None:
-        """Note the predictions that the gradients of the next trees, those of a round, are taken at: without dropped rounds."""
+        """Begin a round: store the predictions, without dropped rounds, at which its gradients are taken."""
         if self._remembered is not None:
             self._remembered.drop()
         if self._opened is not self.raw:
@@ -169,19 +169,19 @@ class BoostingTarget:
         return tree - tree % self._per_round
 
     def opened_for(self, round_: int) -> NDArray[np.float64] | None:
-        """Return the raw predictions at the beginning of a round, shape (K, n_rows); None if the loss of the round has been taken."""
+        """Return the raw predictions at the beginning of a round, shape (K, n_rows); None if the loss of the round is set already."""
         return None if self._loss_of == round_ else self._opened
 
     def take_loss(self, round_: int, loss: Loss) -> None:
-        """Take the loss of a round."""
+        """Set the loss of a round."""
         self._loss, self._loss_of = loss, round_
 
     def start(self, tree: int, output: int) -> Prepared:
-        """Compute the gradients of one output at the predictions so far, of a table's rows."""
+        """Compute the gradients of one output at the predictions so far, for all rows of a table."""
         round_ = self.round_of(tree)
         if tree == round_:
             self.open_round()
-        if tree == round_ or self._loss_of != round_:  # a shard that took another's place within the round has no loss yet
+        if tree == round_ or self._loss_of != round_:  # a replacement shard within a round has no loss yet
             weights = weights_trained_on(self.g.shape[0], self.weight, self.held_out) if self._takes_all_rows else self.weights
             self.take_loss(round_, self.plan.loss.for_round(self.target, self._opened, weights))
         first = tree - output
@@ -200,10 +200,10 @@ class BoostingTarget:
         return Prepared(self.in_sample, a, b, exponents, _NO_TARGET, spent=not apart)
 
     def draw(self, first: int) -> NDArray[np.int64] | None:
-        """Draw the rows of the trees of all outputs from number ``first`` on, if rows are drawn.
+        """Draw the rows for the trees of all outputs from number ``first`` on, if rows are drawn.
 
-        Every shard draws for all, as each draw follows from those before. Where rows are drawn by their gradients, return how many rows
-        here have gradients of which size (:func:`~dtrees.split.numbers.gradient_draws.in_bins`), for :meth:`draw_by_gradient`.
+        Every shard draws all rows, as each draw depends on the previous ones. If rows are drawn by their gradients, return the number of
+        this shard's rows by size of gradient (:func:`~dtrees.split.numbers.gradient_draws.in_bins`), for :meth:`draw_by_gradient`.
         """
         plan, n = self.plan, self._n_rows_total
         if plan.subsample >= 1.0 or self._drawn_for == first:
@@ -232,7 +232,7 @@ class BoostingTarget:
         return in_bins(np.sum(self._threads.map_ranges(count, sizes.shape[0], ADDITION_ROWS), axis=0))
 
     def draw_by_gradient(self, first: int, found: NDArray[np.int64]) -> None:
-        """Draw the rows of the trees from number ``first`` on, given how many of all rows have gradients of which size."""
+        """Draw the rows for the trees from number ``first`` on, given the number of rows, over all shards, by size of gradient."""
         probability, at = probabilities(found, self.plan.subsample), 0
         key = np.uint64(hashing.stream_key(self.seed, hashing.STREAM_SUBSAMPLE, first))
         for begin, end in self._ranges.tolist():
@@ -247,17 +247,17 @@ class BoostingTarget:
 
     @property
     def draws(self) -> bool:
-        """Whether rows have been drawn for a round, and those that were not are scored."""
+        """Whether rows have been drawn for a round, and the undrawn rows are scored."""
         return self._drawn_for >= 0 and self.plan.tells_out_of_bag
 
     @property
     def undrawn(self) -> NDArray[np.bool_]:
-        """Which rows are trained on, but not drawn for the round."""
+        """The training rows that are not drawn for the round."""
         assert self.in_sample is not None
         return ~self.in_sample if self.train is None else self.train & ~self.in_sample
 
     def undrawn_by_range(self) -> NDArray[np.int64]:
-        """Return how many rows of each range are trained on, but not drawn for the round."""
+        """Return the number of training rows of each range that are not drawn for the round."""
         ends = np.cumsum(self._ranges[:, 1] - self._ranges[:, 0])
         return np.array([np.count_nonzero(some) for some in np.split(self.undrawn, ends)[:-1]], np.int64)
 
@@ -289,7 +289,7 @@ class BoostingTarget:
             self.h[:] = 1.0 if weight is None else weight
 
     def derived(self) -> Derived:
-        """Return what is to be known of these rows' derivatives to put those of all rows in fixed point."""
+        """Return the statistics of these rows' derivatives that determine the scales of fixed point."""
         n_in = self.g.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
         hessians = (self.h, self.step_hessian) if self._steps_apart else (self.h,)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -299,13 +299,13 @@ class BoostingTarget:
         return Derived(sums, largest, n_in)
 
     def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Put gradients and hessians in fixed point, where they are, and return them."""
+        """Convert gradients and hessians to fixed point in place, and return them."""
         for values, exponent, out in zip((self.g, self.h), exponents, self._fixed, strict=True):
             self._scale(values, exponent, out)
         return self._fixed
 
     def fix_steps(self, g_exponent: int, h_exponent: int) -> NDArray[np.int64]:
-        """Put hessians of Newton steps in fixed point, where they are, and return them; ``g_exponent`` is that of the gradients."""
+        """Convert hessians of Newton steps to fixed point in place, and return them; ``g_exponent`` is the exponent of the gradients."""
         self._exponents, fixed = (g_exponent, h_exponent), self.step_hessian.view(np.int64)
         self._scale(self.step_hessian, h_exponent, fixed)
         return fixed
@@ -327,25 +327,25 @@ class BoostingTarget:
         return found
 
     def sizes(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the sizes of residuals of rows trained on, at the beginning of the round, their weights, and where each output begins."""
+        """Return the absolute residuals of training rows at the beginning of the round, their weights, and the bounds of the outputs."""
         some = slice(None) if self.train is None else self.train
         sizes = [np.abs(self.residuals(k)[some]) for k in range(self.raw.shape[0])]
         weights = self.weights[some] if self.weights.shape[0] else self.weights
         return np.concatenate(sizes), np.tile(weights, len(sizes)), sizes[0].shape[0] * np.arange(len(sizes) + 1)
 
     def state(self) -> list[NDArray[Any]]:
-        """Return the raw predictions, and what the gradients of the round follow from where that is something else."""
+        """Return the raw predictions and, if they differ, the predictions from which the gradients of the round follow."""
         return [self.raw] if self._opened is self.raw else [self.raw, self._opened]
 
     def add(self, output: int, value: NDArray[np.float64], put: Put) -> None:
-        """Add the values of a tree to a raw prediction; ``put`` adds such values, of nodes or leaves, to totals of rows."""
+        """Add the values of a tree to a raw prediction; ``put`` adds values of nodes or leaves to totals of rows."""
         if self._remembered is None:
             put(value, self.raw[output])
         else:
             self._remembered.add(value, put)
 
     def add_leaves(self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
-        """Add the values of leaves, which start at these places, to a raw prediction."""
+        """Add the values of leaves, whose rows start at these places, to a raw prediction."""
         self.add(output, value, lambda values, total: self._adder.add(total, rows, start, values))
 
     def add_tree(self, output: int, rows: NDArray[np.uint32], records: NDArray[Any], value: NDArray[np.float64]) -> None:
@@ -361,7 +361,7 @@ class BoostingTarget:
     ) -> NDArray[np.float64]:
         """Return the best steps of leaves before shrinkage; see :meth:`~dtrees.engine.plan.plans.Loss.measure_leaves`."""
         steps, raw = np.empty(start.shape[0]), self._opened[output]
-        # Leaves are as unequal as can be: of about as many rows each, a few ranges of them for each thread.
+        # Leaves differ much in size: each thread gets a few ranges of leaves with similar numbers of rows.
         n_ranges = 1 if rows.shape[0] <= LOGARITHM_ROWS else 4 * self._threads.n_threads
         ends = np.cumsum(stop - start)
         bounds = np.searchsorted(ends, np.linspace(0, ends[-1], n_ranges + 1)[1:-1])
@@ -397,12 +397,12 @@ class BoostingTarget:
         return Losses(sums_by_block(by_part), weights, score)
 
     def losses_by_part(self, rows: slice) -> list[NDArray[np.float64] | None]:
-        """Return the losses of some rows, times their weights, of each part, 0 for other rows; None where there are none.
+        """Return the losses of some rows, times their weights, for each part of the scores, 0 for other rows; None for empty parts.
 
-        These are the rows trained on and those held out; and, where rows are drawn, those that were not, in the first round also the losses
-        of these at what they started from.
+        The parts are the training rows and the held-out rows; if rows are drawn, also the undrawn rows and, in the first round, the latter
+        with their losses at the initial prediction.
         """
-        losses = self._losses_at(self.raw[:, rows], rows, self.g[rows])  # which the next tree will write anew
+        losses = self._losses_at(self.raw[:, rows], rows, self.g[rows])  # overwritten for the next tree
         parts: list[NDArray[np.float64] | None] = [losses if self.train is None else np.where(self.train[rows], losses, 0.0)]
         parts.append(None if self.held_out is None else np.where(self.held_out[rows], losses, 0.0))
         if self.draws:
@@ -416,14 +416,14 @@ class BoostingTarget:
         """Write the losses of some rows at raw predictions, times their weights."""
         self._threads.over_rows(self._loss.pointwise, (self.target[..., rows], raw, out), self._loss_rows)
         if self.weight is not None:
-            # A mean that is not finite ends the fit. Rows that do not count, of weight 0, may have any loss.
+            # A mean that is not finite ends the fit. Rows of weight 0 do not count and may have any loss.
             with np.errstate(over="ignore", invalid="ignore"):
                 out *= self.weight[rows]
         return out
 
 
 class LeafAdder:
-    """Adds the values of leaves to predictions of rows; its scratch space is kept from tree to tree."""
+    """Adds the values of leaves to predictions of rows; reuses its scratch space."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads

@@ -1,13 +1,13 @@
-"""What the rows of the trees of a forest are split on: the targets of a table, on rows drawn for each tree.
+"""The values on which the trees of a forest are split: the targets of a table, on rows drawn for each tree.
 
-A target is that of all rows of a table, or of some ranges of them on a shard of rows. What follows from all rows, such as the scales of
-fixed point, it is given (:mod:`dtrees.engine.shard.targets.scales`). It prepares each tree: which rows are in sample, and the two
-integers a row that are summed (see :mod:`dtrees.split.criteria.statistics` for what they are). That is a function of the plan and of the
-number of the tree, so each shard computes it for itself and no vector travels.
+A target covers all rows of a table, or some row ranges on a shard of rows. Values that depend on all rows, such as the scales of fixed
+point, are inputs (:mod:`dtrees.engine.shard.targets.scales`). A target prepares each tree: the rows in sample, and the two integers per row
+that are summed (see :mod:`dtrees.split.criteria.statistics`). These are a function of the plan and of the tree's number, so each shard
+computes them itself and no vector is sent.
 
-The number of classes decides the layout: none and two are moments (two classes are one, "is it class 1?"), three and more are kept by
-class. Of several targets, rows carry their numbers, and what they add to the sums is kept beside (:mod:`dtrees.split.criteria.several`):
-of numbers, each target's distance from its mean, times the row's weight; of classes, the numbers of these.
+The number of classes determines the layout: moments for none and two (the two classes are one indicator), weights by class for three and
+more. For multi-output targets, rows carry their row numbers, and the summands are stored separately (:mod:`dtrees.split.criteria.several`):
+for numeric targets, the distance of each target from its mean, times the row's weight; otherwise class numbers.
 """
 
 from __future__ import annotations
@@ -39,23 +39,24 @@ class ForestTarget:
     ----------
     plan : ForestPlan
     known : ForestRows
-        What is known of all rows, and of these.
+        The results computed from all rows, and those for these rows.
     target : ndarray, shape (n_rows,) or (n_rows, n_targets)
-        Of these rows, as weights are: numbers, or the numbers of classes, from 0 for each target.
+        The targets of these rows: numbers, or class numbers, which start from 0 for each target.
     weight : ndarray of float64, shape (n_rows,), or None
     ranges : ndarray of int64, shape (n, 2)
-        The first row of each range, and the one after its last.
+        The first row of each range, and the row after its last.
 
     Attributes
     ----------
     target : ndarray of float64, shape (n_rows,)
-        Nodes in which it is constant are leaves: that of the table, or, of several, numbers of rows that differ in some.
+        Nodes in which it is constant are leaves: the target of the table or, if multi-output, numbers that identify distinct rows of
+        targets.
     by_target : ndarray
-        That of the table.
+        The target of the table.
     in_sample : ndarray of bool, shape (n_rows,), or None
-        Which rows the tree under way learns from; None for all.
+        The rows from which the current tree learns; None for all.
     added : ndarray of int64, shape (n_rows, n_targets) or (0, 0)
-        What rows add to the sums of several targets in the tree under way.
+        The summands of rows in the current tree, for multi-output targets.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class ForestTarget:
         self.in_sample = self.weight > 0 if self._draws is None and self.weight is not None and not self.weight.all() else None
         self.added = np.empty((0, 0), np.int64)
         self._counts, self._drawn_for = _NONE, -1
-        self._by_tree: NDArray[np.float64] | None = None  # weights of rows in the tree under way, where it has its own
+        self._by_tree: NDArray[np.float64] | None = None  # weights of rows, if they depend on the tree
         self.out_of_bag = OutOfBag(target.shape[0], plan.n_values, self.scales.vote_exponent) if plan.out_of_bag else None
 
     @classmethod
@@ -87,7 +88,7 @@ class ForestTarget:
         return cls(plan, known, target, weight, np.array([[0, target.shape[0]]]))
 
     def for_another_tree(self) -> ForestTarget:
-        """Return the same for a tree that grows beside this one; sums for rows out of bag are those of all."""
+        """Return a copy for a tree that grows side by side with this one; out-of-bag sums are shared."""
         other = copy.copy(self)
         other._drawn_for = -1
         return other
@@ -98,7 +99,7 @@ class ForestTarget:
         return self._draws is None and self.weight is None
 
     def start(self, tree: int, output: int) -> Prepared:
-        """Draw the rows of a tree, of a table's; others may be drawn at the same time."""
+        """Draw the rows of a tree, for all rows of a table; several trees may be drawn concurrently."""
         one, exponents, plan = self.for_another_tree(), self.scales.exponents, self.plan
         one.draw(tree)
         if plan.balanced_subsample:
@@ -111,31 +112,31 @@ class ForestTarget:
         return Prepared(one.in_sample, g, h, exponents, self.target, self.scales.levels, spent=not self.scales.levels.shape[0])
 
     def draw(self, tree: int) -> None:
-        """Draw the rows of a tree, if they are not."""
+        """Draw the rows of a tree, if they are not drawn yet."""
         if self._draws is not None and self._drawn_for != tree:
             self._counts, self._drawn_for = self._draws.counts(tree), tree
             self.in_sample = self._counts > 0
 
     @property
     def codes(self) -> NDArray[np.int64]:
-        """The numbers of classes, or of targets by order: of several targets, those of all are numbered through."""
+        """The class numbers, or the ranks of targets, which are numbered consecutively over all outputs."""
         return self._codes if self.plan.targets or self._codes.shape[0] else self.target.astype(np.int64)
 
     def count_classes(self) -> NDArray[np.int64]:
-        """Return how many draws of the tree under way are of each class, of each target."""
+        """Return the number of draws of each class, for each target, in the current tree."""
         codes = self.codes.T
         counts = np.broadcast_to(self._counts, codes.shape)
         return np.bincount(codes.ravel(), counts.ravel(), self.plan.n_classes).astype(np.int64)
 
     def weigh(self, factor: NDArray[np.float64]) -> None:
-        """Have the draws of each class count by a factor, in the tree under way; of several targets, by the product of these."""
+        """Multiply the draws of each class in the current tree by a factor; for multi-output targets, by the product of the factors."""
         self._by_tree = self._counts * np.prod(factor[np.atleast_2d(self.codes.T)], axis=0)
 
     def derived(self) -> Derived:
-        """Return what is to be known of these rows to put those of all in fixed point.
+        """Return the statistics of these rows that determine the scales of fixed point.
 
-        That is the sum of the sizes of targets, times weights; of several, of that whose sizes add up to most. Where a tree weighs the
-        classes of its own rows, it is about these weights, too.
+        That is the sum of absolute targets, times weights; for multi-output targets, the largest of the sums. If a tree weighs classes by
+        its own rows, the weights are those of the tree.
         """
         n_in = self.target.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
         weight = self._by_tree if self._by_tree is not None else self.weight if self._draws is None else self._counts
@@ -150,16 +151,16 @@ class ForestTarget:
         return Derived((size, float(self._by_tree.sum())), (1.0, float(self._by_tree.max(initial=0.0))), n_in, integral)
 
     def amounts(self, what: str, rows: slice) -> NDArray[np.float64]:
-        """Return the weights of some rows that the tree under way has of its own."""
+        """Return the weights of some rows that the current tree has of its own."""
         assert self._by_tree is not None
         return self._by_tree[rows]
 
     def _centered(self) -> NDArray[np.float64]:
-        """Return targets about the center, or the numbers of classes, in new memory."""
+        """Return a copy of the targets with their center subtracted, or the class numbers."""
         return np.subtract(self.by_target, self.scales.center, order="C")
 
     def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return targets, times weights, and weights in fixed point; of several targets, numbers of rows in place of these."""
+        """Return targets, times weights, and weights in fixed point; for multi-output targets, row numbers in place of targets."""
         h = self._fixed_weights(exponents[1])
         added = self._fixed_targets(h, exponents[0])
         if not self.plan.targets:
@@ -168,7 +169,7 @@ class ForestTarget:
         return np.arange(added.shape[0]), h
 
     def _fixed_weights(self, exponent: int) -> NDArray[np.int64]:
-        """Return what rows weigh in the tree under way, nothing if each weighs 1."""
+        """Return the weights of rows in the current tree in fixed point; empty if each is 1."""
         if self._draws is not None and self._by_tree is None:
             return self._counts
         weight = self.weight if self._by_tree is None else self._by_tree
@@ -181,7 +182,7 @@ class ForestTarget:
         return h
 
     def _fixed_targets(self, h: NDArray[np.int64], exponent: int) -> NDArray[np.int64]:
-        """Return what rows that weigh so much add to the sums."""
+        """Return the summands of rows in fixed point, given their weights."""
         if self.scales.levels.shape[0]:
             return self._codes
         if self.plan.n_classes:
@@ -199,7 +200,7 @@ class ForestTarget:
     def find_pure(
         self, rows: RowPartition, start: NDArray[np.int64], stop: NDArray[np.int64]
     ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Tell which nodes have one target in all of these rows, and return the target of the first row of each, NaN without any."""
+        """Return which nodes have a constant target over these rows, and the target of the first row of each node, NaN if it has none."""
         first, some = np.full(start.shape[0], np.nan), stop > start
         first[some] = self.target[rows.rows[start[some]]]
         pure = np.ones(start.shape[0], np.bool_)
@@ -211,16 +212,16 @@ class ForestTarget:
         return [] if self.out_of_bag is None else [self.out_of_bag.sum.T, self.out_of_bag.count]
 
     def add_votes(self, rows: NDArray[np.uint32], in_stop: NDArray[np.int64], stop: NDArray[np.int64], value: NDArray[np.float64]) -> None:
-        """Add what leaves say to the sums of their rows out of sample."""
+        """Add the values of leaves to the sums of their rows out of sample."""
         assert self.out_of_bag is not None
         sizes = stop - in_stop
         self.out_of_bag.add(rows[places_of(in_stop, sizes)], np.arange(sizes.shape[0]).repeat(sizes), value)
 
 
 class OutOfBag:
-    """Sums, for each row, of the predictions of the trees that did not draw it, and how many these are.
+    """Sums, for each row, of the predictions of the trees that did not draw it, and the numbers of these trees.
 
-    In fixed point, so that threads and workers may add them up in any order. May be shared by threads.
+    In fixed point, so that threads and workers may add them up in any order. Thread-safe.
     """
 
     def __init__(self, n_rows: int, n_values: int, exponent: int) -> None:
@@ -229,7 +230,7 @@ class OutOfBag:
         self._lock = threading.Lock()
 
     def add(self, rows: NDArray[np.integer[Any]], leaf: NDArray[np.int64], value: NDArray[np.float64]) -> None:
-        """Add the values of the leaves that rows out of sample are in."""
+        """Add the values of the leaves to which rows out of sample belong."""
         fixed = np.rint(np.ldexp(value, self.exponent)).astype(np.int64)
         with self._lock:
             self.sum[rows] += fixed[leaf]
@@ -237,7 +238,7 @@ class OutOfBag:
 
 
 def first_classes(targets: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return the number of the first class of each target, where those of all targets are numbered through.
+    """Return the number of the first class of each target, with classes numbered consecutively over all targets.
 
     Examples
     --------
@@ -248,9 +249,9 @@ def first_classes(targets: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 def factors_of_targets(drawn: NDArray[Any], targets: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return by what to multiply the draws of each class, of which there are so many, for all classes of a target to weigh the same.
+    """Return factors for the draws of each class, given their numbers, that give all classes of a target the same weight.
 
-    ``targets`` are the numbers of classes of each.
+    ``targets`` has the number of classes of each target.
 
     Examples
     --------

@@ -1,6 +1,7 @@
-"""Places of ranges of the row partition, and of what else lies one after the other in an array.
+"""Places of row ranges in the row partition, and bounds of consecutive ranges in arrays.
 
-What is done here for each level of a tree is done on arrays of a few numbers: methods of arrays take half the time of NumPy's functions.
+These functions run for each level of a tree on arrays of a few numbers, so they use array methods, which take half the time of NumPy's
+functions.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def places_of(first: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.
 
 
 def bounds_of(sizes: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Return where each of some ranges begins that lie one after the other, and where the last one ends.
+    """Return the start of each of several consecutive ranges, and the end of the last.
 
     Examples
     --------
@@ -40,7 +41,7 @@ def bounds_of(sizes: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
 
 
 def as_columns(*columns: NDArray[Any]) -> NDArray[np.int64]:
-    """Return arrays of numbers as the columns of one.
+    """Stack arrays of numbers as the columns of one array.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The finished trees of a boosting with dropout (DART): which node of each a row is in.
+"""The node numbers of rows in the finished trees of boosting with dropout (DART).
 
-To drop a round, and to add it again with another weight, the trees need not be sent through the rows again: each row has the number of a
-node for each tree, a byte where the tree has up to 256 nodes, two bytes up to 65,536.
+With these, a round can be dropped and added again with another weight without sending rows through its trees. The number of a node takes a
+byte in a tree of up to 256 nodes, two bytes in a tree of up to 65,536.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Put = Callable[[NDArray[np.float64], NDArray[np.float64]], None]
 
 
 class RememberedTrees:
-    """Adds trees to raw predictions, and takes those of dropped rounds from them while a round grows.
+    """Adds trees to raw predictions, and subtracts those of dropped rounds while a round grows.
 
     Parameters
     ----------
     plan : BoostingPlan
-        One with a dropout.
+        A plan with dropout.
     raw : ndarray of float64, shape (K, n_rows)
         The raw predictions; written.
     threads : Threads
@@ -37,17 +37,17 @@ class RememberedTrees:
     def __init__(self, plan: BoostingPlan, raw: NDArray[np.float64], threads: Threads) -> None:
         self._raw, self._threads, self._per_round, self._rounds = raw, threads, plan.trees_per_round, RoundWeights(plan)
         self._trees: list[tuple[NDArray[Any], NDArray[np.float64]]] = []  # the node of each row, and the values of nodes
-        self._dropped: list[int] | None = None  # in the round under way
+        self._dropped: list[int] | None = None  # in the current round
 
     def drop(self) -> None:
-        """Begin a round, unless it has begun: take the trees that are dropped from the predictions."""
+        """Begin a round, unless it has begun: subtract the dropped trees from the predictions."""
         if self._dropped is None:
             self._dropped = self._rounds.dropped
             self._add_rounds(self._dropped, -1.0)
             self._rounds.add()
 
     def add(self, value: NDArray[np.float64], put: Put) -> None:
-        """Remember the next tree; after the last one of a round, add its trees and those that were dropped to the predictions."""
+        """Store the next tree; after the last tree of a round, add the round and the dropped rounds to the predictions."""
         node_of = np.zeros(self._raw.shape[1])
         put(np.arange(value.size, dtype=np.float64).reshape(value.shape), node_of)
         self._trees.append((node_of.astype(np.min_scalar_type(value.size - 1)), value.ravel()))

@@ -1,8 +1,7 @@
-"""What trees are grown on: integers that are summed, and the powers of two by which targets and weights are multiplied.
+"""Integer inputs of trees, and the scales (powers of two) by which targets and weights are converted to integers.
 
-Scales are found once, by who sees the targets and weights of all rows: the shard of a process, or one of many. All targets that a tree
-learns together have one scale, that of the widest, as their gains are added up: a target whose values differ by a millionth of another's
-has 20 bits less.
+Scales are computed once, by the shard that has the targets and weights of all rows. Multi-output targets share one scale, that of the
+widest target, as their gains are added up: a target whose range is a millionth of another's has 20 bits less.
 """
 
 from __future__ import annotations
@@ -27,32 +26,32 @@ from dtrees.split.search.deviations import MOST_WEIGHT, levels_of, weights_in_bi
 from dtrees.split.table.columns import presort_column
 
 _NONE = np.empty(0, np.int64)
-#: No power of two is as large.
+#: Larger than any exponent.
 NO_LIMIT = 2**31
 
 
 class Prepared(NamedTuple):
-    """What one tree is grown on, by row number.
+    """The inputs of one tree, by row number.
 
     Attributes
     ----------
     in_sample : ndarray of bool, shape (n_rows,), or None
-        None: all rows.
+        The rows from which the tree learns; None for all rows.
     g, h : ndarray of int64, shape (n_rows,)
-        ``h`` is empty where every weight is 1.
+        ``h`` is empty if every weight is 1.
     exponents : tuple of int
-        The powers of two that ``g`` and ``h`` were multiplied by.
+        The exponents of the powers of two that scale ``g`` and ``h``.
     pure_by : ndarray of float64, shape (n_rows,) or (0,)
         Nodes in which this is constant are leaves.
     levels : ndarray of int64, shape (n_targets,) or (0,)
-        For absolute error and quantiles, where ``g`` are the numbers of targets: the targets in fixed point
+        For absolute error and quantiles: the distinct targets in fixed point, of which ``g`` has the ranks
         (:mod:`dtrees.split.search.deviations`).
     spent : bool
-        Whether ``g`` and ``h`` were made for this tree, which may overwrite them, until the next tree.
+        Whether ``g`` and ``h`` were made for this tree, and may be overwritten.
     totals : tuple or None
-        What all rows add up to (:func:`~dtrees.split.numbers.fixed_point.add_up`), if that is known already.
+        The totals of all rows (:func:`~dtrees.split.numbers.fixed_point.add_up`), if known.
     targets : ndarray of int64, shape (n_rows, n_targets), or None
-        Several targets (:class:`~dtrees.engine.plan.node_limits.Targets`); then ``g`` are the numbers of the rows.
+        Multi-output targets (:class:`~dtrees.engine.plan.node_limits.Targets`); ``g`` has row numbers then.
     """
 
     in_sample: NDArray[np.bool_] | None
@@ -67,10 +66,10 @@ class Prepared(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """What the powers of two follow from, of some rows: absolute sums of g and of h (NaN where every h is 1), and the largest of each.
+    """The statistics of rows that determine exponents: absolute sums of g and of h (NaN if every h is 1), and the largest of each.
 
-    Where Newton steps have hessians of their own, these are third. ``n_in`` rows are in sample; ``integral`` tells whether all h are whole
-    numbers, where they are weights.
+    If Newton steps use other hessians, these come third. ``n_in`` rows are in sample; ``integral`` is set if all h are weights with integer
+    values.
     """
 
     sums: tuple[float, ...]
@@ -80,23 +79,23 @@ class Derived(NamedTuple):
 
 
 def most_bits(rules: Rules) -> tuple[int, int, int]:
-    """Return up to which power of two gradients, hessians and hessians of Newton steps are multiplied by.
+    """Return the largest exponents of gradients, hessians and hessians of Newton steps.
 
-    Past 120 bits the L2 penalty dwarfs every hessian that splits are found by; further bits could only overflow.
+    With 120 bits, the L2 penalty dwarfs every hessian by which splits are found; further bits could only overflow.
     """
     penalty = rules.reg_lambda
     return NO_LIMIT, 120 - (math.frexp(penalty)[1] if penalty > 0 else 0), NO_LIMIT
 
 
 def by_output(target: NDArray[Any]) -> NDArray[Any]:
-    """Return targets as losses take them: of several, all rows of one side by side, as raw predictions lie."""
+    """Return targets in the layout of losses: multi-output targets as one contiguous row per output, like raw predictions."""
     return target if target.ndim == 1 else np.ascontiguousarray(target.T)
 
 
 def add_up_sample(
     threads: Threads, rows: RowPartition, n_in: int, a: NDArray[np.int64], b: NDArray[np.int64], in_order: bool
 ) -> tuple[int, int, int, float]:
-    """Put what rows in sample add to sums in their order, if it is not, and add it up; see :func:`~dtrees.split.node.partition.gather`."""
+    """Order the summands of the rows in sample, unless they are, and add them up; see :func:`~dtrees.split.node.partition.gather`."""
 
     def take(some: slice) -> tuple[int, int, int, float]:
         found: tuple[int, int, int, float]
@@ -108,9 +107,9 @@ def add_up_sample(
 
 
 def many_sums(kept: StoredSums, rows: RowPartition, n_in: int, targets: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-    """Return the sums of the rows in sample where these are not moments: of each class, or of each of several targets and of weights.
+    """Return the sums of the rows in sample if these are not moments: weights by class, or sums by target and the weight.
 
-    ``targets`` are what rows add to the sums of several targets.
+    ``targets`` has the summands of rows for multi-output targets.
     """
     if not kept.n_numbers:
         return None
@@ -128,16 +127,16 @@ def many_sums(kept: StoredSums, rows: RowPartition, n_in: int, targets: NDArray[
 
 
 class BoostingScales(NamedTuple):
-    """What all rows have in common.
+    """Scales and totals of all rows in boosting.
 
     Attributes
     ----------
     initial : ndarray of float64, shape (K,) or (K, n_rows)
-        The raw prediction to start from.
+        The initial raw prediction.
     weights : ndarray of float64, shape (2,)
-        What the rows trained on, and those held out, weigh.
+        The total weight of training rows, and of held-out rows.
     weight_exponent : int
-        Of the power of two that weights are multiplied by where they decide about quantiles.
+        The exponent of the scale of weights, if quantiles depend on weights.
     """
 
     initial: NDArray[np.float64]
@@ -146,15 +145,15 @@ class BoostingScales(NamedTuple):
 
 
 class BoostedRows(NamedTuple):
-    """What is known of all rows.
+    """The results computed from all rows in boosting.
 
     Attributes
     ----------
     scales : BoostingScales
     held_out : ndarray of bool, shape (n_rows,), or None
-        Which are only validated on.
+        The rows that are only used for validation.
     eligible : ndarray of uint8
-        A bit for each, whether it may be drawn for a round; empty if all may.
+        A bit for each row that may be drawn for a round; empty if all may.
     """
 
     scales: BoostingScales
@@ -165,9 +164,9 @@ class BoostedRows(NamedTuple):
 def find_boosted_rows(
     plan: BoostingPlan, target: NDArray[Any], weight: NDArray[np.float64] | None, initial: NDArray[np.float64] | None
 ) -> BoostedRows:
-    """Return what follows from the targets and weights of all rows; raise ValueError if the loss is not defined for these.
+    """Return the results computed from the targets and weights of all rows; raise ValueError if the loss is not defined for them.
 
-    ``initial`` is where to start from; None lets the loss choose.
+    ``initial`` is the initial raw prediction; None lets the loss choose.
     """
     weight = combine_weights(weight, plan.class_weight, target)
     held_out = rows_held_out(plan, target, weight)
@@ -185,7 +184,7 @@ def find_boosted_rows(
 
 
 def rows_held_out(plan: BoostingPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.bool_] | None:
-    """Draw the rows held out for validation, a share of each class, but never all that it has; None if the plan holds out none.
+    """Draw the held-out rows: a share of each class, but never all rows of a class; None if the plan holds out none.
 
     ``weight`` includes the weights of classes.
     """
@@ -212,7 +211,7 @@ def rows_held_out(plan: BoostingPlan, target: NDArray[Any], weight: NDArray[np.f
 
 
 def rows_trained_on(held_out: NDArray[np.bool_] | None, weight: NDArray[np.float64] | None) -> NDArray[np.bool_] | None:
-    """Return which rows are trained on, None for all: those that are not held out, and weigh more than nothing."""
+    """Return which rows are trained on, None for all: rows that are not held out and have a positive weight."""
     train = None if held_out is None else ~held_out
     if weight is not None and not weight.all():
         train = weight > 0 if train is None else train & (weight > 0)
@@ -220,12 +219,12 @@ def rows_trained_on(held_out: NDArray[np.bool_] | None, weight: NDArray[np.float
 
 
 def weights_trained_on(n_rows: int, weight: NDArray[np.float64] | None, held_out: NDArray[np.bool_] | None) -> NDArray[np.float64] | None:
-    """Return the weights of rows, those held out having none; None where all rows count once."""
+    """Return the weights of rows, 0 for held-out rows; None if all rows have weight 1."""
     return weight if held_out is None else np.where(held_out, 0.0, np.ones(n_rows) if weight is None else weight)
 
 
 def weight_of(n_rows: int, weight: NDArray[np.float64] | None, part: NDArray[np.bool_] | None) -> float:
-    """Return what the rows of a part, None for all, weigh."""
+    """Return the total weight of the rows of a part, None for all rows."""
     if weight is None:
         return float(n_rows if part is None else np.count_nonzero(part))
     return float(absolute_sum(weight if part is None else weight[part]))
@@ -235,18 +234,18 @@ _NONE, _NO_CODES = np.empty(0, np.int64), np.empty((0, 0), np.int64)
 
 
 class ForestScales(NamedTuple):
-    """What all trees have in common.
+    """Scales and constants that all trees of a forest share.
 
     Attributes
     ----------
     center : ndarray of float64, shape (n_targets,)
-        What is taken from targets.
+        Subtracted from targets.
     exponents : tuple of int
-        The powers of two that targets and weights are multiplied by, unless classes are weighed for each tree.
+        The exponents of the scales of targets and weights, unless classes are weighed for each tree.
     vote_exponent : int
-        Of the power of two that what leaves say of rows out of bag is multiplied by.
+        The exponent of the scale of out-of-bag sums.
     drawing : Drawing or None
-        None if trees have all rows.
+        None if trees use all rows.
     levels : ndarray of int64
         See :class:`~dtrees.engine.shard.targets.scales.Prepared`.
     """
@@ -259,7 +258,7 @@ class ForestScales(NamedTuple):
 
 
 class ForestRows(NamedTuple):
-    """What is known of all rows, or of some.
+    """The results computed from all rows in a forest, for all rows or for some.
 
     Attributes
     ----------
@@ -267,9 +266,9 @@ class ForestRows(NamedTuple):
     before : ndarray of int64, shape (n_groups, n_ranges)
         See :class:`~dtrees.engine.plan.row_draws.RowDraws`.
     numbers : ndarray, shape (n_rows,) or (0,)
-        Of several targets, the same for rows that agree in all of them, and others for others.
+        For multi-output targets, a number for each distinct row of targets.
     codes : ndarray of int64, shape (n_rows, n_targets) or (0, 0)
-        Where there are levels, the numbers of the targets among these.
+        The ranks of targets, if there are levels.
     """
 
     scales: ForestScales
@@ -279,9 +278,9 @@ class ForestRows(NamedTuple):
 
 
 def find_forest_rows(plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None, starts: NDArray[np.int64]) -> ForestRows:
-    """Return what follows from the targets and weights of all rows.
+    """Return the results computed from the targets and weights of all rows.
 
-    ``starts`` are the first rows of the ranges that rows lie in.
+    ``starts`` are the first rows of the row ranges.
 
     Raises
     ------
@@ -314,7 +313,7 @@ def find_forest_rows(plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.
 
 
 def _center_of(plan: ForestPlan, by_target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Return the means of targets, of rows that count, or zeros where criteria or numbers do not allow for it; check the targets."""
+    """Check the targets; return their means over rows that count, or zeros for classes and criteria that require it."""
     counted, criterion = by_target if weight is None else by_target[weight > 0], criterion_of(plan.rules)
     for one in counted.T:
         criterion.check(one)
@@ -326,7 +325,7 @@ def _center_of(plan: ForestPlan, by_target: NDArray[Any], weight: NDArray[np.flo
 
 
 def _exponents_of(plan: ForestPlan, centered: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[int, int]:
-    """Return the powers of two that centred targets, which are centred, and weights are multiplied by."""
+    """Return the exponents of the scales of centered targets and weights."""
     if plan.n_draws is not None or weight is None:
         # Weights are counts here (or 1): the sum of drawn targets is below draws * max.
         n_counted = centered.shape[0] if weight is None else np.count_nonzero(weight > 0)
@@ -344,9 +343,9 @@ def _exponents_of(plan: ForestPlan, centered: NDArray[np.float64], weight: NDArr
 def _levels_of(
     plan: ForestPlan, by_target: NDArray[Any], weight: NDArray[np.float64] | None
 ) -> tuple[tuple[int, int], NDArray[np.int64], NDArray[np.int64]]:
-    """Number the distinct values of all targets through, and put them in fixed point of one scale.
+    """Number the distinct values of all targets consecutively, and convert them to fixed point with one scale.
 
-    Return the powers of two that targets and weights are multiplied by, the values, and the numbers of those of all rows.
+    Return the exponents of targets and weights, the values, and the number of each row's value.
     """
     criterion = criterion_of(plan.rules)
     factor = cast(Deviations, criterion.for_targets() if plan.targets else criterion.for_kernels(0, 0.0)).largest
@@ -367,12 +366,12 @@ def _levels_of(
 
 
 def weight_exponent(weight: NDArray[np.float64]) -> int:
-    """Return the power of two that weights are multiplied by; whole numbers stay as they are, if they can."""
+    """Return the exponent of the scale of weights; integers are not scaled if possible."""
     return exponent_for(weight, integral=bool((weight == np.rint(weight)).all()))
 
 
 def without_absent(target: NDArray[Any], weight: NDArray[np.float64] | None, instead: Any = None) -> NDArray[Any]:
-    """Return targets of which those of rows of weight 0 are replaced, by default by the first that counts: no scale depends on them."""
+    """Replace the targets of rows of weight 0, by default by the first target that counts, so that no scale depends on them."""
     if weight is None or weight.all():
         return target
     instead = target[np.argmax(weight > 0)] if instead is None else instead
@@ -380,7 +379,7 @@ def without_absent(target: NDArray[Any], weight: NDArray[np.float64] | None, ins
 
 
 def numbered(target: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the same number for rows that agree in all targets, and others for others."""
+    """Return a number for each row, equal for rows that agree in all targets, and different otherwise."""
     order = np.lexsort(target.T)
     ordered = target[order]
     differs = np.any(ordered[1:] != ordered[:-1], axis=1)
