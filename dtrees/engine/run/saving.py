@@ -59,7 +59,7 @@ def grow_in_batches(
 ) -> ForestResult:
     """Grow a forest in batches; a batch takes about the interval of the plan's checkpoint.
 
-    A tree does not depend on its batch, so the forest is the same as of ``grow(first, last, callback)``.
+    A tree does not depend on its batch, so the forest is the same as that of ``grow(first, last, callback)``.
 
     Parameters
     ----------
