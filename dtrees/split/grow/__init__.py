@@ -1,1 +1,1 @@
-"""Subtrees grown to their ends, by one thread or by several."""
+"""Kernels that grow subtrees to their leaves, by one thread or by several."""

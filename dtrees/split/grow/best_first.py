@@ -1,17 +1,17 @@
 """Best-first growth: which nodes of a tree with a limited number of leaves are split.
 
-The node with the largest gain is split next, the older one among equals, until there are enough leaves. The split of a node does not depend
-on other nodes, so nodes may be searched in any order, as long as none is left out that would be split in the end.
+The node with the largest gain is split next, the older one among equals, until there are enough leaves. The split of a node does not
+depend on other nodes, so nodes may be searched in any order, as long as no node is omitted that would be split in the end.
 
-So while a tree is grown that may be split k times, the first k splits known are kept in this order (:class:`LeafBudget`). A split comes
-after that of its parent, and before the first one after that whose gain is smaller: there it is put in. What is known later changes the
-order of none of these, it may only come in between. So a node beyond the k-th will never be split, nor will any below it: none of these is
-divided. What is grown is the wanted tree and some nodes more, the fewer, the sooner those are looked at whose parents are split first.
-:func:`prune` takes these away: it repeats the choice of nodes, which is cheap when all gains are known.
+While a tree with up to k splits is grown, the first k known splits are stored in this order (:class:`LeafBudget`). A split is inserted
+after that of its parent, and before the first later one with a smaller gain. Splits found later do not change this order; they are only
+inserted. So a node beyond the k-th will never be split, nor will any below it, and none of these is divided. The grown tree is the
+wanted one plus some nodes; these are fewer the earlier nodes are searched whose parents are split first. :func:`prune` removes them: it
+repeats the choice of nodes, which is cheap when all gains are known.
 
-To put a split in takes longer, the more there are. Of many, only the least gain on the way from the root to a node is kept: a node is
-split after all those of which that is larger. That says less: where gains rise towards the leaves, as in late trees of boosting, it may be
-the root's for all nodes.
+Inserting a split takes longer the more splits there are. Above a limit only the least gain on the path from the root to a node is
+stored: a node is split after all those with a larger one. That excludes fewer nodes: if gains increase towards the leaves, as in late
+trees of boosting, the least gain may be the root's for all nodes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from dtrees.split.node.records import Nodes
 from dtrees.split.policy import MOST_RANKED
 from dtrees.split.zones.sum_slots import has_slots
 
-#: A split: its node and its gain, which child (0: left) of which node (-1: of none) that is, and its rank and that of its parent. Of two
-#: splits, that of the lower rank goes first; of equal ranks, either may.
+#: A split: its node and its gain, which child (0: left) of which node (-1: of none) that is, and its rank and that of its parent. The
+#: split with the lower rank goes first; with equal ranks, either may.
 RANKED = np.dtype(
     [
         ("node", np.int64),
@@ -42,28 +42,29 @@ RANKED = np.dtype(
         ("rank_of_parent", np.float64),
     ]
 )
-#: Which child of which node a node is (-1: of none), and the rank of its parent's split.
+#: The origin of a node: which child of which node it is (-1: of none), and the rank of its parent's split.
 ORIGIN = np.dtype([("parent", np.int64), ("side", np.int64), ("rank", np.float64)])
-#: Where between the ranks of its neighbours that of a split is put: most come one after the other, before those of small gains.
+#: Relative position of a new rank between its neighbours: most are inserted one after the other, before those of small gains.
 _RANK_SHARE = 0.125
-#: What is in ``control``: the lock, how many splits there are, the next number of a node, and 1 if nobody wants the tree any more.
+#: Indices of ``control``: the lock, the number of splits, the next number of a node, and 1 if the tree has been abandoned.
 _LOCK, _COUNT, _NEXT, _GIVEN_UP = np.int64(0), np.int64(8), np.int64(9), np.int64(12)
-#: Nodes that kernels split are numbered from here, which is beyond the numbers of others.
+#: First number of nodes that kernels split, beyond the numbers of others.
 _FIRST_NUMBER = 2**32
 
 
 @by_reference
 class LeafBudget(NamedTuple):
-    """The first splits of a tree that are known so far, shared by all threads, and the origins of nodes on the stack of one thread.
+    """The first known splits of a tree, shared by all threads, and the origins of nodes on the stack of one thread.
 
     Attributes
     ----------
     first : ndarray of RANKED, shape (most_splits,)
-        In order; of more than MOST_RANKED a heap of ranks, the highest in front. Empty if the number of leaves is not limited.
+        In order; if there are more than MOST_RANKED, a heap of ranks, the highest in front. Empty if the number of leaves is not
+        limited.
     control : ndarray of int64
-        A lock, how many splits there are, the next number of a node, and whether the tree is given up.
+        A lock, the number of splits, the next number of a node, and whether the tree has been abandoned.
     waiting : ndarray of ORIGIN
-        Of each node on the stack.
+        Origin of each node on the stack.
     """
 
     first: NDArray[Any]
@@ -79,7 +80,7 @@ def origins(n: int) -> NDArray[Any]:
 
 
 def make_budget(most_splits: int, known: NDArray[Any] | None = None) -> LeafBudget:
-    """Return the budget of a tree that may be split so often, 0 if that is not limited, and the first splits that are known already."""
+    """Return the budget of a tree with up to ``most_splits`` splits, 0 for any number, and its first splits if some are known."""
     budget = LeafBudget(np.empty(most_splits, RANKED), np.zeros(16, np.int64), origins(1))
     budget.control[_NEXT] = _FIRST_NUMBER
     if known is not None:
@@ -89,30 +90,30 @@ def make_budget(most_splits: int, known: NDArray[Any] | None = None) -> LeafBudg
 
 
 def give_up_tree(control: NDArray[np.int64]) -> None:
-    """Have threads that grow the nodes of a tree, which nobody wants any more, end soon; what they return is of no use."""
-    control[_GIVEN_UP] = 1  # nobody else writes this number: it needs no lock
+    """Stop the threads that grow the nodes of an abandoned tree; their results are invalid."""
+    control[_GIVEN_UP] = 1  # only this function writes this element: no lock is needed
 
 
 def was_given_up(control: NDArray[np.int64]) -> bool:
-    """Tell whether :func:`give_up_tree` was called."""
+    """Return whether :func:`give_up_tree` was called."""
     return bool(control[_GIVEN_UP])
 
 
 @lean_kernel
 def is_given_up(budget):
-    """Tell whether nobody wants the tree any more."""
+    """Return whether the tree has been abandoned."""
     return load(budget.control, _GIVEN_UP) != 0
 
 
 @inlined_kernel
 def _are_many(first):
-    """Tell whether splits are too many to be kept in order."""
+    """Return whether there are too many splits to be stored in order."""
     return first.shape[0] > MOST_RANKED
 
 
 @lean_kernel
 def _place_of(first, n, node, rank):
-    """Return the place of a node's split among the first ``n``, in order, -1 if it is none of them."""
+    """Return the place of a node's split among the first ``n``, in order, -1 if it is not among them."""
     place, stop = ZERO(), n
     while place < stop:
         middle = (place + stop) // 2
@@ -129,7 +130,7 @@ def _place_of(first, n, node, rank):
 
 @lean_kernel
 def _is_first(first, n, node, rank, stop):
-    """Tell whether a split is, or may be, among the first ``stop`` of ``n`` known; of many, only the last of these is looked at."""
+    """Return whether a split is, or may be, among the first ``stop`` of ``n``; above the limit, only the last of these is compared."""
     if n < first.shape[0]:
         return True
     return rank <= first[0].rank if _are_many(first) else 0 <= _place_of(first, n, node, rank) < stop
@@ -137,7 +138,7 @@ def _is_first(first, n, node, rank, stop):
 
 @lean_kernel
 def _goes_before(first, n, gain, origin, other):
-    """Tell whether a split goes before another one that is known, once both are: if it gains more, or as much, and is known for longer."""
+    """Return whether a split goes before a known one: its gain is larger, or equal and its node is older."""
     if gain != other.gain:
         return gain > other.gain
     if origin.parent == other.parent:
@@ -147,7 +148,7 @@ def _goes_before(first, n, gain, origin, other):
 
 @lean_kernel
 def _rank(first, n, node, origin, gain):
-    """Put a split among the first ``n``, if it is one of them; return how many there are, whether it is, and its rank."""
+    """Insert a split among the first ``n``, if it is one of them; return their new number, whether it is, and its rank."""
     if _are_many(first):
         rank = max(origin.rank, -gain)
         n, is_ranked = _put_in_heap(first, n, rank)
@@ -174,7 +175,7 @@ def _rank(first, n, node, origin, gain):
 
 @lean_kernel
 def _put_in_heap(first, n, rank):
-    """Put a rank in a heap of ``n``, unless it is full of lower ones; return how many there are, and whether it is among them."""
+    """Insert a rank into a heap of ``n``, unless it is full of lower ones; return the new size, and whether it was inserted."""
     if n < first.shape[0]:
         i = n
         while i > 0 and first[(i - 1) // 2].rank < rank:
@@ -199,19 +200,19 @@ def _put_in_heap(first, n, rank):
 
 @kernel
 def rank_splits(first, n, nodes, origins_of, gains, ranks):
-    """Put the splits of nodes among the first ``n`` of a tree; return how many these are then.
+    """Insert the splits of nodes among the first ``n`` of a tree; return the new number of these.
 
     Parameters
     ----------
     first : ndarray of RANKED, shape (most_splits,)
-        Changed.
+        Updated.
     n : int
     nodes : ndarray of int64
-        Numbers of nodes, of which none is below another.
+        Numbers of nodes, none of which is a descendant of another.
     origins_of : ndarray of ORIGIN
     gains : ndarray of float64
     ranks : ndarray of float64
-        Written: those of the splits.
+        Written: the ranks of the splits.
     """
     for i in range(nodes.shape[0]):
         n, _, ranks[i] = _rank(first, n, nodes[i], origins_of[i], gains[i])
@@ -220,7 +221,7 @@ def rank_splits(first, n, nodes, origins_of, gains, ranks):
 
 @kernel
 def are_first(first, n, nodes, ranks):
-    """Tell which splits of nodes are, or may be, among the first ``n`` known."""
+    """Return which splits of nodes are, or may be, among the first ``n``."""
     found = np.empty(nodes.shape[0], np.bool_)
     for i in range(nodes.shape[0]):
         found[i] = _is_first(first, n, nodes[i], ranks[i], n)
@@ -229,7 +230,7 @@ def are_first(first, n, nodes, ranks):
 
 @lean_kernel
 def is_hopeless(budget, origin):
-    """Tell whether a node will not be split, as its parent will not, or is the last to be."""
+    """Return whether a node will not be split, because its parent will not, or is the last one."""
     return budget.first.shape[0] > 0 and origin.parent >= 0 and _comes_too_late(budget, origin)
 
 
@@ -245,7 +246,7 @@ def _comes_too_late(budget, origin):
 
 @lean_kernel
 def number_split(budget, origin, gain):
-    """Note the split of a node; return the number of the node if it may be split in the end, otherwise -1, and the rank of its split."""
+    """Store the split of a node; return the node's number if it may be split in the end, otherwise -1, and the rank of the split."""
     if budget.first.shape[0] == 0:
         return ZERO(), 0.0
     return _number_split(budget, origin, gain)
@@ -264,19 +265,19 @@ def _number_split(budget, origin, gain):
 
 @inlined_kernel
 def come_from(origin, node, side, rank):
-    """Note that a node is a child of another one, whose split has a rank."""
+    """Write that a node is a child of another one whose split has the given rank."""
     origin.parent, origin.side, origin.rank = node, side, rank
 
 
 @lean_kernel
 def waits_in_vain(budget, n):
-    """Tell whether the n-th node of the stack will not be split."""
+    """Return whether the n-th node on the stack will not be split."""
     return budget.first.shape[0] > 0 and is_hopeless(budget, budget.waiting[n])
 
 
 @lean_kernel
 def is_to_be_split(budget, n, gain):
-    """Tell whether a node, the n-th of the stack until now, may be split in the end; its children will be the next and the n-th."""
+    """Return whether the n-th node on the stack may be split in the end; its children become the next and the n-th."""
     if budget.first.shape[0] == 0:
         return True
     node, rank = number_split(budget, budget.waiting[n], gain)
@@ -289,10 +290,10 @@ def is_to_be_split(budget, n, gain):
 
 @lean_kernel
 def bring_up_best(sum_slots, budget, stack, bottom, n):
-    """Put on top of the stack, of ``n`` nodes, that whose parent is split first; nodes below ``bottom`` stay where they are.
+    """Move the node whose parent is split first to the top of the stack of ``n`` nodes; nodes below ``bottom`` are not moved.
 
-    They are a heap, which they are made again by :func:`put_in_order` when two more nodes have come. If the number of leaves is not
-    limited, the stack stays as it is.
+    The nodes are a heap, which :func:`put_in_order` restores when two more nodes have been added. If the number of leaves is not
+    limited, the stack is not changed.
     """
     if budget.first.shape[0] > 0 and n - bottom > 1:
         _bring_up_best(sum_slots, budget, stack, bottom, n)
@@ -316,7 +317,7 @@ def _bring_up_best(sum_slots, budget, stack, bottom, n):
 
 @lean_kernel
 def put_in_order(sum_slots, budget, stack, bottom, n):
-    """Make a heap of the nodes from ``bottom`` on, all but the last two of which are one."""
+    """Restore the heap of the nodes from ``bottom`` on after two nodes were added."""
     if budget.first.shape[0] > 0:
         _put_in_order(sum_slots, budget, stack, bottom, n)
 
@@ -335,7 +336,7 @@ def _put_in_order(sum_slots, budget, stack, bottom, n):
 
 @lean_kernel
 def _swap(sum_slots, budget, stack, i, j):
-    """Have two nodes of the stack change places."""
+    """Exchange two nodes of the stack."""
     for k in range(stack.todo.shape[1]):
         stack.todo[i, k], stack.todo[j, k] = stack.todo[j, k], stack.todo[i, k]
     for k in range(stack.sums.shape[1]):
@@ -350,14 +351,14 @@ def _swap(sum_slots, budget, stack, i, j):
 
 
 class MergedLeaves(NamedTuple):
-    """Leaves of a pruned tree that were split when it was grown: where their rows lie.
+    """Leaves of a pruned tree that were split while it was grown, and the places of their rows.
 
     Attributes
     ----------
     first : ndarray of int64, shape (n + 1,)
-        Leaf i was made of the ranges ``first[i]:first[i + 1]``, which follow upon each other.
+        Leaf i consists of the ranges ``first[i]:first[i + 1]``, which are adjacent.
     start, in_stop, stop : ndarray of int64, shape (first[n],)
-        The places of each range: the first one, those after its rows in sample, and after all.
+        The places of each range: the first one, the end of its in-sample rows, and the end of all.
     """
 
     first: NDArray[np.int64]
@@ -367,12 +368,12 @@ class MergedLeaves(NamedTuple):
 
 
 def prune(nodes: Nodes, max_leaves: int) -> tuple[Nodes, MergedLeaves]:
-    """Return the tree that best-first growth up to so many leaves gives, and those of its leaves that were split.
+    """Return the tree of best-first growth up to ``max_leaves`` leaves, and those of its leaves that were split.
 
     Parameters
     ----------
     nodes : Nodes
-        The root first, in any order; no node lacks its children that would be split in that tree.
+        The root first, then in any order; the children of every node that is split in the result are included.
     max_leaves : int
 
     Returns
@@ -390,7 +391,7 @@ def prune(nodes: Nodes, max_leaves: int) -> tuple[Nodes, MergedLeaves]:
 
 
 def cut(nodes: Nodes, is_kept: NDArray[np.bool_]) -> tuple[Nodes, MergedLeaves]:
-    """Return the tree that consists of some nodes of a tree in preorder, whose children come in pairs, and its leaves that were split."""
+    """Return the tree that consists of the kept nodes of a tree in preorder, and its leaves that were split; children come in pairs."""
     leaf = nodes.records["column"] < 0
     number = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
     kept = np.flatnonzero(is_kept)
@@ -398,7 +399,7 @@ def cut(nodes: Nodes, is_kept: NDArray[np.bool_]) -> tuple[Nodes, MergedLeaves]:
     for side in ("left", "right"):
         inner = records[side] >= 0
         records[side][inner] = number[records[side][inner]]
-    # A node whose children are gone is a leaf now; the nodes up to the next one that is kept were below it.
+    # A node without its children is a leaf now; the nodes up to the next kept one were its descendants.
     merged = (records["column"] >= 0) & (records["left"] < 0)
     for name, value in (("left", -1), ("right", -1), ("column", -1), ("threshold", 0.0), ("gain", 0.0), ("missing_left", False)):
         records[name][merged] = value
@@ -411,11 +412,11 @@ def cut(nodes: Nodes, is_kept: NDArray[np.bool_]) -> tuple[Nodes, MergedLeaves]:
 
 @kernel
 def _choose(records, most_splits):
-    """Tell which nodes are in the tree after so many splits, the best first."""
+    """Return which nodes are in the tree after ``most_splits`` splits, the best first."""
     n = records.shape[0]
     chosen = np.zeros(n, np.bool_)
     node_of = np.empty(n, np.int64)  # in the order in which nodes become known
-    heap = np.empty(n, np.int64)  # of such places in that order
+    heap = np.empty(n, np.int64)  # indices into that order
     node_of[0] = 0
     n_known = 1
     n_waiting = ZERO()
@@ -442,14 +443,14 @@ def _choose(records, most_splits):
 
 @lean_kernel
 def _goes_first(records, node_of, i, j):
-    """Tell whether, of the i-th and the j-th node known, the i-th is split first."""
+    """Return whether the i-th known node is split before the j-th."""
     mine, other = records[node_of[i]].gain, records[node_of[j]].gain
     return mine > other or (mine == other and i < j)
 
 
 @lean_kernel
 def _rise_place(records, node_of, heap, n, i):
-    """Add the i-th node known to a heap of ``n``."""
+    """Add the i-th known node to a heap of ``n``."""
     while n > 0:
         parent = (n - 1) // 2
         if not _goes_first(records, node_of, i, heap[parent]):
@@ -461,7 +462,7 @@ def _rise_place(records, node_of, heap, n, i):
 
 @lean_kernel
 def _sink_place(records, node_of, heap, n, i):
-    """Put the i-th node known in place of the first of a heap of ``n``."""
+    """Replace the first of a heap of ``n`` by the i-th known node."""
     k = ZERO()
     while True:
         child = 2 * k + 1
@@ -475,7 +476,7 @@ def _sink_place(records, node_of, heap, n, i):
 
 
 def in_preorder(nodes: Nodes) -> Nodes:
-    """Return nodes, the root of which is the first, in preorder; those that are not below it are left out."""
+    """Return the descendants of the first node in preorder; other nodes are dropped."""
     order, number = _preorder(nodes.records["left"].copy(), nodes.records["right"].copy())
     records = nodes.records[order]
     inner = records["column"] >= 0
@@ -486,7 +487,7 @@ def in_preorder(nodes: Nodes) -> Nodes:
 
 @kernel
 def _preorder(left, right):
-    """Return the nodes reachable from node 0 in preorder, and the place of each node in that order."""
+    """Return the nodes reachable from node 0 in preorder, and the index of each node in that order."""
     order, number = np.empty(left.shape[0], np.int64), np.full(left.shape[0], -1, np.int32)
     stack = np.empty(left.shape[0], np.int64)
     stack[0] = 0
@@ -506,7 +507,7 @@ def _preorder(left, right):
 
 @kernel
 def merge_rows(partition, first, start, in_stop, stop):
-    """Put the rows of merged leaves in the order they would have, had the leaves not been split: those in sample first, each ascending.
+    """Put the rows of merged leaves into the order of leaves that were never split: those in sample first, each ascending.
 
     Parameters
     ----------

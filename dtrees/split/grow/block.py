@@ -1,7 +1,7 @@
-"""A small node grown to its end in a compact copy of its rows.
+"""Growth of a small node to its leaves in a compact copy of its rows.
 
 The node's rows are copied into a *block* that fits the cache, once with their codes row by row, once sorted by each column. A split then
-divides the sorted lists of all columns stably (as SPRINT did: Shafer, Agrawal and Mehta, 1996), so no node below is ever sorted again::
+divides the sorted lists of all columns stably (like SPRINT: Shafer, Agrawal and Mehta, 1996), so no descendant has to be sorted again::
 
     cells[place]          the codes of a row in the tree's columns, MISSING where it has no value
     keys[j, first:last]   keys (code and place), ascending, of a node's in-sample rows by column j (nodes of more than TINY_ROWS rows)
@@ -9,11 +9,11 @@ divides the sorted lists of all columns stably (as SPRINT did: Shafer, Agrawal a
 
 ``place`` counts the block's in-sample rows; ``g`` and ``h`` are read by place and never move. Rows out of sample are only routed.
 
-Where the node has all rows of the table, these are the same for every tree: their cells stay, and their keys are sorted once.
+If the node has all rows of the table, these are the same for every tree: their cells are reused, and their keys are sorted once.
 
-Splits are found by the same sweep over sorted rows as elsewhere; in nodes of few rows (:mod:`dtrees.split.search.tiny_node`) from the
-cells. For random thresholds (:mod:`dtrees.split.search.random_threshold`) nothing is sorted, and cells are values, NaN where
-missing.
+Splits are found by the same sweep over sorted rows as elsewhere, and in nodes of few rows from the cells
+(:mod:`dtrees.split.search.tiny_node`). For random thresholds (:mod:`dtrees.split.search.random_threshold`) nothing is sorted, and cells
+are values, NaN for missing ones.
 """
 
 from __future__ import annotations
@@ -38,38 +38,38 @@ from dtrees.split.table.sorting import MISSING, code_in, place_in, sort_places
 
 @by_reference
 class Block(NamedTuple):
-    """Buffers for one block; reused.
+    """Reusable buffers for one block.
 
     Attributes
     ----------
     keys, places, cells
-        The copy of the node's rows, as drawn above.
+        The copy of the node's rows, as shown above.
     rows : ndarray of uint32
         Row numbers by place.
     outside : ndarray of uint32
         Row numbers of the rows out of sample, node by node.
     g, h : ndarray of int64
-        Sums of each row by place; ``h`` is empty where every weight is 1.
+        Numbers of each row by place; ``h`` is empty if every weight is 1.
     target : ndarray of float64
-        By place, where pure nodes are known by it.
+        By place, if pure nodes are detected by it.
     goes_left, spare
         Scratch space of a split.
     place_of : ndarray of int32
-        The number within the tree's columns of each column of the table; ``column_at`` is the reverse.
+        The index of each column of the table among the tree's columns; ``column_at`` is the inverse.
     has_missing : ndarray of int64, shape (1,)
         1 if any cell is missing.
     whole : ndarray of int64, shape (1,)
         1 if the cells are those of all rows of the table.
     sorted : ndarray of uint64, shape (n_columns, n_rows) or (n_columns, 0)
-        The keys of these, if they are, and if keys are wanted.
+        The keys of these cells, if they are those of all rows and keys are needed.
     identity : ndarray of uint64
         A hash of each of the tree's columns.
     counters, swaps : ndarray of uint64
         For drawing columns, see :func:`~dtrees.split.numbers.hashing.draw_first_columns`.
     reals, counts
-        Scratch space of a search of all columns: a row for each quantity, a column for each of the tree's.
+        Scratch space for a search of all columns: a row for each quantity, a column for each of the tree's columns.
     tile, some_places, chosen, again
-        Scratch space for nodes of few rows: their cells, their places, the columns drawn, and those looked at once more.
+        Scratch space for nodes of few rows: their cells, their places, the drawn columns, and those to be searched again.
     """
 
     keys: NDArray[np.uint64]
@@ -99,10 +99,10 @@ class Block(NamedTuple):
 
 
 def block_rows(random: bool, max_features: int, n_columns: int) -> int:
-    """Return up to how many rows a node is grown in a block.
+    """Return the largest number of rows of a node that is grown in a block.
 
-    Random thresholds are searched in all columns together, which is a waste where very few are drawn; in exchange their blocks, which are
-    never sorted, may be larger than the cache.
+    Random thresholds are searched in all columns together, which is wasteful if very few are drawn; but their blocks, which are not
+    sorted, may exceed the cache.
     """
     most = max(BLOCK_ROWS, BLOCK_CELLS // n_columns)
     if not random:
@@ -120,14 +120,14 @@ def make_block(
     n_classes: int,
     most_unsorted: int = TINY_ROWS,
 ) -> Block:
-    """Return buffers for blocks of up to ``n_rows`` rows in sample and ``n_outside`` out of sample.
+    """Return buffers for blocks of up to ``n_rows`` in-sample rows and ``n_outside`` out-of-sample rows.
 
-    ``n_classes`` is 0 for the moment layout, and the number of sums of several targets; nodes of up to ``most_unsorted`` rows are searched
-    all columns side by side.
+    ``n_classes`` is 0 for moments, and the number of sums for several targets; nodes of up to ``most_unsorted`` rows are searched in all
+    columns side by side.
     """
     width = pool.shape[0]
     lanes = width if random else -(-width // VECTOR) * VECTOR
-    n_counts = max(9 + n_classes, 4 + 2 * n_classes)  # those of a tiny node, of random thresholds
+    n_counts = max(9 + n_classes, 4 + 2 * n_classes)  # for a tiny node, for random thresholds
     may_be_whole = not random and n_rows >= columns.n_rows
     place_of = np.full(columns.n_columns, -1, np.int32)
     place_of[pool] = np.arange(pool.shape[0], dtype=np.int32)
@@ -161,7 +161,7 @@ def make_block(
 
 @separate_kernel(returns=types.none)
 def fill_block(columns, task, start, in_stop, stop):
-    """Copy a node's rows into the block and, but for random thresholds, sort them by every column of the tree."""
+    """Copy a node's rows into the block and, except for random thresholds, sort them by every column of the tree."""
     m, block, partition, target = in_stop - start, task.block, task.partition, task.target
     rows, a, b = partition.rows, partition.g, partition.h
     for i in range(m):
@@ -193,7 +193,7 @@ def fill_block(columns, task, start, in_stop, stop):
 
 @specialised
 def _fill_cells(thresholds, columns, pool, rows, block, scratch):
-    """Fill the cells of the block, and its keys if there are to be any; note whether values are missing."""
+    """Fill the cells of the block, and its keys if they are needed; store whether values are missing."""
 
 
 @_fill_cells.of(BestThreshold)
@@ -236,7 +236,7 @@ def _(thresholds, columns, pool, rows, block, scratch):
 
 @inlined_kernel
 def write_back(partition, block, start, first, last, out_first, out_last):
-    """Write the rows of a leaf back to the partition, from place ``start`` on; arguments as of a node in :func:`divide_block`."""
+    """Write the rows of a leaf back to the partition, from place ``start`` on; other arguments are those of :func:`divide_block`."""
     rows, b = partition.rows, partition.h
     for k in range(last - first):
         i = block.places[first + k]
@@ -250,7 +250,7 @@ def write_back(partition, block, start, first, last, out_first, out_last):
 
 @inlined_kernel
 def is_pure_block(target, block, first, last):
-    """Tell whether all in-sample rows of a node of the block have the same target (False where ``target`` is empty)."""
+    """Return whether all in-sample rows of a node of the block have the same target (False if ``target`` is empty)."""
     if target.shape[0] == 0:
         return False
     value = block.target[block.places[first]]
@@ -263,7 +263,7 @@ def is_pure_block(target, block, first, last):
 @lean_kernel
 def _divide_keys(keys, goes_left, spare):
     one = np.uint64(1)
-    left = right = np.uint64(0)  # unsigned: Numba looks at the sign of an index each time
+    left = right = np.uint64(0)  # an unsigned index spares Numba's check of its sign
     for i in range(keys.shape[0]):
         key = keys[i]
         side = np.uint64(goes_left[place_in(key)])
@@ -277,7 +277,7 @@ def _divide_keys(keys, goes_left, spare):
 
 @lean_kernel
 def _divide_places(places, goes_left, spare):
-    """Move the places that go left to the front, in their order; return how many there are."""
+    """Move the places going left to the front, in their order; return their number."""
     one = np.uint64(1)
     left = right = np.uint64(0)
     for i in range(places.shape[0]):
@@ -294,7 +294,7 @@ def _divide_places(places, goes_left, spare):
 
 @specialised
 def _goes_left(thresholds, cell, split):
-    """Tell whether a row with this cell in the column of a split goes left."""
+    """Return whether a row with this cell in the split column goes left."""
 
 
 @_goes_left.of(BestThreshold)
@@ -308,7 +308,7 @@ def _(thresholds, cell, split):
 
 
 class _Threshold(NamedTuple):
-    """Rows go left that have codes up to ``cut``, or, of those before ``first_right``, values up to the threshold; or no value."""
+    """A rule: rows with codes up to ``cut`` go left, or, if before ``first_right``, with values up to the threshold; or missing ones."""
 
     cut: int
     first_right: int
@@ -327,17 +327,17 @@ def _(rule, code):
 
 @inlined_kernel
 def divide_block(columns, block, thresholds, spare_keys, pool, split, node, keep_sorted):
-    """Apply a split (a CANDIDATE) to a node of the block; return where the right child begins, in and out of sample.
+    """Apply a split (a CANDIDATE) to a node of the block; return the start of the right child, in and out of sample.
 
-    With ``keep_sorted`` false, no child will need sorted lists, and they are left as they are.
+    If ``keep_sorted`` is false, no child needs sorted lists, and they are not divided.
     """
     first, last, out_first, out_last = node
     column, cut = split.column, split.cut
     j, missing = block.place_of[column], columns.offsets[column + 1] - columns.offsets[column]
     for place in block.places[first:last]:
         block.goes_left[place] = _goes_left(thresholds, block.cells[place, j], split)
-    divided = NONE() if block.has_missing[0] else np.int64(j)  # by the column itself, rows are divided already
-    # Rows out of sample may have values between those in sample. The code of the threshold is looked for if it is wanted for many of them.
+    divided = NONE() if block.has_missing[0] else np.int64(j)  # by this column, rows are already divided
+    # Values of rows out of sample may lie between those in sample. The code of the threshold is looked up if there are many of them.
     values, first_right = columns.words[columns.offsets[column] : columns.offsets[column + 1]], missing
     if out_last - out_first > COMPARED_OUTSIDE:
         cut = highest_code_below(values, cut, missing - 1, split.threshold)
@@ -348,7 +348,7 @@ def divide_block(columns, block, thresholds, spare_keys, pool, split, node, keep
 
 @lean_kernel
 def divide_block_by_side(columns, block, side, spare_keys, pool, split, node, keep_sorted):
-    """Apply a split as :func:`divide_block` does, where ``side`` says of each code whether rows go left."""
+    """Apply a split like :func:`divide_block`; ``side`` says for each code whether rows go left."""
     codes = columns.codes[split.column]
     for place in block.places[node[0] : node[1]]:
         block.goes_left[place] = side[codes[block.rows[place]]]
@@ -357,9 +357,9 @@ def divide_block_by_side(columns, block, side, spare_keys, pool, split, node, ke
 
 @inlined_kernel
 def _divide(block, pool, divided, codes, rule, node, spare_keys, keep_sorted):
-    """Divide the rows of a node in sample that are marked, and others by a rule; return where the right child begins, of both.
+    """Divide the marked in-sample rows of a node, and others by a rule; return the start of the right child, in and out of sample.
 
-    Lists but number ``divided`` are divided, if they are to be kept sorted.
+    All sorted lists but number ``divided`` are divided, if they are still needed.
     """
     first, last, out_first, out_last = node
     middle = _divide_inside(block, pool, divided, first, last, spare_keys, keep_sorted)

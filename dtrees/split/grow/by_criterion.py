@@ -1,6 +1,7 @@
-"""What the growth of a subtree asks of the criterion: methods of a task (:mod:`dtrees.split.compile.methods`).
+"""Steps of growing a subtree that depend on the criterion: methods of a task (:mod:`dtrees.split.compile.methods`).
 
-All else that grows subtrees is compiled once for all criteria, with and without constraints. A method is compiled when it is first called.
+All other code that grows subtrees is compiled once for all criteria, with and without constraints. A method is compiled when it is first
+called.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _INT, _INTS, _HASH = types.int64, types.Array(types.int64, 1, "C"), types.uint64
 
 @METHODS.method(_INT, _INT, _INTS, _HASH)
 def search_table(columns, task, first, last, sums, path):
-    """Find the best split of a node by its rows in the table; it goes to ``task.best``."""
+    """Find the best split of a node from its rows in the table; it is written to ``task.best``."""
     _search_table(task.buffer, columns, task, first, last, sums, path)
 
 
@@ -49,7 +50,7 @@ def _(buffer, columns, task, first, last, sums, path):
 
 @METHODS.method(_INT, _INT, _INT, _INTS)
 def search_zones(columns, task, n, first, last, sums):
-    """Find the best split of the n-th node of the stack by zone sums; it goes to ``task.best``."""
+    """Find the best split of the n-th node on the stack by zone sums; it is written to ``task.best``."""
     slots, limits, partition, path, bar = task.sum_slots, task.limits, task.partition, task.stack.path[n], task.sum_slots.bar
     place, share = (first, last, slot_for(slots, n, partition, first, last)), (ZERO(), n_searched(task))
     summed = summed_by(slots, partition, place, sums)
@@ -63,19 +64,19 @@ def search_zones(columns, task, n, first, last, sums):
 
 @lean_kernel
 def draws_columns(task):
-    """Tell whether nodes are searched in some of the tree's columns only."""
+    """Return whether nodes are searched in only some of the tree's columns."""
     return task.stops.max_features < task.pool.shape[0]
 
 
 @lean_kernel
 def n_searched(task):
-    """Return in how many columns a node is searched by zone sums."""
+    """Return the number of columns in which a node is searched by zone sums."""
     return np.int64(min(task.stops.max_features, task.sum_slots.zone_map.which.shape[0]))
 
 
 @lean_kernel
 def _best_edges(task, place, sums, path, share, bar):
-    """Return as :func:`~dtrees.split.zones.sums.best_edges` does, of a share of the columns drawn for a node, as the first to third."""
+    """Find the best edge like :func:`~dtrees.split.zones.sums.best_edges`, in a share of the columns drawn for a node."""
     slots, key, pool, lead = task.sum_slots, task.keys[0], task.pool, NONE()
     if not draws_columns(task):
         return best_edges(slots.ids, slots.zone_map, slots.sums, place, sums, task.limits, share, bar, task.scratch)
@@ -91,7 +92,7 @@ def _best_edges(task, place, sums, path, share, bar):
 
 @lean_kernel
 def _search_share(columns, task, summed, path, share, but, bar):
-    """Search a node in a share of the columns drawn for it, all but one, by its place in the zone map; the split goes to ``task.best``."""
+    """Search a node in a share of the columns drawn for it, except ``but`` of the zone map; the split is written to ``task.best``."""
     if not draws_columns(task):
         search_columns(summed, share[0], share[1], but, columns, task.limits, bar, task.scratch, task.best)
         return
@@ -106,27 +107,27 @@ def _search_share(columns, task, summed, path, share, but, bar):
 
 @METHODS.method(_INT, _INT, _INTS, _HASH)
 def search_lists(columns, task, first, last, sums, path):
-    """Find the best split of a node of a block by sorted lists; it goes to ``task.best``."""
+    """Find the best split of a node of a block by sorted lists; it is written to ``task.best``."""
     _conclude(columns, task, last - first, sums, search_node(InBlock(), columns, task, first, last, sums, path))
 
 
 @METHODS.method(_INT, _INT, _INTS, _HASH)
 def search_tiny(columns, task, first, last, sums, path):
-    """Find the best split of a node of few rows of a block; it goes to ``task.best``."""
+    """Find the best split of a node of few rows of a block; it is written to ``task.best``."""
     found = search_tiny_node(columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
     _conclude(columns, task, last - first, sums, found)
 
 
 @METHODS.method(_INT, _INT, _INTS, _HASH)
 def search_random(columns, task, first, last, sums, path):
-    """Find the best split of a node of a block with thresholds drawn at random; it goes to ``task.best``."""
+    """Find the best split of a node of a block with random thresholds; it is written to ``task.best``."""
     found = search_random_block(task.limits, _drawing_of(task), task.keys[1], task.block, first, last, sums, path, task.scratch)
     _conclude(columns, task, last - first, sums, found)
 
 
 @inlined_kernel
 def _conclude(columns, task, n, sums, best):
-    """Write what the search of a node of a block found to ``task.best``, but for thresholds that are to be read from the table."""
+    """Write the result of a search of a node of a block to ``task.best``, without thresholds that are read from the table."""
     status, score, has_missing, column = best
     task.best.records[0].status = status
     if status == SPLIT:
@@ -142,7 +143,7 @@ def _drawing_of(task):
 
 @METHODS.method(_INT)
 def choose_sides(columns, task, n):
-    """Write which rows the split of categories of the n-th node of the stack sends left, by code, to the scratch space."""
+    """Write which rows go left by the split of categories of the n-th node on the stack, by code, to the scratch space."""
     start, in_stop, sums, path = task.stack.todo[n, 0], task.stack.todo[n, 1], task.stack.sums[n], task.stack.path[n]
     split, limits, scratch = task.best.records[0], task.limits, task.scratch
     column = split.column
@@ -153,7 +154,7 @@ def choose_sides(columns, task, n):
 
 @METHODS.method(_INT)
 def choose_sides_summed(columns, task, n):
-    """Do as :func:`choose_sides` by the node's zone sums."""
+    """Do the same as :func:`choose_sides` from the node's zone sums."""
     start, in_stop, slot = task.stack.todo[n, 0], task.stack.todo[n, 1], task.sum_slots.slot_of[n]
     summed = summed_by(task.sum_slots, task.partition, (start, in_stop, slot), task.stack.sums[n])
     _choose_summed(columns, summed, task.best.records[0], task.limits, task.scratch, task.scratch.groups.side)
@@ -168,7 +169,7 @@ def _choose_summed(columns, summed, split, limits, scratch, side):
 
 @METHODS.method(_INT, _INT, _INTS)
 def choose_sides_in_block(columns, task, first, last, sums):
-    """Write which rows the split of categories of a node of the block sends left, by code, to the scratch space."""
+    """Write which rows go left by the split of categories of a node of the block, by code, to the scratch space."""
     column, block, number = task.best.records[0].column, task.block, task.best.records[0].threshold
     values, keys = columns.words[columns.offsets[column] : columns.offsets[column + 1]], block.keys[block.place_of[column]]
     choose_sides_of_list(column, values, keys, block, (first, last), sums, task.limits, number, task.scratch)
@@ -188,7 +189,7 @@ def _summed(work_pool, task, i):
 
 @METHODS.method(_INT)
 def ready_shared(work_pool, task, i):
-    """Prepare the zone sums of a node of the work pool that is to be searched."""
+    """Prepare the zone sums of a node of the work pool for a search."""
     sum_slots, partition = task.sum_slots, partition_of(work_pool, task, i)
     get_ready(sum_slots.zone_map, partition, sum_slots.sums, place_of(work_pool, i), work_pool.sums[i], task.limits)
 
@@ -207,14 +208,14 @@ def lead_chunk(work_pool, task, i, chunk):
 
 @METHODS.method(_INT, returns=_INT)
 def first_shared(work_pool, task, i):
-    """Return the column that a node of the work pool is searched in first, -1 if none."""
+    """Return the column in which a node of the work pool is searched first, -1 if there is none."""
     lead = work_pool.places[i].first_column
     return np.int64(first_to_search(_summed(work_pool, task, i), lead, task.limits, work_pool.bars[i], task.scratch))
 
 
 @METHODS.method(_INT, _INT, _INT)
 def search_shared(columns, work_pool, task, i, chunk, n):
-    """Search a node of the work pool: the last of ``n`` chunks is the column that looks best, the others share the rest."""
+    """Search a node of the work pool: the last of ``n`` chunks is the most promising column, the others share the rest."""
     bar, lead, summed = work_pool.bars[i : i + 1], work_pool.places[i].first_column, _summed(work_pool, task, i)
     if chunk == n - 1:
         search_columns(summed, lead, lead + 1, NONE(), columns, task.limits, bar, task.scratch, task.best)
@@ -225,6 +226,6 @@ def search_shared(columns, work_pool, task, i, chunk, n):
 
 @METHODS.method(_INT)
 def choose_sides_shared(columns, work_pool, task, i):
-    """Write which rows the split of categories of a node of the work pool sends left, by code, for threads that mark rows."""
+    """Write which rows go left by the split of categories of a node of the work pool, by code, for threads that mark rows."""
     summed, split = _summed(work_pool, task, i), work_pool.found.records[i]
     _choose_summed(columns, summed, split, task.limits, task.scratch, task.sum_slots.sums.sides[summed.place[2]])

@@ -1,6 +1,6 @@
-"""The search of one node of a subtree over its columns, wherever its rows are: in the table, in a block, or in a sparse table.
+"""The search of one node of a subtree over its columns, with its rows in the table, in a block, or in a sparse table.
 
-Nodes of a sparse table are searched by the stored cells of their rows only. Columns that have none there are constant.
+Nodes of a sparse table are searched by the stored cells of their rows only. Columns without such cells are constant.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from dtrees.split.search.sweep import SortedRows
 
 
 class InTable(NamedTuple):
-    """A node's rows are places of the row partition."""
+    """A source of rows: the places of the row partition."""
 
 
 class InBlock(NamedTuple):
-    """A node's rows are in the sorted lists of the block."""
+    """A source of rows: the sorted lists of the block."""
 
 
 @specialised
 def _search_column_from(source, columns, column, task, first, last, sums, path, bar):
-    """Find the best split of a node in one column; result as of :func:`~dtrees.split.search.column.search_column`."""
+    """Find the best split of a node in one column; the result is that of :func:`~dtrees.split.search.column.search_column`."""
 
 
 @_search_column_from.of(InTable)
@@ -62,7 +62,7 @@ def _(source, columns, column, task, first, last, sums, path, bar):
 
 @optional
 def _search_numbers(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
-    """Find the best split of a node in one column of numbers by the block's sorted list; ``place`` is where its keys begin and end."""
+    """Find the best split of a node in one numeric column from the block's sorted list; ``place`` is the range of its keys."""
     rows = SortedRows(keys, place[0], place[1], block.g, block.h, ZERO())
     return search_sorted(rows, n_distinct, sums, limits, bar, scratch)
 
@@ -76,9 +76,9 @@ def _(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
 def search_node(source, columns, task, first, last, sums, path):
     """Find the best split of one node over the columns drawn for it.
 
-    The result is as of :func:`~dtrees.split.search.tiny_node.search_tiny_node`.
-    As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node. The node's
-    in-sample rows are the places first..last of the partition (``source`` is InTable) or of the block's lists (InBlock).
+    The result is that of :func:`~dtrees.split.search.tiny_node.search_tiny_node`. As in scikit-learn, drawing continues beyond
+    ``max_features`` while all columns drawn so far are constant in the node. The node's in-sample rows are the places first..last of the
+    partition (``source`` is InTable) or of the block's lists (InBlock).
     """
     stops, pool, node_key = task.stops, task.pool, task.keys[0]
     n_columns = pool.shape[0]
@@ -106,7 +106,7 @@ def search_node(source, columns, task, first, last, sums, path):
 
 @inlined_kernel
 def conclude(columns, task, n, sums, status, score, has_missing, column):
-    """Write what the search of a node of ``n`` rows found to ``task.best``."""
+    """Write the result of a search of a node of ``n`` rows to ``task.best``."""
     task.best.records[0].status = status
     if status == SPLIT:
         values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
@@ -115,7 +115,7 @@ def conclude(columns, task, n, sums, status, score, has_missing, column):
 
 @lean_kernel
 def search_listed(columns, task, column, keys, first, last, sums, path, bar):
-    """Find the best split of a node in a column, whose cells have these keys."""
+    """Find the best split of a node in a column, given the keys of its cells."""
     limits, buffer = task.limits, task.buffer
     if not begin_column(limits.criterion, sums, column):
         return CONSTANT, 0.0, False
@@ -127,9 +127,9 @@ def search_listed(columns, task, column, keys, first, last, sums, path, bar):
 
 @lean_kernel
 def search_stored(columns, task, first, last, sums, path):
-    """Find the best split of a node over the columns drawn for it; it goes to ``task.best``.
+    """Find the best split of a node over the columns drawn for it; it is written to ``task.best``.
 
-    Drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node, as in a dense table.
+    As in a dense table, drawing continues beyond ``max_features`` while all columns drawn so far are constant in the node.
     """
     pool, buffer, max_features = task.pool, task.buffer, task.stops.max_features
     rows = task.partition.rows[first:last]
@@ -144,7 +144,7 @@ def search_stored(columns, task, first, last, sums, path):
     status, score, has_missing, winner = CONSTANT, -1.0, False, np.int64(-1)
     drawn = ZERO()
     while drawn < n_looked_at and (drawn < n_drawn or status == CONSTANT):
-        if drawn == n_drawn:  # all were constant: is any not?
+        if drawn == n_drawn:  # all were constant: does any vary?
             if not listed and may_list_all(columns, rows, buffer):
                 listed = True
                 n_present = list_cells(columns, rows, buffer)
@@ -173,13 +173,13 @@ def search_stored(columns, task, first, last, sums, path):
 
 @lean_entry
 def search_some(columns, task, first, last, path, sums, low, high):
-    """Find the best split of the node at places first..last in the columns ``low:high`` of the tree's; it goes to ``task.best``.
+    """Find the best split of the node at places first..last in the tree's columns ``low:high``; it is written to ``task.best``.
 
     Parameters
     ----------
     columns : SparseColumns
     task : Task
-        Of this thread; ``task.buffer.place_of`` is shared, and says where the rows lie.
+        Private to this thread; ``task.buffer.place_of`` is shared, and has the places of the rows.
     """
     buffer, rows = task.buffer, task.partition.rows[first:last]
     status, score, has_missing, winner = CONSTANT, -1.0, False, np.int64(-1)

@@ -1,17 +1,17 @@
-"""Subtrees grown by several threads inside one kernel, which share out large nodes among themselves.
+"""Subtrees grown by several threads inside one kernel, which share the work on large nodes.
 
-To start threads from Python for every step on a level takes longer than many of these steps. So each thread comes once, and works until
-there is nothing left to do. Two kinds of work wait: *chunks* of a step on a large node, and nodes small enough to be grown to their end by
-one thread (:mod:`dtrees.split.grow.subtree`). Chunks go first, as more work follows from them; then the largest node. Nothing waits for a
-thread that has not come: whoever finishes the last chunk of a step makes the chunks of the next::
+Starting threads from Python for every step of a level takes longer than many of these steps. So each thread enters once, and works until
+all work is done. Two kinds of work wait: *chunks* of a step on a large node, and nodes small enough to be grown to their leaves by one
+thread (:mod:`dtrees.split.grow.subtree`). Chunks go first, as more work follows from them; then the largest node. No step depends on a
+thread that has not entered: the thread that finishes the last chunk of a step creates the chunks of the next::
 
     OPEN -> SUM, SETTLE (of the root) -> LEAD -> SCAN -> MARK -> SPREAD -> SUM, SETTLE (of the smaller child) -> OPEN both children
 
-A large node's rows are divided from the one partition into the other, the spare one, and those of its children back again. Where a node is
-not divided any more, or left to one thread, they are copied to the first.
+A large node's rows are divided from one of the two partitions into the other, the spare one, and those of its children back again. If a
+node is not divided any more, or left to one thread, its rows are copied to the first.
 
-Which thread does what makes no difference to the tree. Large nodes are searched by zone sums (:mod:`dtrees.split.zones.sum_slots`), which
-are made and looked at by several threads as well (:mod:`dtrees.split.grow.parallel_sums`).
+The tree does not depend on which thread does what. Large nodes are searched by zone sums (:mod:`dtrees.split.zones.sum_slots`), which
+are also computed and read by several threads (:mod:`dtrees.split.grow.parallel_sums`).
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ from dtrees.split.zones.sums import are_few
 
 @lean_entry
 def grow_together(columns, work_pool, task):
-    """Grow the subtrees of a work pool; called by each of its threads, with a task of its own (:class:`~dtrees.split.grow.subtree.Task`).
+    """Grow the subtrees of a work pool; each thread calls it, with its own task (:class:`~dtrees.split.grow.subtree.Task`).
 
-    A thread returns when there is no work left to begin; :func:`wait_for_work_pool` waits for what others are at.
+    A thread returns when there is no work left to claim; :func:`wait_for_work_pool` waits for work of other threads.
     """
     while True:
         kind, i, chunk = claim_work(work_pool)
@@ -126,7 +126,7 @@ def grow_together(columns, work_pool, task):
 
 @lean_kernel
 def _search(columns, work_pool, task, i):
-    """Search a node of a level by one thread, if it is to be searched."""
+    """Search a node of a level by one thread, if the node has to be searched."""
     place, sums = work_pool.places[i], work_pool.sums[i]
     start, in_stop = place.start, place.in_stop
     if _wants_slot(work_pool, task, i) and not is_pure(task.target, task.partition.rows, start, in_stop):
@@ -139,7 +139,7 @@ def _search(columns, work_pool, task, i):
 
 @lean_entry
 def grow_plain(columns, work_pool, task):
-    """Grow the subtrees of a work pool in blocks, one after the other: few kernels do that."""
+    """Grow the subtrees of a work pool in blocks, one after the other, with few kernels."""
     for i in range(work_pool.control[N_NODES]):
         place = work_pool.places[i]
         task.budget.waiting[0] = work_pool.origins[i]
@@ -171,7 +171,7 @@ def _begin(sum_slots, slot):
 
 @lean_kernel
 def _leave_to_one(work_pool, task, i):
-    """Have a node grown to its end by one thread."""
+    """Leave a node to one thread, which grows it to its leaves."""
     control = work_pool.control
     acquire(control, LOCK)
     work_pool.waiting[control[WAITING_NODES]] = i
@@ -182,7 +182,7 @@ def _leave_to_one(work_pool, task, i):
 
 @separate_kernel(returns=types.none)
 def do_chunk(columns, work_pool, task, kind, i, chunk):
-    """Do a chunk and, if it was the last of its step, what comes between that step and the next."""
+    """Do a chunk and, if it was the last of its step, the work between that step and the next."""
     sum_slots = task.sum_slots
     if kind == OPEN:
         _open(sum_slots, work_pool, task, i)
@@ -223,7 +223,7 @@ def do_chunk(columns, work_pool, task, kind, i, chunk):
 
 @lean_kernel
 def _open(sum_slots, work_pool, task, i):
-    """Share a node out, if it is large and its sums have a slot or can have one; otherwise leave it to one thread."""
+    """Share a node among threads, if it is large and its sums have a slot or can get one; otherwise leave it to one thread."""
     control, places = work_pool.control, work_pool.places[i]
     start, in_stop, depth = places.start, places.in_stop, places.depth
     inner = may_be_split(task.stops, in_stop - start, depth, weight_of(task, work_pool.sums[i]))
@@ -251,7 +251,7 @@ def _open(sum_slots, work_pool, task, i):
 
 @lean_kernel
 def _assign(sum_slots, work_pool, task, i, summed):
-    """Say whose a sum is that was made in a step of node ``i``, and go on."""
+    """Assign a sum computed in a step of node ``i`` to its node, and continue."""
     places = work_pool.places
     node = places[i].summed
     if node == i:
@@ -283,7 +283,7 @@ def _wants_slot(work_pool, task, i):
 
 @lean_kernel
 def _start_scans(sum_slots, work_pool, task, i):
-    """Make the chunks of the search: the column that looks best goes first, while other threads begin with the others."""
+    """Create the chunks of the search: the most promising column goes first, while other threads begin with the others."""
     work_pool.places[i].first_column = first_shared(work_pool, task, i)
     work_pool.found.records[i].status = NO_SPLIT
     add_chunks(work_pool, SCAN, i, min(CHUNKS - 1, n_searched(task)) + 1)
@@ -291,7 +291,7 @@ def _start_scans(sum_slots, work_pool, task, i):
 
 @lean_kernel
 def _scan(sum_slots, columns, work_pool, task, i, chunk):
-    """Search some columns: the last chunk, which is claimed first, the one that looks best, the others the rest."""
+    """Search some columns: the last chunk, claimed first, is the most promising one, the others share the rest."""
     task.best.records[0].status = NO_SPLIT
     search_shared(columns, work_pool, task, i, chunk, work_pool.places[i].n_chunks)
     _offer(work_pool, task, i)
@@ -299,7 +299,7 @@ def _scan(sum_slots, columns, work_pool, task, i, chunk):
 
 @lean_kernel
 def _offer(work_pool, task, i):
-    """Make what a thread found the best split of a node, if it is."""
+    """Store the split that a thread found as the best split of a node, if it is better."""
     mine, best = task.best.records[0], work_pool.found.records[i]
     if mine.status == SPLIT:
         acquire(work_pool.control, LOCK)
@@ -325,7 +325,7 @@ def _decide(sum_slots, columns, work_pool, task, i):
         if is_categorical(task.limits.categories, split.column):
             choose_sides_shared(columns, work_pool, task, i)
         add_chunks(work_pool, MARK, i, n_chunks(work_pool, places.stop - places.start))
-    elif split.status != SPLIT and draws_columns(task):  # further columns may be drawn
+    elif split.status != SPLIT and draws_columns(task):  # more columns may be drawn
         _leave_to_one(work_pool, task, i)
     else:
         give_back(sum_slots, places.slot)
@@ -334,7 +334,7 @@ def _decide(sum_slots, columns, work_pool, task, i):
 
 @lean_kernel
 def _mark(sum_slots, columns, work_pool, task, i, chunk):
-    """Tell which rows of a chunk go left, and count them in sample and out of sample."""
+    """Mark the rows of a chunk that go left, and count them in sample and out of sample."""
     split = work_pool.found.records[i]
     if is_categorical(task.limits.categories, split.column):
         rule = Sides(sum_slots.sums.sides[work_pool.places[i].slot])
@@ -355,7 +355,7 @@ def _mark_by_rule(codes, rule, work_pool, task, i, chunk):
 
 @lean_kernel
 def _place_children(work_pool, task, i):
-    """Say where the children lie, and where each chunk's rows going left do."""
+    """Compute the ranges of the children, and the destinations of each chunk's rows going left."""
     place = work_pool.places[i]
     start, in_stop, stop, depth, left = place.start, place.in_stop, place.stop, place.depth, place.left_child
     inside = outside = ZERO()
@@ -381,7 +381,7 @@ def _place_children(work_pool, task, i):
 
 @lean_kernel
 def _spread(sum_slots, work_pool, task, i, chunk):
-    """Copy the rows of a chunk to where they belong, in the other partition."""
+    """Copy the rows of a chunk to their final places in the other partition."""
     start, in_stop, stop = work_pool.places[i].start, work_pool.places[i].in_stop, work_pool.places[i].stop
     one, other = work_pool.places[work_pool.places[i].left_child], work_pool.places[work_pool.places[i].left_child + 1]
     inside, outside = work_pool.counts[i, chunk]
@@ -390,13 +390,13 @@ def _spread(sum_slots, work_pool, task, i, chunk):
     rows, a, b = partition.rows, partition.g, partition.h
     spare_rows, spare_a, spare_b = spare.rows, spare.g, spare.h
     inner, noted = work_pool.places[i].depth + 1 < task.stops.max_depth, sum_slots.sums.place_of
-    # Nobody looks for rows of leaves, nor wants their sums, unless the tree's values are made of them.
+    # Places of rows of leaves are not looked up, and their numbers are needed only if the tree's values are computed from them.
     has_places, has_sums = inner and noted.shape[0] > 0, inner or task.stops.keeps_rows
     has_b = has_sums and b.shape[0] > 0
     first, last = bounds_of(start, stop, chunk, n_chunks(work_pool, stop - start))
     middle = min(max(first, in_stop), last)
     left, right = np.uint64(start + inside), np.uint64(other.start + min(first, in_stop) - start - inside)
-    for k in range(np.uint64(first), np.uint64(middle)):  # unsigned: no test for negative indices
+    for k in range(np.uint64(first), np.uint64(middle)):  # an unsigned index spares the check for negative ones
         side = np.uint64(goes_left[k])
         place = left if side else right
         spare_rows[place] = rows[k]
@@ -422,7 +422,7 @@ def _spread(sum_slots, work_pool, task, i, chunk):
 
 @lean_kernel
 def _hand_down(sum_slots, work_pool, task, i):
-    """Open the children of a node; if the larger one is to have its sums, sum the smaller one first."""
+    """Open the children of a node; if the larger one inherits sums, sum the smaller one first."""
     places = work_pool.places
     left = places[i].left_child
     record = work_pool.parts.records[work_pool.places[i].offset]
@@ -438,16 +438,17 @@ def _hand_down(sum_slots, work_pool, task, i):
     _open_children(work_pool, i)
 
 
-#: A kernel, and the types of its arguments.
+#: A kernel, and its argument types.
 Wanted = tuple[Any, tuple[Any, ...]]
 
 
 def likely_kernels(
     columns: Columns, work_pool: WorkPool, task: Task, methods: Methods, n_rows: int, by_sums: bool
 ) -> tuple[list[Wanted], list[Wanted]]:
-    """Return the kernels that the growth of a node of so many rows calls first: all that it needs in a block, if it can, and others.
+    """Return the kernels that are called first to grow a node of ``n_rows`` rows: those for a block, if it fits one, and others.
 
-    The last of either calls the others, but for that which searches tiny nodes: without it, these are searched as others are.
+    The last of each list calls the others, except the one that searches tiny nodes: until that is compiled, they are searched like
+    larger ones.
     """
     shared, number = (typeof(columns), typeof(work_pool), typeof(task)), types.int64
     first, found, large = list[Any](), list[Wanted](), n_rows > task.block_rows
@@ -475,7 +476,7 @@ def likely_kernels(
 
 
 def _kernels_of_block(columns: Columns, work_pool: WorkPool, task: Task) -> list[Wanted]:
-    """Return the kernels that grow nodes in blocks, if any are grown so, but for methods."""
+    """Return the kernels that grow nodes in blocks, if any are grown so, without methods."""
     block, number, own = task.block, types.int64, (typeof(columns), typeof(task))
     if block is None or task.block_rows == 0:
         return []

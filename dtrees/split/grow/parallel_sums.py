@@ -1,9 +1,9 @@
 """The zone sums of one node, and their edges, by several threads: steps of :mod:`dtrees.split.grow.parallel_subtree`.
 
-The rows to be summed are cut into more chunks than there are threads, as these are never equally fast. Each thread adds its chunks up in a
-slot: it takes one that nobody is at, and leaves it to the next chunk. Then the slots are added up, some columns a chunk, and taken from the
-parent's; and the best edge is found, again some columns a chunk. Where rows are too few for slots to be added up, a chunk is all rows in
-some columns.
+The rows to be summed are divided into more chunks than there are threads, which are never equally fast. Each thread adds its chunks to a
+slot that no other thread uses, which serves the next chunk afterwards. Then the slots are added, some columns in each chunk, and
+subtracted from the parent's; and the best edge is found, again some columns in each chunk. If there are too few rows for adding slots to
+pay, a chunk is all rows in some columns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dtrees.split.zones.sums import (
 
 @lean_kernel
 def start_sum(sum_slots, work_pool, i, node):
-    """Make the chunks of a step of node ``i``, the sum of ``node``; return whether there was a slot for it."""
+    """Create the chunks of a step of node ``i``, the sum of ``node``; return whether there was a slot for it."""
     places, sums, n_rows = work_pool.places[i], sum_slots.sums, rows_of(work_pool, node)
     wanted = n_chunks(work_pool, n_rows)
     most = min(work_pool.n_threads, CHUNKS)
@@ -61,7 +61,7 @@ def start_sum(sum_slots, work_pool, i, node):
 
 @lean_kernel
 def start_taking(sum_slots, work_pool, i, node):
-    """Make the chunks of a step of node ``i``: the rows of ``node``, a child, are taken from its slot, to be that of the other child."""
+    """Create the chunks of a step of node ``i``: subtract the rows of ``node``, a child, from its slot for the other child."""
     work_pool.places[i].summed, work_pool.places[i].n_slots = node, 0
     add_chunks(work_pool, SUM, i, min(_chunks_of_columns(sum_slots, work_pool), 1 + rows_of(work_pool, node) // TAKEN_ROWS))
 
@@ -73,13 +73,13 @@ def _chunks_of_columns(sum_slots, work_pool):
 
 @lean_kernel
 def is_settled(work_pool, i):
-    """Tell whether a sum of node ``i`` was made column by column: there is nothing to be added up, nor to be taken from the parent's."""
+    """Return whether a sum of node ``i`` was made column by column: there are no slots to add, nor to subtract from the parent's."""
     return work_pool.places[i].n_slots < 2
 
 
 @lean_kernel
 def _sum_columns(sum_slots, work_pool, task, i, chunk):
-    """Sum all rows in the columns of a chunk, and take the sums, or the rows themselves, from the parent's."""
+    """Sum all rows in the columns of a chunk, and subtract the sums, or the rows themselves, from the parent's."""
     zone_map, sums, places, node = sum_slots.zone_map, sum_slots.sums, work_pool.places[i], work_pool.places[i].summed
     first, last = bounds_of(ZERO(), zone_map.which.shape[0], chunk, places.n_chunks)
     partition, start, in_stop = partition_of(work_pool, task, node), work_pool.places[node].start, work_pool.places[node].in_stop
@@ -95,7 +95,7 @@ def _sum_columns(sum_slots, work_pool, task, i, chunk):
 
 @lean_kernel
 def sum_chunk(sum_slots, work_pool, task, i, chunk):
-    """Add the rows of a chunk to a slot that no other thread is at."""
+    """Add the rows of a chunk to a slot that no other thread uses."""
     if is_settled(work_pool, i):
         _sum_columns(sum_slots, work_pool, task, i, chunk)
         return
@@ -116,7 +116,7 @@ def sum_chunk(sum_slots, work_pool, task, i, chunk):
 
 @lean_kernel
 def start_settling(sum_slots, work_pool, i):
-    """Make the chunks of the addition of slots; those that were not needed are free again."""
+    """Create the chunks that add slots; unused slots are freed."""
     counts, n = work_pool.counts[i], ZERO()
     for k in range(work_pool.places[i].n_slots):
         if counts[k, 1]:
@@ -130,7 +130,7 @@ def start_settling(sum_slots, work_pool, i):
 
 @lean_kernel
 def settle_chunk(sum_slots, work_pool, i, chunk):
-    """Add up the slots of a sum in some columns; take it from the parent's, if it is that of a child."""
+    """Add the slots of a sum in some columns; subtract the result from the parent's, if it is that of a child."""
     zone_map, sums, places = sum_slots.zone_map, sum_slots.sums, work_pool.places[i]
     first, last = bounds_of(ZERO(), zone_map.which.shape[0], chunk, places.n_chunks)
     summed = work_pool.counts[i, 0, 0]
@@ -142,7 +142,7 @@ def settle_chunk(sum_slots, work_pool, i, chunk):
 
 @lean_kernel
 def finish_settling(sum_slots, work_pool, i):
-    """Return the slot that holds the sum, -1 if none does; the others are free again."""
+    """Return the slot with the sum, -1 if there is none; the others are freed."""
     if work_pool.places[i].n_slots == 0:
         return NONE()
     for k in range(1, work_pool.places[i].n_slots):
@@ -152,7 +152,7 @@ def finish_settling(sum_slots, work_pool, i):
 
 @lean_kernel
 def start_leading(sum_slots, work_pool, task, i):
-    """Make the chunks of the search for the best edge of a node that has a slot."""
+    """Create the chunks of the search for the best edge of a node that has a slot."""
     ready_shared(work_pool, task, i)
     work_pool.bars[i] = -1.0
     work_pool.places[i].first_column = NONE()
@@ -161,6 +161,6 @@ def start_leading(sum_slots, work_pool, task, i):
 
 @lean_kernel
 def _chunks_of(sum_slots, work_pool, slot):
-    """Return into how many chunks a step on the columns of a slot is cut."""
+    """Return the number of chunks of a step on the columns of a slot."""
     numbers = size_of(sum_slots.sums, slot)
     return max(1, min(min(CHUNKS, 2 * work_pool.n_threads), min(sum_slots.zone_map.which.shape[0], numbers // CHUNK_NUMBERS)))

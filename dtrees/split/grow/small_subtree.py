@@ -1,4 +1,4 @@
-"""A small node grown to its end in a block, which stays in the cache (:mod:`dtrees.split.grow.block`)."""
+"""Growth of a small node to its leaves in a block, which stays in the cache (:mod:`dtrees.split.grow.block`)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _read_threshold(columns, nodes, unread, code, next_code):
 
 @optional
 def _most_unsorted(line_up):
-    """Return up to how many rows a node of a block is searched all columns side by side, without sorted lists."""
+    """Return the largest number of rows of a node of a block that is searched in all columns side by side, without sorted lists."""
     return TINY_ROWS
 
 
@@ -45,7 +45,7 @@ def _(line_up):
 
 @specialised
 def _search(thresholds, columns, task, first, last, sums, path):
-    """Find the best split of a node of the block; it goes to ``task.best``, but for thresholds that are to be read from the table."""
+    """Find the best split of a node of the block and write it to ``task.best``, without thresholds that are read from the table."""
 
 
 @_search.of(RandomThreshold)
@@ -73,7 +73,7 @@ def _(line_up):
 
 @optional
 def _write_ranks(line_up, partition, block, start, first, last):
-    """Write the numbers of targets of the rows of a leaf back to the partition: values are measured by them."""
+    """Write the ranks of targets of the rows of a leaf back to the partition, which measuring values needs."""
 
 
 @_write_ranks.of(LineUp)
@@ -84,7 +84,7 @@ def _(line_up, partition, block, start, first, last):
 
 @inlined_kernel
 def _fewest_sorted(task):
-    """Return from how many rows on the lists of a node of a block must be sorted for it to be searched."""
+    """Return the smallest number of rows for which the lists of a node of a block must be sorted."""
     return 2 if task.limits.categories.some or task.is_plain else _most_unsorted(task.scratch.line_up) + 1
 
 
@@ -101,7 +101,7 @@ def _divide_block(columns, task, split, places, sums, keep_sorted):
 
 @lean_kernel
 def weight_of(task, sums):
-    """Return the weight of a node from its sums."""
+    """Return the weight of a node, given its sums."""
     weight, (first, last) = ZERO(), task.weight
     for k in range(first, last):
         weight += sums[k]
@@ -112,8 +112,8 @@ def weight_of(task, sums):
 def grow_block(columns, task, bottom, nodes, n_nodes):
     """Grow the subtree of a small node, number ``bottom`` on the stack, in a block; its nodes are numbered from ``n_nodes``.
 
-    Here a node's in-sample rows are ``first:last`` of the block's lists and its rows out of sample ``out_first:out_last``; places in
-    the partition follow from both. Returns the number of nodes then.
+    A node's in-sample rows are ``first:last`` of the block's lists, and its out-of-sample rows ``out_first:out_last``; places in the
+    partition follow from both. Returns the new number of nodes.
     """
     limits, stops, best, block, stack = task.limits, task.stops, task.best, task.block, task.stack
     base, in_stop, stop, depth, _, _, _ = stack.todo[bottom]
@@ -149,7 +149,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
             _write_ranks(task.scratch.line_up, task.partition, block, start, first, last)
             continue
         if not is_random(limits.thresholds):
-            # The two values that a threshold lies between are asked for now and read when the next node is split.
+            # The two values around a threshold are prefetched now and read when the next node is split.
             _read_threshold(columns, nodes, unread, code, next_code)
             unread, code, next_code = node, task.scratch.found.record[0].code, task.scratch.found.record[0].next_code
             if is_categorical(limits.categories, split.column):

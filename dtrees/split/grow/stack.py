@@ -1,4 +1,4 @@
-"""The nodes of a subtree that wait to be looked at, while it is grown depth first."""
+"""The stack of nodes of a subtree that wait while it is grown depth first."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Stack(NamedTuple):
     Attributes
     ----------
     todo : ndarray of int64, shape (n, 7)
-        Start, in_stop, stop, depth, parent, side (0 is left) and, in a block, the first row out of sample.
+        Start, in_stop, stop, depth, parent, side (0 is left) and, in a block, the first out-of-sample row.
     path : ndarray of uint64, shape (n,)
-        Their identities.
+        Paths of the nodes.
     sums : ndarray of int64, shape (n, n_sums)
     """
 
@@ -33,9 +33,9 @@ class Stack(NamedTuple):
 
 
 def make_stack(n_levels: int, n_rows: int, n_sums: int) -> Stack:
-    """Return buffers for a subtree of so many levels and rows: at each level, at most one sibling waits."""
+    """Return buffers for a subtree of ``n_levels`` levels and ``n_rows`` rows: at each level, at most one sibling waits."""
     capacity = min(n_levels, n_rows) + 2
-    # Few trees are as deep as they may be: little of this is used.
+    # Few trees reach the largest depth, so most of this is not used.
     todo, sums = (mapped(capacity * width, np.int64, large_pages=False).reshape(capacity, width) for width in (7, n_sums))
     return Stack(todo, mapped(capacity, np.uint64, large_pages=False), sums)
 
@@ -58,7 +58,7 @@ def put_root(stack, start, in_stop, stop, depth, path, sums):
 
 @inlined_kernel
 def put_children(stack, n, node, right_side, middle, left_in_stop, left_sums):
-    """Put both children of the stack's n-th node, now number ``node``, in its place, the left one on top."""
+    """Replace the n-th node, now number ``node``, by its two children, the left one on top."""
     start, in_stop, stop, depth, _, _, _ = stack.todo[n]
     path, sums = stack.path[n], stack.sums[n]
     right_in_stop = middle + (in_stop - start) - (left_in_stop - start)
@@ -71,7 +71,7 @@ def put_children(stack, n, node, right_side, middle, left_in_stop, left_sums):
 
 @inlined_kernel
 def open_node(stack, n, nodes, node):
-    """Make node number ``node``, a leaf so far, of the n-th entry of the stack."""
+    """Write the n-th entry of the stack as node number ``node``, a leaf so far."""
     start, in_stop, stop, _, parent, side, _ = stack.todo[n]
     for k in range(nodes.sums.shape[1]):
         nodes.sums[node, k] = stack.sums[n, k]

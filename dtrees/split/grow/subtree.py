@@ -1,13 +1,13 @@
-"""A node grown to its end, depth first, in one kernel.
+"""Growth of a node to its leaves, depth first, in one kernel.
 
-Small nodes are not worth a visit of the engine each. All of a subtree's splits are found here, by the same search, under the same rules
-and with the same draws as in the engine, so it makes no difference to the tree where a node was grown. A forest grows whole trees this
-way, one a thread. Nodes small enough are finished in a block that stays in the cache (:mod:`dtrees.split.grow.block`).
+Small nodes do not justify a step of the engine each. All splits of a subtree are found here, by the same search, under the same rules
+and with the same draws as in the engine, so the tree does not depend on where a node was grown. A forest grows whole trees this way, one
+in each thread. Small enough nodes are finished in a block that stays in the cache (:mod:`dtrees.split.grow.block`).
 
 A sparse table has no blocks: its nodes are searched by their stored cells (:mod:`dtrees.split.grow.column_by_column`).
 
-Nodes come out in preorder: a parent, its left subtree, its right subtree. Only where the number of leaves is limited do they come in
-another order, so that few nodes too many are grown (:mod:`dtrees.split.grow.best_first`).
+Nodes are written in preorder: a parent, its left subtree, its right subtree. Only if the number of leaves is limited is the order
+different, so that few superfluous nodes are grown (:mod:`dtrees.split.grow.best_first`).
 """
 
 from __future__ import annotations
@@ -39,44 +39,44 @@ from dtrees.split.zones.sums import note_places
 
 @by_reference
 class Task(NamedTuple):
-    """What one subtree is grown by: everything but its node.
+    """Inputs and buffers of growing one subtree, except its node.
 
     Attributes
     ----------
     partition, spare : RowPartition
-        The node's range is rearranged; ``spare`` has room for it.
+        The node's range is rearranged; ``spare`` is scratch space of the same size.
     target : ndarray, shape (n_rows,) or (0,)
-        By which pure nodes are known.
+        Used to detect pure nodes.
     limits : Hidden
-        Of :class:`~dtrees.split.node.limits.SplitLimits`: the criterion is for methods only.
+        A hidden :class:`~dtrees.split.node.limits.SplitLimits`: only methods see the criterion.
     stops : NodeLimits
     keys : tuple of uint64
-        Of the tree's streams of node columns and random thresholds.
+        Keys of the tree's streams of node columns and random thresholds.
     pool : ndarray of int32
         The tree's columns.
     scratch : Scratch
     best : Candidates
-        A buffer for one.
+        A buffer for one candidate.
     bits : ndarray of uint8
-        A buffer for a bit a row.
+        A buffer for one bit for each row.
     block : Block or None
-        None where the table is sparse.
+        None if the table is sparse.
     block_rows : int
         Nodes of up to this many in-sample rows are finished in the block.
     stack : Stack
     sum_slots : SumSlots or None
-        Where there are any, larger nodes are searched by zone sums that they inherit. None where the table is sparse.
+        If present, larger nodes are searched by zone sums that they inherit. None if the table is sparse.
     budget : LeafBudget
     methods : ndarray of int64
-        The addresses of :mod:`dtrees.split.grow.by_criterion`.
+        The addresses of the methods in :mod:`dtrees.split.grow.by_criterion`.
     weight : tuple of int
-        The first of the sums of a node that its weight is the sum of, and where they end.
+        Start and stop of the sums of a node that add up to its weight.
     has_words : bool
         Whether words of constraints follow the sums of a node.
     is_plain : bool
-        Whether nodes of few rows are searched as those of more, with fewer kernels.
+        Whether nodes of few rows are searched like larger ones, which takes fewer kernels.
     buffer : CellBuffer or None
-        Where the table is sparse, to find stored cells.
+        For finding stored cells, if the table is sparse.
     """
 
     partition: RowPartition
@@ -102,7 +102,7 @@ class Task(NamedTuple):
 
 
 def of_criterion(limits: SplitLimits, n_sums: int) -> dict[str, Any]:
-    """Return what a task is given of its criterion, whose methods are still to be found, by name; nodes have so many sums, and words."""
+    """Return the fields of a task that depend on its criterion, by name, before its methods are known; ``n_sums`` includes words."""
     return {
         "limits": hide(limits, limits._replace(criterion=AnyCriterion())),
         "methods": UNKNOWN.addresses,
@@ -119,13 +119,13 @@ def _give_back(sum_slots, n):
 
 @lean_kernel
 def is_large(task, n_rows, depth, sums):
-    """Tell whether a node is to be searched, and not in a block."""
+    """Return whether a node has to be searched, and not in a block."""
     return n_rows > task.block_rows and may_be_split(task.stops, n_rows, depth, weight_of(task, sums))
 
 
 @separate_kernel(returns=types.none)
 def hand_down_slot(task, n):
-    """Hand the slot of the n-th node of the stack down to its children, now the n-th and the next."""
+    """Pass the slot of the n-th node on the stack to its children, now the n-th and the next."""
     sum_slots, todo, sums = task.sum_slots, task.stack.todo, task.stack.sums
     left = is_large(task, todo[n + 1, 1] - todo[n + 1, 0], todo[n + 1, 3], sums[n + 1])
     right = is_large(task, todo[n, 1] - todo[n, 0], todo[n, 3], sums[n])
@@ -136,7 +136,7 @@ def hand_down_slot(task, n):
 
 @optional
 def _mark(buffer, columns, task, split, n, place, bits):
-    """Set the bits of the rows of the n-th node of the stack that its split sends left; ``place`` is its start, in_stop and stop."""
+    """Set the bits of the rows going left by the split of the n-th node on the stack; ``place`` is its start, in_stop and stop."""
     start, in_stop, stop = place
     codes, rows = columns.codes[split.column], task.partition.rows
     if is_categorical(task.limits.categories, split.column):
@@ -164,13 +164,13 @@ def _note_places(buffer, task, start, stop):
 
 @lean_kernel
 def _divide(columns, task, n, start, in_stop, stop, depth):
-    """Apply the split found to the rows of the n-th node of the stack; return how many go left, in sample and out of sample."""
+    """Apply the split found to the rows of the n-th node on the stack; return the numbers going left, in sample and out of sample."""
     partition, split, place = task.partition, task.best.records[0], (start, in_stop, stop)
     used = task.bits[: (stop - start + 7) // 8]
     _mark(task.buffer, columns, task, split, n, place, used)
     if depth + 1 < task.stops.max_depth or task.stops.keeps_rows:
         inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
-    else:  # nobody wants the sums of these rows any more: they may be divided as those out of sample are
+    else:  # the numbers of these rows are not needed any more: they are divided like out-of-sample rows
         inside = split.n_left
         outside = divide_within(used, partition, start, start, stop, task.spare)[1] - inside
     _note_places(task.buffer, task, start, stop)
@@ -179,8 +179,8 @@ def _divide(columns, task, n, start, in_stop, stop, depth):
 
 @optional
 def _grow_in_block(block, columns, task, n, nodes, n_nodes):
-    """Grow the subtree of the n-th node of the stack, which is small, in a block; return the number of nodes then."""
-    return n_nodes  # sparse tables have none
+    """Grow the subtree of the n-th node on the stack, which is small, in a block; return the new number of nodes."""
+    return n_nodes  # sparse tables have no block
 
 
 @_grow_in_block.of(Block)
@@ -201,7 +201,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
     path : uint64
     sums : ndarray of int64, shape (n_sums,)
     nodes : Nodes
-        Written; a buffer for every node there can be (:func:`most_nodes`).
+        Written; a buffer for the largest possible number of nodes (:func:`most_nodes`).
 
     Returns
     -------
@@ -252,10 +252,10 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
 
 @lean_entry
 def grow_sparse(columns, task, root, path, sums, origin, nodes):
-    """Grow the subtree of a node of a sparse table; parameters and result as of :func:`grow_subtree`.
+    """Grow the subtree of a node of a sparse table; parameters and result are those of :func:`grow_subtree`.
 
-    ``root``, int64 of shape (4,), is where the node starts, where its rows in sample and all of them stop, and its depth; ``origin`` is its
-    ORIGIN (:mod:`dtrees.split.grow.best_first`).
+    ``root``, int64 of shape (4,), has the start of the node, the end of its in-sample rows and of all its rows, and its depth;
+    ``origin`` is its ORIGIN (:mod:`dtrees.split.grow.best_first`).
     """
     note_places(task.buffer.place_of, task.partition.rows, root[0], root[2])
     task.budget.waiting[0] = origin
@@ -264,5 +264,5 @@ def grow_sparse(columns, task, root, path, sums, origin, nodes):
 
 @lean_entry
 def divide_shared(columns, task, start, in_stop, stop, depth):
-    """Apply the split in ``task.best`` to the rows of a node of a sparse table; return how many go left, in sample and out of sample."""
+    """Apply the split in ``task.best`` to a node of a sparse table; return the numbers going left, in sample and out of sample."""
     return _divide(columns, task, ZERO(), start, in_stop, stop, depth)

@@ -1,7 +1,8 @@
-"""What threads share that grow subtrees together (:mod:`dtrees.split.grow.parallel_subtree`): the work that waits, and the nodes so far.
+"""The state shared by threads that grow subtrees together (:mod:`dtrees.split.grow.parallel_subtree`): waiting work, and nodes so far.
 
-Two kinds of work wait: *chunks* of a step on a large node, and nodes small enough to be grown to their end by one thread. A lock guards
-both lists, the counters and the numbering of nodes. Where a tree is grown level by level, the nodes of one are searched in the same steps.
+Two kinds of work wait: *chunks* of a step on a large node, and nodes small enough to be grown to their leaves by one thread. A lock
+guards both lists, the counters and the numbering of nodes. If a tree is grown level by level, the nodes of a level are searched in the
+same steps.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ MOST_NODES = 2**31 - 1
 
 #: Kinds of work.
 DONE, GROW, OPEN, SUM, SETTLE, LEAD, SCAN, MARK, SPREAD, DIVIDED = (np.int64(kind) for kind in range(-1, 9))
-#: What is in ``control``: the lock, chunks and nodes that wait, those not finished, nodes there are, and 1 if a thread has failed.
+#: Indices of ``control``: the lock, waiting chunks and nodes, unfinished ones, the number of nodes, and 1 if a thread has failed.
 LOCK, WAITING_CHUNKS, WAITING_NODES, CHUNKS_LEFT, NODES_LEFT, N_NODES, FAILED = (np.int64(8 * k) for k in range(7))
-#: A node of a work pool; see there.
+#: A node of a work pool; see :class:`WorkPool`.
 PLACE = np.dtype(
     [
         (name, np.int64)
@@ -40,7 +41,7 @@ PLACE = np.dtype(
 
 
 class Roots(NamedTuple):
-    """Nodes to be grown to their ends.
+    """Nodes to be grown to their leaves.
 
     Attributes
     ----------
@@ -48,7 +49,7 @@ class Roots(NamedTuple):
     paths : ndarray of uint64, shape (n,)
     sums : ndarray of int64, shape (n, n_sums)
     origins : ndarray of ORIGIN, shape (n,)
-        Whose children they are (:mod:`dtrees.split.grow.best_first`).
+        Origins of the nodes (:mod:`dtrees.split.grow.best_first`).
     """
 
     places: list[tuple[int, int, int, int]]
@@ -59,37 +60,38 @@ class Roots(NamedTuple):
 
 @by_reference
 class WorkPool(NamedTuple):
-    """What the threads share.
+    """The shared state of threads.
 
     Attributes
     ----------
     control : ndarray of int64
     chunks : ndarray of int64, shape (n, 3)
-        Chunks that wait: kind, node, number.
+        Waiting chunks: kind, node, number.
     waiting : ndarray of int64
         Nodes that wait for one thread.
     places : ndarray of PLACE, shape (n_nodes,)
-        Start, in_stop, stop and depth of each node, its slot, its left child (the right one has the next number), the chunks of its step,
-        and those not finished, where in ``parts`` its subtree begins, how many nodes that has (-1: it is shared out), which
-        node is being summed, in how many slots, and how many of them nobody is at, the column searched first, and 1 if the node's rows lie
-        in the spare partition.
+        Start, in_stop, stop and depth of each node, its slot, its left child (the right one has the next number), the chunks of its
+        step, and the unfinished ones, the start of its subtree in ``parts``, the number of nodes of that (-1: the node is shared), the
+        node being summed, the number of slots of the sum, and of those not in use, the column searched first, and 1 if the node's rows
+        are in the spare partition.
     paths : ndarray of uint64, shape (n_nodes,)
     origins : ndarray of ORIGIN, shape (n_nodes,)
-        Whose children they are (:mod:`dtrees.split.grow.best_first`).
+        Origins of the nodes (:mod:`dtrees.split.grow.best_first`).
     bars : ndarray of float64, shape (n_nodes,)
-        The best score known of each node.
+        The best known score of each node.
     found : Candidates
         The best split of each node.
     counts : ndarray of int64, shape (n_nodes, CHUNKS, 2)
-        Of each chunk of a division the rows going left, in and out of sample; of a sum its slots, and whether they hold something.
+        For each chunk of a division, the numbers of rows going left, in and out of sample; for a sum, its slots, and whether they are
+        used.
     goes_left : ndarray of uint8, shape (n_rows,)
         By place.
     sums : ndarray of int64, shape (n_nodes, n_sums)
-        Of each node.
+        Sums of each node.
     parts : Nodes
-        A buffer for the nodes of subtrees in preorder, with gaps: a child has as many as its subtree may become.
+        A buffer for the nodes of subtrees in preorder, with gaps: a child has the largest possible size of its subtree.
     share_rows : int
-        Nodes of more rows are shared out.
+        Nodes of more rows are shared among threads.
     n_threads : int
     is_level : bool
         Whether nodes are only searched, not split.
@@ -113,21 +115,21 @@ class WorkPool(NamedTuple):
 
 
 def make_work_pool(n: int, most_shared: int, n_rows: int, n_nodes: int, n_sums: int, n_kept: int) -> WorkPool:
-    """Return buffers for what is shared by threads that are to grow subtrees.
+    """Return buffers for the shared state of threads that grow subtrees.
 
     Parameters
     ----------
     n : int
-        Subtrees.
+        Number of subtrees.
     most_shared : int
-        Most nodes that can be shared out at the same time; 0 where none will be.
+        Most nodes that are shared among threads at the same time; 0 for none.
     n_rows : int
-        Rows of the partition, up to the last of a node that is shared out.
+        Rows of the partition, up to the last of a shared node.
     n_nodes : int
         Most nodes of all subtrees.
     n_sums : int
     n_kept : int
-        Sums of each node that are kept.
+        Number of sums of each node that are returned.
     """
     n_shared = SHARED_NODES if most_shared else 0
     capacity = n + n_shared
@@ -151,9 +153,10 @@ def make_work_pool(n: int, most_shared: int, n_rows: int, n_nodes: int, n_sums: 
 
 
 class Opening(NamedTuple):
-    """What a work pool begins with: ``control``, ``places`` and ``chunks`` as of :class:`WorkPool`, the latter of the roots only.
+    """The initial state of a work pool: ``control``, ``places`` and ``chunks`` of :class:`WorkPool`, for the roots only.
 
-    ``places`` and those of the work pool, ``written``, are numbers here, which are copied many times as fast as records field by field.
+    ``places`` and the array ``written`` of the work pool are plain numbers here: copying them is many times as fast as copying record
+    fields.
     """
 
     control: NDArray[np.int64]
@@ -163,9 +166,9 @@ class Opening(NamedTuple):
 
 
 def opening(work_pool: WorkPool, roots: Sequence[tuple[int, int, int, int]], most_nodes: Sequence[int]) -> Opening:
-    """Return what a work pool begins with that is to grow subtrees.
+    """Return the initial state of a work pool that grows subtrees.
 
-    Of each, where the root starts, its in_stop, its stop and its depth, and how many nodes it may get.
+    For each subtree, the start, in_stop, stop and depth of the root, and the largest number of nodes are given.
     """
     n = len(roots)
     places = np.zeros(work_pool.places.shape, PLACE)
@@ -180,19 +183,19 @@ def opening(work_pool: WorkPool, roots: Sequence[tuple[int, int, int, int]], mos
 
 
 def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, n_threads: int) -> WorkPool:
-    """Return the work pool with subtrees to be grown; what was grown before is overwritten.
+    """Return the work pool with subtrees to be grown; earlier results are overwritten.
 
-    A thread that comes late to earlier work still finds that done, as ``control`` is a new array.
+    A thread that is late for earlier work still finds it finished, as ``control`` is a new array.
 
     Parameters
     ----------
     work_pool : WorkPool
     opening : Opening
         Of this work pool.
-    roots : Roots
+    The initial state of this work pool.
     share_rows : int
         Nodes of more rows are shared out.
-    n_threads : int
+    Nodes of more rows are shared among threads.
     """
     n = roots.paths.shape[0]
     opening.written[:] = opening.places
@@ -204,9 +207,9 @@ def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, 
 
 
 def begin_level(work_pool: WorkPool, n: int, slots: NDArray[np.int64]) -> WorkPool:
-    """Return a work pool with ``n`` nodes that has the first of them, which were divided and have these slots, hand these down to the rest.
+    """Return a work pool whose first nodes, which were divided and have these slots, pass them to the other ones, ``n`` in total.
 
-    The rest are the children of the first, in pairs, or the root of the tree. They are only searched.
+    The other nodes are the children of the first, in pairs, or the root of the tree. They are only searched.
     """
     n_parents, places = slots.shape[0], work_pool.places
     places["slot"][:n_parents], places["left_child"][:n_parents] = slots, n_parents + 2 * np.arange(n_parents)
@@ -221,20 +224,20 @@ def begin_level(work_pool: WorkPool, n: int, slots: NDArray[np.int64]) -> WorkPo
 
 @kernel
 def wait_for_work_pool(control):
-    """Wait until all subtrees of a work pool with this ``control`` are grown."""
+    """Wait until all subtrees of the work pool with this ``control`` are grown."""
     spins = ZERO()
     while load(control, NODES_LEFT) + load(control, CHUNKS_LEFT) > 0 and load(control, FAILED) == 0:
         spins = rest(spins)
 
 
 def give_up(control: NDArray[np.int64]) -> None:
-    """Have nobody begin other work of a work pool, nor wait for any: a thread has failed."""
-    control[FAILED] = 1  # nobody else writes this number: it needs no lock
+    """Stop all threads from claiming work of a work pool, or waiting for it: a thread has failed."""
+    control[FAILED] = 1  # only this function writes this element: no lock is needed
 
 
 @lean_kernel
 def claim_work(work_pool):
-    """Return work that no other thread has: its kind, node and chunk."""
+    """Return work that no other thread has claimed: its kind, node and chunk."""
     control = work_pool.control
     spins = ZERO()
     while True:
@@ -266,32 +269,32 @@ def claim_work(work_pool):
 
 @lean_kernel
 def _goes_first(work_pool, i, j):
-    """Tell whether node ``i`` is to be grown before node ``j``: that whose parent is split first, then that of more rows."""
+    """Return whether node ``i`` is grown before node ``j``: the one whose parent is split first, then the one with more rows."""
     mine, other = work_pool.origins[i].rank, work_pool.origins[j].rank
     return mine < other or (mine == other and rows_of(work_pool, i) > rows_of(work_pool, j))
 
 
 @lean_kernel
 def partition_of(work_pool, task, i):
-    """Return the partition that a node's rows lie in."""
+    """Return the partition that holds a node's rows."""
     return task.partition if work_pool.places[i].side == 0 else task.spare
 
 
 @lean_kernel
 def place_of(work_pool, i):
-    """Return where a node's rows are, and its slot."""
+    """Return the range of a node's rows, and its slot."""
     return work_pool.places[i].start, work_pool.places[i].in_stop, work_pool.places[i].slot
 
 
 @lean_kernel
 def rows_of(work_pool, i):
-    """Return how many in-sample rows a node has."""
+    """Return the number of in-sample rows of a node."""
     return work_pool.places[i].in_stop - work_pool.places[i].start
 
 
 @lean_kernel
 def add_chunks(work_pool, kind, i, n):
-    """Make the chunks of a step on a node."""
+    """Create the chunks of a step on a node."""
     control = work_pool.control
     acquire(control, LOCK)
     work_pool.places[i].n_chunks = work_pool.places[i].n_undone = n
@@ -305,7 +308,7 @@ def add_chunks(work_pool, kind, i, n):
 
 @lean_kernel
 def is_last(work_pool, i):
-    """Note that a chunk of a step on a node is finished; tell whether it was the last."""
+    """Count a chunk of a step on a node as finished; return whether it was the last."""
     acquire(work_pool.control, LOCK)
     work_pool.places[i].n_undone -= 1
     undone = work_pool.places[i].n_undone
@@ -315,22 +318,22 @@ def is_last(work_pool, i):
 
 @lean_kernel
 def n_chunks(work_pool, n_rows):
-    """Return into how many chunks a step on so many rows is cut."""
+    """Return the number of chunks of a step on ``n_rows`` rows."""
     return max(1, min(CHUNKS, min(2 * work_pool.n_threads, n_rows // CHUNK_ROWS)))
 
 
 @lean_kernel
 def bounds_of(first, last, chunk, n):
-    """Return where one of ``n`` chunks of a range begins and ends."""
+    """Return start and stop of one of ``n`` chunks of a range."""
     size = last - first
     return first + size * chunk // n, first + size * (chunk + 1) // n
 
 
 @kernel
 def join(work_pool, root):
-    """Close the gaps between the nodes of a subtree, when all work is done; return how many nodes there are.
+    """Close the gaps between the nodes of a subtree, after all work is done; return the number of nodes.
 
-    Parts only move to lower places, in their order, so none is overwritten before it is moved.
+    Parts only move to lower indices, in their order, so none is overwritten before it is moved.
     """
     first_of_all = work_pool.places[root].offset
     records, sums = work_pool.parts.records[first_of_all:], work_pool.parts.sums[first_of_all:]
@@ -372,7 +375,7 @@ def join(work_pool, root):
 
 
 def grown(work_pool: WorkPool, root: int, copy: bool) -> Nodes:
-    """Return the nodes of a subtree in preorder, when all work is done; unless copied, they lie in the buffer of the work pool."""
+    """Return the nodes of a subtree in preorder, after all work is done; unless copied, they are views of the work pool's buffer."""
     place = work_pool.places[root]
     first, count = int(place["offset"]), int(place["n_nodes"])
     if count < 0:

@@ -1,1 +1,1 @@
-"""The best split of one node in one column."""
+"""Search for the best split of one node in one column."""

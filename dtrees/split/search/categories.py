@@ -1,31 +1,31 @@
-"""The best subset of categories: splits of a node in a column whose values have no order.
+"""Splits by subsets of categories: the best split of a node in a column whose values have no order.
 
 For criteria whose score is convex in the sums of one side (squared error, Newton's gain, Poisson deviance, and the impurities of two
-classes), the best of all subsets is among those that come first when categories are ordered by their mean (Fisher 1958, "On grouping for
-maximum homogeneity"; Breiman et al. 1984, theorem 4.5). So categories are ordered anew in each node, and the splits between neighbours are
-scored. For more classes there is no such order: for each class, categories are ordered by its share, and the best of all these splits is
-taken. It need not be the best of all subsets, but is the best of those that tell one class from the others. Nor is there one for several
-targets: the orders of each are tried, and one of all together (:mod:`dtrees.split.search.category_orders`).
+classes), the best of all subsets is a prefix of the categories in the order of their means (Fisher 1958, "On grouping for maximum
+homogeneity"; Breiman et al. 1984, theorem 4.5). So categories are ordered in each node, and the splits between neighbours are scored.
+For more classes there is no such order: for each class, categories are ordered by its share, and the best of all these splits is taken.
+It is the best subset for separating one class from the others, but need not be the best of all. There is no such order for several
+targets either: the orders of each target are tried, and one for all targets together (:mod:`dtrees.split.search.category_orders`).
 
-Means of categories with few rows are mostly noise. Each is moved towards the mean of the node, as if ``smooth`` more weight had that mean,
-and categories of fewer than ``least`` rows in the node are taken together, as one. With neither, the order is that of the theorem. Missing
-values are a category like the others.
+Means of categories with few rows are mostly noise. Each mean is shrunk towards the mean of the node, as if the weight ``smooth`` with
+that mean were added, and categories with fewer than ``least`` rows in the node are merged. Without both, the order is that of the
+theorem. Missing values are a category like the others.
 
-What is not listed goes right: categories that no in-sample row of the node has, and, if there are any, those taken together. A split is
-turned round for that; where nothing is taken together, the smaller side is the left one. So the categories that go left are those of the
-rows that go left, and a finished tree can read them off its rows (:func:`find_subsets`).
+Unlisted categories go right: those that no in-sample row of the node has, and the merged ones. The sides of a split are swapped for
+that; if no categories are merged, the smaller side is the left one. So the categories that go left are those of the rows that go left,
+and a finished tree can find them from its rows (:func:`find_subsets`).
 
-A split is kept as a number, in place of a threshold: how many categories from the lower end of the order go left or, if it is negative,
-from its upper end; plus 2**32 times the number of the order. Whoever applies the split orders the node's categories once more.
+A split is stored as a number, in place of a threshold: the number of categories that go left, from the lower end of the order or, if
+negative, from its upper end; plus 2**32 times the number of the order. To apply the split, the node's categories are ordered again.
 
-The best of many sets gains by chance. Where categories tell nothing, the gain of the first k of m categories in their order is about the
-variance of a row over its weight times m H(k / m), H being the entropy in nats: of m independent normal numbers it is
-m phi(z)^2 / (p (1 - p)) with p = k / m and its normal quantile z, between 0.9 and 1.5 of it for shares from a half to a thousandth.
-m H(k / m) is also about the logarithm of the number of such sets, so the rule is that of minimum description length (Rissanen 1978; Quinlan
-and Rivest 1989). ``limits.chance`` times that is taken from the score by which a set is chosen; the gain that is noted is the whole one.
-Scores of thresholds stay as they are: the best of n thresholds gains about 2 log(log(n)) of these variances by chance.
+The best of many sets gains by chance. If categories carry no information, the gain of the first k of m categories in their order is
+about the variance of a row over its weight times m H(k / m), where H is the entropy in nats: for m independent normal numbers it is m
+phi(z)^2 / (p (1 - p)) with p = k / m and its normal quantile z, between 0.9 and 1.5 times that for shares from a half to a thousandth. m
+H(k / m) is also about the logarithm of the number of such sets, so the rule is that of minimum description length (Rissanen 1978;
+Quinlan and Rivest 1989). ``limits.chance`` times that is subtracted from the score by which a set is chosen; the stored gain is the full
+one. Scores of thresholds are not changed: the best of n thresholds gains about 2 log(log(n)) of these variances by chance.
 
-Where the smaller side of a split may have but a few of the categories, only these few are put in order, at both ends.
+If the smaller side of a split may have only a few of the categories, only these few are ordered, at both ends.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ from dtrees.split.search.category_orders import (
 from dtrees.split.search.sweep import score_above
 from dtrees.split.table.columns import value_at
 
-#: Status, score, and whether values are missing, of a search for a split.
+#: The result of a search: status, score, and whether values are missing.
 FOUND = types.Tuple((types.int64, types.float64, types.boolean))
-#: What the number of an order is multiplied by.
+#: The factor of the number of an order.
 ORDER = np.float64(2**32)
 
 
 @optional
 def _set_keys(thresholds: Any, node: Any, values: Any, groups: Any, m: Any, which: Any, smooth: Any, bits: Any) -> None:
-    """Write what categories are ordered by: their means, or random numbers."""
+    """Write the keys by which categories are ordered: their means, or random numbers."""
     set_means(node, groups, m, which, smooth)
 
 
@@ -82,9 +82,9 @@ def _(thresholds, node, values, groups, m, which, smooth, bits):
 
 @lean_kernel
 def search_groups(node, column, values, m, limits, bits, bar, groups, scratch):
-    """Find the best split of a node by its rows of each category, of which there are ``m``; result as of ``search_column``.
+    """Find the best split of a node from the sums of its ``m`` categories; the result is that of ``search_column``.
 
-    ``column`` is the number by which ``limits`` know the column.
+    ``column`` is the number of the column in ``limits``.
     """
     if m < 2:
         return CONSTANT, 0.0, True
@@ -94,7 +94,7 @@ def search_groups(node, column, values, m, limits, bits, bar, groups, scratch):
 
 @lean_kernel
 def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
-    """Find the best split of a node as :func:`search_groups` does; categories of few rows have been taken together."""
+    """Find the best split of a node like :func:`search_groups`, after rare categories have been merged."""
     found, buffer = scratch.found, scratch.classes
     most = min(limits.categories.most[column], m - 1)
     top, best, order = bar, ZERO(), ZERO()
@@ -110,7 +110,7 @@ def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
             if score > top:
                 top, best, order = score, cut, which
                 note_found(found, ZERO(), HAS_THRESHOLD, False, left)
-        first = max(most + 1, m - most)  # of the cuts with the smaller side at the upper end
+        first = max(most + 1, m - most)  # first cut with the smaller side at the upper end
         left = minus(node, _sum_places(node, groups, first, m, buffer[1]), buffer[0])
         for cut in range(first, m):
             if cut > first:
@@ -121,7 +121,7 @@ def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
                 note_found(found, ZERO(), HAS_THRESHOLD, False, left)
     if best == 0:
         return NO_SPLIT, 0.0, True
-    if order + 1 < n_orders(node):  # another order has taken its place
+    if order + 1 < n_orders(node):  # another order has replaced it
         _set_keys(limits.thresholds, node, values, groups, m, order, limits.categories.smooth, bits)
         order_ends(groups, m, most)
     _turn(node, values.shape[0], m, best, most, order, groups, found, buffer)
@@ -131,7 +131,7 @@ def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
 
 @inlined_kernel
 def _plus_place(statistic, groups, i):
-    """Return a statistic with the rows of the category that is the ``i``-th in order."""
+    """Return a statistic plus the rows of the ``i``-th category in order."""
     place = groups.order[0, i]
     return plus_group(statistic, groups.sums[place], groups.n[place])
 
@@ -147,7 +147,7 @@ def _sum_places(node, groups, first, last, buffer):
 
 @inlined_kernel
 def _score_cut(left, node, cut, m, limits, bits, top):
-    """Return the score of the split after ``cut`` of ``m`` categories; -1.0, or a number up to ``top``, if it does not count."""
+    """Score the split after ``cut`` of ``m`` categories; the result is -1.0 or at most ``top`` if the split is not better."""
     if is_random(limits.thresholds) and cut != 1 + below(mix(np.uint64(bits) + np.uint64(1)), m - 1):
         return -1.0
     if not is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
@@ -158,7 +158,7 @@ def _score_cut(left, node, cut, m, limits, bits, top):
 
 @inlined_kernel
 def _by_chance(node, cut, m, limits):
-    """Return the score that the best ``cut`` of ``m`` categories are expected to have by chance, as far as it is taken from scores."""
+    """Return the expected score of the best ``cut`` of ``m`` categories by chance, times the share that is subtracted from scores."""
     return limits.chance * per_gain(limits.criterion, node) * (_nats(m) - _nats(cut) - _nats(m - cut))
 
 
@@ -169,9 +169,9 @@ def _nats(n):
 
 @lean_kernel
 def _turn(node, n_distinct, m, cut, most, order, groups, found, buffer):
-    """Finish the split after ``cut`` of ``m`` categories in their order: what is not listed is to go right.
+    """Finish the split after ``cut`` of ``m`` ordered categories: swap its sides if unlisted categories would go left.
 
-    Categories are in order up to ``most`` from both ends, of which the cut is within one.
+    Categories are ordered up to ``most`` from both ends; the cut is within one of these ranges.
     """
     rare, missing = groups.code[m - 1] == RARE, m - 1
     if rare:
@@ -207,7 +207,7 @@ def search_categories(column, pair, limits, bar, scratch):
 
 @lean_kernel
 def _group(pair, limits, scratch):
-    """Sum a node's rows by category; return the node's statistic, and how many categories there are."""
+    """Sum a node's rows by category; return the node's statistic, and the number of categories."""
     node = node_statistic(limits.criterion, pair.sums, pair.in_stop - pair.start)
     m = group_rows(node, pair.codes, pair.values.shape[0], pair.partition, pair.start, pair.in_stop, scratch.groups, scratch)
     return node, m
@@ -215,18 +215,18 @@ def _group(pair, limits, scratch):
 
 @lean_kernel
 def choose_sides(node, column, values, m, limits, bits, number, groups, side):
-    """Write to ``side``, by code, which rows a split sends left, given the node's rows of each category."""
+    """Write to ``side``, by code, which rows a split sends left, given the sums of the node's categories."""
     m = take_rare_together(groups, m, limits.categories.least[column])
     choose_kept(node, values, m, limits, bits, number, groups, side)
 
 
 @lean_kernel
 def choose_kept(node, values, m, limits, bits, number, groups, side):
-    """Write which rows go left as :func:`choose_sides` does; categories of few rows have been taken together."""
+    """Write which rows go left like :func:`choose_sides`, after rare categories have been merged."""
     which, n_left = np.int64(abs(number) // ORDER), n_categories_left(number)
     from_low, n_right = number > 0.0, m - n_left
     _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
-    # The categories of the side that has fewer are listed one by one.
+    # The categories of the side with fewer of them are listed one by one.
     some = min(n_left, n_right)
     order_ends(groups, m, some)
     left_is_listed = n_left <= n_right
@@ -244,7 +244,7 @@ def choose_kept(node, values, m, limits, bits, number, groups, side):
 
 @kernel
 def n_categories_left(number):
-    """Return how many of a node's categories a split sends left, missing values included."""
+    """Return the number of a node's categories that a split sends left, including missing values."""
     return np.int64(abs(number) - ORDER * (abs(number) // ORDER))
 
 
@@ -257,14 +257,14 @@ def choose_sides_of_node(column, pair, limits, number, scratch, side):
 
 @separate_kernel(returns=FOUND)
 def search_categories_of_list(column, values, keys, block, place, sums, limits, bar, scratch):
-    """Find the best split of a node of a block in one column of categories; ``place`` is where its keys begin and end."""
+    """Find the best split of a node of a block in one column of categories; ``place`` is the range of its keys."""
     node, m = _group_list(keys, block, place, sums, limits, scratch)
     return search_groups(node, column, values, m, limits, ZERO(), bar, scratch.groups, scratch)
 
 
 @lean_kernel
 def _group_list(keys, block, place, sums, limits, scratch):
-    """Sum the rows of a node of a block by category; return as :func:`_group` does."""
+    """Sum the rows of a node of a block by category; the result is that of :func:`_group`."""
     first, last = place
     node = node_statistic(limits.criterion, sums, last - first)
     return node, group_keys(node, keys, first, last, block.g, block.h, ZERO(), scratch.groups)
@@ -278,12 +278,12 @@ def choose_sides_of_list(column, values, keys, block, place, sums, limits, numbe
 
 
 class NodesByCategory(NamedTuple):
-    """What is known, besides their splits, of nodes that are split, some of them by categories.
+    """Data of split nodes in addition to their splits, some of which are by categories.
 
     Attributes
     ----------
     which : ndarray of int64
-        Those that are split by categories.
+        The nodes that are split by categories.
     column : ndarray of int32, shape (n,)
         The number of the column of each split in the whole table.
     in_stop : ndarray of int64, shape (n,)
@@ -300,7 +300,7 @@ class NodesByCategory(NamedTuple):
 
 @kernel
 def mark_by_category(queue, nodes, splits, columns, partition, limits, key, scratch, marks):
-    """Mark the rows that splits of categories send left; several threads may.
+    """Mark the rows going left by splits of categories; several threads may call it.
 
     Parameters
     ----------
@@ -308,15 +308,15 @@ def mark_by_category(queue, nodes, splits, columns, partition, limits, key, scra
         See :mod:`dtrees.split.compile.work_queue`.
     nodes : NodesByCategory
     splits : SplitsOfRows
-        Of all these nodes.
+        The splits of all these nodes.
     columns : Columns
     partition : RowPartition
     limits : SplitLimits
     key : uint64
-        Of the tree's stream of random thresholds.
+        Key of the tree's stream of random thresholds.
     scratch : Scratch
     marks : RouteBits
-        Written for splits by categories.
+        Written for splits of categories.
     """
     bits, offsets = marks
     while True:
@@ -335,10 +335,10 @@ def mark_by_category(queue, nodes, splits, columns, partition, limits, key, scra
 
 @kernel
 def mark_by_sets(sets, splits, columns, rows, side, marks):
-    """Mark the rows that splits send left whose sets of categories are known.
+    """Mark the rows going left by splits whose sets of categories are known.
 
-    ``sets`` is a :class:`~dtrees.tree.category_sets.CategorySets` whose nodes are those of the ``splits`` that have a set; ``side`` has
-    a buffer of a number for each distinct value of a column and one more. The others are those of :func:`mark_by_category`.
+    ``sets`` is a :class:`~dtrees.tree.category_sets.CategorySets` whose nodes are those of the ``splits`` that have a set; ``side`` is a
+    buffer for each distinct value of a column and one more. Other parameters are those of :func:`mark_by_category`.
     """
     bits, offsets = marks
     for k in range(sets.node.shape[0]):
@@ -354,17 +354,17 @@ def mark_by_sets(sets, splits, columns, rows, side, marks):
         mark_left(codes, Sides(side), rows, splits.start[i], splits.stop[i], bits[offsets[i] : offsets[i + 1]])
 
 
-#: How many of a node's rows are looked at first, and how much closer to each other these are each time: rows of a node that was split
-#: further lie in the order of its leaves, so that those that follow each other have few categories.
+#: Number of a node's rows that are read first, and the factor by which their distance shrinks in each further pass: rows of a node whose
+#: children were split lie in the order of its leaves, so that neighbours have few categories.
 _FIRST_LOOKS, _CLOSER = 64, 8
 
 
 @kernel
 def find_subsets(columns, places, rows, starts, stops, numbers, side, found, counts, offsets):
-    """Find the categories that go left in each of some splits: those of the rows of the left child.
+    """Find the categories that go left in each split: those of the rows of the left child.
 
-    Rows are looked at until all that are to be found are. Rows out of sample change nothing: they go left only with a category that rows in
-    sample go left with.
+    Rows are read until all categories are found. Rows out of sample add nothing: they go left only with a category of in-sample rows
+    that go left.
 
     Parameters
     ----------
@@ -374,17 +374,17 @@ def find_subsets(columns, places, rows, starts, stops, numbers, side, found, cou
         The column of each split.
     rows : ndarray of uint32
     starts, stops : ndarray of int64, shape (n,)
-        Where the rows of the left children are.
+        Ranges of the rows of the left children.
     numbers : ndarray of float64, shape (n,)
-        The splits, as numbers.
+        The splits, stored as numbers.
     side : ndarray of uint8
-        A buffer for a number for each distinct value of a column and one more, all 0, as they are again in the end.
+        Buffer for each distinct value of a column and one more, all 0 before and after.
     found : ndarray of int64
-        Written: the numbers of the categories, of all splits in turn, -1 for missing values.
+        Written: the numbers of the categories, of all splits in order, -1 for missing values.
     counts : ndarray of int64, shape (n,)
-        Written: how many of these there are of each split.
+        Written: the number of these for each split.
     offsets : ndarray of int64, shape (n + 1,)
-        Written: where the set of each split begins, in words of 32 bits up to the last that is not 0, and where the last one ends.
+        Written: start of the set of each split, in words of 32 bits up to the last that is not 0, and the end of the last one.
     """
     at = offsets[0] = ZERO()
     for i in range(places.shape[0]):
@@ -402,7 +402,7 @@ def find_subsets(columns, places, rows, starts, stops, numbers, side, found, cou
 
 @inner_kernel
 def _find_codes(codes, rows, start, stop, n_wanted, side, found, at):
-    """Write the codes of some rows, of which so many are wanted, to ``found`` from ``at`` on; return how many there are."""
+    """Write ``n_wanted`` distinct codes of some rows to ``found`` from ``at`` on; return their number."""
     n_found, step = ZERO(), ZERO() + 1
     while step * _FIRST_LOOKS < stop - start:
         step *= _CLOSER

@@ -1,10 +1,10 @@
-"""The rows of a node by category, and the orders that categories are put in, to be split between neighbours.
+"""The rows of a node by category, and the orders of categories whose neighbours splits separate.
 
-Of one target there is one order, by its mean; of more than two classes one for each, by its share. Of several targets there are those of
-each. Where at least two of them are numbers, or of two classes, these have one more together: by where the means of the categories lie
-along the direction in which they differ most (the first principal component of the means, by weight: the best set differs from the others
-by a plane, as squared errors are, and the plane across that direction is often near it). The direction is found by repeated multiplication,
-from the target whose means differ most on.
+For one target there is one order, by its mean; for more than two classes there is one for each, by its share. Several targets have the
+orders of each. If at least two of them are numbers, or of two classes, these have one more order together: by the position of the means
+of the categories along the direction in which they differ most (the first principal component of the means, weighted). For squared
+errors the best set is separated from the others by a plane, which is often nearly perpendicular to that direction. The direction is
+computed by power iteration, starting with the target whose means differ most.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dtrees.split.criteria.statistics import (
 from dtrees.split.policy import CATEGORY_BUCKETS, DENSE_CATEGORIES, INSERTION_ROWS, ORDERED_SHARE, RANKED_CATEGORIES
 from dtrees.split.table.sorting import code_of, place_in, sort_places
 
-#: The code of categories taken together.
+#: The code of merged categories.
 RARE = np.int64(-1)
 
 
@@ -46,18 +46,18 @@ class Groups(NamedTuple):
     Attributes
     ----------
     code, n : ndarray of int64, shape (size,)
-        Of each category, and how many rows have it.
+        Code of each category, and its number of rows.
     sums : ndarray of int64, shape (size, n_sums)
     key : ndarray of float64, shape (size,)
-        By which they are ordered.
+        Keys by which they are ordered.
     order : ndarray of int64, shape (2, size)
-        The places of categories in their order, and as many places to sort by.
+        The places of categories in their order, and as many for sorting.
     counts : ndarray of int64, shape (CATEGORY_BUCKETS,)
-        How many categories there are in chunks of keys.
+        Number of categories in each bucket of keys.
     side : ndarray of uint8, shape (size,)
-        By code, whether rows go left.
+        Whether rows go left, by code.
     direction : ndarray of float64, shape (2, n_sums)
-        Of the means of several targets, and as much buffer.
+        Direction of the means of several targets, and a buffer of the same size.
     """
 
     code: NDArray[np.int64]
@@ -71,8 +71,8 @@ class Groups(NamedTuple):
 
 
 def make_groups(max_distinct: int, n_sums: int) -> Groups:
-    """Return buffers for the categories of columns of up to so many distinct values."""
-    size = max_distinct + 2  # one for missing values, and one for categories taken together
+    """Return buffers for the categories of columns of up to ``max_distinct`` distinct values."""
+    size = max_distinct + 2  # one for missing values, and one for merged categories
     return Groups(
         code=np.empty(size, np.int64),
         n=np.empty(size, np.int64),
@@ -87,18 +87,18 @@ def make_groups(max_distinct: int, n_sums: int) -> Groups:
 
 @optional
 def _add_weight(statistic: Any, sums: Any, weight: Any) -> None:
-    """Add the weight of a row to the sums of a category; the statistic tells what is summed."""
+    """Add the weight of a row to the sums of a category, for the kind of the statistic."""
     sums[n_sums(statistic)] += weight
 
 
 @_add_weight.of(Classes)
 def _(statistic, sums, weight):
-    pass  # it is the sum of those of classes
+    pass  # the sums of classes include it
 
 
 @optional
 def weight_of(statistic: Any, sums: Any) -> Any:
-    """Return the weight of a category from its sums."""
+    """Return the weight of a category, given its sums."""
     return sums[n_sums(statistic)]
 
 
@@ -112,7 +112,7 @@ def _(statistic, sums):
 
 @optional
 def plus_group(statistic: Any, sums: Any, n: Any) -> Any:
-    """Return a statistic with ``n`` more rows of these sums. All sums but moments are changed in place."""
+    """Return a statistic plus ``n`` rows with these sums. For all kinds but moments, sums are changed in place."""
     for k in range(statistic.sums.shape[0]):
         statistic.sums[k] += sums[k]
     return with_sums(statistic, statistic.sums, statistic.h + weight_of(statistic, sums), statistic.n + n)
@@ -125,7 +125,7 @@ def _(statistic, sums, n):
 
 @lean_kernel
 def group_rows(node, codes, n_distinct, partition, start, in_stop, groups, scratch):
-    """Sum the in-sample rows of a node by code; return how many codes there are. They come in ascending order."""
+    """Sum the in-sample rows of a node by code, in ascending order; return the number of codes."""
     rows, a, b = partition.rows, partition.g, partition.h
     n = in_stop - start
     if n_distinct > DENSE_CATEGORIES * n:
@@ -151,7 +151,7 @@ def group_rows(node, codes, n_distinct, partition, start, in_stop, groups, scrat
 
 @lean_kernel
 def group_keys(node, keys, first, last, a, b, base, groups):
-    """Sum rows that are sorted by code, as :func:`group_rows` does; ``a``, ``b`` and ``base`` are those of ``sweep_sorted``."""
+    """Sum rows sorted by code like :func:`group_rows`; ``a``, ``b`` and ``base`` are those of ``sweep_sorted``."""
     m, i = ZERO(), first
     while i < last:
         code, total = code_of(keys[i]), nothing(node, groups.sums[m])
@@ -167,7 +167,7 @@ def group_keys(node, keys, first, last, a, b, base, groups):
 
 @inlined_kernel
 def _move(groups, source, target):
-    """Copy what is summed from one place to another."""
+    """Copy the sums at one place to another."""
     groups.n[target] = groups.n[source]
     for k in range(groups.sums.shape[1]):
         groups.sums[target, k] = groups.sums[source, k]
@@ -175,7 +175,7 @@ def _move(groups, source, target):
 
 @lean_kernel
 def take_rare_together(groups, m, least):
-    """Make one of those of ``m`` categories that have fewer than ``least`` rows, the last one; return how many there are then."""
+    """Merge those of ``m`` categories with fewer than ``least`` rows into one, the last; return the new number of categories."""
     if least <= 1:
         return m
     rare, kept = groups.code.shape[0] - 1, ZERO()
@@ -199,13 +199,13 @@ def take_rare_together(groups, m, least):
     return kept
 
 
-#: How often a direction is multiplied. Where that is not enough, two directions are about as good.
+#: Steps of power iteration. If these are not enough, the two best directions are about equally good.
 _MULTIPLICATIONS = 8
 
 
 @optional
 def n_orders(statistic: Any) -> Any:
-    """Return one more than the number of the last order; not all before need be one (:func:`is_order`)."""
+    """Return one more than the number of the last order; some numbers before may have no order (:func:`is_order`)."""
     return statistic.sums.shape[0] + 1
 
 
@@ -221,7 +221,7 @@ def _(statistic):
 
 @optional
 def is_order(statistic: Any, which: Any) -> Any:
-    """Tell whether there is an order of this number. Of two classes of one of several targets, the second one has one."""
+    """Return whether there is an order of this number. For two classes of one of several targets, only the second has one."""
     n_sums = statistic.sums.shape[0]
     if which < n_sums:
         return _classes_of(statistic, which) != 1
@@ -238,7 +238,7 @@ def _(statistic, which):
 
 @specialised
 def _classes_of(statistic: Any, k: Any) -> Any:
-    """Return the number of classes of the target that the ``k``-th sum is of, 1 if that says nothing that others do not, 2 for numbers."""
+    """Return the number of classes of the target of the ``k``-th sum, 1 if that sum is redundant, 2 for numbers."""
 
 
 @_classes_of.of(AmountsOfTargets)
@@ -257,7 +257,7 @@ def _(statistic, k):
 
 @optional
 def set_means(statistic: Any, groups: Any, m: Any, which: Any, smooth: Any) -> None:
-    """Write how far the means of ``m`` categories are from the node's, after smoothing, to their keys: of ``a``, or of shares."""
+    """Write the smoothed differences of the means of ``m`` categories to the node's, of ``a`` or of shares, to their keys."""
     if which < statistic.sums.shape[0]:
         _set_means_of(statistic, groups, m, which, smooth)
     else:
@@ -301,7 +301,7 @@ def _distance_of(statistic, groups, i, k, mean, smooth):
 
 @lean_kernel
 def _set_along_direction(statistic, groups, m, smooth):
-    """Write where the means of categories lie along the direction in which they differ most."""
+    """Write the positions of the means of categories along the direction in which they differ most."""
     direction, product, n_sums = groups.direction[0], groups.direction[1], statistic.sums.shape[0]
     widest, first = -1.0, ZERO()
     for k in range(n_sums):
@@ -325,7 +325,7 @@ def _set_along_direction(statistic, groups, m, smooth):
                     weighted = float(groups.sums[i, n_sums]) * groups.key[i]
                     product[k] += weighted * _distance_of(statistic, groups, i, k, mean, smooth)
                 largest = max(largest, abs(product[k]))
-        if not 0.0 < largest < 1e300:  # all means are the same, or out of range
+        if not 0.0 < largest < 1e300:  # all means are equal, or out of range
             break
         for k in range(n_sums):
             direction[k] = product[k] / largest
@@ -345,7 +345,7 @@ def _project(statistic, groups, m, smooth):
 
 @lean_kernel
 def sort_by_key(key, places, spare):
-    """Put ``places`` in ascending order of their keys. Of equal keys, the place that comes first is to stay first."""
+    """Sort ``places`` by their keys, ascending and stable."""
     m, run = places.shape[0], ZERO() + (INSERTION_ROWS if places.shape[0] <= INSERTION_ROWS else 8)
     for first in range(0, m, run):
         for i in range(first + 1, min(first + run, m)):
@@ -376,7 +376,7 @@ def sort_by_key(key, places, spare):
 
 @lean_kernel
 def _rank_all(key, m, order):
-    """Write the places of ``m`` keys in ascending order, by counting how many come before each; no branch that may be guessed wrong."""
+    """Write the places of ``m`` keys in ascending order, by counting how many come before each; without branches to mispredict."""
     for i in range(m):
         mine, rank = key[i], ZERO()
         for j in range(i):
@@ -388,7 +388,7 @@ def _rank_all(key, m, order):
 
 @inlined_kernel
 def _range_of(key, m):
-    """Return the lowest and the highest of ``m`` keys, none NaN; four are compared side by side, as each waits for the one before."""
+    """Return the lowest and the highest of ``m`` keys, none NaN; four independent chains of comparisons run side by side."""
     low = high = low_1 = high_1 = low_2 = high_2 = low_3 = high_3 = key[0]
     last = m & ~3
     for i in range(0, last, 4):
@@ -404,9 +404,9 @@ def _range_of(key, m):
 
 @lean_kernel
 def order_ends(groups, m, most):
-    """Write the places of the ``most`` lowest of ``m`` keys, ascending, to the front of ``order[0]``, those of the highest to its end.
+    """Write the places of the ``most`` lowest of ``m`` keys to the front of ``order[0]``, those of the highest to its end, ascending.
 
-    Of equal keys, the lower place comes first.
+    Among equal keys, the lower place comes first.
     """
     key, order, spare, counts = groups.key, groups.order[0], groups.order[1], groups.counts
     if m <= RANKED_CATEGORIES:
@@ -415,8 +415,8 @@ def order_ends(groups, m, most):
     if m > ORDERED_SHARE * most:
         low, high = _range_of(key, m)
         scale = float(CATEGORY_BUCKETS) / (high - low)
-        if 0.0 < scale < 1e300:  # all keys are finite, and not all equal
-            # To multiply and to cut off keeps the order, so that categories need to be sorted within chunks only.
+        if 0.0 < scale < 1e300:  # all keys are finite, and not all are equal
+            # Scaling and truncating preserve the order, so that categories are sorted within buckets only.
             counts[:] = 0
             for i in range(m):
                 counts[min(np.int64((key[i] - low) * scale), CATEGORY_BUCKETS - 1)] += 1

@@ -1,9 +1,9 @@
-"""The best split of one node in one column: the one place where it is found.
+"""Search for the best split of one node in one column.
 
 The level-by-level engine maps :func:`search_many` over threads; the subtree kernel calls :func:`search_column` itself. While a node's
-columns are searched one after the other, the score of the best split so far is the *bar* that others have to pass
-(:func:`~dtrees.split.node.records.bar_for`). The best is kept in the scratch space until
-:func:`~dtrees.split.node.records.complete` makes a candidate of it.
+columns are searched one after the other, the score of the best split so far is the *bar* that other splits have to exceed
+(:func:`~dtrees.split.node.records.bar_for`). The best split is held in the scratch space until
+:func:`~dtrees.split.node.records.complete` turns it into a candidate.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ def search_column(criterion, pair, limits, bar, scratch):
     Parameters
     ----------
     criterion : named tuple
-        That of ``limits``, without constraints.
+        The criterion of ``limits``, without constraints.
     pair : NodeColumn
     limits : SplitLimits
     bar : float
-        Only splits of a larger score count.
+        Only splits with a larger score are candidates.
     scratch : Scratch
-        The split is left in ``scratch.found`` if there is one, and nothing is changed there otherwise.
+        The split is written to ``scratch.found`` if there is one; otherwise that is not changed.
 
     Returns
     -------
     status : int
-        CONSTANT, NO_SPLIT or SPLIT. A column that constraints keep from a node counts as constant there.
+        CONSTANT, NO_SPLIT or SPLIT. A column that constraints forbid in a node counts as constant.
     score : float
     has_missing : bool
         Whether the column has missing values in this node.
@@ -75,7 +75,7 @@ def _(criterion, pair, limits, bar, scratch):
 def search_any_column(column, pair, limits, bar, scratch):
     """Find the best split of one node in one column, of numbers or categories; see :func:`search_column`.
 
-    ``column`` is the number by which the categories of ``limits`` know the column.
+    ``column`` is the number of the column in the categories of ``limits``.
     """
     if is_categorical(limits.categories, column):
         return search_categories(column, pair, limits, bar, scratch)
@@ -84,7 +84,7 @@ def search_any_column(column, pair, limits, bar, scratch):
 
 @specialised
 def _search_sums(thresholds, pair, limits, bar, scratch):
-    """Find the best split by a criterion that follows from sums; parameters and result are those of :func:`search_column`."""
+    """Find the best split by a criterion of sums; parameters and result are those of :func:`search_column`."""
 
 
 @_search_sums.of(RandomThreshold)
@@ -99,7 +99,7 @@ def _(thresholds, pair, limits, bar, scratch):
 
 @separate_kernel
 def search_by_sums(pair, limits, bar, scratch):
-    """Find the best of all splits by a criterion that follows from sums; parameters and result are those of :func:`search_column`."""
+    """Find the best of all splits by a criterion of sums; parameters and result are those of :func:`search_column`."""
     rows = pair.partition.rows[pair.start : pair.in_stop]
     dominant = find_dominant(pair.codes, rows, scratch)
     if dominant >= 0:
@@ -123,9 +123,9 @@ def _sorted_rows(pair, scratch):
 
 @optional
 def _search_sums_by_value(node, pair, limits, bar, scratch):
-    """Search a column by bins, where that is faster than to sort it.
+    """Search a column by bins, if that is faster than sorting it.
 
-    Returns whether it was, and status, score and whether values are missing, as :func:`search_column`.
+    Returns whether it was, and then status, score and whether values are missing, like :func:`search_column`.
     """
     return False, CONSTANT, 0.0, False
 
@@ -140,7 +140,7 @@ def _(node, pair, limits, bar, scratch):
 
 @lean_kernel
 def search_bins(pair, node, limits, bar, scratch):
-    """Find the best split by one bin for each distinct value; ``node`` is the node's moments."""
+    """Find the best split from one bin for each distinct value; ``node`` is the node's moments."""
     m, missing = fill_bins(pair.codes, pair.values.shape[0], pair.partition, pair.start, pair.in_stop, scratch.bins)
     if m == 0 or (m == 1 and missing.n == 0):
         return CONSTANT, 0.0, False
@@ -150,7 +150,7 @@ def search_bins(pair, node, limits, bar, scratch):
 
 @shared_kernel
 def search_sorted(rows, n_distinct, sums, limits, bar, scratch):
-    """Find the best split by rows that are sorted already; codes of missing values are ``n_distinct``."""
+    """Find the best split from sorted rows; the code of missing values is ``n_distinct``."""
     highest = code_in(rows.keys[rows.last - 1])
     if code_in(rows.keys[rows.first]) == highest:
         return CONSTANT, 0.0, False
@@ -165,7 +165,7 @@ def search_sorted(rows, n_distinct, sums, limits, bar, scratch):
 
 @separate_kernel(returns=types.Tuple((types.float64, types.boolean)))
 def _sweep_all(rows, n_distinct, sums, limits, bar, scratch):
-    """Sweep all rows of a node, of which values may be missing; return the best score, and whether values are."""
+    """Sweep all rows of a node, some of which may miss the value; return the best score, and whether any does."""
     node, buffer = node_statistic(limits.criterion, sums, rows.last - rows.first), scratch.classes
     end = first_above(rows.keys, rows.first, rows.last, n_distinct - 1)
     missing = sum_rows(rows_between(rows, end, rows.last), nothing(node, buffer[1]))
@@ -205,7 +205,7 @@ def search_many(columns, column_ids, tasks, first, last, nodes, limits, scratch,
 
 @kernel
 def find_pure(target, rows, starts, in_stops):
-    """Tell which nodes have the same target in all in-sample rows; see :func:`~dtrees.split.node.partition.is_pure`."""
+    """Return which nodes have the same target in all in-sample rows; see :func:`~dtrees.split.node.partition.is_pure`."""
     pure = np.empty(starts.shape[0], np.bool_)
     for i in range(starts.shape[0]):
         pure[i] = is_pure(target, rows, starts[i], in_stops[i])
@@ -214,18 +214,18 @@ def find_pure(target, rows, starts, in_stops):
 
 @kernel
 def pair_drawn(key, paths, pool, n_drawn, place_of):
-    """Draw columns for nodes; return pairs of a node (index into ``paths``) and the place of a column drawn, where that is known.
+    """Draw columns for nodes; return pairs of a node (index into ``paths``) and the place of a drawn column, if it is known.
 
     Parameters
     ----------
     key : uint64
-        Of the tree's stream of node columns.
+        Key of the tree's stream of node columns.
     paths : ndarray of uint64, shape (n_nodes,)
     pool : ndarray of int32
-        The tree's columns; in another order meanwhile, so no other thread may use the array.
+        The tree's columns; reordered during the call, so no other thread may use the array.
     n_drawn : int
     place_of : ndarray of int64
-        By column; -1 where unknown.
+        By column; -1 if unknown.
 
     Returns
     -------
@@ -246,10 +246,10 @@ def pair_drawn(key, paths, pool, n_drawn, place_of):
 
 @kernel
 def search_on(columns, column_ids, key, pool, skip, place_of, nodes, limits, scratch, out, first):
-    """Search nodes column by column, from the ``skip``-th drawn on, until one that is known varies.
+    """Search nodes column by column, from the ``skip``-th drawn on, until one at a known place varies.
 
-    The candidates are written to ``out``, and to ``first`` which column drawn each is of: their number where none varies. Parameters are
-    those of :func:`pair_drawn` and :func:`~dtrees.split.search.column.search_many`.
+    The candidates are written to ``out``, and the number of the draw of each to ``first``: the number of columns if none varies.
+    Parameters are those of :func:`pair_drawn` and :func:`~dtrees.split.search.column.search_many`.
     """
     n_columns, paths = pool.shape[0], nodes.path
     task = np.zeros((paths.shape[0], 2), np.int64)

@@ -1,21 +1,21 @@
-"""Sums of deviations from quantiles as exact integers.
+"""Exact sums of deviations from quantiles, as integers.
 
 Terms
 -----
 level
     a target in fixed point, of up to 61 bits.
 factor
-    what a unit of deviation counts: one whole number above the quantile, one below; 1 and 1 for the median, 9 and 1 for the 0.9-quantile
+    the factor of a unit of deviation: one integer above the quantile, one below; 1 and 1 for the median, 9 and 1 for the 0.9-quantile
     (:class:`~dtrees.split.criteria.absolute_error.Deviations`).
 deviation
     the sum of factor * weight * abs(level - quantile) over some rows, about their weighted quantile: ``high * 2**LOW_BITS + low`` with
-    ``low`` below ``2**LOW_BITS``. Splits are compared by these, so they are exact: the two parts of the levels are summed apart, each in
-    64 bits.
+    ``low`` below ``2**LOW_BITS``. Splits are compared by these, so comparisons are exact: the two parts of the levels are summed
+    separately, each in 64 bits.
 
-For that the weights of a tree, times the larger factor, may sum up to 2**40, and levels and these together have 84 bits: 61 and up to 23,
-or 44 and 40. Counts (bootstrap) and whole numbers are kept as they are up to that sum; other weights are rounded to 2**-40 of their sum
-(times the larger factor), which for medians still is a twenty-millionth of the mean weight of 50,000 rows. A weight is never rounded to
-zero.
+For that the weights of a tree, times the larger factor, may sum up to 2**40, and levels and these together have 84 bits: 61 and up to
+23, or 44 and 40. Counts (bootstrap) and whole numbers are stored exactly up to that sum; other weights are rounded to 2**-40 of their
+sum (times the larger factor), which for medians still is a twenty-millionth of the mean weight of 50,000 rows. A weight is never rounded
+to zero.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ LOW_MASK = 2**LOW_BITS - 1
 _WEIGHT_BITS = 40
 _LEVEL_BITS = 61
 _ALL_BITS = 84
-#: What weights times the larger factor may sum up to: small weights are rounded up.
+#: Limit of the sum of weights times the larger factor: small weights are rounded up.
 MOST_WEIGHT = 2 ** (_WEIGHT_BITS + 1)
 
-#: A deviation, and the weight of its rows.
+#: A deviation of some rows, and their weight.
 DEVIATION = np.dtype([("high", np.int64), ("low", np.int64), ("weight", np.int64)])
 
 
 def weights_in_bits(weight: NDArray[np.float64], factor: int = 1) -> tuple[NDArray[np.int64], int]:
-    """Return weights in fixed point with a sum of at most about ``2**40 / factor``, and the power of two they were multiplied by."""
+    """Return weights in fixed point with a sum of at most about ``2**40 / factor``, and the exponent of their scale."""
     bits = _WEIGHT_BITS - (factor - 1).bit_length()
     total = float(absolute_sum(weight))
     out = np.empty(weight.shape[0], np.int64)
@@ -61,16 +61,16 @@ def weights_in_bits(weight: NDArray[np.float64], factor: int = 1) -> tuple[NDArr
 
 
 def levels_of(targets: Sequence[NDArray[np.float64]], total_weight: int) -> tuple[NDArray[np.int64], int]:
-    """Return several targets in fixed point of one scale, one after the other, so that the deviations of all can be added up.
+    """Return the levels of several targets, concatenated, in a common scale, so that the deviations of all can be added.
 
-    Each is less one of its own; the power of two that all were multiplied by comes with them.
+    An offset is subtracted from each target; the exponent of the scale is the second result.
 
     Parameters
     ----------
     targets : sequence of ndarray of float64, shape (n,)
         Each ascending and finite.
     total_weight : int
-        What the weights of a tree sum up to at most, times the larger factor.
+        Upper bound of the sum of a tree's weights times the larger factor.
     """
     centered = []
     for one in targets:
@@ -88,7 +88,7 @@ def levels_of(targets: Sequence[NDArray[np.float64]], total_weight: int) -> tupl
 
 @inner_kernel
 def note(out, high, low, weight):
-    """Write a deviation."""
+    """Write a deviation and its weight."""
     out.high = high + (low >> LOW_BITS)
     out.low = low & LOW_MASK
     out.weight = weight
@@ -96,7 +96,7 @@ def note(out, high, low, weight):
 
 @inner_kernel
 def gain_of(node, left, right):
-    """Return the gain of a split from three deviations, exact but for being rounded to float64."""
+    """Return the gain of a split from three deviations, exact up to the rounding to float64."""
     low = node.low - left.low - right.low
     high = node.high - left.high - right.high + (low >> LOW_BITS)
     return float(high) * float(LOW_MASK + 1) + float(low & LOW_MASK)
@@ -104,13 +104,13 @@ def gain_of(node, left, right):
 
 @inner_kernel
 def may_be_taken(limits, n_left, n, left, right):
-    """Tell whether a split of ``n`` rows may be taken, from the deviations of both sides; neither may be without weight."""
+    """Return whether a split of ``n`` rows is allowed, given the deviations of both sides; neither may be without weight."""
     return is_allowed(limits, n_left, n - n_left, left.weight, right.weight) and min(left.weight, right.weight) >= 1
 
 
 @inner_kernel
 def _add(tree, i, value):
-    """Add a number to the i-th of a Fenwick tree."""
+    """Add a number to the i-th element of a Fenwick tree."""
     while i < tree.shape[0]:
         tree[i] += value
         i += i & -i
@@ -129,7 +129,7 @@ def _add_item(item, trees, sums):
 
 @inner_kernel
 def _sum_up_to(tree, i):
-    """Return the sum of the first ``i`` numbers of a Fenwick tree."""
+    """Return the sum of the first ``i`` elements of a Fenwick tree."""
     total = 0
     while i > 0:
         total += tree[i]
@@ -139,7 +139,7 @@ def _sum_up_to(tree, i):
 
 @inner_kernel
 def _elements_before(criterion, weights, total, beyond):
-    """Return how many elements there are before the quantile's share of the weight, or up to it and with it (``beyond``)."""
+    """Return the number of elements before the quantile's share of the weight, or up to and including it (``beyond``)."""
     wanted, both = criterion.above * total, criterion.above + criterion.below
     n = weights.shape[0] - 1
     step = 1
@@ -159,7 +159,7 @@ def _elements_before(criterion, weights, total, beyond):
 
 @inner_kernel
 def _note_from_trees(criterion, line, trees, sums, out):
-    """Find the quantile of all items in trees, and note their deviation."""
+    """Find the quantile of all items in trees, and write their deviation."""
     (weights, highs, lows), (total, high, low) = trees, sums
     above, both = criterion.above, criterion.above + criterion.below
     i = _elements_before(criterion, weights, total, False)
@@ -171,7 +171,7 @@ def _note_from_trees(criterion, line, trees, sums, out):
 
 @inner_kernel
 def deviations_by_tree(criterion, line, items, n, end, last, forward, out):
-    """Write the deviations of :func:`~dtrees.split.search.line_up.deviations` in log(n) a row, whatever the weights."""
+    """Write the deviations of :func:`~dtrees.split.search.line_up.deviations` in O(log n) a row, for any weights."""
     trees, sums = (np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)), (0, 0, 0)
     for i in range(end, last):
         sums = _add_item(items[i], trees, sums)
@@ -184,10 +184,10 @@ def deviations_by_tree(criterion, line, items, n, end, last, forward, out):
 
 @inner_kernel
 def note_all_quantiles(criterion, line, items, n, end, last, forward, out):
-    """Write the quantiles of all sets of ``items[:end]`` from one end on, halfway where two targets may be it.
+    """Write the quantiles of all prefixes or suffixes of ``items[:end]``, the midpoint if two targets qualify.
 
-    Parameters are those of :func:`~dtrees.split.search.line_up.deviations`; the quantile of a set without rows is not
-    written. For constraints: rows are added to a Fenwick tree of weights, in log(n) a row.
+    Parameters are those of :func:`~dtrees.split.search.line_up.deviations`; the quantile of an empty set is not written. For
+    constraints: rows are added to a Fenwick tree of weights, in O(log n) a row.
     """
     weights = np.zeros(n + 1, np.int64)
     total = 0
@@ -212,13 +212,13 @@ def _quantile_in(criterion, line, weights, total):
 
 @inner_kernel
 def halfway(one, other):
-    """Return the middle of two levels, a level itself where they are the same."""
+    """Return the midpoint of two levels, exactly the level if they are equal."""
     return float(one) if one == other else float(one) / 2.0 + float(other) / 2.0
 
 
 @inner_kernel
 def _merge(keys, first, middle, last, spare):
-    """Merge two sorted chunks, the first of which goes first where keys tie."""
+    """Merge two sorted chunks; keys of the first come first in ties."""
     i, j = first, middle
     for k in range(first, last):
         if j == last or (i < middle and code_in(keys[i]) <= code_in(keys[j])):
@@ -234,7 +234,7 @@ def _merge(keys, first, middle, last, spare):
 def _quantile(criterion, keys, first, last, partition, target):
     """Return the weighted quantile of a node's targets, and the sum of weighted deviations from it.
 
-    It is halfway between two targets where the weight up to the first is just the quantile's share, as scikit-learn's median is.
+    It is the midpoint of two targets if the weight up to the first is exactly the quantile's share, like scikit-learn's median.
     """
     above, both = criterion.above, criterion.above + criterion.below
     rows, b = partition.rows, partition.h
@@ -271,7 +271,7 @@ def node_quantiles(criterion, partition, target, left, right, start, in_stop, qu
     ----------
     criterion : Deviations
     partition : RowPartition
-        Its ``a`` are numbers of targets.
+        Its ``a`` are ranks of targets.
     target : ndarray of float64, shape (n_rows,)
     left, right : ndarray of int32, shape (n_nodes,)
         Children, in preorder; -1 for leaves.

@@ -1,6 +1,6 @@
 """The rows of a node in the order of the target, as a linked list, and in the order of a column.
 
-The deviations of all prefixes and suffixes in that order are found by taking one row after the other out of the list.
+The deviations of all prefixes and suffixes in the order of the column are found by removing one row after the other from the list.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.search.deviations import DEVIATION, LOW_BITS, LOW_MASK, deviations_by_tree, note
 from dtrees.split.table.sorting import code_in, code_of, key_of, place_in, sort_keys
 
-#: An element of the line: what is summed, the row, and the number of its target.
+#: An element of the line: its level and weight, its row, and the rank of its target.
 LINE = np.dtype([("level", np.int64), ("weight", np.int64), ("row", np.uint32), ("number", np.uint32)])
-#: Its neighbours; apart, because they are read and written out of order and should stay in the cache.
+#: The neighbours of an element, in an array of their own, because they are read and written out of order and should stay in the cache.
 LINK = np.dtype([("previous", np.uint32), ("next", np.uint32)])
-#: An element again, in the order of a column.
+#: A copy of an element, in the order of a column.
 ITEM = np.dtype([("level", np.int64), ("weight", np.int64), ("element", np.int64)])
 
 
 @by_reference
 class LineUp(NamedTuple):
-    """What one thread needs to search by order statistics; reused between calls.
+    """Scratch space of one thread for searches by order statistics, reused between calls.
 
     Attributes
     ----------
@@ -38,18 +38,18 @@ class LineUp(NamedTuple):
     links : ndarray of LINK, shape (2, n_rows + 1)
         Of the rows that go left, and of those that go right.
     left, right : ndarray of DEVIATION
-        Of the first i rows and of all but the first i rows, in the order of the column.
+        Deviations of the first i rows, and of all but the first i rows, in the order of the column.
     quantiles : ndarray of float64, shape (2, n_rows + 1)
-        Of the same, where constraints compare them.
+        Quantiles of the same sets, if constraints compare them.
     totals : ndarray of DEVIATION, shape (4, n_rows + 1) or (4, 2)
-        Those of several targets together, with missing values on the left, and then with these on the right.
+        Deviations of several targets together, with missing values on the left, and then on the right.
     elements : ndarray of uint32
-        The element of each place that a node's keys are of.
+        The element of each place of a node's keys.
     node : ndarray of int64, shape (7,)
-        The first and last place of the node that ``line`` holds (a node has them to itself throughout a tree; those in a block are below
-        -1), then what :func:`first_state` says of all its rows.
+        The first and last place of the node in ``line`` (no other node of the tree has these places; those in a block are below -1),
+        then the result of :func:`first_state` for all its rows.
     most : ndarray of float64, shape (1,)
-        What its splits gain at most; negative where that is not known.
+        An upper bound of the gain of its splits; negative if unknown.
     """
 
     levels: NDArray[np.int64]
@@ -76,7 +76,7 @@ def make_line_up(n_rows: int, levels: NDArray[np.int64], several: bool = False) 
 
 @specialised
 def n_targets(criterion: Any) -> Any:
-    """Return how many targets there are."""
+    """Return the number of targets."""
 
 
 @n_targets.of(Deviations)
@@ -91,7 +91,7 @@ def _(criterion):
 
 @specialised
 def of_one_target(criterion: Any) -> Any:
-    """Return the criterion of each target."""
+    """Return the criterion for a single target."""
 
 
 @of_one_target.of(Deviations)
@@ -106,7 +106,7 @@ def _(criterion):
 
 @specialised
 def put_in_line(criterion: Any, t: Any, partition: Any, start: Any, in_stop: Any, scratch: Any) -> None:
-    """Put a node's in-sample rows in the order of the ``t``-th target, unless they are already."""
+    """Put a node's in-sample rows into the order of the ``t``-th target, unless they are already."""
 
 
 @put_in_line.of(Deviations)
@@ -128,7 +128,7 @@ def _(criterion, t, partition, start, in_stop, scratch):
 
 @kernel
 def put_block_in_line(criterion, block, first, last, scratch):
-    """Put the rows of a node of a block (:mod:`dtrees.split.grow.block`) in the order of their targets, unless they are already."""
+    """Put the rows of a node of a block (:mod:`dtrees.split.grow.block`) into the order of their targets, unless they are already."""
     node = scratch.line_up.node
     if node[0] != -2 - first or node[1] != -2 - last:
         line_up_block(criterion, block, first, last, scratch)
@@ -136,7 +136,7 @@ def put_block_in_line(criterion, block, first, last, scratch):
 
 @kernel
 def line_up_block(criterion, block, first, last, scratch):
-    """Put the rows of a node of a block in the order of their targets; their keys are left in ``scratch.keys``."""
+    """Put the rows of a node of a block into the order of their targets; ``scratch.keys`` receives their keys."""
     node = scratch.line_up.node
     for i in range(last - first):
         place = block.places[first + i]
@@ -147,7 +147,7 @@ def line_up_block(criterion, block, first, last, scratch):
 
 @inner_kernel
 def line_up_by_keys(criterion, rows, b, start, n, scratch):
-    """Put the ``n`` rows of a node in the order of ``scratch.keys``: the number of the target, and the place from ``start`` on."""
+    """Put the ``n`` rows of a node into the order of ``scratch.keys``: the rank of the target, and the place, counted from ``start``."""
     line_up = scratch.line_up
     keys, line, levels, node = scratch.keys, line_up.line, line_up.levels, line_up.node
     sort_keys(keys, scratch.spare, n, scratch.counts)
@@ -168,7 +168,7 @@ def line_up_by_keys(criterion, rows, b, start, n, scratch):
 
 @inner_kernel
 def link_elements(links, n, items, first, last):
-    """Link elements 1 to n, but for those of ``items[first:last]``."""
+    """Link elements 1 to n, except those of ``items[first:last]``."""
     for i in range(n + 1):
         links[i].previous = i - 1
         links[i].next = i + 1
@@ -182,7 +182,7 @@ def link_elements(links, n, items, first, last):
 
 @inner_kernel
 def first_state(criterion, line, links):
-    """Return the weight of the linked elements, their lower quantile, the weight before that, and their deviation in two parts."""
+    """Return the weight of the linked elements, their lower quantile, the weight before it, and their deviation in two parts."""
     above, both = criterion.above, criterion.above + criterion.below
     total = 0
     i = links[0].next
@@ -207,9 +207,9 @@ def first_state(criterion, line, links):
 
 @inner_kernel
 def list_items(codes, n_distinct, n, scratch):
-    """List the elements in line in the order of a column; return how many are not missing there, -1 if the column is constant.
+    """List the elements in line in the order of a column; return the number of non-missing ones, -1 if the column is constant.
 
-    Their codes are left in ``scratch.keys``.
+    Their codes are written to ``scratch.keys``.
     """
     keys, line, items = scratch.keys, scratch.line_up.line, scratch.line_up.items
     for i in range(n):
@@ -227,7 +227,7 @@ def list_items(codes, n_distinct, n, scratch):
 
 @inlined_kernel
 def note_item(item, line, element):
-    """Make an item of an element of the line."""
+    """Copy an element of the line to an item."""
     item.element = element
     item.level = line[element].level
     item.weight = line[element].weight
@@ -235,14 +235,14 @@ def note_item(item, line, element):
 
 @inlined_kernel
 def _remove_one(criterion, line, links, item, state, out):
-    """Remove an item where every weight is 1, without a branch, and note the deviation of what is left; return what is known of that.
+    """Remove an item if every weight is 1, without a branch, and write the remaining deviation; return the new state.
 
-    The quantile is the least element k with both * k >= above * total. When a row goes, it stays where it is among what is left, or falls
-    to the one before: a step in the linked line at most.
+    The quantile is the least element k with both * k >= above * total. When a row is removed, the quantile either stays or moves to the
+    previous remaining row: at most one step in the linked line.
     """
     above, both = criterion.above, criterion.above + criterion.below
     total, quantile, level, excess, high, low = state
-    x, other = np.uint64(item.element), item.level  # unsigned: Numba looks at the sign of an index each time
+    x, other = np.uint64(item.element), item.level  # an unsigned index spares Numba's check of its sign
     link = links[x]
     links[link.previous].next = link.next
     links[link.next].previous = link.previous
@@ -252,7 +252,7 @@ def _remove_one(criterion, line, links, item, state, out):
     falls = excess + above >= both
     excess += above - both if falls else above
     following, preceding = np.uint64(links[quantile].next), np.uint64(links[quantile].previous)
-    # How much the deviation grows with the level between the quantile that was and the one that is.
+    # The slope of the deviation in the level between the old quantile and the new one.
     slope = excess if falls else excess - both
     quantile = (preceding if x >= quantile else quantile) if falls else (following if x <= quantile else quantile)
     new = line[quantile].level
@@ -264,18 +264,18 @@ def _remove_one(criterion, line, links, item, state, out):
 
 @inlined_kernel
 def _state(criterion, line, begin):
-    """Return what :func:`_remove_one` is to know of the rows that it removes the first of; see :func:`first_state`."""
+    """Return the state that :func:`_remove_one` needs for its first removal; see :func:`first_state`."""
     total, quantile, before, high, low = begin
-    # At least 0, and below the sum of the factors.
+    # At least 0, and less than the sum of the factors.
     excess = (criterion.above + criterion.below) * (before + 1) - criterion.above * total
     return total, np.uint64(quantile), line[quantile].level, excess, high, low
 
 
 @inner_kernel
 def _remove_equal(criterion, line, links, items, end, left_begin, right_begin, left, right):
-    """Remove ``items[:end]``, where every weight is 1, from both lines: the last first for ``left``, the first first for ``right``.
+    """Remove ``items[:end]``, if every weight is 1, from both lines: in reverse order for ``left``, in order for ``right``.
 
-    Each removal waits for the one before. Both ways in turn, the processor has two to work on.
+    Each removal depends on the previous one. Alternating between the lines gives the processor two independent chains.
     """
     one, other, left_links, right_links = _state(criterion, line, left_begin), _state(criterion, line, right_begin), links[0], links[1]
     n, step = np.uint64(end), np.uint64(1)
@@ -287,25 +287,25 @@ def _remove_equal(criterion, line, links, items, end, left_begin, right_begin, l
 
 @inner_kernel
 def _remove(criterion, line, links, items, end, forward, max_steps, begin, out):
-    """Remove ``items[:end]`` from the linked line, one after the other, and note the deviation of what is left each time.
+    """Remove ``items[:end]`` from the linked line, one after the other, and write the remaining deviation each time.
 
-    The deviation is linear in the levels while the quantile stays where it is, and in the quantile while it moves to a neighbour. The two
-    parts of the levels are summed apart.
+    The deviation is linear in the levels while the quantile stays, and in the quantile while it moves to a neighbour. The two parts of
+    the levels are summed separately.
 
     Parameters
     ----------
     criterion : Deviations
     forward : bool
-        Remove the first item first, and note what is left without it at ``out[1]``; else the last, and so on.
+        Remove items in order, and write the deviation without the first at ``out[1]``; otherwise in reverse order.
     max_steps : int
-        How far the quantile may walk in all.
+        Limit of the total steps of the quantile.
     begin : tuple of int
         See :func:`first_state`.
 
     Returns
     -------
     bool
-        False if it would have walked too far; then ``out`` is not complete.
+        False if the quantile would exceed the limit; then ``out`` is incomplete.
     """
     above, both = criterion.above, criterion.above + criterion.below
     total, quantile, before, high, low = begin
@@ -322,7 +322,7 @@ def _remove(criterion, line, links, items, end, forward, max_steps, begin, out):
         low -= signed * ((other & LOW_MASK) - (level & LOW_MASK))
         total -= weight
         before -= weight if x < quantile else 0
-        own = 0 if x == quantile else own  # the walk starts from where the quantile was
+        own = 0 if x == quantile else own  # the walk starts at the old quantile
         wanted = above * total
         while both * (before + own) < wanted:
             before += own
@@ -350,7 +350,7 @@ def _remove(criterion, line, links, items, end, forward, max_steps, begin, out):
 
 @shared_kernel
 def deviations(criterion, line, links, items, whole, n, end, left_last, right_last, weighted, max_steps, left, right):
-    """Write the deviations of all sets of ``items[:end]`` from either end on.
+    """Write the deviations of all prefixes and suffixes of ``items[:end]``.
 
     Parameters
     ----------
@@ -359,15 +359,15 @@ def deviations(criterion, line, links, items, whole, n, end, left_last, right_la
         Elements 1 to ``n`` are the node's rows in the order of the target.
     links : ndarray of LINK, shape (2, n + 1) or longer
     items : ndarray of ITEM
-        The same in the order of the column.
+        The same rows in the order of the column.
     whole : tuple of int
-        See :func:`first_state`, of all rows.
+        The result of :func:`first_state` for all rows.
     end, left_last, right_last : int
         The ``items[end:left_last]`` (missing values) are in each set on the left, ``items[left_last:n]`` in none; likewise on the right.
     weighted : bool
     max_steps : int
     left, right : ndarray of DEVIATION, shape (end + 1,) or longer
-        ``left[i]`` is for the first i items, ``right[i]`` for all but these.
+        ``left[i]`` is for the first i items, ``right[i]`` for all others.
     """
     link_elements(links[0], n, items, left_last, n)
     link_elements(links[1], n, items, right_last, n)

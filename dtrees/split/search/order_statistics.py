@@ -1,25 +1,25 @@
-"""Order statistics: the best split of one node in one column by absolute error or a quantile, in linear time once the rows are sorted.
+"""Search by order statistics (absolute error or a quantile): linear time for one node and one column, once its rows are sorted.
 
-The gain of a split is the node's sum of weighted deviations from its (weighted) quantile less those of the two children, so a search needs
-the deviation of every prefix and of every suffix of the node's rows in the order of the column. A quantile is hard to follow while rows
-come, and easy while they go: put the rows in a doubly linked list in the order of the target and *remove* them in reverse column order.
-Each removal moves the pointer to the quantile by about a step, and the sum of deviations with it. One pass gives the prefixes, another
-the suffixes; missing values are left in the list or taken out before.
+The gain of a split is the node's sum of weighted deviations from its (weighted) quantile minus those of the two children, so a search
+needs the deviation of every prefix and every suffix of the node's rows in the order of the column. A quantile is hard to follow while
+rows are added, and easy while they are removed: put the rows into a doubly linked list in the order of the target and *remove* them in
+reverse column order. Each removal moves the pointer to the quantile by about a step, and the sum of deviations is updated. One pass
+gives the prefixes, another the suffixes; missing values stay in the list or are removed before.
 
 Terms
 -----
 line
-    the node's in-sample rows in the order of the target, as a linked list: elements 1 to n, 0 is both ends.
+    the node's in-sample rows in the order of the target, as a linked list: elements 1 to n; 0 is both ends.
 level
-    a target in fixed point. A tree's ``a`` are *numbers* of targets (0 for the lowest of the table), ``levels`` gives their values.
+    a target in fixed point. A tree's ``a`` are *ranks* of targets (0 for the lowest of the table), ``levels`` maps them to values.
 quantile
-    of a set of rows, the target up to which they weigh ``above / (above + below)`` of all; the median where both are 1.
+    for a set of rows, the target up to which a share ``above / (above + below)`` of the weight lies; the median if both are 1.
 deviation
     sum of weight * abs(level - quantile), times ``above`` or ``below``, an exact integer in two parts
-    (:mod:`dtrees.split.search.deviations`). Gains are exact too, and splits that gain the same tie.
+    (:mod:`dtrees.split.search.deviations`). Gains are exact, too, so equal gains tie.
 
-Weights may be so uneven that the pointer walks far at every removal. Such a pass is given up after a while and done with a Fenwick tree, in
-log(n) a row.
+If weights are very unequal, the pointer may move far at every removal. Such a pass stops after a while and is repeated with a Fenwick
+tree, in O(log n) a row.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from dtrees.split.table.sorting import code_in, code_of, place_in
 
 @inner_kernel
 def _note_some(criterion, line_up, keys, n, cut, missing, which, out):
-    """Write the deviation of some of a node's rows; return their quantile, halfway to the next target where it may be either.
+    """Write the deviation of some of a node's rows; return their quantile, or the midpoint to the next target if either may be it.
 
-    ``which`` tells whether to take the rows with codes up to the cut, above it, and missing; ``keys[i]`` is the code of element i + 1.
+    ``which`` selects the rows with codes up to the cut, above it, or missing; ``keys[i]`` is the code of element i + 1.
     """
     line, links, before = line_up.line, line_up.links[0], 0
     for i in range(n):
@@ -71,9 +71,9 @@ def _note_some(criterion, line_up, keys, n, cut, missing, which, out):
 
 @inner_kernel
 def list_codes(line, codes, n, missing, keys):
-    """Write the codes of elements in line to ``keys``.
+    """Write the codes of the elements in line to ``keys``.
 
-    Returns whether they vary, the lowest and the highest that is not missing, and how many are.
+    Returns whether they vary, the lowest and the highest code that is not missing, and the number of missing ones.
     """
     low, high, n_missing = missing, np.uint64(0), 0
     for i in range(n):
@@ -89,7 +89,7 @@ def list_codes(line, codes, n, missing, keys):
 
 @inner_kernel
 def add_deviations(found, total, anew):
-    """Add the deviations of one target to those of the targets before it, of which there are none yet if ``anew``."""
+    """Add the deviations of one target to those of the targets before it; the first target (``anew``) replaces them."""
     for i in range(found.shape[0]):
         if anew:
             total[i] = found[i]
@@ -100,7 +100,7 @@ def add_deviations(found, total, anew):
 
 @inner_kernel
 def sum_left(pair, cut, missing_left):
-    """Return the moments of the rows of a node with codes up to ``cut``, with the missing ones if they go left."""
+    """Return the moments of the rows of a node with codes up to ``cut``, including missing ones if they go left."""
     left, missing = no_moments(), pair.values.shape[0]
     for i in range(pair.start, pair.in_stop):
         code = np.int64(pair.codes[pair.partition.rows[i]])
@@ -111,7 +111,7 @@ def sum_left(pair, cut, missing_left):
 
 @kernel
 def search_deviations_at_random(criterion, pair, limits, bar, scratch):
-    """Try one random threshold; parameters and result as of :func:`~dtrees.split.search.column.search_column`."""
+    """Try one random threshold; parameters and result are those of :func:`~dtrees.split.search.column.search_column`."""
     n, codes, values, one = pair.in_stop - pair.start, pair.codes, pair.values, of_one_target(criterion)
     line_up, keys, missing = scratch.line_up, scratch.keys, np.uint64(pair.values.shape[0])
     found, totals, quantiles = line_up.left, line_up.totals, line_up.quantiles
@@ -154,7 +154,7 @@ def search_deviations_at_random(criterion, pair, limits, bar, scratch):
 
 @inner_kernel
 def _sum_left(line, items, end, last, cut, missing_left):
-    """Return the moments of the rows before ``cut``, with the missing ones if they go left."""
+    """Return the moments of the rows before ``cut``, including missing ones if they go left."""
     left = no_moments()
     for i in range(last):
         if i < cut or (missing_left and i >= end):
@@ -165,9 +165,9 @@ def _sum_left(line, items, end, last, cut, missing_left):
 
 @optional
 def search_deviations(thresholds, criterion, pair, limits, bar, scratch):
-    """Find the best split of a node in one column; parameters and result as of :func:`~dtrees.split.search.column.search_column`.
+    """Find the best split of a node in one column; the result is that of :func:`~dtrees.split.search.column.search_column`.
 
-    ``thresholds`` are those of ``limits``.
+    ``thresholds`` are those of ``limits``, whose type selects the version.
     """
     return _search_all(criterion, pair, limits, bar, scratch)
 
@@ -196,11 +196,11 @@ def _(criterion, pair, limits, bar, scratch):
 
 @kernel
 def _search_targets(criterion, pair, limits, bar, scratch):
-    """Find the best split by several targets.
+    """Find the best split for several targets.
 
-    Target by target, the node's rows are put in line and the deviations of both sides of all splits are found as for one target; they are
-    added up, and the split of the largest gain in all is taken. Deviations are exact, and so are their sums: levels have as many bits
-    fewer as the targets need.
+    For each target, the node's rows are put in line and the deviations of both sides of all splits are computed as for one target; they
+    are added over targets, and the split with the largest total gain is chosen. Deviations and their sums are exact: levels have fewer
+    bits for more targets.
     """
     n, weighted, line_up, totals, end = pair.in_stop - pair.start, pair.partition.h.shape[0] > 0, scratch.line_up, scratch.line_up.totals, 0
     for t in range(criterion.rows.shape[1]):
@@ -235,10 +235,10 @@ def _find_deviations(criterion, line_up, n, end, side, weighted):
 
 @inner_kernel
 def _most_gain(criterion, n, weighted, line_up):
-    """Return what any split of the ``n`` rows in line gains at most: what the best one between neighbours in the line does.
+    """Return an upper bound of the gain of any split of the ``n`` rows in line: the gain of the best cut of the line.
 
-    Wherever the quantiles of two sides are, deviations are least if each row is on the side whose quantile suits it better, and a target
-    parts these.
+    For any two quantiles of the sides, deviations are least if each row is on the side with the closer quantile, and a target separates
+    these rows.
     """
     line, items, most = line_up.line, line_up.items, line_up.most
     if most[0] < 0.0:
@@ -252,7 +252,7 @@ def _most_gain(criterion, n, weighted, line_up):
 
 @kernel
 def search_all_thresholds(criterion, codes, n_distinct, n, weighted, limits, bar, scratch):
-    """Find the best of all splits of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
+    """Find the best of all splits of a node whose ``n`` rows are in line; the result is that of :func:`search_deviations`."""
     if bar >= 0.0 and n <= BOUNDED_BY_TARGET and bar >= _most_gain(criterion, n, weighted, scratch.line_up):
         return NO_SPLIT, -1.0, False
     end = list_items(codes, n_distinct, n, scratch)
@@ -263,7 +263,7 @@ def search_all_thresholds(criterion, codes, n_distinct, n, weighted, limits, bar
 
 @kernel
 def search_deviations_of_list(criterion, keys, n_distinct, block, first, last, limits, bar, scratch):
-    """Find the best split of a node of a block in a column; result as of :func:`search_all_thresholds`. Keys are ``keys[first:last]``."""
+    """Find the best split of a node of a block in a column from ``keys[first:last]``; see :func:`search_all_thresholds`."""
     keys, n = keys[first:last], last - first
     if code_in(keys[0]) == code_in(keys[n - 1]):
         return CONSTANT, 0.0, False
@@ -278,7 +278,7 @@ def search_deviations_of_list(criterion, keys, n_distinct, block, first, last, l
 
 @shared_kernel
 def _search_items(criterion, keys, n, end, weighted, limits, bar, scratch):
-    """Find the best split of ``n`` items in the order of ``keys``, ``end`` of which have a value."""
+    """Find the best split of ``n`` items in the order of ``keys``; the first ``end`` have a value."""
     line_up = scratch.line_up
     line, items, quantiles, best = line_up.line, line_up.items, line_up.quantiles, (bar, NONE(), False)
     for side in range(0 if end < n else 1, 2):  # missing values go left, then right
@@ -297,9 +297,9 @@ def _search_items(criterion, keys, n, end, weighted, limits, bar, scratch):
 
 @inner_kernel
 def _best_cut(limits, keys, n, end, side, left, right, quantiles, best):
-    """Return the better of the best split so far and those with missing values on one side (0: left), from deviations of both sides.
+    """Return the better of the best split so far and those with missing values on one side (0: left), given the sides' deviations.
 
-    A split is its gain, how many items it comes after, -1 if there is none, and whether missing values go left.
+    A split is its gain, the number of items before it (-1 if there is none), and whether missing values go left.
     """
     top, cut, missing_left = best
     whole = left[end] if side == 0 else right[0]
@@ -307,7 +307,7 @@ def _best_cut(limits, keys, n, end, side, left, right, quantiles, best):
     stop = end + (side == 1 and end < n)
     for start in range(1, stop, GAINS_AT_ONCE):
         pause = min(start + GAINS_AT_ONCE, stop)
-        if gain_of(whole, left[start], right[pause - 1]) < top:  # deviations of more rows are not smaller
+        if gain_of(whole, left[start], right[pause - 1]) < top:  # adding rows cannot reduce a deviation
             continue
         for k in range(start, pause):
             if k < end and code_in(keys[k - 1]) == code_in(keys[k]):
@@ -317,7 +317,7 @@ def _best_cut(limits, keys, n, end, side, left, right, quantiles, best):
             if compares_sides(limits.criterion) and not allows_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k]):
                 continue
             gain = gain_of(whole, left[k], right[k])
-            # Lower thresholds first, then missing left.
+            # Lower thresholds come first, then missing left.
             if gain > top or (gain == top and cut > k):
                 top, cut, missing_left = gain, np.int64(k), side == 0
                 if compares_sides(limits.criterion):

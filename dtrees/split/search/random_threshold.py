@@ -1,11 +1,11 @@
 """The random threshold of Extra-Trees.
 
-Column by column in large nodes; in the nodes of a block (:mod:`dtrees.split.grow.block`), whose values lie row by row, for all columns side
-by side.
+It is searched column by column in large nodes, and for all columns side by side in the nodes of a block
+(:mod:`dtrees.split.grow.block`), whose values are stored row by row.
 
-Where rows are spread over shards, a threshold follows from the lowest and the highest value of a node in a column, over all shards. Then
-each shard sums its own rows on the left of it, and those whose value is missing; with these sums added up, the threshold is tried as in
-one process. Pairs of a node and a column are *tasks* there.
+If rows are spread over shards, a threshold follows from the lowest and the highest value of a node in a column, over all shards. Then
+each shard sums its own rows on the left, and those with missing values; these sums are added, and the threshold is tried as in one
+process. Pairs of a node and a column are *tasks* there.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ N_MISSING, N_LEFT, H_LEFT, LEFT = 0, 1, 2, 3
 
 @lean_kernel
 def draw_threshold(values, low, high, bits):
-    """Draw a threshold between two codes present in a node; return it and the highest code that it sends left."""
+    """Draw a threshold between two codes present in a node; return it and the highest code that goes left."""
     threshold = draw_between(value_at(values, low), value_at(values, high), bits)
     return threshold, highest_code_below(values, low, high - 1, threshold)
 
 
 @lean_kernel
 def draw_between(low, high, bits):
-    """Draw a threshold between two values: from the lower one on, below the higher one."""
+    """Draw a threshold between two values: at least the lower one, and less than the higher one."""
     u = uniform(bits)
     threshold = low * (1.0 - u) + high * u
     return threshold if low <= threshold < high else low
@@ -57,7 +57,7 @@ def draw_between(low, high, bits):
 
 @lean_kernel
 def find_end_codes(codes, n_distinct, rows, start, stop):
-    """Return the lowest and the highest code of some rows, and how many have no value; of none, ``n_distinct`` and -1."""
+    """Return the lowest and the highest code of some rows, ``n_distinct`` and -1 without values, and the number of missing values."""
     low, high, n_missing = np.int64(n_distinct), np.int64(-1), ZERO()
     for i in range(start, stop):
         code = np.int64(codes[rows[i]])
@@ -71,7 +71,7 @@ def find_end_codes(codes, n_distinct, rows, start, stop):
 
 @lean_kernel
 def sum_left_and_missing(node, codes, n_distinct, partition, start, stop, cut, scratch):
-    """Return the statistics of those of a node's rows whose codes are up to a cut, and of those without a value; for lean kernels only."""
+    """Return the statistics of a node's rows with codes up to a cut, and of those without a value; for lean kernels only."""
     rows, a, b = partition.rows, partition.g, partition.h
     left, missing = nothing(node, scratch.classes[0]), nothing(node, scratch.classes[1])
     for i in range(start, stop):
@@ -85,9 +85,9 @@ def sum_left_and_missing(node, codes, n_distinct, partition, start, stop, cut, s
 
 @lean_kernel
 def search_random(pair, limits, bar, scratch):
-    """Try the threshold drawn uniformly between the node's extreme values (Geurts, Ernst and Wehenkel, 2006).
+    """Try a threshold drawn uniformly between the node's extreme values (Geurts, Ernst and Wehenkel, 2006).
 
-    Parameters and result as of :func:`~dtrees.split.search.column.search_column`.
+    Parameters and result are those of :func:`~dtrees.split.search.column.search_column`.
     """
     partition, start, in_stop, n_distinct = pair.partition, pair.start, pair.in_stop, np.int64(pair.values.shape[0])
     low, high, n_missing = find_end_codes(pair.codes, n_distinct, partition.rows, start, in_stop)
@@ -104,9 +104,9 @@ def search_random(pair, limits, bar, scratch):
 
 @lean_kernel
 def try_threshold(limits, left, missing, node, varies, cut, threshold, bar, scratch):
-    """Try a threshold with the missing rows on the left and on the right; where nothing ``varies``, only these are split off.
+    """Try a threshold with the missing rows on the left and on the right; if nothing ``varies``, only separate the missing rows.
 
-    The better split goes to ``scratch.found``. Returns its score, -1.0 if none is above the bar.
+    The better split is written to ``scratch.found``. Returns its score, -1.0 if none is above the bar.
     """
     next_code = HAS_THRESHOLD if varies else NONE_HIGHER
     top = cut_after(limits, left, missing, node, cut, next_code, bar, scratch.classes[2], scratch.found)
@@ -118,7 +118,7 @@ def try_threshold(limits, left, missing, node, varies, cut, threshold, bar, scra
 
 @inlined_kernel
 def _find_extremes(cells, places, low, high, n_missing, has_missing):
-    """Find the lowest and highest value of each column over some rows, and count the missing ones."""
+    """Find the lowest and highest value of each column over some rows, and count the missing values."""
     low[:] = np.inf
     high[:] = -np.inf
     n_missing[:] = 0
@@ -134,7 +134,7 @@ def _find_extremes(cells, places, low, high, n_missing, has_missing):
 
 @lean_kernel
 def _draw_thresholds(low, high, key, identity, threshold):
-    """Draw a threshold for each column, uniformly between its extremes; infinity where they are the same."""
+    """Draw a threshold for each column, uniformly between its extremes; infinity if they are equal."""
     for j in range(threshold.shape[0]):
         u = uniform(mix(key ^ identity[j]))
         t = low[j] * (1.0 - u) + high[j] * u
@@ -170,7 +170,7 @@ def _sum_pairs(cells, a, places, threshold, g_left, n_left):
 
 @optional
 def _sum_rows(node, block, places, has_missing, threshold, counts):
-    """Sum what goes left and what is missing, but for weights that are all 1."""
+    """Sum the rows going left and the missing rows; weights only if they are not all 1."""
     _sum_each(node, block, places, has_missing, threshold, counts)
 
 
@@ -184,7 +184,7 @@ def _(node, block, places, has_missing, threshold, counts):
 
 @inlined_kernel
 def _sum_sides(node, block, places, has_missing):
-    """Sum what goes left and what is missing, for all columns at once."""
+    """Sum the rows going left and the missing rows, for all columns at once."""
     threshold, counts, weighted = block.reals[2], block.counts, block.h.shape[0] > 0
     counts[1:] = 0
     _sum_rows(node, block, places, has_missing, threshold, counts)
@@ -195,7 +195,7 @@ def _sum_sides(node, block, places, has_missing):
 
 @inlined_kernel
 def _score_thresholds(limits, node, scores, counts):
-    """Score the thresholds of all columns, missing rows on the right, -1.0 where they are not allowed."""
+    """Score the thresholds of all columns with missing rows on the right, -1.0 if they are not allowed."""
     h, n_left = counts[H_LEFT], counts[N_LEFT]
     score_columns(node, limits.criterion, counts[LEFT:], h, scores)
     for j in range(scores.shape[0]):
@@ -205,7 +205,7 @@ def _score_thresholds(limits, node, scores, counts):
 
 @optional
 def _statistics_of_column(node, j, counts, buffer):
-    """Return the statistics of the rows that go left in a column of the block, and of those whose value is missing."""
+    """Return the statistics of the rows going left in a column of the block, and of the missing rows."""
     n = node.sums.shape[0]
     for k in range(n):
         buffer[0, k], buffer[1, k] = counts[LEFT + k, j], counts[LEFT + n + 1 + k, j]
@@ -221,7 +221,7 @@ def _(node, j, counts, buffer):
 
 @lean_kernel
 def _try_column(limits, node, block, j, bar, scratch):
-    """Try the threshold of one column both ways; see :func:`try_threshold`."""
+    """Try the threshold of one column with missing rows on either side; see :func:`try_threshold`."""
     low, high, threshold = block.reals[0], block.reals[1], block.reals[2]
     left, missing = _statistics_of_column(node, j, block.counts, scratch.classes)
     return try_threshold(limits, left, missing, node, low[j] < high[j], ZERO(), threshold[j], bar, scratch)
@@ -231,17 +231,17 @@ def _try_column(limits, node, block, j, bar, scratch):
 def search_random_block(limits, drawing, key, block, first, last, sums, path, scratch):
     """Find the best of the random thresholds of a node of a block (:mod:`dtrees.split.grow.block`), all columns side by side.
 
-    The same thresholds and split as :func:`search_random` finds column by column. ``drawing`` is a
-    :class:`~dtrees.split.numbers.hashing.ColumnDrawing`, ``key`` that of the tree's thresholds. Rows of ``block.reals``: lowest and highest
-    value, threshold, and score; of ``block.counts``: missing rows, rows going left, their H, their other sums, then H and the other sums of
-    the missing rows.
+    It finds the same thresholds and split as :func:`search_random` column by column. ``drawing`` is a
+    :class:`~dtrees.split.numbers.hashing.ColumnDrawing`, ``key`` that of the tree's thresholds. Rows of ``block.reals`` are lowest and
+    highest value, threshold, and score; rows of ``block.counts`` are missing rows, rows going left, their H, their other sums, then H
+    and the other sums of the missing rows.
 
     Returns
     -------
     status, score, has_missing
-        As :func:`~dtrees.split.search.column.search_column`.
+        As in :func:`~dtrees.split.search.column.search_column`.
     column : int
-        Of the split.
+        Column of the split.
     """
     max_features, column_key, pool = drawing
     reals, counts = block.reals, block.counts
@@ -290,7 +290,7 @@ def search_random_block(limits, drawing, key, block, first, last, sums, path, sc
 
 @kernel
 def find_ends(queue, tasks, columns, rows, ends):
-    """Find the lowest and the highest code of nodes in columns, and how many values are missing, by several threads.
+    """Find the lowest and the highest code of nodes in columns, and the number of missing values, by several threads.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ def find_ends(queue, tasks, columns, rows, ends):
     columns : Columns
     rows : ndarray of uint32
     ends : ndarray of int64, shape (n, 3)
-        Written. Without values, the lowest code is the number of distinct values, and the highest is -1.
+        Written. For a node without values, the lowest code is the number of distinct values, and the highest is -1.
     """
     while True:
         k = claim(queue)
@@ -314,7 +314,7 @@ def find_ends(queue, tasks, columns, rows, ends):
 
 @kernel
 def draw_thresholds(key, paths, columns, low, high, out):
-    """Draw a threshold for each task: of a node of a path, in a column of the table, between two values; infinity if these are the same."""
+    """Draw a threshold between two values for each task: a path of a node and a column; infinity if the values are equal."""
     for k in range(paths.shape[0]):
         out[k] = np.inf
         if low[k] < high[k]:
@@ -323,23 +323,23 @@ def draw_thresholds(key, paths, columns, low, high, out):
 
 @kernel
 def sum_sides(queue, tasks, columns, partition, cuts, node_sums, limits, scratch, left, missing):
-    """Sum the rows of nodes on the left of thresholds, and those whose value is missing, by several threads.
+    """Sum the rows of nodes on the left of thresholds, and the missing rows, by several threads.
 
     Parameters
     ----------
     queue : ndarray of int64
     tasks : ndarray of int64, shape (n, 5)
-        First and last place of a node, a column, the node, and where to write the sums of missing rows, -1 if there are none.
+        First and last place of a node, a column, the node, and the place for the sums of missing rows, -1 if there are none.
     columns : Columns
     partition : RowPartition
     cuts : ndarray of int64, shape (n,)
         The highest code that goes left.
     node_sums : ndarray of int64, shape (n_nodes, n_sums)
-        Of the rows of all shards.
+        Sums over all shards.
     limits : SplitLimits
     scratch : Scratch
     left, missing : ndarray of int64, shape (n, n_sums + 1)
-        Written, all 0 before: sums, and last the number of rows.
+        Written, all 0 before: sums, and the number of rows last.
     """
     while True:
         k = claim(queue)
@@ -362,7 +362,7 @@ def _sum_node(task, columns, partition, cut, node_sums, limits, scratch, left, m
 
 @lean_kernel
 def _write(statistic, out):
-    """Write sums and the number of rows; what constraints know of a node stays 0."""
+    """Write sums and the number of rows; the words of constraints stay 0."""
     n = out.shape[0] - 1
     write_sums(statistic, out[:n])
     out[n] = statistic.n
@@ -376,13 +376,13 @@ def try_thresholds(queue, tasks, thresholds, left, missing, nodes, node_sums, li
     ----------
     queue : ndarray of int64
     tasks : ndarray of int64, shape (n, 3)
-        A node, a column of the table, and where the sums of missing rows are, -1 if there are none.
+        A node, a column of the table, and the place of the sums of missing rows, -1 if there are none.
     thresholds : ndarray of float64, shape (n,)
-        Infinity where all values are the same.
+        Infinity if all values are equal.
     left, missing : ndarray of int64
-        As of :func:`sum_sides`.
+        As in :func:`sum_sides`.
     nodes : ndarray of int64, shape (n_nodes,)
-        The number of rows of each.
+        The number of rows of each node.
     node_sums : ndarray of int64, shape (n_nodes, n_sums)
     limits : SplitLimits
     scratch : Scratch

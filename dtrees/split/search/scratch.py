@@ -1,4 +1,4 @@
-"""What one thread needs to search nodes; made once and reused."""
+"""Scratch space of one thread for searching nodes, allocated once and reused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dtrees.split.search.vectors import Chunk, make_chunk
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.sorting import BIN, RADIX
 
-#: One zone: its sums of g, abs(g) and h and its number of rows, those of all zones before it, and whether it must be scanned.
+#: A zone: its sums of g, abs(g) and h and its number of rows, those of all zones before it, and whether it must be scanned.
 ZONE = np.dtype(
     [
         ("g", np.int64),
@@ -36,14 +36,14 @@ _NO_LEVELS = np.empty(0, np.int64)
 
 @by_reference
 class Scratch(NamedTuple):
-    """Scratch space.
+    """Scratch space of a thread.
 
     Attributes
     ----------
     bins : ndarray of BIN
-        For a column's distinct values and one more; empty where classes are summed.
+        For a column's distinct values and one more; empty if classes are summed.
     keys, spare : ndarray of uint64
-        For the rows that are sorted.
+        For sorting rows.
     zones, parts : ndarray of ZONE
     sums : ndarray of int64, shape (7, MAX_PARTS)
         Sums of zones, quantity by quantity (:mod:`dtrees.split.criteria.statistics`).
@@ -52,9 +52,9 @@ class Scratch(NamedTuple):
     marks, numbers, cuts, part_of
         For :mod:`dtrees.split.zones.scan` and :mod:`dtrees.split.zones.gather_rows`.
     found : Found
-        The best split in the column that is searched.
+        The best split in the current column.
     other_found : Found
-        Another one, while two ways of searching are compared.
+        Another split, while two searches are compared.
     classes : ndarray of int64, shape (3, n_classes) or (3, 0)
         Weights of classes, or sums of several targets, of sets of rows.
     counts : ndarray of int64
@@ -63,7 +63,7 @@ class Scratch(NamedTuple):
         For criteria of order statistics.
     chunk : Chunk
     groups : Groups
-        For columns of categories; small where there are none.
+        For columns of categories; small if there are none.
     """
 
     bins: NDArray[Any]
@@ -98,10 +98,10 @@ def make_scratch(
 ) -> Scratch:
     """Return scratch space for nodes of up to ``n_rows`` rows and columns of up to ``max_distinct`` distinct values.
 
-    Columns with many more distinct values than the node has rows are sorted rather than put in bins, so bins are few.
-    ``n_classes`` is 0 where moments are summed; ``levels`` are the targets of criteria of order statistics, and ``several`` says whether
-    there are several of these. ``categories`` says whether there are columns of categories. ``n_sums`` are the sums of a node, if these are
-    not classes or moments.
+    Columns with many more distinct values than the node has rows are sorted instead of put into bins, so bins are few. ``n_classes`` is
+    0 if moments are summed; ``levels`` are the targets of criteria of order statistics, and ``several`` says whether there are several
+    of these. ``categories`` says whether there are columns of categories. ``n_sums`` is the number of sums of a node, if these are
+    neither classes nor moments.
     """
     n_bins = min(max_distinct, 4 * n_rows, MOST_BINS) + 1
     n_keys = n_rows + 1

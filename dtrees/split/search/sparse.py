@@ -1,13 +1,12 @@
 """The best split of one node in one sparse column, from the node's stored cells.
 
-Stored cells are listed as keys. To find those of one column, its cells are gone through, or each row of the node is looked for among them.
-To find those of all columns, the rows of the node are gone through. What takes less time is done (:func:`lists_all`), so that a node takes
-time in proportion to what is stored in its rows, or in the columns drawn for it.
+Stored cells are listed as keys. The cells of one column are found by a pass over them, or by looking up each row of the node among them;
+those of all columns by a pass over the rows of the node. The fastest of these is chosen (:func:`lists_all`), so the time for a node is
+proportional to the number of stored cells in its rows, or in the columns drawn for it.
 
-The rows of a node without a stored cell have the value 0 in common. It is the dominant value of
-:mod:`dtrees.split.search.sweep`: the sums of its rows are the node's without those of the stored cells, and only these
-are looked at. For criteria of order statistics, which no sums tell, the column is written out for the rows of the node, if it has stored
-cells there at all.
+The rows of a node without a stored cell all have the value 0, the dominant value of :mod:`dtrees.split.search.sweep`: the sums of its
+rows are the node's minus those of the stored cells, and only these are read. For criteria of order statistics, which do not follow from
+sums, the column is written out for the rows of the node, if it has stored cells there.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ from dtrees.split.table.sparse_columns import SparseColumns, find_row, n_steps
 
 @by_reference
 class CellBuffer(NamedTuple):
-    """What a thread finds the stored cells of nodes with.
+    """Buffers of a thread for finding the stored cells of nodes.
 
     Attributes
     ----------
     place_of : ndarray of uint32, shape (n_rows,)
-        Where each row lies in the row partition.
+        Place of each row in the row partition.
     keys : ndarray of uint64
-        Keys of stored cells, with places from the node's first one on.
+        Keys of stored cells, with places counted from the node's first one.
     n_listed : ndarray of int32, shape (n_columns,)
-        How many cells of each column are listed, 0 between two nodes; -1 for columns that the tree may not use.
+        Number of listed cells of each column, 0 between two nodes; -1 for columns that the tree may not use.
     end : ndarray of int64, shape (n_columns,)
-        Where the listed cells of a column end in ``keys``.
+        End of the listed cells of each column in ``keys``.
     present : ndarray of int32, shape (n_columns,)
-        The columns that have listed cells come first.
+        The columns with listed cells come first.
     dense : ndarray of uint32, shape (n_rows,) or (0,)
         A buffer for the codes of a whole column, for criteria that need them.
     """
@@ -66,7 +65,7 @@ class CellBuffer(NamedTuple):
 def make_cell_buffer(columns: SparseColumns, dense: bool, place_of: NDArray[np.uint32] | None = None) -> CellBuffer:
     """Return buffers for the cells of the nodes of one tree at a time.
 
-    ``dense``: with a buffer for a whole column; ``place_of``: that of other threads at the same tree.
+    ``dense``: add a buffer for a whole column; ``place_of``: share this array with other threads of the same tree.
     """
     n_rows, n_columns = columns.n_rows, columns.n_columns
     longest = int(np.diff(columns.starts).max(initial=0))
@@ -82,9 +81,9 @@ def make_cell_buffer(columns: SparseColumns, dense: bool, place_of: NDArray[np.u
 
 @lean_kernel
 def lists_all(columns, rows, n_drawn, buffer):
-    """Tell whether to list a node's cells of all columns costs less than to find those of ``n_drawn`` of them.
+    """Return whether listing a node's cells of all columns is faster than finding those of ``n_drawn`` columns.
 
-    The buffer holds a share of the table only.
+    The buffer holds only a part of the table.
     """
     n_columns = columns.starts.shape[0] - 1
     in_column = columns.rows.shape[0] // n_columns + 1
@@ -94,7 +93,7 @@ def lists_all(columns, rows, n_drawn, buffer):
 
 @lean_kernel
 def may_list_all(columns, rows, buffer):
-    """Tell whether there is room to list a node's cells of all columns."""
+    """Return whether a node's cells of all columns fit the buffer."""
     return _has_at_most(columns, rows, buffer.keys.shape[0])
 
 
@@ -111,7 +110,7 @@ def _has_at_most(columns, rows, most):
 
 @lean_kernel
 def list_cells(columns, rows, buffer):
-    """List the cells of some rows in all columns that the tree may use; return how many columns have any."""
+    """List the cells of some rows in all columns that the tree may use; return the number of columns with any."""
     starts, column_of, codes = columns.row_starts, columns.row_columns, columns.row_codes
     n_listed, end, present, keys = buffer.n_listed, buffer.end, buffer.present, buffer.keys
     n_present = ZERO()
@@ -143,14 +142,14 @@ def list_cells(columns, rows, buffer):
 
 @lean_kernel
 def forget_cells(buffer, n_present):
-    """Forget the cells listed, of so many columns."""
+    """Clear the listed cells of ``n_present`` columns."""
     for k in range(n_present):
         buffer.n_listed[np.int64(buffer.present[k])] = 0
 
 
 @lean_kernel
 def any_varies(buffer, n_present, n_rows):
-    """Tell whether one of the columns listed takes more than one value in the node, which has ``n_rows`` rows."""
+    """Return whether one of the listed columns has more than one value in a node of ``n_rows`` rows."""
     for k in range(n_present):
         column = np.int64(buffer.present[k])
         m, end = np.int64(buffer.n_listed[column]), buffer.end[column]
@@ -165,9 +164,9 @@ def any_varies(buffer, n_present, n_rows):
 
 @lean_kernel
 def find_cells(columns, column, rows, first, buffer):
-    """Write the keys of the cells of some rows in one column to the front of ``buffer.keys``; return how many there are.
+    """Write the keys of the cells of some rows in one column to the front of ``buffer.keys``; return their number.
 
-    The rows lie at the places from ``first`` on, and ascend.
+    The rows are at the places from ``first`` on, ascending.
     """
     start, stop = columns.starts[column], columns.starts[column + 1]
     keys, codes, place_of, n = buffer.keys, columns.codes, buffer.place_of, rows.shape[0]
@@ -193,13 +192,13 @@ def search_cells(criterion, zero_code, keys, pair, limits, bar, scratch):
     Parameters
     ----------
     criterion : named tuple
-        That of ``limits``, without constraints.
+        The criterion of ``limits``, without constraints.
     zero_code : int
         The code of 0.
     keys : ndarray of uint64, shape (n_stored,)
-        Of the node's stored cells in this column, with places from the node's first one on; they may be put in another order.
+        Keys of the node's stored cells in this column, with places counted from the node's first one; they may be reordered.
     pair : NodeColumn
-        In place of the column's codes it has room for them, for criteria of order statistics.
+        Instead of the column's codes it has a buffer for them, for criteria of order statistics.
 
     The others, and the result, are those of :func:`~dtrees.split.search.column.search_column`.
     """
@@ -216,7 +215,7 @@ def _(criterion, zero_code, keys, pair, limits, bar, scratch):
 
 @lean_kernel
 def _write_out(zero_code, keys, pair):
-    """Write the codes of a node's rows to their places in a whole column."""
+    """Write the codes of a node's rows to their places in a buffer for a whole column."""
     rows, dense = pair.partition.rows[pair.start : pair.in_stop], pair.codes
     for i in range(rows.shape[0]):
         dense[rows[i]] = zero_code
@@ -226,7 +225,7 @@ def _write_out(zero_code, keys, pair):
 
 @specialised
 def _search_sums(thresholds, zero_code, keys, pair, limits, bar, scratch):
-    """Find the best split by a criterion that follows from sums; parameters and result as of :func:`search_cells`."""
+    """Find the best split by a criterion of sums; parameters and result are those of :func:`search_cells`."""
 
 
 @_search_sums.of(BestThreshold)
@@ -247,7 +246,7 @@ def _search_best(zero_code, keys, pair, limits, bar, scratch):
 
 @_search_sums.of(RandomThreshold)
 def _(thresholds, zero_code, keys, pair, limits, bar, scratch):
-    """Try a random threshold, as :func:`~dtrees.split.search.random_threshold.search_random` does."""
+    """Try a random threshold like :func:`~dtrees.split.search.random_threshold.search_random`."""
     n_distinct, n, m = pair.values.shape[0], pair.in_stop - pair.start, keys.shape[0]
     has_zeros = m < n
     low, high = (zero_code, zero_code) if has_zeros else (np.int64(n_distinct), np.int64(-1))
@@ -271,9 +270,9 @@ def _(thresholds, zero_code, keys, pair, limits, bar, scratch):
 
 @lean_kernel
 def _sum_cells(keys, cut, missing_code, zeros_left, partition, start, node, buffer):
-    """Return the statistics of the rows with codes up to ``cut``, and of those whose value is missing.
+    """Return the statistics of the rows with codes up to ``cut``, and of those with missing values.
 
-    The side on which the zeros are is the node without the other rows.
+    The statistic of the side with the zeros is the node's minus the other rows.
     """
     a, b = partition.g, partition.h
     side, missing = nothing(node, buffer[0]), nothing(node, buffer[1])

@@ -1,12 +1,12 @@
-"""One node and one column: the exact score between every two neighbouring values.
+"""The sweep over one column of a node: the exact score between every two neighbouring values.
 
-A sweep goes through the values present in the node in ascending order, keeps the statistic of all rows so far, and evaluates the split
-after each value with the missing rows on the left and on the right. The first of equals is kept, which makes "lower threshold, then
-missing left" the order among equal scores.
+A sweep passes over the values present in the node in ascending order, updates the statistic of the rows so far, and evaluates the split
+after each value with the missing rows on the left and on the right. The first of equal scores is kept, so the order among them is "lower
+threshold, then missing left".
 
-In some columns most rows of a node have one value: 0 in a sparse column, the absence of a category, or none. There only the other rows are
-listed, sorted and swept. The sums of those of the *dominant* code are the node's without the others', so that nothing but their codes is
-looked at.
+In some columns most rows of a node have the same value: 0 in a sparse column, the absence of a category, or a missing value. Only the
+other rows are then listed, sorted and swept. The sums of the rows with the *dominant* code are the node's minus the others', so only
+their codes are read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dtrees.split.table.sorting import PLACE, code_of, common_code, first_key, k
 
 @optional
 def score_above(left, criterion, node, bar):
-    """Return the score of a split by the statistics of its left side and of the node; a number up to the bar if it is not above it."""
+    """Return the score of a split, given the statistics of its left side and of the node; if not above the bar, any number up to it."""
     h, other_h = float(left.h), float(node.h - left.h)
     if h <= 0.0 or other_h <= 0.0:
         return -1.0
@@ -81,11 +81,11 @@ def cut_after(limits, left, missing, node, code, next_code, top, buffer, found):
     ----------
     limits : SplitLimits
     left, missing, node : Moments or Classes
-        The rows up to the value, those where it is missing, and all of the node.
+        Statistics of the rows up to the value, of the rows with missing values, and of the node.
     code, next_code : int
-        Of the value, and of the next higher one (NONE_HIGHER: there is none).
+        Code of the value, and the next higher one (NONE_HIGHER: there is none).
     top : float
-        The best score so far. Only a better one is noted.
+        The best score so far. Only a better split is stored.
     buffer : ndarray of int64, shape (n_classes,)
         Scratch space.
     found : Found
@@ -105,9 +105,9 @@ def sweep_bins(limits, bins, m, missing, node, bar, found):
     bins : ndarray of BIN
         Sums of the ``m`` values present in the node, ascending.
     missing, node : Moments
-        The rows where the value is missing, and the whole node.
+        Moments of the rows with missing values, and of the node.
     bar : float
-        Only splits of a larger score count.
+        Only splits with a larger score are candidates.
     found : Found
         Written if there is one.
 
@@ -134,7 +134,7 @@ class SortedRows(NamedTuple):
         ``keys[first:last]`` are the rows' keys (:mod:`dtrees.split.table.sorting`), ascending.
     first, last : int
     a, b : ndarray of int64
-        Of the row with place i at ``base + i``; ``b`` is empty where every weight is 1.
+        Numbers of the row with place i at ``base + i``; ``b`` is empty if every weight is 1.
     base : int
     """
 
@@ -148,26 +148,26 @@ class SortedRows(NamedTuple):
 
 @lean_kernel
 def rows_between(rows, first, last):
-    """Return some of sorted rows: those of ``keys[first:last]``."""
+    """Return a range of sorted rows: those of ``keys[first:last]``."""
     return SortedRows(rows.keys, first, last, rows.a, rows.b, rows.base)
 
 
 @shared_kernel
 def sweep_sorted(limits, rows, left, missing, node, next_of_last, bar, buffer, found):
-    """Find the best split after one of the values of rows sorted by code: all of the node's, or a range of them.
+    """Find the best split after one of the values of sorted rows: all rows of the node, or a range of them.
 
     Parameters
     ----------
     limits : SplitLimits
     rows : SortedRows
-        None of them missing.
+        None of them has a missing value.
     left, missing, node : Moments or Classes
-        The rows before the span, those where the value is missing, and the whole node. The weights of classes in ``left`` become those
-        up to the end of the range.
+        Statistics of the rows before the range, of the rows with missing values, and of the node. The weights of classes in ``left``
+        become those up to the end of the range.
     next_of_last : int
-        The code after the last key's: another range's, NONE_HIGHER or UNKNOWN.
+        The code after the last key's: that of another range, NONE_HIGHER or UNKNOWN.
     bar : float
-        Only splits of a larger score count.
+        Only splits with a larger score are candidates.
     buffer : ndarray of int64, shape (n_classes,)
         Scratch space.
     found : Found
@@ -195,7 +195,7 @@ def sweep_sorted(limits, rows, left, missing, node, next_of_last, bar, buffer, f
 
 @kernel
 def first_above(keys, first, last, code):
-    """Return where codes above ``code`` begin among the sorted ``keys[first:last]``."""
+    """Return the index of the first code above ``code`` in the sorted ``keys[first:last]``."""
     low, high, bound = first, last, first_key(code + 1)
     while low < high:
         middle = (low + high) // 2
@@ -208,7 +208,7 @@ def first_above(keys, first, last, code):
 
 @lean_kernel
 def sum_rows(rows, statistic):
-    """Return a statistic with sorted rows added."""
+    """Return a statistic plus sorted rows."""
     for i in range(rows.first, rows.last):
         place = rows.base + np.int64(rows.keys[i] & PLACE)
         statistic = plus_row(statistic, rows.a[place], weight_at(rows.b, place))
@@ -217,7 +217,7 @@ def sum_rows(rows, statistic):
 
 @lean_kernel
 def find_dominant(codes, rows, scratch):
-    """Return the code that most of a node's rows seem to have, -1 if none does."""
+    """Return the code that most of a node's rows probably have, -1 if there is none."""
     n = rows.shape[0]
     if n < PROBED_ROWS:
         return NONE()
@@ -230,9 +230,9 @@ def find_dominant(codes, rows, scratch):
 
 @lean_kernel
 def list_others(codes, rows, dominant, keys):
-    """Write the keys of the rows of a node with other codes, places from 0, and return how many there are.
+    """Write the keys of the rows of a node with other codes than the dominant one, places from 0, and return their number.
 
-    Returns -1 if they are too many to be searched this way.
+    Returns -1 if they are too many for this method.
     """
     at, dominant = np.uint64(0), np.uint64(dominant)
     for i in range(np.uint64(rows.shape[0])):
@@ -244,9 +244,9 @@ def list_others(codes, rows, dominant, keys):
 
 @lean_kernel
 def search_around_dominant(keys, dominant, pair, limits, bar, scratch):
-    """Find the best split of a node in a column from the ``keys`` of the rows that have other codes than the dominant one.
+    """Find the best split of a node in a column from the ``keys`` of the rows with other codes than the dominant one.
 
-    Parameters and result are otherwise as of :func:`~dtrees.split.search.column.search_column`.
+    Other parameters and the result are those of :func:`~dtrees.split.search.column.search_column`.
     """
     m, n_distinct = keys.shape[0], pair.values.shape[0]
     if m == 0:
@@ -263,9 +263,9 @@ def search_around_dominant(keys, dominant, pair, limits, bar, scratch):
 
 @lean_kernel
 def _sweep_around(limits, rows, n_lower, n_present, dominant, are_missing, node, bar, scratch):
-    """Sweep lower codes, then the dominant one, then higher ones; ``are_missing`` says whether its rows have no value.
+    """Sweep lower codes, then the dominant one, then higher ones; ``are_missing`` says whether the dominant rows have no value.
 
-    The best split goes to ``scratch.found``, its score is returned.
+    The best split is written to ``scratch.found``; returns its score.
     """
     found, buffer = scratch.found, scratch.classes
     none = nothing(node, buffer[0])

@@ -1,10 +1,10 @@
-"""The cuts of a node of few rows: what they are worth, in all columns side by side (:mod:`dtrees.split.search.tiny_node`).
+"""The cuts of a node of few rows, scored in all columns side by side (:mod:`dtrees.split.search.tiny_node`).
 
-By absolute error or a quantile, the sum of deviations of some rows from their quantile is a sum over the *gaps* between neighbouring
-targets of the node: where rows of weight L are below a gap and rows of weight H above it, it costs ``min(below * L, above * H)`` times its
-width, as the quantile is on the cheaper side. So the targets of the node are gone through in order, with running weights of what goes left
-in each column, and no quantile has to be followed. Sums must fit 64 bits, which the targets of so few rows nearly always do; otherwise
-columns are searched one by one, as are those with missing values and all under constraints.
+For absolute error or a quantile, the sum of deviations of some rows from their quantile is a sum over the *gaps* between neighbouring
+targets of the node: with rows of weight L below a gap and rows of weight H above it, it costs ``min(below * L, above * H)`` times its
+width, as the quantile is on the cheaper side. So the targets of the node are read in order, with running weights of the left side in
+each column, and no quantile has to be followed. Sums must fit 64 bits, as those of so few rows nearly always do; otherwise columns are
+searched one by one, as are those with missing values and all under constraints.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dtrees.split.node.records import note_found
 from dtrees.split.search.vectors import add_class_terms, add_left, add_row_left, add_two_left, bound_columns, finish_scores, widen
 from dtrees.split.table.sorting import MISSING
 
-#: Rows of the scratch space of reals: best score of a column, that of columns that are looked at once more, signs of monotonic columns, and
-#: the scores of each cut.
+#: Rows of the scratch space of floats: best score of a column, that of columns to be searched again, signs of monotonic columns, and the
+#: scores of each cut.
 BEST, BOUND, SIGNS, SCORES = 0, 1, 2, 3
-#: Rows of that of integers: missing rows of a column; weight and number of rows going left, and g (or the weight of a class) of these;
-#: lowest and highest code, and the code that the best split is after.
+#: Rows of the scratch space of integers: missing rows of a column; weight and number of rows going left, and their g (or weight of a
+#: class); lowest and highest code, and the code after which the best split is.
 MISSED, WEIGHT_LEFT, COUNT_LEFT, SUM_LEFT, LOW, HIGH, CUT = 0, 1, 2, 3, 4, 5, 6
-#: What goes left of the first class, or target, after which come the others.
+#: First row for the left sums of the first class, or target; the others follow.
 MORE_LEFT = 7
 
 
@@ -51,7 +51,7 @@ def _count_missing(x, n_missing):
 
 @lean_kernel
 def forbid(limits, n_left, n, h, total, score):
-    """Take back the scores of splits that may not be taken."""
+    """Discard the scores of splits that are not allowed."""
     for j in range(score.shape[0]):
         found = score[j]
         score[j] = found if is_allowed(limits, n_left[j], n - n_left[j], h[j], total - h[j]) else -1.0
@@ -59,9 +59,9 @@ def forbid(limits, n_left, n, h, total, score):
 
 @inlined_kernel
 def keep_best(x, high, score, best, best_cut):
-    """Note where a cut after ``x``, unless the node has no higher code, is better than the best so far; the lower of equals is."""
+    """Store a cut after ``x`` if it is better than the best so far and the node has a higher code; the lower of equal cuts wins."""
     for j in range(x.shape[0]):
-        # Read everything first: a read under a condition would be a branch, and keep the compiler from taking columns together.
+        # Read everything first: a conditional read is a branch, which would prevent vectorisation over columns.
         cut, top, top_cut, found = x[j], best[j], best_cut[j], score[j]
         found = found if cut < high[j] else -1.0
         better = (found > top) | ((found == top) & (cut < top_cut))
@@ -73,7 +73,7 @@ def keep_best(x, high, score, best, best_cut):
 def _score_cut(node, criterion, block, width, cut, scores):
     """Score, or bound, a cut of every column of the block's tile after the codes ``cut``.
 
-    The weight that goes left, zero so far, is left in the block's counts. Classes that no row is of add nothing.
+    The weight that goes left, zero before, is written to the block's counts. Classes without rows add nothing.
     """
     n, tile, places, a, b = node.n, block.tile, block.some_places, block.g, block.h
     h, left = block.counts[WEIGHT_LEFT, :width], block.counts[MORE_LEFT:]
@@ -106,7 +106,7 @@ def _(node, criterion, block, width, cut, scores):
 
 @_score_cut.of(AmountsOfTargets)
 def _(node, criterion, block, width, cut, scores):
-    # The weight and the first target are summed, and then two more targets at a time, over all rows: their sums stay where they are.
+    # The weight and the first target are summed, and then two more targets at a time, over all rows: their sums stay in registers.
     n, tile, places, a, b, counts = node.n, block.tile, block.some_places, block.g, block.h, block.counts
     n_targets, rows = node.sums.shape[0], node.rows
     h, one, other = counts[WEIGHT_LEFT, :width], counts[SUM_LEFT, :width], counts[MORE_LEFT, :width]
@@ -130,11 +130,11 @@ def _(node, criterion, block, width, cut, scores):
 
 @inlined_kernel
 def scan_columns(limits, node, block, width, by_sign):
-    """Find the best cut of every column, of those up to ``width`` of the block's tile; ``by_sign`` says whether signs are heeded."""
+    """Find the best cut of each of the first ``width`` columns of the block's tile; ``by_sign`` says whether signs are respected."""
     n, tile, reals, counts = node.n, block.tile, block.reals, block.counts
     h, n_left = counts[WEIGHT_LEFT, :width], counts[COUNT_LEFT, :width]
     counted = block.h.shape[0] > 0 and limits.min_samples > 1
-    keeps = is_bounded(limits.criterion) or is_constrained(limits.criterion)  # whoever needs them: what is written once stays in the cache
+    keeps = is_bounded(limits.criterion) or is_constrained(limits.criterion)  # only if needed, to save stores
     for i in range(n):
         cut, score = tile[i, :width], reals[SCORES + (i if keeps else 0), :width]
         h[:] = 0
@@ -154,7 +154,7 @@ def scan_columns(limits, node, block, width, by_sign):
 
 @optional
 def _heed_signs(node, criterion, g, h, signs, scores):
-    """Take back the scores of splits that go against the signs of their columns."""
+    """Discard the scores of splits that violate the signs of their columns."""
     # no columns are monotonic
 
 
@@ -165,11 +165,11 @@ def _(node, criterion, g, h, signs, scores):
 
 @optional
 def score_column(node, limits, block, d, bar, known):
-    """Score the cuts of column ``d`` of the tile, in which no value is missing, one by one: those whose bounds pass the bar.
+    """Score the cuts of column ``d`` of the tile whose bounds exceed the bar; no value of the column may be missing.
 
-    Returns the best score and the code that the cut is after; -1.0 if none is above the bar. The cut of the highest bound is scored
-    first: few others have to be then. ``known`` are the sums and the score of the best cut of
-    another column: in a node of few rows, many columns part them alike.
+    Returns the best score and the code before the cut; -1.0 if none is above the bar. The cut with the highest bound is scored first, so
+    that few others have to be. ``known`` are the sums and the score of the best cut of another column: in a node of few rows, many
+    columns divide them alike.
     """
     return -1.0, NONE()  # these have no bounds, and no monotonic columns
 
@@ -207,7 +207,7 @@ def _score_one_cut(node, limits, block, d, code, known):
 
 @inlined_kernel
 def describe(node, block, d, cut, scratch):
-    """Write what goes left of the best cut, which is after the code ``cut`` in column ``d`` of the block's tile."""
+    """Store the left side of the best cut, which is after the code ``cut`` in column ``d`` of the block's tile."""
     higher = np.int64(MISSING)
     left = nothing(node, scratch.classes[0])
     for i in range(node.n):
@@ -221,7 +221,7 @@ def describe(node, block, d, cut, scratch):
 
 @inlined_kernel
 def fill_tile(block, pool, width, lanes, places):
-    """Copy the cells of a node's rows in the first ``width`` columns of the pool, and note the lowest and highest codes of each."""
+    """Copy the cells of a node's rows in the first ``width`` columns of the pool, and store the lowest and highest codes of each."""
     tile, counts, chosen, everything = block.tile, block.counts, block.chosen[:width], width == pool.shape[0]
     for d in range(width):
         chosen[d] = block.place_of[pool[d]]
@@ -231,7 +231,7 @@ def fill_tile(block, pool, width, lanes, places):
     n_missing[:] = 0
     for i in range(places.shape[0]):
         x = tile[i, :lanes]
-        x[width:] = 0  # columns that fill up a vector; the loops over whole vectors are the fast ones
+        x[width:] = 0  # padding to whole vectors, for which loops are fast
         if everything:
             _copy_whole_row(block.cells[places[i]], x[:width])
         else:
@@ -243,17 +243,18 @@ def fill_tile(block, pool, width, lanes, places):
     counts[CUT, :lanes] = MISSING
 
 
-#: Rows of the scratch space of integers: what is below a gap on the left side, and above it, times their factors, and what gaps cost.
+#: Rows of the scratch space of integers: weights below a gap on the left side, and above it, times their factors, and costs of gaps.
 _BELOW, _ABOVE, _COST = SUM_LEFT, 7, 8
-#: Sums of costs stay below this.
+#: Upper bound of sums of costs.
 _FITS = 2.0**62
 
 
 @lean_kernel
 def _add_two_gaps(x, y, cut, one, other, below, above, cost):
-    """Add what the gaps after two rows cost, on both sides of the split of each column.
+    """Add the costs of the gaps after two rows, on both sides of the split of each column.
 
-    ``one`` and ``other`` are the width of a gap, the row's weight times the factors, and that of all rows up to the gap and beyond it.
+    ``one`` and ``other`` are the width of a gap, the row's weight times the factors, and the weights of all rows up to the gap and
+    beyond it.
     """
     x_gap, x_low, x_high, x_low_all, x_high_all = one
     y_gap, y_low, y_high, y_low_all, y_high_all = other
@@ -271,7 +272,7 @@ def _add_two_gaps(x, y, cut, one, other, below, above, cost):
 
 @inlined_kernel
 def _gap_after(criterion, line, k, n, before, total):
-    """Return what :func:`_add_two_gaps` is to know of the gap after element ``k``; the last has none after it."""
+    """Return the arguments of :func:`_add_two_gaps` for the gap after element ``k``; there is none after the last."""
     weight, gap = line[k].weight, line[min(k + 1, n)].level - line[k].level
     up_to = before + weight
     return gap, criterion.below * weight, criterion.above * weight, criterion.below * up_to, criterion.above * (total - up_to)
@@ -291,7 +292,7 @@ def _multiply(weight_left, factor, out):
 
 @lean_kernel
 def _cost_of_all(criterion, line, n, total):
-    """Return the deviation of all of a node's rows, gap by gap."""
+    """Return the deviation of all of a node's rows, summed over gaps."""
     cost = before = ZERO()
     for k in range(1, n):
         before += line[k].weight
@@ -301,7 +302,7 @@ def _cost_of_all(criterion, line, n, total):
 
 @lean_kernel
 def scan_gaps(criterion, limits, line, node, block, width):
-    """Find the best cut of every column, if sums fit, which is returned; the rows of the block's tile are in the order of their targets."""
+    """Find the best cut of every column and return True, if sums fit; the rows of the block's tile are in the order of their targets."""
     n, total, tile, reals, counts = node.n, node.h, block.tile, block.reals, block.counts
     span = float(line[n].level - line[1].level) * float(total)
     if span * float(max(criterion.above, criterion.below)) >= _FITS:

@@ -1,12 +1,12 @@
 """The best split of a node of few rows, all columns side by side.
 
-So small a node is not worth sorting: for each row i and each column, the rows with values up to row i's are the left side of a split, and
-comparing every row with every other finds their sums. As the rows' codes lie row by row (the cells of :mod:`dtrees.split.grow.block`), the
-innermost loops run over columns and become vector instructions.
+For few rows sorting does not pay: for each row i and each column, the rows with values up to row i's are the left side of a split, and
+comparing all pairs of rows gives their sums. As the rows' codes are stored row by row (the cells of :mod:`dtrees.split.grow.block`), the
+innermost loops run over columns and are vectorised.
 
-Criteria whose scores are not plain arithmetic may have a bound that is: this is found likewise, and the cuts of a column are scored one by
-one, the most promising column first, only if it passes the best score. So are those of a monotonic column, where what splits are worth
-without constraints is the bound. Columns with missing values, and criteria without a bound, are left to the sweep over sorted rows.
+If scores are not plain arithmetic but have a bound that is, the bounds are computed in this way, and the cuts of a column are scored one
+by one, the most promising column first, only if their bounds exceed the best score. The same holds for a monotonic column, whose scores
+without constraints are the bounds. Columns with missing values, and criteria without a bound, are left to the sweep over sorted rows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from dtrees.split.search.tiny_cuts import (
 )
 from dtrees.split.table.sorting import MISSING, key_of, place_in, sort_keys
 
-#: The cuts of all columns are checked for values out of order if one column in so many is monotonic, else one by one those of each that is.
+#: If one column in this many is monotonic, the cuts of all columns are checked for their signs, otherwise those of each monotonic
+#: column.
 _MONOTONIC_SHARE = 4
 
 
@@ -52,7 +53,7 @@ _MONOTONIC_SHARE = 4
 def sweep_column(
     criterion: Any, columns: Any, column: Any, block: Any, first: Any, last: Any, sums: Any, limits: Any, bar: Any, scratch: Any
 ):
-    """Search one column by sorting the rows; result as of :func:`~dtrees.split.search.column.search_column`.
+    """Search one column by sorting the rows; the result is that of :func:`~dtrees.split.search.column.search_column`.
 
     ``criterion`` is that of ``limits``, without constraints.
     """
@@ -81,7 +82,7 @@ def _sort_and_sweep(columns, column, block, first, last, sums, limits, bar, scra
 
 @shared_kernel
 def _search_in_line(criterion, columns, column, n, block, sums, limits, bar, scratch):
-    """Search one column of a node whose rows are in the order of their targets already."""
+    """Search one column of a node whose rows are already in the order of their targets."""
     if not begin_column(limits.criterion, sums, column):
         return CONSTANT, 0.0, False
     n_distinct = columns.offsets[column + 1] - columns.offsets[column]
@@ -90,9 +91,9 @@ def _search_in_line(criterion, columns, column, n, block, sums, limits, bar, scr
 
 @inlined_kernel
 def column_of_pair(block, drawing, first, path):
-    """Return the column that parts a node of two rows, -1 if none does.
+    """Return the column that separates a node of two rows, -1 if none does.
 
-    All columns in which they differ part them alike, so it is the lowest of those drawn.
+    All columns in which they differ have the same score, so it is the lowest of those drawn.
     """
     max_features, key, pool = drawing
     x, y = block.cells[block.places[first]], block.cells[block.places[first + 1]]
@@ -101,7 +102,7 @@ def column_of_pair(block, drawing, first, path):
     everything = width == n_columns
     if not everything:
         draw_first_columns(key, path, pool, width, block.counters, block.swaps)
-    winner = np.int64(n_columns)  # a place among the tree's columns, which ascend
+    winner = np.int64(n_columns)  # index into the tree's columns, which ascend
     for d in range(width):
         j = np.int64(block.place_of[pool[d]])
         if x[j] != y[j]:
@@ -109,7 +110,7 @@ def column_of_pair(block, drawing, first, path):
             if everything:
                 break
     drawn = width
-    while drawn < n_columns and winner == n_columns:  # all columns so far are constant: go on drawing
+    while drawn < n_columns and winner == n_columns:  # all columns so far are constant: continue drawing
         draw_columns(key, path, pool, drawn, drawn + 1)
         j = np.int64(block.place_of[pool[drawn]])
         drawn += 1
@@ -124,7 +125,7 @@ def column_of_pair(block, drawing, first, path):
 
 @optional
 def _search_pair(criterion, columns, limits, node, block, column, first, sums, scratch):
-    """Split a node of two rows by a column in which they differ; return as :func:`~dtrees.split.search.column.search_column`."""
+    """Split a node of two rows in a column in which they differ; the result is that of ``search_column``."""
     j = block.place_of[column]
     left, right = block.places[first], block.places[first + 1]
     if block.cells[right, j] < block.cells[left, j]:
@@ -146,7 +147,7 @@ def _(criterion, columns, limits, node, block, column, first, sums, scratch):
 
 @optional
 def _list_places(criterion, node, block, first, scratch):
-    """Write the places of a node's rows to the block, in the order that :func:`_scan` wants."""
+    """Write the places of a node's rows to the block, in the order that :func:`_scan` needs."""
     for i in range(node.n):
         block.some_places[i] = block.places[first + i]
 
@@ -160,7 +161,7 @@ def _(criterion, node, block, first, scratch):
 
 @optional
 def _scan(criterion, limits, node, sums, block, lanes, by_sign, scratch):
-    """Find the best cut of every column of the tile; return whether that was possible, and whether it is exact, not a bound."""
+    """Find the best cut of every column of the tile; return whether that was possible, and whether its score is exact, not a bound."""
     arithmetic, bounded = is_arithmetic(criterion), is_bounded(criterion)
     if arithmetic or bounded:
         begin_node(limits.criterion, sums)
@@ -182,16 +183,16 @@ def _score_column(criterion, node, limits, block, d, bar, known):
 
 @_score_column.of(Deviations)
 def _(criterion, node, limits, block, d, bar, known):
-    return -1.0, NONE()  # none is bounded
+    return -1.0, NONE()  # there are no bounds
 
 
 @inlined_kernel
 def _compare_columns(criterion, block, limits, node, sums, drawing, first, path, scratch):
     """Draw columns for a node and find the best cut in them.
 
-    Columns to be looked at once more are left in ``block.again``, as places in the tile, the bounds of their scores in a row of reals,
-    infinity where they must be swept. Returns whether any column varies that need not be swept, the best score of those that are done, its
-    column, that column's place in the tile, and the number of columns left.
+    Columns to be searched again are written to ``block.again``, as places in the tile, and the bounds of their scores to a row of
+    floats, infinity if they must be swept. Returns whether any column varies that need not be swept, the best score of the finished
+    columns, its column, that column's place in the tile, and the number of columns left.
     """
     max_features, key, pool = drawing
     width = min(max_features, pool.shape[0])
@@ -226,7 +227,7 @@ def _compare_columns(criterion, block, limits, node, sums, drawing, first, path,
 
 @lean_kernel
 def _list_signs(criterion, columns, signs):
-    """Write the signs of columns, 0 for what fills up a vector; tell whether many are monotonic."""
+    """Write the signs of columns, 0 for padding; return whether many are monotonic."""
     n = 0
     signs[:] = 0.0
     for d in range(columns.shape[0]):
@@ -238,7 +239,7 @@ def _list_signs(criterion, columns, signs):
 
 @inlined_kernel
 def bring_up_best(again, bounds, n):
-    """Exchange the first of ``n`` columns with that of the largest bound."""
+    """Exchange the first of ``n`` columns with the one that has the largest bound."""
     best = ZERO()
     for k in range(1, n):
         best = k if bounds[k] > bounds[best] else best
@@ -250,15 +251,15 @@ def bring_up_best(again, bounds, n):
 def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, scratch):
     """Find the best split of a node of few rows of a block.
 
-    The same split as :func:`~dtrees.split.search.column.search_sorted` finds column by column; ``drawing`` is a
+    It is the same split as :func:`~dtrees.split.search.column.search_sorted` finds column by column; ``drawing`` is a
     :class:`~dtrees.split.numbers.hashing.ColumnDrawing`.
 
     Returns
     -------
     status, score, has_missing
-        As :func:`~dtrees.split.search.column.search_column`.
+        As in :func:`~dtrees.split.search.column.search_column`.
     column : int
-        Of the split.
+        Column of the split.
     """
     max_features, key, pool = drawing
     n_columns, node, criterion = pool.shape[0], node_statistic(limits.criterion, sums, last - first), unconstrained(limits.criterion)
@@ -286,7 +287,7 @@ def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, s
         if bounds[k] < np.inf:
             begin_column(limits.criterion, sums, column)
             d = again[k]
-            known = scratch.found.left[0], scratch.found.left[1] if winner >= 0 else NONE(), score  # no side weighs -1
+            known = scratch.found.left[0], scratch.found.left[1] if winner >= 0 else NONE(), score  # no side has the weight -1
             found, cut = _score_column(criterion, node, limits, block, d, bar, known)
             if found >= 0.0:
                 status, score, has_missing, winner = SPLIT, found, False, column
@@ -298,7 +299,7 @@ def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, s
             _, score, has_missing = swept
             winner = column
     n_drawn = ZERO()
-    while status == CONSTANT and width < n_columns:  # all columns so far are constant: go on drawing
+    while status == CONSTANT and width < n_columns:  # all columns so far are constant: continue drawing
         width += 1
         draw_columns(key, path, pool, n_drawn, width)
         n_drawn = width

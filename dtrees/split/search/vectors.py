@@ -1,11 +1,12 @@
-"""Several columns, or several rows, at a time: loops in which nothing depends on another, so that the compiler takes vector instructions.
+"""Loops over several columns, or several rows, without dependencies, which the compiler vectorises.
 
-*Columns side by side*, in small nodes: a row ``x`` holds its values in some columns, NaN where missing, or their codes, and loops run over
-columns. For that, whatever is read is read unconditionally.
+*Columns side by side*, in small nodes: a row ``x`` holds its values in some columns, NaN for missing ones, or their codes, and loops run
+over columns. All reads are unconditional.
 
-*Rows side by side*: in a plain sweep (:mod:`dtrees.split.search.sweep`) every row waits for the sums of the one before. In nodes in which
-no value is missing, a chunk of rows is gone through twice: first the running sums, then the scores, in which no row depends on another. For
-criteria whose scores are plain arithmetic, or have a bound that is: then only rows whose bound passes are scored.
+*Rows side by side*: in a plain sweep (:mod:`dtrees.split.search.sweep`) every row depends on the sums of the one before. In nodes
+without missing values, a chunk of rows is read twice: first for the running sums, then for the scores, in which rows do not depend on
+each other. This is for criteria whose scores are plain arithmetic, or have a bound that is: then only rows whose bound exceeds the bar
+are scored.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from dtrees.split.table.sorting import code_in, code_of, place_in
 
 @inlined_kernel
 def widen(x, low, high):
-    """Take a row's values into the lowest and highest of each column."""
+    """Update the lowest and highest value of each column with a row."""
     for j in range(low.shape[0]):
         low[j] = x[j] if x[j] < low[j] else low[j]
         high[j] = x[j] if x[j] > high[j] else high[j]
@@ -40,7 +41,7 @@ def widen(x, low, high):
 
 @lean_kernel
 def widen_two(x, y, low, high):
-    """Take the values of two rows into the lowest and highest of each column."""
+    """Update the lowest and highest value of each column with two rows."""
     for j in range(low.shape[0]):
         lowest, highest = low[j], high[j]
         lowest = x[j] if x[j] < lowest else lowest
@@ -58,7 +59,7 @@ def add_missing(x, g, g_missing):
 
 @lean_kernel
 def add_left(x, cut, g, g_left, h, h_left):
-    """Add two numbers of a row to the sums of those columns in which its value, or code, is up to ``cut``."""
+    """Add two numbers of a row to the sums of those columns in which its value, or code, is at most ``cut``."""
     for j in range(cut.shape[0]):
         left = x[j] <= cut[j]
         g_left[j] += g if left else 0
@@ -67,7 +68,7 @@ def add_left(x, cut, g, g_left, h, h_left):
 
 @inlined_kernel
 def add_two_left(x, y, cut, x_g, y_g, g_left, x_h, y_h, h_left):
-    """Add two numbers of each of two rows, as :func:`add_left` does with one row."""
+    """Add two numbers of each of two rows, like :func:`add_left` for one row."""
     for j in range(cut.shape[0]):
         x_left, y_left = x[j] <= cut[j], y[j] <= cut[j]
         g_left[j] += (x_g if x_left else 0) + (y_g if y_left else 0)
@@ -76,9 +77,9 @@ def add_two_left(x, y, cut, x_g, y_g, g_left, x_h, y_h, h_left):
 
 @lean_kernel
 def add_row_left(node, x, cut, a, weight, more, total, left):
-    """Add a row to the sums of those columns in which its value, or code, is up to ``cut``: to ``left``, and ``more`` to ``total``.
+    """Add a row to the sums of those columns in which its value, or code, is at most ``cut``: to ``left``, and ``more`` to ``total``.
 
-    ``node`` tells which sums the row changes; these are added to two at a time.
+    ``node`` determines which sums the row changes; these are added to two at a time.
     """
     last = n_changed(node) - 1
     add_left(x, cut, more, total, amount_of(node, a, 0, weight), left[which_sum(node, a, 0)])
@@ -91,16 +92,16 @@ def add_row_left(node, x, cut, a, weight, more, total, left):
 
 @optional
 def score_columns(node, criterion, left, h, scores):
-    """Score a split of each column, -1.0 where it is not defined.
+    """Score a split of each column, -1.0 if it is not defined.
 
     Parameters
     ----------
     node : Moments, Classes, AmountsOfTargets or ClassesOfTargets
     criterion : named tuple
     left : ndarray of int64, shape (n_quantities, n_columns)
-        What goes left: g, or the weight of each class, or the sums of targets.
+        Sums of the left side: g, or the weight of each class, or the sums of targets.
     h : ndarray of int64, shape (n_columns,)
-        The weight that goes left.
+        Weight of the left side.
     scores : ndarray of float64, shape (n_columns,)
     """
     scores[:] = 0.0
@@ -118,7 +119,7 @@ def _(node, criterion, left, h, scores):
 
 @lean_kernel
 def bound_columns(node, criterion, g, h, bounds):
-    """Bound the score of a split of each column, from the moments that go left; see :func:`score_columns`."""
+    """Bound the score of a split of each column, given the moments of the left side; see :func:`score_columns`."""
     whole = float(node.g), float(node.h)
     for j in range(bounds.shape[0]):
         bounds[j] = upper_bound(criterion, float(g[j]), float(h[j]), float(node.g - g[j]), float(node.h - h[j]), whole)
@@ -133,7 +134,7 @@ def add_class_terms(criterion, left, whole, h, h_all, terms):
 
 @lean_kernel
 def finish_scores(criterion, h, node, scores):
-    """Turn sums of terms over classes, or over several targets of criteria that are arithmetic, into scores."""
+    """Turn sums of terms over classes, or over several targets of arithmetic criteria, into scores."""
     for j in range(scores.shape[0]):
         one, other = float(h[j]), float(node.h - h[j])
         found = score_of_terms(criterion, scores[j], one, other, node.h, node.sums.shape[0])
@@ -142,13 +143,13 @@ def finish_scores(criterion, h, node, scores):
 
 #: Largest weight of a node whose sums of squares are below 2**53: floats hold them exactly, whatever the order of the additions.
 EXACT_WEIGHT = 13_777
-#: What the fourth power of the weight of a node with several targets, times their number, is below for the same.
+#: Limit of the fourth power of the weight of a node with several targets, times their number, for the same purpose.
 _EXACT_POWER = 2.0**55
 
 
 @by_reference
 class Chunk(NamedTuple):
-    """Scratch space: running sums and scores of a chunk of rows; ``bits`` are those of ``scores``, the same memory."""
+    """Scratch space: running sums and scores of a chunk of rows; ``bits`` is a view of ``scores``."""
 
     sums: NDArray[np.int64]
     scores: NDArray[np.float64]
@@ -163,7 +164,7 @@ def make_chunk() -> Chunk:
 
 @optional
 def sweeps_chunks(criterion, node):
-    """Tell whether :func:`sweep_chunks` may be used for a node of this statistic."""
+    """Return whether :func:`sweep_chunks` supports a node of this statistic."""
     return is_arithmetic(criterion) or is_bounded(criterion)
 
 
@@ -185,10 +186,10 @@ def _(criterion, node):
 
 @optional
 def sweep_chunks(node, limits, rows, bar, buffer, found, chunk):
-    """Find the best split of a node by its rows sorted by code, none of them missing.
+    """Find the best split of a node from its rows sorted by code, without missing values.
 
-    Parameters and result are those of :func:`~dtrees.split.search.sweep.sweep_sorted`; ``chunk`` is scratch space. Without a version of
-    its own, a statistic is swept by the squares of its sums.
+    Parameters and result are those of :func:`~dtrees.split.search.sweep.sweep_sorted`; ``chunk`` is scratch space. A statistic without a
+    version of its own is swept by the squares of its sums.
     """
     top, keys, first, last = bar, rows.keys, rows.first, rows.last
     node_square = ZERO()
@@ -215,7 +216,7 @@ def sweep_chunks(node, limits, rows, bar, buffer, found, chunk):
 
 @lean_kernel
 def _chunk_of(rows, start, m):
-    """Return ``m`` of sorted rows, from ``keys[start]`` on, as all that there are."""
+    """Return a view of ``m`` sorted rows, from ``keys[start]`` on."""
     return SortedRows(rows.keys[start : start + m], ZERO(), m, rows.a, rows.b, rows.base)
 
 
@@ -234,7 +235,7 @@ def _sum_moments(rows, before, g, h):
 
 @lean_kernel
 def _score_moments(limits, keys, n_before, g, h, node, scores):
-    """Bound the scores of the splits after each row but those within a value; ``keys`` goes one row further."""
+    """Bound the scores of the splits after each row, except within a value; ``keys`` has one more row."""
     whole = float(node.g), float(node.h)
     for i in range(scores.shape[0]):
         other_h, n = node.h - h[i], n_before + i + 1
@@ -245,9 +246,9 @@ def _score_moments(limits, keys, n_before, g, h, node, scores):
 
 @lean_kernel
 def highest(chunk, low, high, top):
-    """Return the place of the first of the highest of the scores ``low:high``, if it is above ``top``; otherwise -1.
+    """Return the first place of the highest of the scores ``low:high``, if it is above ``top``; otherwise -1.
 
-    Scores are -1 or not negative, and then in the order of their bits: the largest of integers is found several at a time.
+    Scores are -1 or non-negative, so they have the order of their bits, and the maximum of integers is vectorised.
     """
     bits = chunk.bits[low:high]
     largest = NONE()
@@ -266,9 +267,9 @@ def highest(chunk, low, high, top):
 
 @lean_kernel
 def _highest_score(limits, g, h, node, chunk, first, top):
-    """Return the place of the first of the highest scores, whose bounds there are, above ``top``, and the score; -1 if there is none.
+    """Return the first place of the highest score above ``top``, given bounds, and the score; -1 if there is none.
 
-    The score at ``first``, of the highest bound, is found first: few others have to be.
+    The score at ``first``, the place of the highest bound, is computed first, so that few others have to be.
     """
     where, criterion = NONE(), limits.criterion
     mine = score(criterion, float(g[first]), float(h[first]), float(node.g - g[first]), float(node.h - h[first]))
@@ -310,7 +311,7 @@ def _(node, limits, rows, bar, buffer, found, chunk):
 
 @lean_kernel
 def _note_cut(node, rows, cut, top, buffer, found):
-    """Note the split after a row, if there is one (-1: none); return its score."""
+    """Store the split after a row, if there is one (-1: none); return its score."""
     if cut < 0:
         return -1.0
     left = sum_rows(rows_between(rows, rows.first, cut + 1), nothing(node, buffer))
@@ -320,7 +321,7 @@ def _note_cut(node, rows, cut, top, buffer, found):
 
 @lean_kernel
 def _sum_weights(rows, total, numbers, h):
-    """Write the numbers of rows sorted by code, and the running sum of their weights, which is returned."""
+    """Write the numbers of rows sorted by code, and the running sum of their weights; return the total."""
     for i in range(h.shape[0]):
         place = np.uint64(rows.base) + place_in(rows.keys[i])
         numbers[i] = rows.a[place]
@@ -331,7 +332,7 @@ def _sum_weights(rows, total, numbers, h):
 
 @lean_kernel
 def _sum_amounts(amounts, t, numbers, total, g):
-    """Write the running sum of one target over rows, which is returned."""
+    """Write the running sum of one target over rows; return the total."""
     for i in range(g.shape[0]):
         total += amounts[numbers[i], t]
         g[i] = total
@@ -340,7 +341,7 @@ def _sum_amounts(amounts, t, numbers, total, g):
 
 @lean_kernel
 def _finish_scores(limits, keys, n_before, h, node, scores):
-    """Turn the terms of splits after each row into scores, but for those within a value; ``keys`` goes one row further."""
+    """Turn the terms of splits after each row into scores, except within a value; ``keys`` has one more row."""
     for i in range(scores.shape[0]):
         a, b, n = h[i], node.h - h[i], n_before + i + 1
         mine = score_of_terms(limits.criterion, scores[i], float(a), float(b), node.h, 1)
@@ -350,7 +351,7 @@ def _finish_scores(limits, keys, n_before, h, node, scores):
 
 @sweep_chunks.of(AmountsOfTargets)
 def _(node, limits, rows, bar, buffer, found, chunk):
-    """Sweep the sums of several targets: a chunk of rows is gone through once for each."""
+    """Sweep the sums of several targets: a chunk of rows is read once for each."""
     top, cut, weight, keys, first, last = bar, NONE(), ZERO(), rows.keys, rows.first, rows.last
     buffer[:] = 0
     for start in range(first, last, CHUNK):
@@ -394,10 +395,10 @@ def _sum_squares(node, rows, left, before, squares, products, h):
 
 @lean_kernel
 def _score_squares(limits, keys, n_before, squares, products, h, node_square, node, scores):
-    """Score the splits after each row but those within a value, by Gini impurity.
+    """Score the splits after each row, except within a value, by Gini impurity.
 
-    sum((left b - right a)**2) = W**2 sum(left**2) - 2 W a sum(left node) + a**2 sum(node**2), with a and b the weights of both sides and W
-    that of the node.
+    sum((left b - right a)**2) = W**2 sum(left**2) - 2 W a sum(left node) + a**2 sum(node**2), with a and b the weights of both sides and
+    W that of the node.
     """
     total = node.h
     for i in range(scores.shape[0]):

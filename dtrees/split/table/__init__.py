@@ -1,1 +1,1 @@
-"""A table as codes: columns, some of its rows, and its zone map."""
+"""A table as codes: its columns, tables of some of its rows, and its zone map."""

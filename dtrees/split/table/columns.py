@@ -1,18 +1,17 @@
-"""A table as codes: what every scan reads.
+"""A table as codes, the form that every scan reads.
 
 Terms
 -----
 distinct values
-    the values a column takes, ascending, missing ones apart.
+    the values of a column, ascending, without missing values.
 code
     the index of a row's value among its column's distinct values; a missing value has the code after the last one.
 
-Codes keep everything a decision tree can see of a column: a split between two neighbouring values is a split between two codes, so
-kernels compare integers and never floats, and columns with few distinct values are summed value by value without any sorting. The
-distinct values are needed only to turn a chosen split into a threshold. Columns are never written to once made, and are shared by all
-trees and threads.
+Codes have everything that a decision tree uses of a column: a split between two neighbouring values is a split between two codes, so
+kernels compare integers instead of floats, and columns with few distinct values are summed value by value without sorting. The distinct
+values are only needed to turn a chosen split into a threshold. Columns are immutable once finished, and shared by all trees and threads.
 
-Some rows can be taken as a table of their own (:func:`take_rows`, :func:`take_table`), which loses nothing that a tree can see of them.
+Some rows can be taken as a table (:func:`take_rows`, :func:`take_table`), with all that a tree uses of them.
 
 Use
 ---
@@ -40,7 +39,7 @@ from dtrees.split.numbers.ordered import float32_of_key, key_of_float32, rounded
 from dtrees.split.table.mmap_arrays import Allocate, Reused, forget, is_on_disk, mapped
 from dtrees.split.table.sorting import RADIX, radix_sort, sort_keys
 
-#: Rows are numbered by uint32; the highest numbers are kept free.
+#: Rows are numbered by uint32; the highest numbers are reserved.
 MAX_ROWS = 2**32 - 2**16
 
 
@@ -58,8 +57,8 @@ class Columns(NamedTuple):
     codes : ndarray of uint32, shape (n_columns, n_rows)
         Index of each row's value among the distinct values of its column; their number if the value is missing.
     words : ndarray of float32, shape (n_distinct, 1 or 2)
-        The distinct values of all columns, one column after the other, each ascending: float32, or the two halves of float64. One kind of
-        array for both, so that the kernels of a first fit are compiled once (:func:`value_at`).
+        The distinct values of all columns, one column after the other, each ascending: float32, or the two halves of float64. Both have
+        the same array type, so that the kernels of a first fit are compiled once (:func:`value_at`).
     offsets : ndarray of int64, shape (n_columns + 1,)
         Column ``j`` has the distinct values ``values[offsets[j]:offsets[j + 1]]``.
     """
@@ -70,7 +69,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, codes: NDArray[np.uint32], values: NDArray[Any], offsets: NDArray[np.int64]) -> Columns:
-        """Return columns of distinct values that are an array of float32 or float64, shape (n_distinct,)."""
+        """Return columns whose distinct values are an array of float32 or float64, shape (n_distinct,)."""
         return cls(codes, as_words(values), offsets)
 
     @property
@@ -89,12 +88,12 @@ class Columns(NamedTuple):
         return int(self.codes.shape[1])
 
     def distinct(self, column: int) -> NDArray[Any]:
-        """Return the distinct values of a column, ascending; not of keyed columns."""
+        """Return the distinct values of a column, ascending; not for keyed columns."""
         return self.values[self.offsets[column] : self.offsets[column + 1]]
 
     @property
     def is_keyed(self) -> bool:
-        """Whether codes are keys (:mod:`dtrees.split.table.keyed_columns`), and distinct values not known."""
+        """Whether codes are keys (:mod:`dtrees.split.table.keyed_columns`), and distinct values unknown."""
         return int(self.offsets[-1]) != int(self.words.shape[0])
 
     def missing(self, column: int) -> int:
@@ -102,7 +101,7 @@ class Columns(NamedTuple):
         return int(self.offsets[column + 1] - self.offsets[column])
 
     def values_of(self, column: int | NDArray[np.int64], codes: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the values that codes stand for, missing ones as NaN; ``column`` may be the column of each code.
+        """Return the values of codes, NaN for missing ones; ``column`` may be an array with the column of each code.
 
         Examples
         --------
@@ -120,7 +119,7 @@ class Columns(NamedTuple):
         return values
 
     def codes_up_to(self, column: int | NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the highest code up to each of some values, -1 where there is none; ``column`` may be of each. They are not NaN.
+        """Return the highest code up to each value, -1 if there is none; ``column`` may be an array. Values are not NaN.
 
         Examples
         --------
@@ -143,7 +142,7 @@ class Columns(NamedTuple):
 
 
 class Bench(NamedTuple):
-    """What a column is sorted on: keys, as many again to sort them by, and counts; see :func:`~dtrees.split.table.sorting.radix_sort`."""
+    """Buffers for sorting columns: keys, spare keys, and counts; see :func:`~dtrees.split.table.sorting.radix_sort`."""
 
     keys: NDArray[np.uint64]
     spare: NDArray[np.uint64]
@@ -151,7 +150,7 @@ class Bench(NamedTuple):
 
 
 def make_bench(n_rows: int) -> Bench:
-    """Return what columns of so many rows are sorted on, one after the other."""
+    """Return buffers for sorting columns of ``n_rows`` rows, one after the other."""
     return Bench(mapped(n_rows, np.uint64), mapped(n_rows, np.uint64), np.empty(RADIX, np.int64))
 
 
@@ -165,15 +164,15 @@ def presort_column(
     values : ndarray, shape (n_rows,)
         Booleans, integers within ±2**53, float32 or float64; NaN is missing.
     codes : ndarray of uint32, shape (n_rows,), optional
-        Where to write the codes.
+        Buffer for the codes.
     bench : Bench, optional
-        For columns of this many rows.
+        Buffers for columns of this many rows.
 
     Returns
     -------
     codes : ndarray of uint32, shape (n_rows,)
     distinct : ndarray of float32 or float64, shape (n_distinct,)
-        float32 where that holds every value of the column's dtype, float64 elsewhere.
+        float32 if that holds every value of the column's dtype, otherwise float64.
     """
     n = values.shape[0]
     if n > MAX_ROWS:
@@ -181,7 +180,7 @@ def presort_column(
     if codes is None:
         codes = np.empty(n, dtype=np.uint32)
     keys, spare, counts = bench or make_bench(n)
-    # Before the keys are sorted, and after that, what they are sorted by holds values.
+    # The spare keys hold values before the keys are sorted, and again afterwards.
     if np.can_cast(values.dtype, np.float32):
         bits = spare.view(np.uint32)[:n]
         bits.view(np.float32)[:] = values
@@ -208,7 +207,7 @@ def _as_float64(values: NDArray[Any]) -> NDArray[np.float64]:
 
 @kernel
 def _keys_of_float32(bits, keys):
-    """Write ``key << 32 | row``, where keys of numbers are in the order of the numbers, -0.0 as 0.0, and NaN is last."""
+    """Write ``key << 32 | row`` for each row; keys are in the order of the numbers, with -0.0 equal to 0.0, and NaN last."""
     sign = np.uint32(0x80000000)
     infinity = np.uint32(0x7F800000)
     for i in range(bits.shape[0]):
@@ -226,7 +225,7 @@ def _keys_of_float32(bits, keys):
 
 @inner_kernel
 def _ordered_bits(x):
-    """Return the bits of a float64 as an integer in the order of the numbers, -0.0 as 0.0, NaN last."""
+    """Return the bits of a float64 as an integer in the order of the numbers, with -0.0 equal to 0.0, and NaN last."""
     sign = np.uint64(0x8000000000000000)
     if x == sign:
         x = np.uint64(0)
@@ -246,7 +245,7 @@ def sort_float64(bits, keys, spare, counts):
         half = _ordered_bits(bits[i]) & low
         differ |= half ^ (_ordered_bits(bits[0]) & low)
         keys[i] = half << shift | np.uint64(i)
-    if differ != 0:  # else all lower halves are the same: the numbers are float32s, or small integers
+    if differ != 0:  # otherwise all lower halves are equal: the numbers are float32s, or small integers
         radix_sort(keys, spare, n, np.uint64(0), low, counts)
     first, last = low, np.uint64(0)
     for i in range(n):
@@ -260,7 +259,7 @@ def sort_float64(bits, keys, spare, counts):
 
 @kernel
 def _number_float32(keys, codes, distinct):
-    """Number distinct values, given by the keys; write their bits and every row's number, and return how many there are."""
+    """Number the distinct values among the keys; write their bits and each row's number, and return how many there are."""
     sign, missing = np.uint32(0x80000000), np.uint32(0xFFFFFFFF)
     n_distinct = 0
     before = missing
@@ -276,7 +275,7 @@ def _number_float32(keys, codes, distinct):
 
 @kernel
 def number_values(values, keys, codes, distinct):
-    """Number distinct values; write them and every row's number, and return how many there are."""
+    """Number the distinct values; write them and each row's number, and return how many there are."""
     n_distinct = 0
     n = keys.shape[0]
     row_bits = np.uint64(0xFFFFFFFF)
@@ -287,7 +286,7 @@ def number_values(values, keys, codes, distinct):
         if value != value:
             break
         if n_distinct == 0 or value != distinct[n_distinct - 1]:
-            distinct[n_distinct] = value if value != 0.0 else abs(value)  # -0.0 and 0.0 are one value: show it as 0.0
+            distinct[n_distinct] = value if value != 0.0 else abs(value)  # -0.0 and 0.0 are one value, stored as 0.0
             n_distinct += 1
         codes[row] = n_distinct - 1
         i += 1
@@ -305,7 +304,7 @@ def presort(columns: Sequence[NDArray[Any]], map: Callable[[Callable[[int], Any]
     columns : sequence of ndarray, each of shape (n_rows,)
         See :func:`presort_column`.
     map : callable, default=map
-        How to map over columns; a thread pool's ``map`` sorts them in parallel.
+        Maps a function over columns; a thread pool's ``map`` sorts them in parallel.
     """
     assembly = Assembly(columns[0].shape[0] if columns else 0, len(columns))
     list(map(lambda j: assembly.sort(j, columns[j]), range(len(columns))))
@@ -313,13 +312,13 @@ def presort(columns: Sequence[NDArray[Any]], map: Callable[[Callable[[int], Any]
 
 
 class Assembly:
-    """Columns in the making: each is put in its place when it is there, so that nothing is held twice.
+    """Builder of columns: each column is written to its place when it arrives, so that no data is in memory twice.
 
     Parameters
     ----------
     n_rows, n_columns : int
     allocate : callable, default=np.empty
-        Makes the arrays, in memory or on disk (:mod:`dtrees.split.table.mmap_arrays`).
+        Allocates the arrays, in memory or on disk (:mod:`dtrees.split.table.mmap_arrays`).
 
     Examples
     --------
@@ -338,11 +337,11 @@ class Assembly:
         self._distinct: list[NDArray[Any]] = [np.empty(0, np.float32)] * n_columns
 
     def __sizeof__(self) -> int:
-        """Return the bytes of its arrays."""
+        """Return the size of its arrays in bytes."""
         return self._codes.nbytes + sum(distinct.nbytes for distinct in self._distinct)
 
     def sort(self, place: int, values: NDArray[Any]) -> None:
-        """Sort a column, and put it in its place; see :func:`presort_column`. Several threads may."""
+        """Sort a column and store it at its place; see :func:`presort_column`. Several threads may call it."""
         with self._benches.one() as bench:
             _, distinct = presort_column(values, self._codes[place], bench)
         if is_on_disk(self._codes):
@@ -353,7 +352,7 @@ class Assembly:
             self._distinct[place] = distinct
 
     def rest(self) -> None:
-        """Give up what columns are sorted on: none will be sorted for a while."""
+        """Release the buffers for sorting: no column will be sorted for a while."""
         self._benches.forget()
 
     def take(self, places: Sequence[int], columns: Columns) -> None:
@@ -363,14 +362,14 @@ class Assembly:
             self._distinct[place] = columns.distinct(j).copy()
 
     def finished(self) -> Columns:
-        """Return the columns, when all are in their places; nothing can be added any more."""
+        """Return the columns, after all have been stored; nothing can be added any more."""
         self.rest()
         distinct, self._distinct = self._distinct, []
         return Columns.of(self._codes, *_join(distinct, self._allocate))
 
 
 def _join(distinct: list[NDArray[Any]], allocate: Allocate) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Put distinct values one after the other, in the smallest dtype that holds all; the list is emptied on the way, to save memory."""
+    """Concatenate distinct values in the smallest dtype that holds all; the list is emptied on the way, to save memory."""
     offsets = np.zeros(len(distinct) + 1, dtype=np.int64)
     np.cumsum([d.shape[0] for d in distinct], out=offsets[1:])
     values = allocate(int(offsets[-1]), np.result_type(np.float32, *(d.dtype for d in distinct)))
@@ -383,35 +382,35 @@ def _join(distinct: list[NDArray[Any]], allocate: Allocate) -> tuple[NDArray[Any
 
 @inner_kernel
 def are_keyed(columns):
-    """Tell whether codes are keys; see :attr:`Columns.is_keyed`."""
+    """Return whether codes are keys; see :attr:`Columns.is_keyed`."""
     return columns.offsets[columns.codes.shape[0]] != columns.words.shape[0]
 
 
 @inner_kernel
 def value_at(values, i):
-    """Return the i-th of some distinct values, given as words (:class:`Columns`)."""
+    """Return the i-th distinct value, of values given as words (:class:`Columns`)."""
     return np.float64(values[i, 0]) if values.shape[1] == 1 else read_float64(values, i)
 
 
 @lean_kernel
 def value_of_code(columns, column, code):
-    """Return the value that a code of a column stands for, of keyed columns and others."""
+    """Return the value of a code of a column, keyed or not."""
     return value_by_key(columns, column, lowest_key(columns, column), code)
 
 
 @lean_kernel
 def lowest_key(columns, column):
-    """Return the key that code 0 of a column stands for, if the column is keyed; of others 0."""
+    """Return the key of code 0 of a column, if the column is keyed; otherwise 0."""
     if not are_keyed(columns):
         return np.uint32(0)
     sign = np.uint32(0x80000000)
-    bits = np.float32(columns.words[column, 0]).view(np.uint32)  # Numba looks for the call of a NumPy type
+    bits = np.float32(columns.words[column, 0]).view(np.uint32)  # Numba recognises the call of a NumPy type only
     return np.uint32(~bits if bits & sign else bits | sign)
 
 
 @lean_kernel
 def value_by_key(columns, column, lowest, code):
-    """Return the value that a code of a column stands for, whose lowest key is known: for many codes of one column."""
+    """Return the value of a code of a column, whose lowest key is given: faster for many codes of one column."""
     if not are_keyed(columns):
         return value_at(columns.words, columns.offsets[column] + np.int64(code))
     sign = np.uint32(0x80000000)
@@ -421,7 +420,7 @@ def value_by_key(columns, column, lowest, code):
 
 @kernel
 def write_values(columns, which, rows, out):
-    """Write the values of some rows in some columns, missing ones as NaN."""
+    """Write the values of some rows in some columns, NaN for missing ones."""
     for i in range(which.shape[0]):
         column = np.int64(which[i])
         n_distinct, codes = columns.offsets[column + 1] - columns.offsets[column], columns.codes[column]
@@ -432,7 +431,7 @@ def write_values(columns, which, rows, out):
 
 @kernel
 def highest_code_below(values, low, high, threshold):
-    """Return the highest index in low..high with values[index] <= threshold, given that low is one."""
+    """Return the highest index in low..high with values[index] <= threshold, given that low satisfies it."""
     while low < high:
         middle = (low + high + 1) // 2
         if value_at(values, middle) <= threshold:
@@ -445,7 +444,7 @@ def highest_code_below(values, low, high, threshold):
 def take_rows(columns: Columns, which: NDArray[np.int64], rows: NDArray[np.uint32]) -> Columns:
     """Return the given rows of the columns at the places ``which``.
 
-    Its codes are uint16 where that holds them: such a table is to be sent, or copied, not to be searched.
+    Codes are uint16 if that holds them: such a table is for sending or copying, not for searching.
 
     Examples
     --------
@@ -470,16 +469,16 @@ def take_table(
     as_stored: Callable[[int, NDArray[Any]], NDArray[Any]],
     map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map,
 ) -> Columns:
-    """Return the given rows as a table of their own: what :func:`presort` makes of them, without sorting.
+    """Return the given rows as a table: the result of :func:`presort` for these rows, without sorting.
 
     Parameters
     ----------
     columns : Columns
     rows : ndarray of uint32, shape (n,)
     as_stored : callable
-        From the number of a column and its distinct values among these rows to these as they are to be stored.
+        Converts the distinct values of a column among these rows, given its number, to the form in which they are stored.
     map : callable, default=map
-        As of :func:`presort`.
+        As in :func:`presort`.
 
     Examples
     --------
@@ -494,7 +493,7 @@ def take_table(
 
 
 def _take_column(columns: Columns, j: int, rows: NDArray[np.uint32], out: NDArray[Any]) -> NDArray[Any]:
-    """Write the codes of some rows of a column among the distinct values that these have, and return the values."""
+    """Write the codes of some rows of a column, among the distinct values that these rows have, and return the values."""
     distinct = columns.distinct(j)
     present = np.zeros((distinct.shape[0] >> 6) + 1, np.uint64)
     found = np.empty(min(rows.shape[0], distinct.shape[0]), np.int64)
@@ -505,9 +504,9 @@ def _take_column(columns: Columns, j: int, rows: NDArray[np.uint32], out: NDArra
 
 @kernel
 def renumber(codes, n_distinct, rows, present, out, found):
-    """Write the rank of each row's code among those of all rows, and the codes that occur, ascending; return how many these are.
+    """Write the rank of each row's code among those of all rows, and the codes that occur, ascending; return the number of these.
 
-    Missing values get the rank after the last. ``present`` has a bit for each code, all zero.
+    Missing values have the rank after the last. ``present`` has a bit for each code, all zero.
     """
     one, low = np.uint64(1), np.uint64(63)
     for i in range(rows.shape[0]):

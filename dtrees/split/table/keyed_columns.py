@@ -1,20 +1,21 @@
 """Columns of float32 whose codes follow from the values alone, without sorting.
 
-Where rows stay where they are (:mod:`dtrees.engine.rows`), no scan counts on codes that follow one another, only on codes that are in the
-order of the values. The bits of a float32, put in order, are such codes: what is left of loading a table is a pass over its cells.
+If rows stay on their workers (:mod:`dtrees.engine.rows`), scans need codes in the order of the values, but not consecutive codes. The
+bits of a float32, rearranged to be ordered, are such codes: a table is loaded by one pass over its cells.
 
 Terms
 -----
 key
-    the bits of a float32 as an integer in the order of the numbers, -0.0 as 0.0.
+    the bits of a float32 as an integer in the order of the numbers, with -0.0 equal to 0.0.
 keyed columns
-    :class:`~dtrees.split.table.columns.Columns` whose codes are keys, less the lowest key of the column. A missing value has the code after
-    the highest one. Of the distinct values the lowest is known, of each column; ``offsets`` grow by the code of missing values.
+    :class:`~dtrees.split.table.columns.Columns` whose codes are keys minus the lowest key of the column. A missing value has the code
+    after the highest one. Of the distinct values of each column only the lowest is stored; ``offsets`` grow by the code of missing
+    values.
 part lists
-    the rows of each column listed part by part (:mod:`dtrees.split.table.zone_map`), in two bytes a cell. To find a node's rows in a few
-    parts of a column, one compares the codes of all of them, or looks at all rows of the table in these parts, and asks where each is now.
-    In large nodes the latter are far fewer. Rows are listed by blocks of ``2**16``, of each block part after part, as their distances from
-    the first row of the block.
+    the rows of each column listed part by part (:mod:`dtrees.split.table.zone_map`), in two bytes a cell. The rows of a node in a few
+    parts of a column are found either by comparing the codes of all rows of the node, or by reading all rows of the table in these parts
+    and looking up their places. In large nodes the latter are far fewer. Rows are listed in blocks of ``2**16``; a block lists part
+    after part, as distances from the first row of the block.
 
 Use
 ---
@@ -44,12 +45,12 @@ from dtrees.split.policy import CODES_FOR_LISTED, CODES_FOR_PICKED, DISK_BYTES
 from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns
 from dtrees.split.table.mmap_arrays import Allocate, beside, forget, is_on_disk, mapped
 
-#: Rows that are turned over at a time, from rows side by side to columns: what a processor's cache holds.
+#: Rows that are transposed at a time, from rows side by side to columns: they fit the processor's cache.
 _BLOCK = 1024
-#: Cells of a column that are made keys of at a time, for the same reason.
+#: Cells of a column that are turned into keys at a time, for the same reason.
 _CELLS = 1 << 15
 _SIGN = np.uint32(0x80000000)
-#: Ranges of codes that parts are looked up by; and rows that are looked up in one column before the next.
+#: Ranges of codes by which parts are looked up; and rows that are looked up in one column before the next.
 _STRETCH_BITS, _ROWS_AT_A_TIME = 16, 4096
 
 
@@ -60,20 +61,20 @@ def arrange_rows(
     map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map,
     allocate: Allocate = mapped,
 ) -> Columns:
-    """Return columns for rows that stay where they are: keyed, where float32 holds all values, else sorted.
+    """Return columns for rows that stay on their worker: keyed if float32 holds all values, otherwise sorted.
 
     Parameters
     ----------
     read : callable
-        Returns the columns of a chunk, given its number; is called again for each where columns have to be sorted.
+        Returns the columns of a chunk, given its number; called again for each chunk if columns have to be sorted.
     lengths : sequence of int
         Rows of each chunk.
     n_columns : int
     map : callable, default=map
         See :func:`~dtrees.split.table.columns.presort`.
     allocate : callable, default=mapped
-        Makes the arrays, in memory or on disk (:mod:`dtrees.split.table.mmap_arrays`). On disk, columns are read and written one by one,
-        and chunks may lie there as well.
+        Allocates the arrays, in memory or on disk (:mod:`dtrees.split.table.mmap_arrays`). On disk, columns are read and written one by
+        one, and chunks may be on disk, too.
     """
     firsts = np.cumsum([0, *lengths]).tolist()
     keyed = _keyed(read, firsts, n_columns, map, allocate)
@@ -100,7 +101,7 @@ def _keyed(read: Any, firsts: list[int], n_columns: int, map: Any, allocate: All
 
 
 class KeyedAssembly:
-    """Keyed columns in the making, in the memory that they will have.
+    """Builder of keyed columns, which are written to their final memory.
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ class KeyedAssembly:
         self._values = allocate(n_columns * n_rows, np.float32).reshape(n_columns, n_rows)
 
     def put(self, first: int, columns: Sequence[NDArray[Any]]) -> bool:
-        """Put some rows in their place, given by column; return whether float32 holds all their values."""
+        """Store some rows, given by column; return whether float32 holds all their values."""
         n = len(columns[0])
         small = [np.can_cast(column.dtype, np.float32) for column in columns]
         with np.errstate(over="ignore"):
@@ -130,7 +131,7 @@ class KeyedAssembly:
         return True
 
     def finished(self, map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map) -> Columns:
-        """Return the columns, when all rows are in their places; ``map`` is as in :func:`~dtrees.split.table.columns.presort`."""
+        """Return the columns, after all rows have been stored; ``map`` is as in :func:`~dtrees.split.table.columns.presort`."""
         values = self._values
         del self._values
 
@@ -142,14 +143,14 @@ class KeyedAssembly:
         made = list(map(make, range(values.shape[0])))
         offsets = np.zeros(len(made) + 1, np.int64)
         np.cumsum([n_codes for _, n_codes in made], out=offsets[1:])
-        # There is one for each column, and one more where these could be taken for all distinct values.
+        # One word for each column, and one more if these could be mistaken for all distinct values.
         words = np.zeros((len(made) + int(offsets[-1] == len(made)), 1), np.float32)
         words[: len(made), 0] = [low for low, _ in made]
         return Columns(values.view(np.uint32), words, offsets)
 
 
 def _to_codes(values: NDArray[np.float32]) -> tuple[np.float32, int]:
-    """Write codes over the values of a column; return the lowest value and the code of missing ones."""
+    """Replace the values of a column by codes; return the lowest value and the code of missing ones."""
     none = np.uint32(0xFFFFFFFF)
     lowest, highest = none, np.uint32(0)
     for begin in range(0, values.shape[0], _CELLS):
@@ -184,14 +185,14 @@ def write_parts(
     n_parts: NDArray[np.int64],
     map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map,
 ) -> NDArray[np.uint16]:
-    """Return the part of every cell, of shape (n_rows, n_columns), on disk where codes are.
+    """Return the part of each cell, of shape (n_rows, n_columns), on disk if the codes are.
 
     Parameters
     ----------
     columns : Columns
-        Keyed or not.
+        May be keyed or not.
     first_codes : ndarray of int64, shape (n_columns, most parts + 1)
-        The first code of each part, then that of missing values, which are in a part after the last.
+        The first code of each part, then that of missing values, which are in the part after the last.
     n_parts : ndarray of int64, shape (n_columns,)
     """
     n_rows, k = columns.n_rows, columns.n_columns
@@ -222,7 +223,7 @@ def write_parts(
 def list_ends(part: NDArray[np.uint16], n_parts: NDArray[np.int64], most: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Return the rows in the first and the last parts of each column, up to ``most`` at either end, and which parts these are.
 
-    They are ``listed`` and ``ends`` of :class:`~dtrees.split.table.zone_map.ZoneMap`.
+    These are ``listed`` and ``ends`` of :class:`~dtrees.split.table.zone_map.ZoneMap`.
     """
     k = part.shape[1]
     listed, ends = np.zeros((k, 2, most), np.uint32), np.zeros((k, 4), np.int64)
@@ -266,7 +267,7 @@ def _write_parts(codes, firsts, tables, shifts, steps, first, last, part):
             for i in range(block, end):
                 code = codes[j, i]
                 low = np.uint64(table[np.uint64(code >> shift)])
-                for k in range(n_steps):  # to the last part that begins at the code or before
+                for k in range(n_steps):  # to the last part that begins at or before the code
                     further = one << (n_steps - one - np.uint64(k))
                     low += further * np.uint64(mine[low + further] <= code)
                 part[i, j] = low
@@ -278,16 +279,16 @@ _PLACE = np.uint64(0xFFFFFFFF)
 
 @by_reference
 class PartLists(NamedTuple):
-    """Rows of columns, listed part by part.
+    """The rows of columns, listed part by part.
 
     Attributes
     ----------
     rows : ndarray of uint16, shape (n_columns, n_rows)
-        Rows within their blocks. Empty where there are no lists.
+        Rows relative to their blocks. Empty if there are no lists.
     firsts : ndarray of uint32, shape (n_columns, n_blocks, most parts + 2)
-        Where the rows of each part of a block begin in ``rows``, then those of missing values, and where these end.
+        Start of the rows of each part of a block in ``rows``, then of the missing values, and their stop.
     place_of : ndarray of uint32, shape (n_rows,)
-        The place of each row (:class:`~dtrees.split.node.partition.RowPartition`); of a row that has none, more than there are.
+        The place of each row (:class:`~dtrees.split.node.partition.RowPartition`); a number beyond all places for other rows.
     """
 
     rows: NDArray[np.uint16]
@@ -299,15 +300,15 @@ NO_LISTS = PartLists(np.empty((0, 0), np.uint16), np.empty((0, 0, 0), np.uint32)
 
 
 def list_parts(part: NDArray[np.uint16], n_parts: NDArray[np.int64], share: Callable[..., Any]) -> PartLists:
-    """List the rows of all columns.
+    """List the rows of all columns, part by part.
 
     Parameters
     ----------
     part : ndarray of uint16, shape (n_rows, n_columns)
-        That of each cell; missing ones are in a part after the last.
+        The part of each cell; missing values are in the part after the last.
     n_parts : ndarray of int64, shape (n_columns,)
     share : callable
-        :meth:`dtrees.engine.threads.Threads.share`, or what takes its arguments.
+        :meth:`dtrees.engine.threads.Threads.share`, or a function with the same parameters.
     """
     n_rows, k = part.shape
     n_blocks = -(-n_rows // (1 << _BLOCK_BITS))
@@ -331,7 +332,7 @@ def _list_columns(queue, part, n_parts, firsts, rows):
             for i in range(begin, end):
                 first[part[i, j] + 1] += np.uint32(1)
             at = begin
-            for p in range(n + 1):  # where each part begins, one place further than it is to be noted
+            for p in range(n + 1):  # the start of each part, one element after its own
                 size = first[p + 1]
                 first[p + 1] = at
                 at += size
@@ -339,13 +340,13 @@ def _list_columns(queue, part, n_parts, firsts, rows):
                 place = np.int64(first[part[i, j] + 1])
                 rows[j, place] = i - begin
                 first[part[i, j] + 1] = place + 1
-            first[0] = begin  # and the others where the one before ends
+            first[0] = begin  # each other part starts where the one before stops
         finish(queue)
 
 
 @lean_kernel
 def are_listed(lists, column, shift, parts, n_rows):
-    """Tell whether to look at all listed rows in parts of a column is faster than at a node's rows, of which there are so many."""
+    """Return whether reading all listed rows in parts of a column is faster than reading the ``n_rows`` rows of a node."""
     if lists.rows.shape[0] == 0:
         return False
     n_listed, n_all = ZERO(), lists.place_of.shape[0]
@@ -358,9 +359,9 @@ def are_listed(lists, column, shift, parts, n_rows):
 
 @lean_kernel
 def take_listed(lists, column, shift, parts, start, stop, keys, ends):
-    """Write ``row << 32 | place`` of a node's rows in parts of a column to ``keys``, part after part, places from 0.
+    """Write ``row << 32 | place`` for a node's rows in parts of a column to ``keys``, part after part, with places from 0.
 
-    ``ends`` is written for each part: how many keys there are up to its last one. Returns how many there are.
+    ``ends[p]`` becomes the number of keys up to the end of part p. Returns the number of keys.
     """
     at, size, begin, place_of = np.uint64(0), np.uint64(stop - start), np.uint64(start), lists.place_of
     listed = lists.rows[column]

@@ -1,12 +1,12 @@
-"""Large arrays: in memory that goes back to the system as soon as they are forgotten, or in files on a local disk.
+"""Large arrays in memory that returns to the system as soon as they are freed, or in files on a local disk.
 
-What an allocator is given back it may keep, in each thread for itself: of what columns were sorted in, it kept 180 bytes for each row of a
-table. So these arrays are mapped one by one.
+An allocator may retain freed memory, in each thread: it retained 180 bytes for each row of a table after its columns were sorted. So
+these arrays are mapped one by one.
 
-Files are for what memory does not hold, and what is read in order. They have no names: they are gone when nobody uses them any more,
-however a process ends. Their pages come into memory as they are read, and stay for as long as the system pleases; but what has been read
-counts as a process's memory until it *forgets* it, and whoever watches that (Dask restarts workers by it) cannot tell these pages from
-others. So a pass over an array forgets what it has read.
+Files hold arrays that do not fit memory and are read in sequence. They are unnamed, so they are deleted when no process uses them any
+more, however a process ends. Pages that have been read stay in memory for as long as the system decides, but they count as a process's
+memory until it *forgets* them, and monitors of memory (Dask restarts workers by it) cannot tell these pages from others. So a pass over
+an array forgets the pages that it has read.
 
 Use
 ---
@@ -40,26 +40,26 @@ T = TypeVar("T")
 
 
 def mapped(n: int, dtype: DTypeLike, large_pages: bool = True) -> NDArray[Any]:
-    """Return an array of shape (n,), uninitialized, in memory that goes back to the system when it is free.
+    """Return an uninitialized array of shape (n,), in memory that returns to the system when it is freed.
 
-    Without large pages, an array of which little is used takes little memory.
+    Without large pages, an array of which only a small part is used takes little memory.
     """
     n_bytes = n * np.dtype(dtype).itemsize
     if n_bytes < MAPPED_BYTES:
         return np.empty(n, dtype)
     try:
-        # Private, where there is a choice: a forked process gets a copy.
+        # A private mapping, if the system has them: a forked process gets a copy.
         pages = mmap.mmap(-1, n_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if hasattr(mmap, "MAP_PRIVATE") else mmap.mmap(-1, n_bytes)
     except OSError as error:
         raise MemoryError(f"the system has no {n_bytes} bytes for an array of shape ({n},) and dtype {np.dtype(dtype)}") from error
     if large_pages and n_bytes >= LARGE_PAGES_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a system without large pages
+        with suppress(OSError):  # not every system has large pages
             pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, dtype, n)
 
 
 class Reused(Generic[T]):
-    """What threads need one of for as long as a task takes, and then leave to the next task.
+    """A pool of objects, such as buffers, of which each thread needs one during a task.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Reused(Generic[T]):
 
     @contextmanager
     def one(self) -> Iterator[T]:
-        """Give one that no other thread uses."""
+        """Yield an object that no other thread uses."""
         try:
             thing = self._free.pop()  # pop and append are atomic
         except IndexError:
@@ -86,31 +86,31 @@ class Reused(Generic[T]):
         self._free.append(thing)
 
     def forget(self) -> None:
-        """Give up all that are not in use."""
+        """Drop all objects that are not in use."""
         self._free.clear()
 
 
-#: Returns an uninitialized array of so many numbers.
+#: Returns an uninitialized array of a given number of elements.
 Allocate = Callable[[int, DTypeLike], NDArray[Any]]
 
 
 class NoSpaceOnDisk(OSError):
-    """A folder's disk has no space for an array."""
+    """The disk of a folder has no space for an array."""
 
 
 class _FilePages(mmap.mmap):
-    """The pages of a file without a name, and the folder that it is in."""
+    """The pages of an unnamed file, and the folder that it is in."""
 
     folder: str
 
 
 def on_disk(folder: str, n: int, dtype: DTypeLike) -> NDArray[Any]:
-    """Return an array of shape (n,), zeros, in a file in a folder.
+    """Return an array of shape (n,), all zeros, in a file in a folder.
 
     Raises
     ------
     NoSpaceOnDisk
-        If there is no room for it, or no file can be made. Later it cannot run out: the room is set aside.
+        If there is no space for it, or no file can be created. The space is reserved, so it cannot run out later.
     """
     n_bytes = n * np.dtype(dtype).itemsize
     if not n_bytes:
@@ -143,7 +143,7 @@ def _make_file(folder: str, n_bytes: int) -> _FilePages:
 
 
 def _allow_more_files() -> bool:
-    """Let this process have as many files open as it may at all (each array is one); return whether these are more than before."""
+    """Raise the limit of open files to its maximum (each array is one); return whether that increased it."""
     try:
         import resource
     except ImportError:
@@ -154,20 +154,20 @@ def _allow_more_files() -> bool:
 
 
 def is_on_disk(array: NDArray[Any]) -> bool:
-    """Tell whether an array is one of those here, or a view of one."""
+    """Return whether an array, or the array that it is a view of, is in a file of this module."""
     return _pages_of(array) is not None
 
 
 def beside(array: NDArray[Any]) -> Allocate:
-    """Return what makes further arrays where an array is: in its folder, or in memory."""
+    """Return a function that allocates further arrays where this one is: in its folder, or in memory."""
     pages = _pages_of(array)
     return mapped if pages is None else partial(on_disk, pages.folder)
 
 
 def forget(*arrays: NDArray[Any]) -> None:
-    """Give back the memory that arrays take which are on disk; those in memory are left as they are.
+    """Release the memory of arrays that are on disk; arrays in memory are not changed.
 
-    Each is a whole array, or a view of a chunk of its memory. Others may read and write it meanwhile.
+    Each is a whole array, or a contiguous view of one. Other threads may read and write it meanwhile.
     """
     for array in arrays:
         pages = _pages_of(array)
@@ -179,7 +179,7 @@ def forget(*arrays: NDArray[Any]) -> None:
 
 
 def _pages_of(array: NDArray[Any]) -> _FilePages | None:
-    """Return the pages that an array is a view of."""
+    """Return the pages that an array is a view of, or None."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base

@@ -1,14 +1,15 @@
-"""One node and one column: bring the node's rows into the column's order.
+"""Put a node's rows into the order of a column.
 
-There are two ways, chosen by the number of rows m of the node and the number of distinct values d of the column (:func:`prefers_bins`):
+There are two methods, chosen by the number of rows m of the node and the number of distinct values d of the column
+(:func:`prefers_bins`):
 
 bins
-    one bin for each distinct value, filled in one pass over the rows. No sorting; right where d is not much larger than m.
+    one bin for each distinct value, filled in one pass over the rows. No sorting; faster if d is not much larger than m.
 sorting
-    the rows' *keys* are sorted (radix sort): the code of a row's value and the row's place in one 64-bit number, so that sorting by it
-    sorts by value, then by place. Right for small nodes of columns with many values.
+    the rows' *keys* are sorted (radix sort): the code of a row's value and the row's place in one 64-bit number, so that the order is by
+    value, then by place. Faster for small nodes and columns with many values.
 
-Neither approximates: a bin holds a single value.
+Both are exact: a bin holds a single value.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kern
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.policy import EQUAL_PROBES, INSERTION_ROWS, MOST_BINS, PROBED_ROWS, PROBES
 
-#: The bits of a key that hold the place; the code is in the upper half.
+#: The bits of a key for the place; the code is in the upper half.
 PLACE = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-#: In place of a code, where the number of a column's values is not at hand: the value is missing. No column has so many values.
+#: The code of a missing value if the number of a column's values is unknown. No column has so many values.
 MISSING = np.uint32(0xFFFFFFFF)
 
 
@@ -34,19 +35,19 @@ def key_of(code, place):
 
 @inlined_kernel
 def code_in(key):
-    """Return the code of a key, as it is in the key: unsigned."""
+    """Return the code of a key, unsigned."""
     return key >> _HALF
 
 
 @inlined_kernel
 def code_of(key):
-    """Return the code of a key as a signed number."""
+    """Return the code of a key, signed."""
     return np.int64(key >> _HALF)
 
 
 @inlined_kernel
 def place_in(key):
-    """Return the place of a key, unsigned, as indices are best."""
+    """Return the place of a key, unsigned, which is faster for indexing."""
     return key & PLACE
 
 
@@ -60,15 +61,15 @@ def first_key(code):
 RADIX = 1 << 11
 
 
-#: What a node's rows with one value add up to: sums of a and b, their number, and the value's code.
+#: A bin: the sums of a and b of a node's rows with one value, their number, and the value's code.
 BIN = np.dtype([("g", np.int64), ("h", np.int64), ("n", np.uint32), ("code", np.uint32)], align=True)
 
 
 @kernel
 def prefers_bins(n_rows, n_distinct):
-    """Tell whether filling bins is cheaper than sorting.
+    """Return whether filling bins is faster than sorting.
 
-    A pass over the bins costs about a quarter of handling a row by sorting; there is room for so many bins only.
+    A pass over a bin takes about a quarter of the time of sorting a row; the number of bins is limited.
     """
     return n_distinct <= min(4 * n_rows, MOST_BINS)
 
@@ -82,14 +83,14 @@ def fill_bins(codes, n_distinct, partition, start, in_stop, bins):
     codes : ndarray of uint32, shape (n_rows,)
         The column.
     bins : ndarray of BIN
-        A buffer for ``n_distinct + 1``.
+        Buffer for ``n_distinct + 1`` bins.
 
     Returns
     -------
     n_bins : int
-        The sums of the codes present are in the first elements of ``bins``, ascending; missing ones are not among them.
+        Number of codes present, except missing values; their sums are in the first elements of ``bins``, ascending.
     missing : Moments
-        Of the rows where the value is missing.
+        Moments of the rows with missing values.
     """
     rows, a, b = partition.rows, partition.g, partition.h
     for code in range(n_distinct + 1):
@@ -123,7 +124,7 @@ def fill_bins(codes, n_distinct, partition, start, in_stop, bins):
 
 @lean_kernel
 def sort_places(codes, rows, start, in_stop, keys, spare, counts):
-    """Write the keys of a node's in-sample rows, places from 0, ascending, to the first ``in_stop - start`` of ``keys`` (uint64)."""
+    """Write the sorted keys of a node's in-sample rows, places from 0, to the first ``in_stop - start`` of ``keys`` (uint64)."""
     m = in_stop - start
     rows = rows[start:in_stop]
     low, high = np.uint64(0xFFFFFFFF), np.uint64(0)
@@ -164,10 +165,10 @@ def _insertion_sort(keys, m):
 
 @separate_kernel
 def radix_sort(keys, spare, m, low, high, counts):
-    """Sort by the codes, known to lie in low..high; stable, so places stay ascending among equal codes.
+    """Sort by the codes, which lie in low..high; stable, so places stay ascending among equal codes.
 
-    Keys of a code that most have, such as that of 0 in a sparse column, are in order among themselves: only the others are sorted. To count
-    them, each would wait for the one before.
+    If most keys have the same code, such as that of 0 in a sparse column, these are in order already, and only the others are sorted:
+    counting equal codes is slow, as each increment waits for the one before.
     """
     common, n_equal = common_code(keys, m) if m >= PROBED_ROWS else (np.uint64(0), ZERO())
     if n_equal < EQUAL_PROBES:
@@ -189,9 +190,9 @@ def radix_sort(keys, spare, m, low, high, counts):
 
 @lean_kernel
 def common_code(keys, m):
-    """Return the code that most of PROBES keys have, if one does, and how many of these."""
+    """Return the code of the majority of PROBES keys, if there is one, and the number of probes with it."""
     code, votes, n_equal = np.uint64(0), ZERO(), ZERO()
-    for k in range(PROBES):  # Boyer and Moore: who has the majority outlasts all others together
+    for k in range(PROBES):  # Boyer and Moore: the majority outlasts all others together
         mine = code_in(keys[m * k // PROBES])
         if votes == 0:
             code = mine
@@ -205,8 +206,7 @@ def common_code(keys, m):
 def _part(keys, spare, m, code):
     """Move keys of lower codes to the front, those of higher ones to ``spare``, and those of this code to its end, in reverse.
 
-    Returns how many have lower and higher ones. A key is written to each place that it might belong to, which is free, and then one is
-    taken.
+    Returns the numbers of lower and higher ones. Each key is written to all possible places, which are free, and then one write is kept.
     """
     lower, higher = np.uint64(0), np.uint64(0)
     for i in range(m):
@@ -222,7 +222,7 @@ def _part(keys, spare, m, code):
 
 @lean_kernel
 def _sort_by_digits(keys, spare, m, low, high, counts):
-    """Sort by a pass over all keys for each digit of the codes."""
+    """Sort by one pass over all keys for each digit of the codes."""
     bits = 0
     span = high - low
     while span > 0:
@@ -249,7 +249,7 @@ def _sort_by_digits(keys, spare, m, low, high, counts):
         for i in range(m):
             key = source[i]
             k = ((code_in(key) - low) >> shift) & mask
-            sink[np.uint64(counts[k])] = key  # unsigned: Numba looks at the sign of an index each time
+            sink[np.uint64(counts[k])] = key  # an unsigned index spares Numba's check of its sign
             counts[k] += 1
         source, sink = sink, source
     if passes & 1:

@@ -3,13 +3,13 @@
 Terms
 -----
 stored cell
-    a cell whose value is not 0; a missing value is stored. Zeros that came as stored values are none.
+    a cell whose value is not 0; a missing value is stored. Explicit zeros are not stored.
 zero code
-    the code of the value 0 in its column: that of all cells that are not stored.
+    the code of the value 0 in its column, which all cells that are not stored have.
 
-Codes are those of the same table as :class:`~dtrees.split.table.columns.Columns`. The stored cells are there twice: column by column, to
-find those of one column, and row by row, to find those of a node of few rows in all columns. A stored cell takes 16 bytes, and 4 or 8 for
-each distinct value.
+Codes are those of the same table as :class:`~dtrees.split.table.columns.Columns`. Cells are stored twice: column by column, to find the
+cells of one column, and row by row, to find the cells of a node of few rows in all columns. A stored cell takes 16 bytes, and each
+distinct value 4 or 8.
 
 Use
 ---
@@ -36,7 +36,7 @@ from dtrees.split.table.sorting import RADIX
 
 @by_reference
 class SparseColumns(NamedTuple):
-    """Presorted columns of the same rows, of which only cells that are not zero are stored.
+    """Presorted sparse columns of the same rows, which store only the cells that are not zero.
 
     Attributes
     ----------
@@ -50,10 +50,10 @@ class SparseColumns(NamedTuple):
     row_codes : ndarray of uint32, shape (n_cells,)
         Column and code of each stored cell, row by row, columns ascending.
     zero_code : ndarray of int64, shape (n_columns,)
-        0 where every cell of a column is stored.
+        0 if every cell of a column is stored.
     words : ndarray of float32, shape (n_distinct, 1 or 2)
     offsets : ndarray of int64, shape (n_columns + 1,)
-        The distinct values, 0 among them where a cell is not stored; see :class:`~dtrees.split.table.columns.Columns`.
+        The distinct values, with 0 if any cell is not stored; see :class:`~dtrees.split.table.columns.Columns`.
     """
 
     starts: NDArray[np.int64]
@@ -98,7 +98,7 @@ def presort_sparse(data: NDArray[Any], indices: NDArray[Any], starts: NDArray[An
     data : ndarray, shape (n_cells,)
         Values other than 0, column by column, of a dtype that :func:`~dtrees.split.table.columns.presort_column` takes; NaN is missing.
     indices : ndarray of integers, shape (n_cells,)
-        Their rows, ascending within a column, each once.
+        Their rows, ascending within a column, without duplicates.
     starts : ndarray of integers, shape (n_columns + 1,)
         Column ``j`` has the cells ``starts[j]:starts[j + 1]``.
     n_rows : int
@@ -148,7 +148,7 @@ def _presort_cells(values, starts, n_rows, keys, spare, counts, codes, zero_code
 
 @kernel
 def _arrange_by_rows(starts, rows, codes, at, row_columns, row_codes):
-    """Write the cells row by row; the next cell of row i goes to ``at[i]``."""
+    """Write the cells row by row; ``at[i]`` is the place of the next cell of row i."""
     for j in range(starts.shape[0] - 1):
         for k in range(starts[j], starts[j + 1]):
             place = at[rows[k]]
@@ -159,7 +159,7 @@ def _arrange_by_rows(starts, rows, codes, at, row_columns, row_codes):
 
 @lean_kernel
 def n_steps(n):
-    """Return how many steps it takes to find a number among ``n``."""
+    """Return the number of steps of a binary search among ``n`` numbers."""
     steps = ZERO() + 1
     while n > 1:
         n >>= 1
@@ -169,7 +169,7 @@ def n_steps(n):
 
 @lean_kernel
 def find_row(columns, low, high, row):
-    """Return the first of the cells ``low:high`` of a column whose row is not before ``row``; ``high`` if there is none."""
+    """Return the first of the cells ``low:high`` of a column whose row is at least ``row``; ``high`` if there is none."""
     while low < high:
         middle = (low + high) // 2
         if columns.rows[middle] < row:

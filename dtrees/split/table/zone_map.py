@@ -1,26 +1,26 @@
-"""The zones of every row, for all columns at once.
+"""The zone map of a table: the zones of every row, for all columns at once.
 
-Each column's values are cut into up to 255 consecutive *zones* (:mod:`dtrees.split.zones.bounds` says what for), and each of them
-into sixteen *parts*, which nodes of many rows, for the table, are summed by; those of half as many by two parts together, and so on: a zone
-hides what the order of its rows may do to a sum, which grows with its rows, while noise in the sums of a node grows with the square root of
-the node's. Of a million rows of noise, as those of late boosting trees are, 255 zones rule out nothing, 2,040 parts all but a twentieth,
-and 4,080 all but a hundredth.
+The values of each column are divided into up to 255 consecutive *zones* (:mod:`dtrees.split.zones.bounds` explains why), and each of
+these into sixteen *parts*. Nodes with many of the table's rows are summed by parts, nodes of half as many rows by pairs of parts, and so
+on: the bound of a zone grows with its number of rows, while noise in the sums of a node grows with the square root of the node's. In a
+million rows of noise, such as those of late boosting trees, 255 zones prune nothing, 2,040 parts all but a twentieth, and 4,080 all but
+a hundredth.
 
-Tables that are not large also list the rows of each column in the order of their values. The rows of flagged zones are read off these
-lists, in order, where most of them are in the node; otherwise they are picked from the node's rows and sorted.
+Smaller tables also list the rows of each column in the order of their values. The rows of flagged zones are read from these lists, in
+order, if most of them are in the node; otherwise they are picked from the node's rows and sorted.
 
-To sum all columns of a node in one pass over its rows, the parts of a row's columns are stored side by side, two bytes each.
+To sum all columns of a node in one pass over its rows, the parts of a row in all columns are stored side by side, two bytes each.
 
-Categories have no order, so that each is a zone, and is not cut into parts; columns of very many have no zones. Those of fewest
-come first, as they may be *joined*: a row has one number in place of its codes in two or more of them, its *element*. A node's sums by
-pairs of categories of two columns tell its sums by category of both. So a row is added up once for all columns of a *table*, by its element
-in there, and the sums of each column are added up from these (:mod:`dtrees.split.zones.sums`).
+Categories have no order, so each is a zone, not divided into parts; columns with too many categories have no zones. The columns with the
+fewest come first, as they may be *joined*: in place of its codes in several columns, a row has a single number, its *element*. The sums
+of a node by pairs of categories of two columns give its sums by category of both. So a row is added once for all columns of a *table* of
+joined columns, by its element there, and the sums of each column are computed from these (:mod:`dtrees.split.zones.sums`).
 
 Cuts
 ----
-A bound on what a zone may hide grows with the zone's rows m, and noise in the sum of k rows with sqrt(k). So zones are narrow where a cut
-has few rows on one side: the z-th of Z cuts is at the quantile sin(pi z / 2Z)**2, whose density makes m proportional to sqrt(k (n - k)).
-A value that a zone's share of the rows have, or more, such as 0 in a sparse column, is a zone of its own: a single value hides nothing.
+The bound of a zone grows with the zone's rows m, and noise in the sum of k rows with sqrt(k). So zones are narrow near the ends of a
+column: the z-th of Z cuts is at the quantile sin(pi z / 2Z)**2, whose density makes m proportional to sqrt(k (n - k)). A value with at
+least a zone's share of the rows, such as 0 in a sparse column, has a zone to itself, which needs no bound.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from dtrees.split.table.mmap_arrays import Reused, beside, forget, is_on_disk, m
 
 @by_reference
 class JoinedColumns(NamedTuple):
-    """The first columns of a zone map, as they are joined.
+    """The joined columns of a zone map, which are its first.
 
     Attributes
     ----------
     table_of, stride : ndarray of int64, shape (n,)
-        The table that each is in, and what its codes are multiplied by, to be added up to elements.
+        The table that each is in, and the factor of its codes in the element.
     begins : ndarray of int64, shape (n_tables + 1,)
-        Where the elements of each table begin, and the last ones end.
+        First element of each table, and the end of the last.
     elements : ndarray of uint16, shape (n_rows, n_tables)
-        Of each row, one in each table, numbered among those of all.
+        Elements of each row, one in each table, numbered over all tables.
     """
 
     table_of: NDArray[np.int64]
@@ -75,11 +75,11 @@ class JoinedColumns(NamedTuple):
 
     @property
     def n_elements(self) -> int:
-        """How many elements all tables have."""
+        """The number of elements of all tables."""
         return int(self.begins[-1])
 
     def take(self, places: NDArray[np.int64], n_others: int) -> JoinedColumns:
-        """Return those of some of the columns, or none, if that saves no time beside ``n_others`` more; others may be joined with them."""
+        """Return the joined columns at some places, or none if joining saves no time next to ``n_others`` more columns."""
         if not _is_worth_it(self.table_of[places], n_others):
             return not_joined(self.elements.shape[0])
         tables, table_of = np.unique(self.table_of[places], return_inverse=True)
@@ -90,19 +90,19 @@ class JoinedColumns(NamedTuple):
 
 
 def not_joined(n_rows: int) -> JoinedColumns:
-    """Return what there is of a table of so many rows where no columns are joined."""
+    """Return the value for a table of ``n_rows`` rows without joined columns."""
     none = np.empty(0, np.int64)
     return JoinedColumns(none, none, np.zeros(1, np.int64), np.empty((n_rows, 0), np.uint16))
 
 
 def join(n_codes: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Join columns next to each other in tables of up to ``most`` elements, or of one column, given how many codes each has.
+    """Assign columns to tables of up to ``most`` elements, or of one column, given their numbers of codes; neighbours are joined.
 
     Returns
     -------
     table_of, stride : ndarray of int64, shape (n,)
     sizes : ndarray of int64, shape (n_tables,)
-        How many elements each table has.
+        Number of elements of each table.
 
     Examples
     --------
@@ -120,9 +120,9 @@ def join(n_codes: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDAr
 
 
 def join_columns(n_codes: NDArray[np.int64], n_rows: int, n_others: int) -> JoinedColumns:
-    """Return columns of so many codes, ascending, as they are joined if that saves time beside ``n_others`` more.
+    """Return columns with these numbers of codes, ascending, joined if that saves time next to ``n_others`` more columns.
 
-    With too many elements for the rows of the table, fewer columns are joined with each other. Elements are to be written.
+    If there are too many elements for the rows of the table, fewer columns are joined with each other. Elements are written later.
     """
     for most in MOST_JOINED:
         table_of, stride, sizes = join(n_codes, most)
@@ -138,14 +138,14 @@ def _begins_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _is_worth_it(table_of: NDArray[np.int64], n_others: int) -> bool:
-    """Tell whether to join columns saves time; where there are others, rows are gone through once more for them."""
+    """Return whether joining columns saves time; if there are others, it takes one more pass over the rows."""
     saved = table_of.shape[0] - np.unique(table_of).shape[0]
     return bool(saved >= max(JOINED_SAVES * table_of.shape[0], SAVES_PASS if n_others else 1))
 
 
 @kernel
 def write_elements(part, joined, first, last):
-    """Write the elements of the rows ``first`` to ``last``, of whose codes ``part`` has those of the columns first."""
+    """Write the elements of the rows ``first`` to ``last``; the first columns of ``part`` have their codes."""
     elements = joined.elements
     for block in range(first, last, 512):
         end = min(block + 512, last)
@@ -158,9 +158,9 @@ def write_elements(part, joined, first, last):
                 elements[i, table] += factor * np.int64(part[i, j])
 
 
-#: A shift that makes all codes one.
+#: A shift that maps all codes to the same number.
 _ALL_IN_ONE = 62
-#: The arrays of a zone map that have an entry for each of its columns.
+#: The arrays of a zone map that have an entry for each column.
 _OF_COLUMNS = ("which", "n_zones", "by_category", "exact", "first_codes", "shift", "listed", "ends", "lists", "firsts")
 
 
@@ -171,33 +171,33 @@ class ZoneMap(NamedTuple):
     Attributes
     ----------
     part : ndarray of uint16, shape (n_rows, k)
-        The part of each value; shifted right by ``fold``, its zone. Missing values have the number after the last part.
+        The part of each cell; shifted right by ``fold``, its zone. Missing values have the number after the last part.
     which : ndarray of int64, shape (k,)
-        The columns: those of categories, by their number, then the others, ascending.
+        The columns: columns of categories, by their number of categories, then the others, ascending.
     n_zones : ndarray of int64, shape (k,)
-        At most 255; in columns of categories their number, 0 if they are too many to be zones.
+        At most 255; for columns of categories their number, 0 if there are too many.
     by_category : ndarray of bool, shape (k,)
         Whether a column holds categories: its parts are codes.
     exact : ndarray of bool, shape (k,)
-        Whether each zone is a single value; then its first part has it, and the others are empty.
+        Whether each zone is a single value, which is in its first part; the others are empty.
     first_codes : ndarray of int64, shape (k, most parts + 1)
-        The first code of each part, and the code of missing values; not for exact columns.
+        The first code of each part, and the code of missing values; unused for exact columns.
     shift : ndarray of int64, shape (k,)
-        Codes that are equal when shifted by so much are in the same part, unless one is that of missing values.
+        Codes that are equal after this right shift are in the same part, except the code of missing values.
     listed : ndarray of uint32, shape (k, 2, 128)
         The rows of some parts at the lower and the upper end of each column, ascending.
     ends : ndarray of int64, shape (k, 4)
-        The first part that is not at the lower end, the first at the upper end, and how many rows are listed of both.
+        The first part after the lower end, the first at the upper end, and the number of rows listed at each.
     lists : ndarray of uint64, shape (k, n_rows) or (k, 0)
-        In tables of up to LIST_ROWS rows ``code << 32 | row`` of all rows, ascending, for each column; those of missing values come last.
+        In tables of up to LIST_ROWS rows, ``code << 32 | row`` for all rows, ascending, for each column; missing values come last.
     firsts : ndarray of int64, shape (k, most parts + 1)
-        Where the rows of each part begin in a column's list, and those of missing values; not for exact columns.
+        Start of each part's rows in a column's list, then of the missing values; unused for exact columns.
     joined : JoinedColumns
         The first columns, if they are joined.
     fold : int
-        A zone has ``2**fold`` parts, of which the last zone's last ones may be empty.
+        A zone has ``2**fold`` parts; the last parts of the last zone may be empty.
     most_codes : int
-        Codes of that column of categories that has most, that of missing values included; 0 if none holds categories.
+        The largest number of codes of a column of categories, including that of missing values; 0 if there is none.
     """
 
     part: NDArray[np.uint16]
@@ -225,7 +225,7 @@ class ZoneMap(NamedTuple):
 
 
 def no_zones() -> ZoneMap:
-    """Return the zone map of no columns of a table without rows."""
+    """Return the zone map of a table without rows and columns."""
     none, parts = np.empty(0, np.int64), np.empty((0, 0), np.uint16)
     listed, ends = np.empty((0, 2, LISTED_AT_ENDS), np.uint32), np.empty((0, 4), np.int64)
     codes, are, lists = np.empty((0, 1), np.int64), np.empty(0, np.bool_), np.empty((0, 0), np.uint64)
@@ -233,12 +233,12 @@ def no_zones() -> ZoneMap:
 
 
 def compile_zones() -> None:
-    """Compile what makes zone maps."""
+    """Compile the kernels that build zone maps."""
     map_zones(presort([np.arange(2.0)]))
 
 
 def _take_columns(part: NDArray[np.uint16], places: NDArray[np.int64]) -> NDArray[np.uint16]:
-    """Return some columns of parts, on disk where those are."""
+    """Return some columns of parts, on disk if the parts are."""
     if not is_on_disk(part):
         return np.ascontiguousarray(part[:, places])
     n, k = part.shape[0], places.shape[0]
@@ -252,9 +252,9 @@ def _take_columns(part: NDArray[np.uint16], places: NDArray[np.int64]) -> NDArra
 
 
 def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: Sequence[int] = ()) -> ZoneMap:
-    """Cut every column into zones, and these into ``2**fold`` parts.
+    """Divide each column into zones, and each zone into ``2**fold`` parts.
 
-    ``map`` is as in :func:`~dtrees.split.table.columns.presort`; ``categorical`` are the columns that hold categories.
+    ``map`` is as in :func:`~dtrees.split.table.columns.presort`; ``categorical`` lists the columns of categories.
     """
     n_rows, n_columns = columns.n_rows, columns.n_columns
     by_category = np.zeros(n_columns, np.bool_)
@@ -308,7 +308,7 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: S
 
 
 def _summed_categories(n_distinct: NDArray[np.int64], by_category: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which columns of categories have so few of them that nodes are summed by category."""
+    """Return which columns of categories have few enough of them for nodes to be summed by category."""
     few = by_category & (n_distinct <= SUMMED_CATEGORIES)
     order = np.argsort(np.where(few, n_distinct, 0), kind="stable")
     few[order] &= np.cumsum(np.where(few, n_distinct, 0)[order]) <= ALL_SUMMED_CATEGORIES
@@ -316,15 +316,15 @@ def _summed_categories(n_distinct: NDArray[np.int64], by_category: NDArray[np.bo
 
 
 def _quantiles(n_rows: int, n: int) -> NDArray[np.int64]:
-    """Return the numbers of rows after which each of n parts is to end, ascending; the last is the number of all rows."""
+    """Return the numbers of rows at which each of n parts ends, ascending; the last is the number of all rows."""
     return np.rint(n_rows * np.sin(np.pi * np.arange(1, n + 1) / (2 * n)) ** 2).astype(np.int64)
 
 
 @kernel
 def _cut_column(codes, counts, quantiles, fold, part_of, first_codes, listed, ends):
-    """Write the part of each code, shifted, and what :class:`ZoneMap` says to the rest; return the number of zones, and the shift.
+    """Write the part of each code, shifted, and a column's arrays of :class:`ZoneMap`; return its number of zones, and the shift.
 
-    ``counts`` is a buffer for the number of rows with each code, that of missing values included.
+    ``counts`` is a buffer for the number of rows of each code, including that of missing values.
     """
     n_distinct = counts.shape[0] - 1
     if n_distinct < MAX_ZONES:
@@ -366,9 +366,9 @@ def _cut_column(codes, counts, quantiles, fold, part_of, first_codes, listed, en
 
 @kernel
 def _cell_shift(counts, n_rows):
-    """Return by how much codes are to be shifted, given how many rows have each.
+    """Return the right shift of codes, given the number of rows with each.
 
-    Not at all, unless they are very many, where a value has so many rows that it may get a zone of its own.
+    It is the smallest with fewer cells than a limit, which is higher if a value is frequent enough for a zone of its own.
     """
     most = np.uint32(0)
     for count in counts:
@@ -382,7 +382,7 @@ def _cell_shift(counts, n_rows):
 
 @kernel
 def _list_rows(codes, n_distinct, first_codes, rows, firsts):
-    """List the rows of a column, and tell where those of each part begin."""
+    """List the rows of a column in the order of their codes, and write the start of each part."""
     place = np.zeros(n_distinct + 2, np.int64)
     for code in codes:
         place[np.int64(code) + 1] += 1
@@ -398,17 +398,17 @@ def _list_rows(codes, n_distinct, first_codes, rows, firsts):
 
 @kernel
 def _cut(counts, quantiles, fold, shift, part_of, first_codes):
-    """Cut a column into parts, given how many rows have each code; return how many numbers of parts are used.
+    """Divide a column into parts, given the number of rows with each code; return the number after the last part used.
 
-    Codes that are equal when shifted, a *cell*, are in the same part. A part's number is that of the quantiles below it, so that of a cell
-    of many rows are left out. If these are a whole zone or more, that zone is the cell's own. The last of ``counts`` is that of missing
-    values.
+    Codes that are equal when shifted are a *cell*, and in the same part. The number of a part is the number of quantiles below it, so a
+    cell of many rows skips numbers. If it skips at least those of a zone, it gets a zone of its own. The last of ``counts`` is for
+    missing values.
     """
     n_distinct = counts.shape[0] - 1
     n_rows = np.int64(0)
     for code in range(n_distinct):
         n_rows += np.int64(counts[code])
-    # Parts are of the rows present: quantiles are scaled to them.
+    # Parts refer to the rows present: quantiles are scaled to them.
     share, n_quantiles = n_rows / quantiles[quantiles.shape[0] - 1], quantiles.shape[0]
     first_codes[:] = n_distinct
     n = below = following = ZERO()

@@ -1,1 +1,1 @@
-"""Zone sums: which parts of a column can hold the best split of a large node."""
+"""Zone sums, which determine the parts of a column that may hold the best split of a large node."""

@@ -1,12 +1,12 @@
-"""What zones may hide: scores at their edges, and bounds of the scores inside, which are the criterion's.
+"""Scores at the edges of zones, and bounds of the scores inside, as defined by the criterion.
 
-The values of a column are cut into consecutive *zones*. From the sums of the rows of a zone follows an upper bound of the score of any
-split inside it. Only zones whose bound passes the bar are scanned, exactly. A database's zone maps do the same. Nothing is decided by
-zones: they only skip work that cannot change the result, and the bar itself is always the score of a real split. Bounds are part of the
+The values of a column are divided into consecutive *zones*. The sums over the rows of a zone give an upper bound of the score of any
+split inside it. Only zones whose bound exceeds the bar are scanned, exactly, as with the zone maps of databases. Zones never decide a
+split: they only skip work that cannot change the result, and the bar itself is always the score of a real split. Bounds are part of the
 criterion (:func:`~dtrees.split.criteria.parts.flag_zones_by_bound`).
 
-Here the sums of a column's zones lie quantity by quantity, the rows of an array, so that the compiler takes several zones at a time; the
-loops are free of branches for that.
+The sums of a column's zones are stored quantity by quantity, as the rows of an array, and loops have no branches, so they are
+vectorised.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dtrees.split.criteria.parts import flag_zones_by_bound, flag_zones_roughly,
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments, no_moments
 from dtrees.split.node.limits import is_allowed
 
-#: Far more than the relative error of a few roundings of float64.
+#: Far above the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
 
 
 @inner_kernel
 def lay_out(zones, n_zones, sums):
-    """Write the sums of zones (ZONE) quantity by quantity."""
+    """Write the sums of zones (ZONE), quantity by quantity."""
     for z in range(n_zones):
         zone = zones[z]
         sums[G0, z], sums[H0, z], sums[N0, z] = zone.g_before, zone.h_before, zone.n_before
@@ -35,7 +35,7 @@ def lay_out(zones, n_zones, sums):
 
 @inner_kernel
 def _score_edges(limits, g0, h0, n0, add, node, scores):
-    """Score the splits between zones, -1.0 where they are not allowed; bound their scores, if the criterion has bounds."""
+    """Score the splits between zones, -1.0 if they are not allowed, or bound the scores, if the criterion has bounds."""
     bounded, whole = is_bounded(limits.criterion), (float(node.g), float(node.h))
     for z in range(scores.shape[0]):
         g, h, n = g0[z] + add.g, h0[z] + add.h, n0[z] + add.n
@@ -50,7 +50,7 @@ def _score_edges(limits, g0, h0, n0, add, node, scores):
 
 @inner_kernel
 def _highest(scores):
-    """Return the highest of scores, which are ordered as their bits are: -1.0 or not negative, none NaN; -1.0 if there is none."""
+    """Return the highest of scores, -1.0 if there is none; scores are -1.0 or non-negative, so they have the order of their bits."""
     if scores.shape[0] == 0:
         return -1.0
     bits = scores.view(np.int64)
@@ -66,11 +66,11 @@ def _highest(scores):
 
 @inner_kernel
 def _highest_edge(limits, g0, h0, add, node, bounds, top):
-    """Return the highest score of splits between zones, whose bounds there are, or ``top`` if that is higher."""
+    """Return the highest score of splits between zones, given their bounds, or ``top`` if that is higher."""
     largest = _highest(bounds)
     if largest <= top:
         return top
-    for turn in range(2):  # first those of the highest bound: few others have to be scored
+    for turn in range(2):  # the highest bounds first, so that few others have to be scored
         for z in range(bounds.shape[0]):
             if bounds[z] > top and (bounds[z] == largest) == (turn == 0):
                 g, h = g0[z] + add.g, h0[z] + add.h
@@ -82,7 +82,7 @@ def _highest_edge(limits, g0, h0, add, node, bounds, top):
 def best_edge(limits, sums, n_zones, missing, node, bar, scores):
     """Return the highest score of the allowed splits between two zones, -1.0 if none is above the bar.
 
-    ``missing`` and ``node`` are the moments of the rows where the value is missing, and of the whole node; ``scores`` is scratch space.
+    ``missing`` and ``node`` are the moments of the rows with missing values, and of the node; ``scores`` is scratch space.
     """
     scores = scores[:n_zones]
     g0, h0, n0 = sums[G0], sums[H0], sums[N0]
@@ -97,7 +97,7 @@ def best_edge(limits, sums, n_zones, missing, node, bar, scores):
 
 @inner_kernel
 def _keep_some(marks, sums, numbers):
-    """Move the zones with a mark to the front, and return how many there are. ``marks`` has room for a multiple of eight."""
+    """Move the zones with a mark to the front, and return their number. ``marks`` has a size that is a multiple of eight."""
     words = marks.view(np.uint64)
     m = ZERO()
     for word in range(words.shape[0]):
@@ -114,7 +114,7 @@ def _keep_some(marks, sums, numbers):
 
 @inner_kernel
 def _move(sums, n_zones, by):
-    """Make sums of g those of ``g + by * h``."""
+    """Replace sums of g by ``g + by * h``."""
     for z in range(n_zones):
         sums[G0, z] += by * sums[H0, z]
         sums[G1, z] += by * sums[H1, z]
@@ -122,7 +122,7 @@ def _move(sums, n_zones, by):
 
 @inner_kernel
 def _centred(sums, centre):
-    """Return moments with g moved by a centre, as floats."""
+    """Return moments with g shifted to a centre, as floats."""
     return Moments(float(sums.g - centre * sums.h), float(sums.h), sums.n)
 
 
@@ -130,23 +130,23 @@ def _centred(sums, centre):
 def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, numbers, marks):
     """Keep the zones where a split inside, or at the upper edge, may score above the bar: move them to the front of ``sums``.
 
-    Returns how many there are, none of which is empty.
+    Returns their number; none of them is empty.
 
     Parameters
     ----------
     limits : SplitLimits
     sums : ndarray of int64
-        Its sizes are sums of ``abs(g - centre * h)``.
+        Sizes are sums of ``abs(g - centre * h)``.
     missing, node : Moments
-        As of :func:`best_edge`.
+        As in :func:`best_edge`.
     centre : int
-        Other than 0 only where the criterion is centred (:func:`~dtrees.split.criteria.parts.is_centred`).
+        Not 0 only if the criterion is centred (:func:`~dtrees.split.criteria.parts.is_centred`).
     slope : float
         The largest ``abs(g - centre * h) / h`` of a row of the node.
     numbers : ndarray of int64
-        Moved as the zones are.
+        Moved together with the zones.
     marks : ndarray of uint8
-        Scratch space, for a multiple of eight zones.
+        Scratch space; its size is a multiple of eight.
     """
     slack = 0.0
     if centre != 0:
@@ -154,7 +154,7 @@ def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, numbers
         slack = _ROUNDING * 2.0 * abs(float(centre)) * float(node.h) * float(node.h)
         _move(sums, n_zones, -centre)
     whole, nothing, total, order = _centred(node, centre), Moments(0.0, 0.0, ZERO()), float(node.g), order_of_sides(limits.criterion)
-    for narrowly in range(0 if bar >= 0.0 else 1, 2):  # the wider bound leaves few zones, and does not hold below zero
+    for narrowly in range(0 if bar >= 0.0 else 1, 2):  # the looser bound leaves few zones, and is invalid for a negative bar
         used = marks[: (n_zones + 7) // 8 * 8]
         used[:] = 0
         flags = used[:n_zones]
@@ -175,7 +175,7 @@ def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, numbers
 
 @inner_kernel
 def zone_arrays(element, n_zones, grain, size_shift, sums):
-    """Write a column's sums of zones, of ``2**grain`` elements each, up to sixteen; return the missing sums."""
+    """Write a column's sums of zones of ``2**grain`` elements each, up to sixteen; return the sums of missing values."""
     _outline(element.reshape(-1), np.uint64(element.shape[1]), n_zones, np.uint64(grain), size_shift, sums)
     return sums_in(element, n_zones << grain)
 
@@ -189,7 +189,7 @@ def sums_in(element, z):
 
 @lean_kernel
 def _outline(numbers, width, n_zones, grain, size_shift, sums):
-    """Write the arrays of zones by loops without a dependency but the running sums; the rest is copied, several numbers at a time."""
+    """Write the arrays of zones by vectorised loops; only the running sums depend on each other."""
     g, n = ZERO(), ZERO()
     at, one = np.uint64(0), np.uint64(1)
     for z in range(np.uint64(n_zones)):
@@ -232,7 +232,7 @@ def _outline(numbers, width, n_zones, grain, size_shift, sums):
 
 @lean_kernel
 def _follow(before, last, after, n):
-    """Write the sums at the ends of zones, given those before each and that of all."""
+    """Write the sums at the ends of zones, given those before each and the total."""
     for z in range(n - 1):
         after[z] = before[z + 1]
     if n > 0:
@@ -247,7 +247,7 @@ def _copy(source, target, n):
 
 @inner_kernel
 def part_arrays(element, grain, size_shift, zones, numbers, n_zones, sums, part_numbers):
-    """Write the sums of the parts, those that have rows, of some zones, and their numbers; return how many there are."""
+    """Write the sums and the numbers of the non-empty parts of some zones; return how many there are."""
     n_parts = ZERO()
     for z in range(n_zones):
         g, h, n = zones[z].g_before, zones[z].h_before, zones[z].n_before

@@ -1,7 +1,7 @@
-"""Nodes that are searched by their zone sums, and columns of categories there: each category is a zone (:mod:`dtrees.split.zones.sums`).
+"""Columns of categories in nodes with zone sums: each category is a zone (:mod:`dtrees.split.zones.sums`).
 
-The sums of a node by category are inherited as all zone sums are. They are all that its search needs, and all that the split found needs to
-be applied: nobody has to go through the node's rows. Columns of very many categories are summed row by row.
+The sums of a node by category are inherited like all zone sums. They suffice to search the node and to apply the split found, without a
+pass over the node's rows. Columns with too many categories are summed row by row.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class SummedNode(NamedTuple):
     ----------
     zone_map : ZoneMap
     ids : ndarray of int32, shape (n_columns,)
-        The numbers of the table's columns.
+        Numbers of the columns in the table.
     sums : Sums
     partition : RowPartition
-        That the node's rows lie in.
+        The partition of the node's rows.
     place : (start, in_stop, slot)
-        Where its in-sample rows are, and its slot among ``sums``.
+        The range of its in-sample rows, and its slot in ``sums``.
     node_sums : ndarray of int64, shape (n_sums,)
-        What all its rows add up to.
+        The sums of all its rows.
     """
 
     zone_map: ZoneMap
@@ -57,7 +57,7 @@ def moments_of(summed):
 
 @inlined_kernel
 def with_column(summed, columns, column):
-    """Return the pair of a node and a column of its table."""
+    """Return a node and a column as a pair for a search."""
     start, in_stop, _ = summed.place
     values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
     return NodeColumn(columns.codes[column], values, summed.partition, start, in_stop, summed.node_sums, NO_BITS)
@@ -65,9 +65,9 @@ def with_column(summed, columns, column):
 
 @lean_kernel
 def sum_categories(element, n_distinct, least, groups):
-    """Write a node's sums of each category, those of fewer than ``least`` rows together, as the last.
+    """Write a node's sums of each category; those with fewer than ``least`` rows are merged and come last.
 
-    Returns how many categories there are in the node, missing values included, and how many sums are written.
+    Returns the number of categories in the node, including missing values, and the number of sums written.
     """
     numbers, n = element.reshape(-1), np.uint64(n_distinct + 1)
     if element.shape[1] == 3:
@@ -83,9 +83,9 @@ def sum_categories(element, n_distinct, least, groups):
 
 @inlined_kernel
 def _sum_each(numbers, width, n_codes, least, groups):
-    """Write the sums of categories of ``least`` rows and more; return how many there are, how many are written, and sums of the others.
+    """Write the sums of categories with at least ``least`` rows; return the numbers of all and of these, and the sums of the others.
 
-    Each is written over the one before, if that was not to be kept: no branch that would be guessed wrong.
+    Each sum is written after the last one to be kept, and overwritten if it is not: there is no branch to mispredict.
     """
     one, two = np.uint64(1), np.uint64(2)
     present = n_rare = g_rare = h_rare = ZERO()
@@ -107,7 +107,7 @@ def _sum_each(numbers, width, n_codes, least, groups):
 
 @lean_kernel
 def _squares(element, n_distinct, least, node, terms):
-    """Return the sum over categories, those of fewer than ``least`` rows together, of squared distances from the node's mean."""
+    """Return the sum of squared distances of categories from the node's mean; those with fewer than ``least`` rows are merged."""
     numbers, mean, n_terms = element.reshape(-1), float(node.g) / float(node.h), n_distinct + 1
     if element.shape[1] == 3:
         n_rare, g_rare, h_rare = _square_each(numbers, np.uint64(3), mean, least, terms[:n_terms])
@@ -130,9 +130,9 @@ def _squares(element, n_distinct, least, node, terms):
 
 @inlined_kernel
 def _square_each(numbers, width, mean, least, terms):
-    """Write the squared distances of categories of ``least`` rows and more; return the sums of the others.
+    """Write the squared distances of categories with at least ``least`` rows; return the sums of the others.
 
-    No step waits for the one before, and numbers lie at fixed distances, so that the compiler takes several categories at a time.
+    Iterations are independent, and numbers have a constant stride, so the loop is vectorised.
     """
     one, two = np.uint64(1), np.uint64(2)
     n_rare = g_rare = h_rare = ZERO()
@@ -151,7 +151,7 @@ def _square_each(numbers, width, mean, least, terms):
 
 @separate_kernel(returns=FOUND)
 def search_categories_of_slot(columns, summed, j, node, limits, bar, scratch):
-    """Find the best split of a node in a column of categories, at place ``j`` of the zone map; result as of ``search_column``."""
+    """Find the best split of a node in a column of categories, number ``j`` of the zone map; the result is that of ``search_column``."""
     column = summed.zone_map.which[j]
     pair = with_column(summed, columns, column)
     values = pair.values
@@ -168,7 +168,7 @@ def search_categories_of_slot(columns, summed, j, node, limits, bar, scratch):
 
 @separate_kernel(returns=types.none)
 def choose_sides_of_slot(columns, column, summed, node, limits, number, scratch, side):
-    """Write to ``side``, by code, which rows the split of a node that has a slot sends left."""
+    """Write to ``side``, by code, which rows the split of a node with a slot sends left."""
     pair = with_column(summed, columns, column)
     values = pair.values
     j = ZERO()

@@ -1,7 +1,7 @@
-"""The rows of a node that lie in the flagged zones of a column (:mod:`dtrees.split.zones.scan`).
+"""The rows of a node in the flagged zones of a column (:mod:`dtrees.split.zones.scan`).
 
-They are few, and what tells them is the code of each row of the node. So these are compared with a few intervals that cover the flagged
-zones, many at a time; only those that lie in one are looked at more closely.
+They are few, and finding them takes the code of each row of the node. So codes are compared with a few intervals that cover the flagged
+zones, many at a time; only rows in an interval are checked exactly.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dtrees.split.compile.memory import lowest_bit, prefetch
 from dtrees.split.criteria.statistics import SIZE
 from dtrees.split.policy import AHEAD, COMPARED_ROWS, COVERED_SHARE, FAR_AHEAD, ROWS_TO_FIND
 
-#: Intervals that cover flagged zones: a column's ends, what is around its best split, and one more.
+#: Intervals that cover flagged zones: the two ends of a column, the neighbourhood of its best split, and one more.
 _INTERVALS = 4
-#: Places that are looked at at a time.
+#: Places that are compared at a time.
 _WINDOW = 32
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _ROW = np.uint64(0xFFFFFFFF)
@@ -28,7 +28,7 @@ _ROW = np.uint64(0xFFFFFFFF)
 
 @intrinsic
 def _bits(typing_context: Any, flags: Any, at: Any) -> Any:
-    """Return a bit for each of the 64 bytes from ``flags[at]`` on that is not zero."""
+    """Return a word with a bit for each of the 64 bytes from ``flags[at]`` on, set if the byte is not zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -59,10 +59,10 @@ def _count_below(typing_context: Any, numbers: Any, at: Any, bound: Any) -> Any:
 
 @lean_kernel
 def pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch):
-    """Write ``code << 32 | place`` of the rows of a node in flagged zones of a column, places from 0.
+    """Write ``code << 32 | place`` for the rows of a node in flagged zones of a column, with places from 0.
 
-    Among rows of equal code, places ascend. The zones are those of ``scratch.zones``, their parts the ``numbers << shift``. Returns how
-    many rows there are.
+    Among rows of equal code, places ascend. The zones are those of ``scratch.zones``, their parts ``numbers << shift``. Returns the
+    number of rows.
     """
     if _are_listed(zone_map.ends[j], shift, numbers, rows.shape[0]):
         flags = scratch.flags[: (zone_map.n_zones[j] << zone_map.fold) >> shift]
@@ -71,7 +71,7 @@ def pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch):
             flags[z] = 1
         return _pick_listed(codes, zone_map.part, zone_map.listed[j], zone_map.ends[j], j, shift, rows, flags, keys)
     cell_shift = zone_map.shift[j]
-    used = scratch.marks[: (n_distinct >> cell_shift) // 64 + 1]  # the code of missing values is looked up as well
+    used = scratch.marks[: (n_distinct >> cell_shift) // 64 + 1]  # the code of missing values is looked up, too
     _mark(zone_map.first_codes[j], shift, numbers, cell_shift, used)
     if _cover(zone_map.first_codes[j], shift, numbers, scratch) * COVERED_SHARE > rows.shape[0]:
         return _pick_marked(codes, n_distinct, cell_shift, used, rows, keys)
@@ -80,7 +80,7 @@ def pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch):
 
 @lean_kernel
 def _mark(first_codes, shift, numbers, cell_shift, marks):
-    """Set a bit for every shifted code of the flagged zones, none of which is empty."""
+    """Set the bit of every shifted code in the flagged zones, none of which is empty."""
     marks[:] = np.uint64(0)
     for z in numbers:
         first, last = first_codes[z << shift] >> cell_shift, (first_codes[(z + 1) << shift] - 1) >> cell_shift
@@ -93,7 +93,7 @@ def _mark(first_codes, shift, numbers, cell_shift, marks):
 
 @lean_kernel
 def _cover(first_codes, shift, numbers, scratch):
-    """Write intervals of codes that cover flagged zones, but not the widest gaps, to ``scratch.cuts``; return how many rows they have."""
+    """Write intervals that cover the flagged zones without the widest gaps to ``scratch.cuts``; return the number of their rows."""
     zones, begins, bounds = scratch.zones, scratch.flags, scratch.cuts[1]
     n = numbers.shape[0]
     n_rows = zones[n - 1].n_before + zones[n - 1].n - zones[0].n_before
@@ -146,7 +146,7 @@ def _pick_covered(codes, shift, marks, rows, keys, scratch):
     for first in range(0, total, COMPARED_ROWS):
         m = min(COMPARED_ROWS, total - first)
         base = np.uint64(first)
-        # Where a row's place is looked for, as it is linear in the row.
+        # A row's place is searched near its interpolated position.
         at_first, origin = at, last_place - density * np.int64(rows[last_place])
         if in_order:
             some = codes[lowest + first : lowest + first + m]
@@ -172,7 +172,7 @@ def _pick_covered(codes, shift, marks, rows, keys, scratch):
             cell = code >> shift
             wanted = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & one
             place = first + np.int64(listed[k])
-            if in_order:  # a row, for now; its place is looked for when what is near has come from memory
+            if in_order:  # the row first; its place is searched after the memory nearby has been prefetched
                 place += lowest
                 prefetch(rows, np.int64(origin + density * place))
             keys[at] = code << np.uint64(32) | np.uint64(place)
@@ -184,9 +184,9 @@ def _pick_covered(codes, shift, marks, rows, keys, scratch):
 
 @lean_kernel
 def _list_flagged(flags, m, listed):
-    """Write the numbers of up to ``m`` flags that are not zero; return how many there are.
+    """Write the indices of up to ``m`` flags that are not zero; return their number.
 
-    Of 64, two are written without asking whether there are any: to guess that costs more, where about one in 64 is flagged.
+    Of 64, two are written unconditionally: if about one in 64 is flagged, mispredicted branches take longer.
     """
     at, one, none = np.uint64(0), np.uint64(1), np.uint64(0)
     for base in range(np.uint64(0), m, np.uint64(64)):
@@ -204,11 +204,11 @@ def _list_flagged(flags, m, listed):
 
 @lean_kernel
 def _find_places(keys, first, last, rows, place, origin, density):
-    """Replace the row in some keys by its place, and leave out rows that are not in the node; return where keys end, and the last place.
+    """Replace the row in some keys by its place, and drop rows outside the node; return the new end of keys, and the last place.
 
-    Rows of keys ascend, and those of the node, at least ``_WINDOW``. A place is looked for around ``origin + density * row``, among some
-    at a time, and beside these if it is not there; then others are looked for from there. All from one origin as long as that will do: a
-    place that waits for the one before takes twice as long.
+    Rows of keys ascend, and those of the node, at least ``_WINDOW``, too. A place is searched around ``origin + density * row``, in a
+    window, and beside it if it is not there; then the origin moves to it. The origin stays as long as possible: if each search depends
+    on the one before, it takes twice as long.
     """
     at, n = first, rows.shape[0]
     for k in range(first, last):
@@ -228,10 +228,11 @@ def _find_places(keys, first, last, rows, place, origin, density):
 
 @inner_kernel
 def known_of(zone_map, sums, slot, n_rows, j):
-    """Return what is known of a column's parts in a node of so many rows, if these are more than half of a table's; otherwise nothing.
+    """Return stored data of a column's parts if a node has more than half of the table's rows; otherwise empty arrays.
 
-    Of such nodes each comes from all that were searched before. The first array has the sizes of parts (:func:`note_sizes`), the second
-    which parts have their rows kept (:func:`_keep`) and then how many rows that is. Last comes what they are of.
+    Each such node is a descendant of all that were searched before. The first array has the sizes of parts (:func:`note_sizes`), the
+    second which parts have stored rows (:func:`_keep`), and the number of these rows. The last element of each identifies the scale and
+    grain of its data.
     """
     scale, grain = sums.scales[slot], sums.grains[slot]
     if sums.kept.shape[1] == 0 or 2 * n_rows <= zone_map.part.shape[0] or scale.centre != 0:
@@ -246,11 +247,11 @@ def known_of(zone_map, sums, slot, n_rows, j):
 
 @lean_kernel
 def note_sizes(sizes, element, size_shift, zones, numbers):
-    """Note the sizes of flagged parts as finer sums have shown them.
+    """Store the sizes of flagged parts, as bounded by finer sums.
 
-    A part's *size* is an upper bound of how far its running sum goes above, and below, both of its ends, taken together: the sum of its
-    rows' sizes is one. Rows that a part loses change that by no more than their sizes add up to. So the sum of sizes is added to what is
-    noted: taken from this, that of a node later on leaves an upper bound.
+    A part's *size* is an upper bound of the sum of how far its running sum goes above, and below, both of its ends: the sum of its rows'
+    sizes is one. Removing rows changes that by at most the sum of their sizes. So the sum of sizes is added to the stored size: if that
+    of a later node is subtracted, the result is an upper bound.
     """
     if sizes.shape[0] > 0:
         for k in range(numbers.shape[0]):
@@ -261,7 +262,7 @@ def note_sizes(sizes, element, size_shift, zones, numbers):
 
 @lean_kernel
 def lower_sizes(sizes, element, size_shift, numbers, n, sums):
-    """Lower the sizes of parts to what is known of them."""
+    """Lower the sizes of parts to their stored bounds."""
     if sizes.shape[0] > 0:
         for k in range(n):
             z = numbers[k]
@@ -272,22 +273,22 @@ def lower_sizes(sizes, element, size_shift, numbers, n, sums):
 
 @separate_kernel
 def pick_known(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_kept, kept, scratch):
-    """Do as :func:`pick`, in any order, by the rows that are kept if all flagged zones have theirs there."""
+    """Do the same as :func:`pick`, in any order, from stored rows if all flagged zones have them."""
     marks = scratch.marks[: (n_distinct >> zone_map.shift[j]) // 64 + 1]
     if _are_all_kept(is_kept, numbers):
         _mark(zone_map.first_codes[j], shift, numbers, zone_map.shift[j], marks)
         _pick_kept(kept[: is_kept[-2]], zone_map.shift[j], marks, rows, keys)
         return
     n = pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch)
-    if is_kept.shape[0] > 0 and rows.shape[0] == codes.shape[0]:  # so that a place is a row
+    if is_kept.shape[0] > 0 and rows.shape[0] == codes.shape[0]:  # for a node of all rows, places are row numbers
         _keep(zone_map, j, shift, numbers, keys[:n], marks, is_kept, kept, scratch)
 
 
 @lean_kernel
 def _keep(zone_map, j, shift, numbers, keys, marks, is_kept, kept, scratch):
-    """Keep the rows of flagged parts of the whole table; without a buffer for them, all others are forgotten.
+    """Store the rows of flagged parts of the whole table; if the buffer is full, all other rows are dropped.
 
-    The parts flagged in late trees, which are much alike, are mostly the same.
+    Late trees are similar and mostly flag the same parts.
     """
     zones, added, n, n_wanted = scratch.zones, scratch.cuts[0], ZERO(), ZERO()
     for k in range(numbers.shape[0]):
@@ -321,7 +322,7 @@ def _are_all_kept(is_kept, numbers):
 
 @lean_kernel
 def _pick_kept(kept, shift, marks, rows, keys):
-    """Pick rows of a node from those that are kept."""
+    """Pick rows of a node from the stored rows."""
     at, n = np.uint64(0), rows.shape[0]
     for key in kept:
         keys[at] = key
@@ -333,7 +334,7 @@ def _pick_kept(kept, shift, marks, rows, keys):
 
 @lean_kernel
 def _are_listed(ends, shift, numbers, n_rows):
-    """Tell whether the rows of all flagged zones are listed, and so few that to look for them is faster than to look at all."""
+    """Return whether the rows of all flagged zones are listed, and so few that looking them up is faster than reading all rows."""
     if n_rows < ROWS_TO_FIND * (ends[2] + ends[3]):
         return False
     low, high = ends[0] >> shift, -(-ends[1] >> shift)
@@ -345,7 +346,7 @@ def _are_listed(ends, shift, numbers, n_rows):
 
 @lean_kernel
 def _pick_listed(codes, parts, listed, ends, j, shift, rows, flags, keys):
-    """Pick rows of one column, none of whose others are in flagged zones than are listed."""
+    """Pick rows of one column whose flagged zones have listed rows only."""
     at = ZERO()
     for side in range(2):
         low = ZERO()
@@ -354,7 +355,7 @@ def _pick_listed(codes, parts, listed, ends, j, shift, rows, flags, keys):
             if not flags[np.uint64(parts[row, j]) >> np.uint64(shift)]:
                 continue
             high = rows.shape[0]
-            while low < high:  # a node's rows ascend, and so do those listed
+            while low < high:  # the rows of a node ascend, and so do the listed rows
                 middle = (low + high) // 2
                 if rows[middle] < row:
                     low = middle + 1

@@ -1,9 +1,9 @@
-"""The best split of a node by its zone sums (:mod:`dtrees.split.zones.sums`).
+"""The best split of a node, found by its zone sums (:mod:`dtrees.split.zones.sums`).
 
-First comes the best split at a zone's edge (the node's *bar*), then the exact scans of the zones that may hold a better one, best first in
-the column of that edge: the better the bar, the less there is to scan in the others. Flagged zones are cut finer before their rows are
-sorted. Those of a single value are never scanned: the split after it follows from the sums. Here, a zone is what the node is summed by: a
-zone or, in large nodes, a part of one.
+First the best split at a zone's edge (the node's *bar*) is found, then zones that may hold a better one are scanned exactly, beginning
+with the column of that edge: the higher the bar, the less has to be scanned in other columns. Flagged zones are divided into parts
+before their rows are sorted. Zones of a single value are never scanned: the split after them follows from the sums. In this module, a
+zone is the unit by which the node is summed: a zone or, in large nodes, a part of one.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class _Flagged(NamedTuple):
     Attributes
     ----------
     n, n_rows : int
-        How many there are, and how many rows they have.
+        Number of flagged zones, and of their rows.
     last : int
-        Which of them has the column's highest values in the node, -1 if none has.
+        Index of the one with the column's highest values in the node, -1 if none has them.
     missing : Moments
         The sums of the column's missing rows.
     """
@@ -50,13 +50,13 @@ class _Flagged(NamedTuple):
 
 @inner_kernel
 def below(score):
-    """Return the next lower number: the bar that a score as good passes."""
+    """Return the next lower number: the bar that an equal score exceeds."""
     return np.nextafter(score, -np.inf)
 
 
 @inner_kernel
 def bar_of(column, bar, record):
-    """Return what the score of a split of a column must exceed. Ties with the bar pass, as it may be of a higher column."""
+    """Return the bar that the score of a split of a column must exceed. It admits ties if the current best has a higher column."""
     if bar >= 0.0:
         bar = below(bar)
     return max(bar, bar_for(column, record.column, record.score)) if record.status == SPLIT else bar
@@ -64,7 +64,7 @@ def bar_of(column, bar, record):
 
 @inner_kernel
 def _keep(columns, summed, column, found, limits, bar, scratch, out, t):
-    """Make the split ``found``, its score and whether the column has missing values, if it is one, the candidate of operation ``t``."""
+    """Store the split ``found``, its score and whether the column has missing values, as candidate ``t``, if there is one."""
     score, has_missing = found
     if score >= 0.0:
         values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
@@ -76,15 +76,15 @@ def _keep(columns, summed, column, found, limits, bar, scratch, out, t):
 
 @separate_kernel
 def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
-    """Find what may hold a better split than the bar in the column at place ``j`` of the zone map.
+    """Find the zones that may hold a split above the bar in column ``j`` of the zone map.
 
-    First the zones that may, then, if the node is summed by parts, which of their parts. These are left in ``scratch.zones``, and their
-    numbers in ``scratch.numbers``. The best split after a zone or part of a single value, if that is above the bar, is left in
+    First zones are flagged, then, if the node is summed by parts, their parts. These are written to ``scratch.zones``, and their numbers
+    to ``scratch.numbers``. The best split after a zone or part of a single value, if it is above the bar, is written to
     ``scratch.found``.
 
-    Returns how many there are, how many rows they have, which of them has the column's highest values in the node, -1 if none has, the
-    sums of missing rows, the best score of a split between parts, if that is above the bar, and the score of what is in ``scratch.found``,
-    -1.0 if nothing is.
+    Returns the number of flagged zones or parts, the number of their rows, the index of the one with the column's highest values in the
+    node (-1 if none has them), the sums of missing rows, the best score of a split between parts, if above the bar, and the score of the
+    split in ``scratch.found``, -1.0 if there is none.
     """
     slot = place[2]
     grain, scale, n_zones = sums.grains[slot], sums.scales[slot], zone_map.n_zones[j]
@@ -117,7 +117,7 @@ def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
 
 @inner_kernel
 def takes_long(summed, j, limits, bar, scratch):
-    """Tell whether much of a column, at place ``j`` of the zone map, is to be scanned to search a node."""
+    """Return whether much of column ``j`` of the zone map has to be scanned to search a node."""
     zone_map = summed.zone_map
     if zone_map.exact[j] or not begin_column(limits.criterion, summed.node_sums, np.int64(summed.ids[zone_map.which[j]])):
         return False
@@ -128,11 +128,11 @@ def takes_long(summed, j, limits, bar, scratch):
 
 @inner_kernel
 def scan(columns, summed, span, limits, shared_bar, scratch, out, t):
-    """Search a node in a range of the columns of the zone map, all but one; flagged zones are scanned exactly.
+    """Search a node in a range of the columns of the zone map; flagged zones are scanned exactly.
 
-    ``span`` is the first column, the one after the last, and the one that is left out, -1 if none is.
-    ``shared_bar``, shape (1,), is the best score known of the node, which other threads may be at as well. The split found goes to number
-    ``t`` of ``out``, if it is better than what is there.
+    ``span`` is the first column, the one after the last, and a column to skip, -1 if there is none. ``shared_bar``, shape (1,), is the
+    best known score of the node, which other threads may search, too. The split found is written to candidate ``t`` of ``out`` if it is
+    better.
     """
     zone_map, column_ids, sums, partition, place, node_sums = summed
     first, last, but = span
@@ -210,9 +210,9 @@ def _scan_zones(columns, summed, j, flagged, node, limits, bar, shared_bar, scra
 
 @lean_kernel
 def _flag_each(limits, zones, n_zones, missing, node, bar, scratch):
-    """Write 1 to the flag of each zone where a split may score above the bar, otherwise 0.
+    """Set the flag of each zone to 1 if a split inside may score above the bar, otherwise to 0.
 
-    The zones are laid out in ``scratch.sums``, of which only the flagged ones are left.
+    The zones are laid out in ``scratch.sums``, where only the flagged ones remain.
     """
     numbers = scratch.cuts[0]
     for z in range(n_zones):
@@ -225,7 +225,7 @@ def _flag_each(limits, zones, n_zones, missing, node, bar, scratch):
 
 @lean_kernel
 def _sweep_zones(limits, keys, zones, flagged, summed, node, bar, found):
-    """Sweep the flagged zones, whose rows are ``keys`` sorted; return the best score, -1.0 if none is above the bar."""
+    """Sweep the flagged zones, whose sorted rows are ``keys``; return the best score, -1.0 if none is above the bar."""
     partition, start, top = summed.partition, summed.place[0], bar
     first = ZERO()
     for z in range(flagged.n):
@@ -254,7 +254,7 @@ def _next_code_by_rows(codes, n_distinct, rows, start, in_stop, code):
 
 @lean_kernel
 def _note_zones(sums, n, zones):
-    """Write zones that are flagged to ``zones``."""
+    """Write flagged zones to ``zones``."""
     for z in range(n):
         zone = zones[z]
         zone.g_before, zone.h_before, zone.n_before = sums[G0, z], sums[H0, z], sums[N0, z]
@@ -265,13 +265,13 @@ def _note_zones(sums, n, zones):
 
 @shared_kernel
 def _set_single_values_aside(first_codes, shift, n, present, limits, missing, node, top, scratch):
-    """Leave only those flagged zones that have more than one value: what others hide has no order, and the one split is known already.
+    """Keep only those flagged zones with more than one value: in others, the only split is scored already.
 
-    Where that scores above ``top``, it goes to ``scratch.found``, as does one as good of a lower value. For a zone that most rows are in,
-    such as that of 0 in a sparse column, this spares to sort them.
+    If it scores above ``top``, or equally with a lower value, it is written to ``scratch.found``. If most rows have one value, such as 0
+    in a sparse column, their zone need not be sorted.
 
-    Returns how many zones are left, how many rows they have, which of them has the column's highest values in the node, where ``present``
-    rows have one, -1 if none has, and the best score.
+    Returns the number of remaining zones, the number of their rows, the index of the one with the column's highest values in the node
+    (which has ``present`` non-missing rows), -1 if none has them, and the best score.
     """
     zones, numbers, found = scratch.zones, scratch.numbers, scratch.found
     m, n_rows, last = ZERO(), ZERO(), NONE()
@@ -281,7 +281,7 @@ def _set_single_values_aside(first_codes, shift, n, present, limits, missing, no
         is_last = before + zone.n == present
         if first_codes[(z + 1) << shift] - code == 1:
             left, next_code = Moments(zone.g_before + zone.g, zone.h_before + zone.h, before + zone.n), NONE_HIGHER if is_last else UNKNOWN
-            least = below(top) if code < found.record[0].code else top  # of equals, the lower
+            least = below(top) if code < found.record[0].code else top  # the lower of equal scores wins
             score = cut_after(limits, left, missing, node, code, next_code, least, found.left, found)
             top = max(top, score)
             continue
@@ -296,12 +296,12 @@ def _set_single_values_aside(first_codes, shift, n, present, limits, missing, no
 
 @separate_kernel
 def _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys, scratch):
-    """Cut the flagged zones of a column into parts and sum the rows of ``keys`` by them.
+    """Divide the flagged zones of a column into parts and sum the rows of ``keys`` by them.
 
-    Parts are looked up by shifted codes, in a table: the zones of the rows would be cache misses.
+    Parts are looked up by shifted codes, in a table: reading the zones of the rows would cause cache misses.
 
-    ``scratch.spare`` tells the part of each key. Returns the number of parts, and the number of that with the column's highest values in
-    the node, -1 if there is none. The sizes of the zones become what the sums of their parts show.
+    ``scratch.spare`` receives the part of each key. Returns the number of parts, and the number of the part with the column's highest
+    values in the node, -1 if there is none. The sizes of the zones become the bounds given by their parts.
     """
     first_codes, zones = zone_map.first_codes[j], scratch.zones
     wanted = max(1, min(MAX_PARTS, keys.shape[0] // ROWS_PER_CUT_PART) // n_zones)
@@ -359,7 +359,7 @@ def _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys,
 
 @lean_kernel
 def _keep_flagged(keys, parts, part_of):
-    """Move the keys of flagged parts to the front; return how many there are."""
+    """Move the keys of flagged parts to the front; return their number."""
     m = np.uint64(0)
     for k in range(np.uint64(keys.shape[0])):
         keys[m] = keys[k]
@@ -369,7 +369,7 @@ def _keep_flagged(keys, parts, part_of):
 
 @lean_kernel
 def _is_short(firsts, shift, numbers, place_of, n_rows, n_picked):
-    """Tell whether the flagged zones of a column have so few rows in the whole table that picking them from its list is faster."""
+    """Return whether the flagged zones of a column have so few rows in the whole table that picking them from its list is faster."""
     if place_of.shape[0] == 0:
         return False
     n_listed = ZERO()
@@ -380,7 +380,7 @@ def _is_short(firsts, shift, numbers, place_of, n_rows, n_picked):
 
 @lean_kernel
 def _pick_sorted(rows, firsts, shift, numbers, place_of, start, in_stop, keys):
-    """Write ``code << 32 | place`` of the rows in flagged zones of a column, places from 0, ascending."""
+    """Write ``code << 32 | place`` for the rows in flagged zones of a column, with places from 0, ascending."""
     at, start, n = np.uint64(0), np.uint64(start), np.uint64(in_stop - start)
     for z in numbers:
         for k in range(firsts[z << shift], firsts[(z + 1) << shift]):
@@ -392,7 +392,7 @@ def _pick_sorted(rows, firsts, shift, numbers, place_of, start, in_stop, keys):
 
 @lean_kernel
 def _next_code_by_list(rows, place_of, start, in_stop, code):
-    """Return the lowest code above ``code`` among a node's rows, of which there is one, from the list of a column."""
+    """Return the lowest code above ``code`` among a node's rows, from the list of a column; one exists."""
     at = first_above(rows, ZERO(), rows.shape[0], code)
     while not start <= np.int64(place_of[rows[at] & _PLACE]) < in_stop:
         at += 1
@@ -401,7 +401,7 @@ def _next_code_by_list(rows, place_of, start, in_stop, code):
 
 @inner_kernel
 def sweep_values(limits, element, n_zones, grain, node, bar, scratch):
-    """Sweep a column each of whose zones, or the first part of each, is one value; return the best score, and missing rows."""
+    """Sweep a column each of whose zones, or first parts of zones, is one value; return the best score, and missing rows."""
     bins, m = scratch.bins, ZERO()
     for z in range(n_zones):
         g, h, n = sums_in(element, z)

@@ -1,7 +1,8 @@
-"""Zone sums in subtrees: handed down from node to node while trees are grown (:mod:`dtrees.split.zones.sums` says what they are).
+"""Slots for zone sums in subtrees, which children inherit while trees are grown (:mod:`dtrees.split.zones.sums` defines them).
 
-Slots are shared by threads. A node that waits may own one; where slots run out it owns none, and is summed anew when its turn comes. For
-that one slot a thread is always left: no thread takes a second one for the same node unless more are free.
+A slot is a buffer for the zone sums of one node. Threads share the slots. A waiting node may own one; if slots run out it owns none, and
+is summed when it is searched. For that, one slot is reserved for each thread: no thread takes a second one for the same node unless more
+are free.
 """
 
 from __future__ import annotations
@@ -33,31 +34,31 @@ from dtrees.split.zones.sums import (
     sum_rows,
 )
 
-#: Where in ``free`` the number of free slots is, and where they begin; the lock is in front.
+#: Indices in ``free``: of the lock, the number of free slots, and the first of them.
 _LOCK, _COUNT, _FIRST = np.int64(0), np.int64(8), np.int64(16)
 
 
 @by_reference
 class SumSlots(NamedTuple):
-    """The slots of the threads that grow a tree, and what one thread needs to use them.
+    """The slots of the threads that grow a tree, and the state of one thread.
 
     Attributes
     ----------
     zone_map : ZoneMap
     sums : Sums
-        At least one slot a thread.
+        At least one slot for each thread.
     free : ndarray of int64, shape (16 + n_slots,)
         The free slots, their number, and a lock.
     n_threads : int
-        For which a slot each is left.
+        Number of threads for which a slot each is reserved.
     slot_of : ndarray of int64, shape (n,)
-        The slot of each node of the thread's stack, -1 if it has none.
+        The slot of each node on the thread's stack, -1 if it has none.
     ids : ndarray of int32, shape (n_columns,)
-        The numbers of the columns.
+        Numbers of the columns.
     place_in_map : ndarray of int64, shape (n_columns,)
-        Where each column is in the zone map, if it is there.
+        Index of each column in the zone map, if it is there.
     bar : ndarray of float64, shape (1,)
-        The best score known of the node that the thread searches.
+        The best known score of the node that the thread searches.
     """
 
     zone_map: ZoneMap
@@ -71,9 +72,9 @@ class SumSlots(NamedTuple):
 
 
 def make_sum_slots(zone_map: ZoneMap, sums: Sums, ids: NDArray[np.int32], n_threads: int, held: NDArray[np.int64]) -> SumSlots:
-    """Return what threads that grow a tree of columns of these numbers share; each adds a ``slot_of`` and ``bar`` of its own.
+    """Return the state that threads growing a tree share; each adds its own ``slot_of`` and ``bar``.
 
-    All slots are free but those ``held``; -1 is none.
+    All slots are free except those in ``held``; -1 is none.
     """
     n_slots, place_in_map = sums.slots.shape[0], np.full(ids.shape[0], -1)
     place_in_map[zone_map.which] = np.arange(zone_map.which.shape[0])
@@ -85,7 +86,7 @@ def make_sum_slots(zone_map: ZoneMap, sums: Sums, ids: NDArray[np.int32], n_thre
 
 
 def no_sum_slots() -> SumSlots:
-    """Return what threads have that search no node by zone sums."""
+    """Return the value for threads that search no node by zone sums."""
     numbers, none = np.empty((0, 0), np.int64), np.empty(0, np.int64)
     scales, shifts, places = np.empty(0, SCALE), np.empty((0, 0), np.uint64), np.empty(0, np.uint32)
     sums = Sums(numbers, none, scales, scales, numbers, shifts, 0, 0, 0, none, places, np.empty((0, 0), np.uint8), *NOTHING_KNOWN)
@@ -104,8 +105,8 @@ def _(sum_slots):
 
 
 def for_thread(sum_slots: SumSlots, capacity: int) -> SumSlots:
-    """Return the slots of sums as one thread sees them, whose stack has room for ``capacity`` nodes."""
-    # What is written before it is read: of a root when it is begun, of other nodes when they are put on the stack.
+    """Return a thread's copy of the slots, with a stack of ``capacity`` nodes."""
+    # Each element is written before it is read: for a root when it is begun, for other nodes when they are pushed.
     slot_of = mapped(capacity, np.int64, large_pages=False)
     return sum_slots._replace(slot_of=slot_of, bar=np.full(1, -1.0))
 
@@ -136,14 +137,14 @@ def give_back(sum_slots, slot):
 
 @inner_kernel
 def give_back_of(sum_slots, n):
-    """Free the slot of the n-th node of the stack, if it has one."""
+    """Free the slot of the n-th node on the stack, if it has one."""
     give_back(sum_slots, sum_slots.slot_of[n])
     sum_slots.slot_of[n] = NONE()
 
 
 @inner_kernel
 def slot_for(sum_slots, n, partition, start, in_stop):
-    """Return the slot of the n-th node of the stack, which is summed if it has none."""
+    """Return the slot of the n-th node on the stack; the node is summed if it has none."""
     if sum_slots.slot_of[n] < 0:
         slot = sum_slots.slot_of[n] = take(sum_slots, ZERO())
         begin_slot(sum_slots.sums, slot, in_stop - start)
@@ -153,7 +154,7 @@ def slot_for(sum_slots, n, partition, start, in_stop):
 
 @inner_kernel
 def keep(sum_slots, slot, n_threads):
-    """Return a slot that is not needed any more, if more than so many others are free; otherwise free it, and return -1."""
+    """Keep a slot that is no longer needed if more than ``n_threads`` others are free; otherwise free it, and return -1."""
     if slot < 0 or load(sum_slots.free, _COUNT) > n_threads:
         return slot
     give_back(sum_slots, slot)
@@ -168,9 +169,9 @@ def summed_by(sum_slots, partition, place, node_sums):
 
 @separate_kernel(returns=types.none)
 def search_columns(summed, first, last, lead, columns, limits, bar, scratch, best):
-    """Find the best split of a node in the columns ``first`` to ``last`` of the zone map but ``lead``; see there.
+    """Find the best split of a node in the columns ``first`` to ``last`` of the zone map, except ``lead``.
 
-    The split goes to ``best`` if it is better. Where ``first`` is -1, no column is searched.
+    The split is written to ``best`` if it is better. If ``first`` is -1, no column is searched.
     """
     if first < 0:
         return
@@ -179,7 +180,7 @@ def search_columns(summed, first, last, lead, columns, limits, bar, scratch, bes
 
 @inner_kernel
 def first_to_search(summed, lead, limits, bar, scratch):
-    """Return the column of the best edge, -1 where to search it takes long, or where there is none."""
+    """Return the column of the best edge, -1 if searching it takes long, or if there is none."""
     if lead < 0 or takes_long(summed, lead, limits, bar, scratch):
         return NONE()
     return lead
@@ -187,9 +188,9 @@ def first_to_search(summed, lead, limits, bar, scratch):
 
 @inner_kernel
 def inherit(sum_slots, n, partition, todo, left_wanted, right_wanted, in_turn):
-    """Hand the slot of the n-th node of the stack down to its children, now at ``todo[n]`` (the right one) and ``todo[n + 1]``.
+    """Pass the slot of the n-th node on the stack to its children, now at ``todo[n]`` (the right one) and ``todo[n + 1]``.
 
-    Only those that are wanted, which will be searched by zones, get one. ``in_turn`` says that they are looked at next. Otherwise a child
+    Only those that are wanted, which will be searched by zones, get one. ``in_turn`` says that they are searched next. Otherwise a child
     must not wait with the last slot, which another node may need before.
     """
     slot = sum_slots.slot_of[n]
@@ -199,7 +200,7 @@ def inherit(sum_slots, n, partition, todo, left_wanted, right_wanted, in_turn):
         smaller, larger = n + 1, n
     larger_wanted, smaller_wanted = (left_wanted, right_wanted) if larger == n + 1 else (right_wanted, left_wanted)
     zone_map, sums, start, in_stop = sum_slots.zone_map, sum_slots.sums, todo[smaller, 0], todo[smaller, 1]
-    # Were both wanted, the thread would go on without a slot while the larger one waits with this, and might find none.
+    # If both are wanted, the thread would continue without a slot while the larger one waits with this one, and might find none.
     spared = in_turn or load(sum_slots.free, _COUNT) >= sum_slots.n_threads
     if larger_wanted and not smaller_wanted and spared and are_few(zone_map, sums, slot, in_stop - start):
         include(zone_map, partition, start, in_stop, sums, slot, NONE())

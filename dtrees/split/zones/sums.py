@@ -1,20 +1,20 @@
-"""The zone sums of a node in all columns, which are kept for its children.
+"""The zone sums of a node in all columns, which are stored for its children.
 
-Where every node is searched in every column, the zone sums (:mod:`dtrees.split.table.zone_map`) of a node are those of its two children
-added up. So they are kept, in *slots*, and only the smaller child of each split is summed; the larger one's are its parent's minus its
-sibling's, exactly, as all sums are integers. To sum all columns in one pass, the zones of a row's columns are stored side by side. A few
-rows are taken from their parent's sums one by one.
+If every node is searched in every column, the zone sums (:mod:`dtrees.split.table.zone_map`) of a node are the sums of its two
+children's. So they are stored, in *slots*, and only the smaller child of each split is summed; those of the larger one are its parent's
+minus its sibling's, exactly, as all sums are integers. To sum all columns in one pass, the zones of a row's columns are stored side by
+side. If the smaller child has very few rows, these are subtracted from the parent's sums one by one.
 
-The best split at a zone's edge is a node's first *bar*; :mod:`dtrees.split.zones.scan` scans what may hold a better one.
+The best split at a zone's edge is a node's first *bar*; :mod:`dtrees.split.zones.scan` scans the zones that may hold a better one.
 
-Nodes of many rows are summed by parts of zones. When a node has fewer, the sums of the parts of each zone are added up (*folded*).
+Nodes of many rows are summed by parts of zones. For smaller nodes, the sums of the parts of each zone are added (*folded*).
 
 Packed sums
 -----------
-A zone's, or part's, element of a slot is (sum of g, size and count packed, sum of h): the packed number holds, in its upper half, the sum
-of ``(size >> shift) + 1``, from which follows an upper bound of the sum of sizes, and the count in its lower half. A row's size is abs(g),
-or its distance from a centre. Few rows of a heavy-tailed target outweigh all others, and move its mean away from them. Nodes without them
-are summed anew in a scale of their own (:func:`sharpen`): in that of the tree, sizes would rule out nothing.
+An element of a slot, for a zone or part, is (sum of g, size and count packed, sum of h): the packed number has in its upper half the sum
+of ``(size >> shift) + 1``, which gives an upper bound of the sum of sizes, and in its lower half the count. A row's size is abs(g), or
+its distance from a centre. In a heavy-tailed target a few rows outweigh all others and move its mean away from them. Nodes without these
+rows are summed again in a scale of their own (:func:`sharpen`): with the scale of the tree, sizes would not prune anything.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ def add_pair(typing_context: Any, array: Any, i: Any, one: Any, other: Any) -> A
 
 @inlined_kernel
 def _pair_of(a, i, scale, sign):
-    """Return what a row of weight 1 adds to its elements: g, and size and count packed."""
+    """Return the numbers that a row of weight 1 adds to its elements: g, and size and count packed."""
     return sign * a[i], sign * ((((abs(a[i] - scale.centre) >> scale.shift) + 1) << 32) + 1)
 
 
 @inlined_kernel
 def _are_alike(starts, shifts, first, last):
-    """Tell whether columns have elements as many, and parts as large: those of categories, which come first, have fewer."""
+    """Return whether columns have equally many elements, and equal shifts of parts: columns of categories, which come first, differ."""
     step, n = starts[first + np.uint64(1)] - starts[first], np.int64(last - first)
     return starts[last] - starts[first] == n * step and shifts[first] == shifts[last - np.uint64(1)]
 
 
 @lean_kernel
 def _add_in_fours(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums):
-    """Add rows of weight 1 to the sums of columns that are alike, but for the last up to three rows; return where these begin."""
+    """Add rows of weight 1 to the sums of similar columns, four at a time; return the start of the remaining rows, up to three."""
     rows, a, last_place = partition.rows, partition.g, in_stop - 1
     step, shift = np.uint64(starts[first + np.uint64(1)] - starts[first]), shifts[first]
     for i in range(start, in_stop - 3, 4):
@@ -98,9 +98,9 @@ def _add_in_fours(parts, partition, start, in_stop, first, last, starts, shifts,
 
 @lean_kernel
 def add_rows(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums, width):
-    """Add in-sample rows to the sums of the columns ``first`` to ``last``, or take them from these.
+    """Add in-sample rows to the sums of the columns ``first`` to ``last``, or subtract them.
 
-    Two rows at a time; unsigned indices spare the test for negative ones.
+    Two rows at a time; unsigned indices spare the check for negative ones.
 
     Parameters
     ----------
@@ -109,14 +109,14 @@ def add_rows(parts, partition, start, in_stop, first, last, starts, shifts, scal
     start, in_stop : int
     first, last : int
     starts : ndarray of int64
-        Where each column begins in ``sums``.
+        Start of each column in ``sums``.
     shifts : ndarray of uint64
-        The parts of each column are shifted right by so much.
+        Right shift of the parts of each column.
     scale : SCALE
     sign : int
         1 or -1.
     sums : ndarray of int64
-        Of the columns, elements of ``width`` numbers.
+        Elements of the columns, of ``width`` numbers.
     width : int
     """
     rows, a, b = partition.rows, partition.g, partition.h
@@ -154,14 +154,14 @@ def add_rows(parts, partition, start, in_stop, first, last, starts, shifts, scal
 
 @inlined_kernel
 def are_joined(zone_map, n_rows):
-    """Tell whether so many rows are to be summed by joined columns."""
+    """Return whether a sum of ``n_rows`` rows uses joined columns."""
     joined = zone_map.joined
     return joined.elements.shape[1] > 0 and n_rows >= ROWS_PER_JOINED_SUM * joined.begins[joined.elements.shape[1]]
 
 
 @separate_kernel
 def include_joined(zone_map, partition, start, in_stop, starts, scale, sign, numbers, width):
-    """Add in-sample rows to the sums of joined columns in a slot, or take them from these.
+    """Add in-sample rows to the sums of joined columns in a slot, or subtract them.
 
     Parameters
     ----------
@@ -169,12 +169,12 @@ def include_joined(zone_map, partition, start, in_stop, starts, scale, sign, num
     partition : RowPartition
     start, in_stop : int
     starts : ndarray of int64
-        Where each column begins in ``numbers``.
+        Start of each column in ``numbers``.
     scale : SCALE
     sign : int
         1 or -1.
     numbers : ndarray of int64
-        The slot, at whose end there is room for the sums by joined columns.
+        The slot, with a buffer for the sums by joined columns at its end.
     width : int
         Numbers of an element.
     """
@@ -191,7 +191,7 @@ def include_joined(zone_map, partition, start, in_stop, starts, scale, sign, num
 
 @lean_kernel
 def _add_rows(elements, partition, start, in_stop, scale, sign, sums, width):
-    """Add rows to the sums of their ``elements``, as :func:`~dtrees.split.zones.sums.add_rows` does."""
+    """Add rows to the sums of their ``elements``, like :func:`~dtrees.split.zones.sums.add_rows`."""
     rows, a, b = partition.rows, partition.g, partition.h
     shift, centre, last_place, n_tables = scale.shift, scale.centre, in_stop - 1, np.uint64(elements.shape[1])
     for i in range(start, in_stop, 2):
@@ -221,7 +221,7 @@ def _add_rows(elements, partition, start, in_stop, scale, sign, sums, width):
 
 @lean_kernel
 def _add_by_code(joined, n_codes, step, width, numbers):
-    """Add the sums of elements to those of the codes of one column, which is another one every ``step`` numbers."""
+    """Add the sums of elements to those of the codes of one column, whose code changes every ``step`` numbers."""
     at = np.uint64(0)
     while at < np.uint64(joined.shape[0]):
         for code in range(np.uint64(n_codes)):
@@ -232,15 +232,15 @@ def _add_by_code(joined, n_codes, step, width, numbers):
                 at += np.uint64(width)
 
 
-#: Rows beyond which sizes and counts cannot be packed.
+#: Most rows for which sizes and counts can be packed.
 MAX_PACKED_ROWS = 2**30
-#: Sizes are packed in so many bits, half of what there is room for: the other half is for the ones that are added.
+#: Bits of packed sizes, half of those available: the other half is for the added ones.
 _SIZE_BITS = 30
 
 #: How sizes are measured in a slot.
 SCALE = np.dtype([("shift", np.int64), ("centre", np.int64), ("slope", np.float64)])
 _CACHE_LINE = 64
-#: What is ``known`` and ``kept`` of parts where nothing is.
+#: The values of ``known`` and ``kept`` if nothing is stored.
 NOTHING_KNOWN = np.empty((2, 0, 0), np.int64), np.empty((0, 0), np.uint64)
 
 
@@ -251,34 +251,36 @@ class Sums(NamedTuple):
     Attributes
     ----------
     slots : ndarray of int64, shape (n_slots, capacity)
-        Of each slot the beginning is used: see :func:`element_of`. Where columns are joined, there is room for their elements at the end.
+        The beginning of each slot is used: see :func:`element_of`. If columns are joined, a buffer for their elements follows at the
+        end.
     grains : ndarray of int64, shape (n_slots,)
-        What a slot holds the sums of: zones cut into ``2**grain`` parts.
+        The unit of the sums in each slot: zones divided into ``2**grain`` parts.
     scales : ndarray of SCALE, shape (n_slots,)
-        The sizes in a slot are of ``g - centre * h``; no row's is more than ``slope * h``.
+        The sizes in a slot are of ``g - centre * h``; no row has a size above ``slope * h``.
     first_scale : ndarray of SCALE, shape (1,)
-        That of nodes without a parent's slot.
+        The scale of nodes without a parent's slot.
     starts : ndarray of int64, shape (fold + 1, k + 1)
-        Where each column begins in a slot of each grain, and where the last one ends.
+        Start of each column in a slot of each grain, and the end of the last.
     shifts : ndarray of uint64, shape (fold + 1, k)
-        By how much the parts of each column are shifted to the right to be elements of a slot of each grain.
+        Right shift of the parts of each column to get the elements of a slot of each grain.
     width : int
-        Numbers of an element, 2 or 3.
+        Number of numbers of an element, 2 or 3.
     most_grain : int
-        The grain of nodes of at least ``fine_rows`` rows; that of others is less by 1 for each time that they have half as many.
+        The grain of nodes of at least ``fine_rows`` rows; each halving of the rows reduces it by 1.
     fine_rows : int
     flagged : ndarray of int64, shape (2,)
-        Of nodes of at least ``fine_rows`` rows, in some columns: how many rows are in zones, uncut, that might have to be scanned, and how
-        many there are. Added up while a tree is grown, by all threads.
+        For nodes of at least ``fine_rows`` rows, in some columns: number of rows in zones that might have to be scanned if zones were
+        not divided, and number of all rows. Summed by all threads while a tree is grown.
     place_of : ndarray of uint32, shape (n_rows,) or (0,)
-        The place of each row, unless its node will not be searched, for rows to be picked from lists
+        The place of each row, unless its node will not be searched, to pick rows from lists
         (:class:`~dtrees.split.table.zone_map.ZoneMap`).
     sides : ndarray of uint8, shape (n_slots, most codes)
-        Which categories go left in the split of the node that has a slot, by code.
+        The categories that go left in the split of the node of each slot, by code.
     known : ndarray of int64, shape (2, k, most parts + 2) or (2, 0, 0)
-        What finer sums have shown of the parts of large nodes, and whose rows are kept (:func:`~dtrees.split.zones.gather_rows.known_of`).
+        Bounds of the parts of large nodes from finer sums, and the parts with stored rows
+        (:func:`~dtrees.split.zones.gather_rows.known_of`).
     kept : ndarray of uint64, shape (k, capacity)
-        ``code << 32 | row`` of these rows.
+        ``code << 32 | row`` for these rows.
     """
 
     slots: NDArray[np.int64]
@@ -298,10 +300,10 @@ class Sums(NamedTuple):
 
 
 def _capacity(n: int, width: int) -> int:
-    """Return how many elements there is room for in a column of ``n`` zones or parts.
+    """Return the capacity, in elements, of a column of ``n`` zones or parts.
 
-    One more than these, for missing values, or some more, so that no few columns are a multiple of 4 kB apart: the same zone of them, as
-    where most values are 0, would have the same place in the cache, and a sum take ten times as long.
+    One more than these, for missing values, and some padding, so that columns are not a multiple of 4 kB apart: otherwise the same zone
+    of several columns, such as that of 0, would have the same place in the cache, and a sum would take ten times as long.
     """
     capacity = n + 1
     while capacity % 8 != 5 or (8 * width * capacity + _CACHE_LINE) % 2048 < 2 * _CACHE_LINE:
@@ -310,9 +312,9 @@ def _capacity(n: int, width: int) -> int:
 
 
 def lay_out_slots(zone_map: ZoneMap, width: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Return where columns begin in slots whose elements have ``width`` numbers, and by how much their parts are shifted; see above.
+    """Return the starts of columns in slots whose elements have ``width`` numbers, and the shifts of their parts; see above.
 
-    All columns of numbers have the same capacity, that of the one that has most zones.
+    All numeric columns have the same capacity, that of the one with the most zones.
     """
     by_category, k = zone_map.by_category, zone_map.which.shape[0]
     most_zones = int(zone_map.n_zones[~by_category].max(initial=0))
@@ -328,7 +330,7 @@ def lay_out_slots(zone_map: ZoneMap, width: int) -> tuple[NDArray[np.int64], NDA
 
 @inner_kernel
 def element_of(sums, slot, j):
-    """Return the elements of a column in a slot, shape (capacity of the column, width); after the last comes that of missing values."""
+    """Return the elements of a column in a slot, shape (capacity of the column, width); the last one is for missing values."""
     return numbers_of(sums, slot, j, j + 1).reshape(-1, sums.width)
 
 
@@ -347,13 +349,13 @@ def size_of(sums, slot):
 
 @inner_kernel
 def n_elements(zone_map, sums, slot, j):
-    """Return how many elements a column has in a slot, without that of missing values."""
+    """Return the number of elements of a column in a slot, without that of missing values."""
     return zone_map.n_zones[j] << (ZERO() if zone_map.by_category[j] else sums.grains[slot])
 
 
 @kernel
 def grain_for(most_grain, fine_rows, n_rows):
-    """Return the grain in which to search a node of so many rows."""
+    """Return the grain for searching a node of ``n_rows`` rows."""
     grain = most_grain
     while grain > 0 and n_rows < fine_rows:
         grain -= 1
@@ -363,28 +365,28 @@ def grain_for(most_grain, fine_rows, n_rows):
 
 @kernel
 def chunk_rows(sums, grain):
-    """Return the fewest rows of a chunk of a sum: chunks must be added up."""
+    """Return the fewest rows of a chunk of a sum; the sums of all chunks have to be added."""
     k = sums.starts.shape[1] - 1
     return max(1, ROWS_TO_ADD * sums.starts[grain, k] // max(1, k * sums.width))
 
 
 @kernel
 def begin_slot(sums, slot, n_rows):
-    """Say what a slot is to hold: the sums of a node of so many rows, without a parent's to inherit from."""
+    """Set the grain and scale of a slot for a node of ``n_rows`` rows without a parent's slot."""
     sums.grains[slot] = grain_for(sums.most_grain, sums.fine_rows, n_rows)
     sums.scales[slot] = sums.first_scale[0]
 
 
 @kernel
 def follow_slot(sums, slot, other, n_rows):
-    """Say what a slot is to hold: sums to be added to, or taken from, those of another one, of which ``n_rows`` rows are searched then."""
+    """Set the grain and scale of a slot that is added to or subtracted from another one, which then has ``n_rows`` rows."""
     sums.grains[slot] = min(sums.grains[other], grain_for(sums.most_grain, sums.fine_rows, n_rows))
     sums.scales[slot] = sums.scales[other]
 
 
 @kernel
 def note_places(place_of, rows, start, stop):
-    """Note where rows lie now, if that is wanted."""
+    """Store the current places of rows, if that is needed."""
     if place_of.shape[0] > 0:
         for place in range(start, stop):
             place_of[rows[place]] = place
@@ -392,7 +394,7 @@ def note_places(place_of, rows, start, stop):
 
 @kernel
 def size_shift(size):
-    """Return by how much sizes must be shifted that add up to ``size``, so that they can be packed."""
+    """Return the shift of sizes with the sum ``size`` such that they can be packed."""
     shift = ZERO()
     while size >> shift >= 1 << _SIZE_BITS:
         shift += 1
@@ -428,7 +430,7 @@ def _measure(partition, start, in_stop, centre):
 
 @inner_kernel
 def sharpen(zone_map, partition, place, node_sums, may_move, sums):
-    """Sum a node anew in a scale of its own, about a centre if it may have one, where sizes in that of its slot say little."""
+    """Sum a node again in its own scale, about a centre if it may have one, if sizes in the scale of its slot are too coarse."""
     start, in_stop, slot = place
     scale = sums.scales[slot]
     n, units = in_stop - start, ZERO()
@@ -454,7 +456,7 @@ def sharpen(zone_map, partition, place, node_sums, may_move, sums):
 
 @inner_kernel
 def clear(zone_map, sums, slot):
-    """Have a slot of its grain, and of no rows."""
+    """Clear a slot, whose grain is set."""
     numbers_of(sums, slot, ZERO(), zone_map.which.shape[0])[:] = 0
 
 
@@ -467,13 +469,13 @@ def sum_rows(zone_map, partition, start, in_stop, sums, slot):
 
 @inner_kernel
 def include(zone_map, partition, start, in_stop, sums, slot, sign):
-    """Add in-sample rows to a slot, or take them from it (``sign`` is -1)."""
+    """Add in-sample rows to a slot, or subtract them (``sign`` is -1)."""
     include_columns(zone_map, partition, start, in_stop, ZERO(), zone_map.which.shape[0], sums, slot, sign)
 
 
 @separate_kernel
 def include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, sign):
-    """Add in-sample rows to a slot in some columns, or take them from it."""
+    """Add in-sample rows to a slot in some columns, or subtract them."""
     grain, scale, numbers, width = sums.grains[slot], sums.scales[slot], sums.slots[slot], sums.width
     starts, shifts = sums.starts[grain], sums.shifts[grain]
     if last - first == zone_map.which.shape[0] and are_joined(zone_map, in_stop - start):
@@ -485,7 +487,7 @@ def include_columns(zone_map, partition, start, in_stop, first, last, sums, slot
 
 @inner_kernel
 def are_few(zone_map, sums, slot, n_rows):
-    """Tell whether to take so many rows from a slot, one by one, is faster than to sum them and to take these sums from it."""
+    """Return whether subtracting ``n_rows`` rows from a slot, one by one, is faster than summing them and subtracting the sums."""
     return NUMBERS_PER_CELL * n_rows * zone_map.which.shape[0] < size_of(sums, slot)
 
 
@@ -503,7 +505,7 @@ def _add(into, other):
 
 @inner_kernel
 def subtract(zone_map, sums, slot, other, first, last):
-    """Take some columns of one slot from those of another of the same grain."""
+    """Subtract some columns of one slot from those of another of the same grain."""
     _subtract(numbers_of(sums, slot, first, last), numbers_of(sums, other, first, last))
 
 
@@ -515,7 +517,7 @@ def _subtract(into, other):
 
 @kernel
 def fold(zone_map, sums, slot, grain):
-    """Add up the sums of parts to those of a grain, in place: what is written lies before all that is still to be read."""
+    """Add the sums of parts to coarser ones, in place: each write precedes all numbers that are still to be read."""
     while sums.grains[slot] > grain:
         fine = sums.grains[slot]
         sums.grains[slot] -= 1
@@ -529,7 +531,7 @@ def fold(zone_map, sums, slot, grain):
 
 @lean_kernel
 def _fold_pairs(fine, coarse, width, n):
-    """Add up the elements of one column two by two, and keep the last, that of missing values."""
+    """Add the elements of one column in pairs, and keep the last, for missing values."""
     at, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     if width == two:
         for _ in range(n):
@@ -549,21 +551,21 @@ def _fold_pairs(fine, coarse, width, n):
 
 @lean_kernel
 def _move(source, target):
-    """Copy numbers to a place before theirs, which may overlap."""
+    """Copy numbers to a lower index; the ranges may overlap."""
     for i in range(source.shape[0]):
         target[i] = source[i]
 
 
 @inner_kernel
 def fold_like(zone_map, sums, slot, other):
-    """Fold a slot as another is folded."""
+    """Fold a slot to the grain of another."""
     if sums.grains[slot] > sums.grains[other]:
         fold(zone_map, sums, slot, sums.grains[other])
 
 
 @inlined_kernel
 def get_ready(zone_map, partition, sums, place, node_sums, limits):
-    """Fold the sums of a node that is to be searched, if it has few rows, and sharpen them, if need be."""
+    """Fold the sums of a node to be searched, if it has few rows, and sharpen them, if necessary."""
     _get_ready(zone_map, partition, sums, place, node_sums, is_centred(limits.criterion))
 
 
@@ -578,9 +580,9 @@ def _get_ready(zone_map, partition, sums, place, node_sums, may_move):
 
 @inner_kernel
 def best_edges(column_ids, zone_map, sums, place, node_sums, limits, span, bar, scratch):
-    """Return the best score above the bar of a split at an edge of a zone in a range of columns, and the first of these that has it.
+    """Return the best score above the bar of a split at an edge of a zone in a range of columns, and the first column with it.
 
-    Where there is none, these are the bar and -1. Edges of parts within a zone are left to the search of those that may be better.
+    If there is none, returns the bar and -1. Edges of parts within a zone are left to the search of zones that may be better.
     """
     start, in_stop, slot = place
     first, last = span
@@ -588,7 +590,7 @@ def best_edges(column_ids, zone_map, sums, place, node_sums, limits, span, bar, 
     lead = NONE()
     for j in range(first, last):
         if is_categorical(limits.categories, zone_map.which[j]):
-            continue  # edges between categories by number are no splits
+            continue  # edges between categories, ordered by number, are not splits
         if not begin_column(limits.criterion, node_sums, np.int64(column_ids[zone_map.which[j]])):
             continue
         n_zones = zone_map.n_zones[j]
@@ -601,7 +603,7 @@ def best_edges(column_ids, zone_map, sums, place, node_sums, limits, span, bar, 
 
 @inner_kernel
 def count_flagged(zone_map, sums, place, j, n_flagged):
-    """Count what is flagged of a large node in a column before its zones are cut into parts; a few of the columns are enough."""
+    """Count the flagged rows of a large node in a column before its zones are divided into parts; a few of the columns suffice."""
     start, in_stop, _ = place
     if in_stop - start >= sums.fine_rows and j % SAMPLED_COLUMNS == 0:
         increase(sums.flagged, ZERO(), n_flagged)

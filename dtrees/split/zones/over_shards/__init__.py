@@ -1,10 +1,10 @@
-"""The best splits of nodes whose rows are spread over shards: sums, flagged parts and rows of several shards put together.
+"""The best splits of nodes whose rows are spread over shards: combines the sums, flagged parts and rows of several shards.
 
-Every shard sums its rows by the same zones and parts, whose edges are values that all shards share. Sums of shards are added up, number by
-number, for some columns each, by the shard that *searches* these. That flags the parts that may hold a better split than the bar, as
-:mod:`dtrees.split.zones.scan` does; the shards pick their rows in flagged parts, and the searcher merges and sweeps them.
+Every shard sums its rows by the same zones and parts, whose edges are values that all shards share. The shard that *searches* a column
+adds the sums of all shards in this column. From these it flags the parts that may hold a split above the bar, like
+:mod:`dtrees.split.zones.scan`; the shards pick their rows in flagged parts, and the searcher merges and sweeps them.
 
-Shards have codes of their own, so what travels are values. In the zone map of a searcher, which is of no rows, codes stand for parts: parts
-begin :data:`~dtrees.split.zones.over_shards.records.CODES` apart, those of a single value have one code. A row's code is that of its part,
-plus its rank among the values there.
+Each shard has its own codes, so messages contain values. In the zone map of a searcher, which has no rows, codes stand for parts: the
+first codes of parts are :data:`~dtrees.split.zones.over_shards.records.CODES` apart, and those of a single value have one code. A row's
+code is that of its part, plus the rank of its value there.
 """

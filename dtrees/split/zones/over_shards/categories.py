@@ -1,15 +1,15 @@
-"""Splits by sets of categories, of nodes whose rows are spread over shards: sums by category of several shards put together.
+"""Splits by sets of categories, of nodes whose rows are spread over shards: combines the shards' sums by category.
 
-Every shard sums its rows of a node by category, and sends a list of those that it has to the searcher of the column: their codes, which
-are the numbers of the categories, ascending, each with its sums. These lists are all that a search needs
-(:mod:`dtrees.split.search.categories`); no rows are sent. As with zone sums, the larger one of two siblings has its parent's sums
-without the other's.
+Every shard sums its rows of a node by category, and sends a list of the categories that occur to the searcher of the column: their
+codes, which are the numbers of the categories, ascending, each with its sums. The search needs only these lists
+(:mod:`dtrees.split.search.categories`); no rows are sent. As with zone sums, the sums of the larger of two siblings are its parent's
+minus the other's.
 
-Missing values have the code after the last category that any shard has.
+Missing values have the code after the last category of any shard.
 
-Where the weights of classes are summed, a list has an element for each class of a category that has rows: codes are those of categories
-times the number of classes, plus the class, and what is summed is weights alone. Of several targets, classes are numbered through; of
-several that are numbers, a list has an element for each target of a category.
+If weights of classes are summed, a list has an element for each class of a category that occurs: its code is that of the category times
+the number of classes, plus the class, and only weights are summed. For several targets, classes have a common numbering; for several
+numeric targets, a list has an element for each target of a category.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Lists(NamedTuple):
         List i has the elements ``begin[i]:begin[i] + length[i]`` of the other arrays.
     code, n : ndarray of uint32
     g, h : ndarray of int64
-        ``h`` is empty where every weight is 1.
+        ``h`` is empty if every weight is 1.
     """
 
     begin: NDArray[np.int64]
@@ -53,7 +53,7 @@ class Lists(NamedTuple):
 
 
 def make_lists(offsets: NDArray[np.int64], weighted: bool) -> Lists:
-    """Return empty lists that have room for so many categories each."""
+    """Return empty lists with the given capacities."""
     total = int(offsets.sum())
     return Lists(
         np.cumsum(offsets) - offsets,
@@ -66,14 +66,14 @@ def make_lists(offsets: NDArray[np.int64], weighted: bool) -> Lists:
 
 
 class Tally(NamedTuple):
-    """Sums by code that are under way: all 0 between two nodes.
+    """Buffers for sums by code: all 0 between two nodes.
 
     Attributes
     ----------
     n : ndarray of int64, shape (n_codes,)
     sums : ndarray of int64, shape (n_codes, 2)
     marks : ndarray of uint64
-        A bit for each code that there is.
+        A bit for each code that occurs.
     """
 
     n: NDArray[np.int64]
@@ -82,7 +82,7 @@ class Tally(NamedTuple):
 
 
 def make_tally(n_codes: int) -> Tally:
-    """Return buffers for the sums of so many codes."""
+    """Return buffers for the sums of ``n_codes`` codes."""
     return Tally(np.zeros(n_codes, np.int64), np.zeros((n_codes, 2), np.int64), np.zeros(n_codes // 64 + 1, np.uint64))
 
 
@@ -98,7 +98,7 @@ def _note(tally, code, n, g, h):
 
 @lean_kernel
 def _list(tally, lists, i):
-    """Write a tally to a list, and leave it empty."""
+    """Write a tally to a list, and clear it."""
     weighted, at = lists.h.shape[0] > 0, lists.begin[i]
     for place in range(tally.marks.shape[0]):
         word, code = tally.marks[place], place << 6
@@ -122,12 +122,12 @@ def sum_by_category(queue, tasks, codes, partition, tally, lists, n_classes, tar
     Parameters
     ----------
     tasks : ndarray of int64, shape (n, 4)
-        First and last place of a node, a column, and the list to be written.
+        First and last place of a node, a column, and the index of the list to write.
     codes : ndarray of uint32, shape (n_columns, n_rows)
     n_classes : int
-        Whose weights are summed; 0 where moments, or amounts, are.
+        Number of classes whose weights are summed; 0 for moments, or amounts.
     targets : ndarray of int64, shape (n_rows, n_targets)
-        Of several targets, the amounts of rows, or their classes, numbered through; of one, shape (0, 0).
+        For several targets, the amounts of rows, or their classes in a common numbering; for one target, shape (0, 0).
     """
     weighted, n_targets = partition.h.shape[0] > 0, targets.shape[1]
     while True:
@@ -155,16 +155,16 @@ def sum_by_category(queue, tasks, codes, partition, tally, lists, n_classes, tar
 
 @kernel
 def settle_lists(queue, tasks, sent, begins, before, tally, lists):
-    """Put the lists of shards together, and find the siblings', by several threads.
+    """Merge the lists of shards, and compute those of siblings, by several threads.
 
     Parameters
     ----------
     tasks : ndarray of int64, shape (n, 3)
-        The list to be written; that of the parent in ``before``, or -1; and the list of the sibling, which is written then, too.
+        The list to write; that of the parent in ``before``, or -1; and the list of the sibling, which is written if there is a parent.
     sent : Lists
-        What shards have sent, of all shards.
+        The lists of all shards.
     begins : ndarray of int64, shape (n_shards, n)
-        Which list of ``sent`` is of each task.
+        The index in ``sent`` of the list for each task.
     """
     weighted = lists.h.shape[0] > 0
     while True:
@@ -185,7 +185,7 @@ def settle_lists(queue, tasks, sent, begins, before, tally, lists):
 
 @lean_kernel
 def _subtract(before, whole, lists, part, rest):
-    """Write what is in one list but not in another, which has nothing that the first one has not."""
+    """Write the difference of two lists; the second contains no code that is missing in the first."""
     weighted, i, at = lists.h.shape[0] > 0, lists.begin[part], lists.begin[rest]
     last = i + lists.length[part]
     for k in range(before.begin[whole], before.begin[whole] + before.length[whole]):
@@ -206,7 +206,7 @@ def _subtract(before, whole, lists, part, rest):
 
 @specialised
 def _read(node, lists, i, groups):
-    """Write a list to where categories are ordered; return how many there are. The node's statistic tells what is summed."""
+    """Copy a list to the buffers for ordering categories, for the kind of the node's statistic; return the number of categories."""
 
 
 @_read.of(Classes, ClassesOfTargets)
@@ -223,7 +223,7 @@ def _(node, lists, i, groups):
         groups.sums[m - 1, one] += h
         if one < n_first_classes(node):  # every row has a class of the first target
             groups.n[m - 1] += n
-            if groups.sums.shape[1] > n_classes:  # of several targets, the weight comes last
+            if groups.sums.shape[1] > n_classes:  # for several targets, the weight comes last
                 groups.sums[m - 1, n_classes] += h
     return m
 
@@ -255,24 +255,24 @@ def _(node, lists, i, groups):
 
 @by_reference
 class ListedNodes(NamedTuple):
-    """Nodes, and the columns of categories that a searcher looks for their splits in.
+    """Nodes, and the columns of categories in which a searcher searches them.
 
     Attributes
     ----------
     ids : ndarray of int32, shape (k,)
-        Numbers of the columns in the table. Limits on splits know them by their places here.
+        Numbers of the columns in the table. In limits on splits, columns are numbered as here.
     n_codes : ndarray of int64, shape (k,)
         The code of missing values.
     values : ndarray of float32, shape (most codes, 1 or 2)
-        The numbers of categories, as words; for best splits, nothing is read of it but how many there are.
+        The numbers of categories, as words; only their count is used for best splits.
     lists : Lists
-        Of node i in column j at ``i * k + j``.
+        The list of node i in column j is at ``i * k + j``.
     n_rows : ndarray of int64, shape (n,)
     node_sums : ndarray of int64, shape (n, n_sums)
     key : uint64
-        Of the tree's stream of random thresholds.
+        Key of the tree's stream of random thresholds.
     paths : ndarray of uint64, shape (n,)
-        Of the nodes; best splits do not depend on these.
+        Paths of the nodes; best splits do not depend on these.
     """
 
     ids: NDArray[np.int32]
@@ -293,9 +293,9 @@ def search_lists(queue, nodes, limits, drawn, scratch, out):
     ----------
     nodes : ListedNodes
     drawn : ndarray of bool, shape (n, k)
-        The columns that each is to be searched in.
+        The columns in which each node is searched.
     out : Candidates
-        As lists; what is not searched is left as it is.
+        In the order of lists; other candidates are not changed.
     """
     k = nodes.ids.shape[0]
     while True:
@@ -332,7 +332,7 @@ def _search_list(nodes, i, j, limits, scratch):
 
 @lean_kernel
 def _order_list(nodes, i, j, number, limits, scratch):
-    """Write which categories go left in a split of a node to ``scratch.groups``."""
+    """Write the categories that go left in a split of a node to ``scratch.groups``."""
     node, groups = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i]), scratch.groups
     m = _read(node, nodes.lists, i * nodes.ids.shape[0] + j, groups)
     values, bits = nodes.values[: nodes.n_codes[j]], _drawn_bits(nodes, i, j)
@@ -341,17 +341,17 @@ def _order_list(nodes, i, j, number, limits, scratch):
 
 @kernel
 def find_sides(queue, which, numbers, nodes, limits, scratch, offsets, words):
-    """Find which categories go left in the splits of some nodes, by several threads.
+    """Find the categories that go left in the splits of some nodes, by several threads.
 
     Parameters
     ----------
     which : ndarray of int64, shape (n, 2)
         A node and a column.
     numbers : ndarray of float64, shape (n,)
-        The splits.
+        The splits, stored as numbers.
     nodes : ListedNodes
     offsets : ndarray of int64, shape (n,)
-        Where the words of each begin.
+        Start of the words of each split.
     words : ndarray of uint32
         Written, all 0 before: a bit for each category that goes left.
     """

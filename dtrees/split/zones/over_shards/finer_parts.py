@@ -1,8 +1,9 @@
-"""Flagged parts of nodes whose rows are spread over shards, cut once more: sums by finer parts, and what these leave of the flagged rows.
+"""Finer parts for nodes whose rows are spread over shards: sums by them, and the flagged rows that remain.
 
-A column's best split is often on a flat top: parts of a tenth of its rows may hold a better one than the bar. To send these rows takes
-more than to cut each flagged part into as many of equal width, by values, so that shards agree, to add up sums of these, and to bound
-them. Only rows in finer parts that pass are sent. As with zones, edges decide nothing about the split.
+The scores of a column are often nearly constant around the best split: parts with a tenth of its rows may hold a better one than the
+bar. It is faster to divide each flagged part into parts of equal width (by values, so that shards agree), to add sums of these and to
+bound them, than to send all its rows. Only rows in finer parts that may exceed the bar are sent. As with zones, edges do not decide the
+split.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from dtrees.split.zones.over_shards.own_rows import pick_parts
 from dtrees.split.zones.scan import below
 from dtrees.split.zones.sums import element_of, slope_of
 
-#: Fewest and most cells that codes between the first and the last flagged part of a column are put in, to find their part.
+#: Fewest and most cells that codes between the first and the last flagged part of a column are mapped to, to find their part.
 _CELLS = 256, 2**15
 
 
 class _FinerSums(NamedTuple):
-    """Where a task's rows are summed by finer parts, and kept."""
+    """The buffers for a task's finer sums, and for the keys of its rows."""
 
     ranges: NDArray[np.float64]
     cut: np.uint64
@@ -49,9 +50,9 @@ class FinerTotals(NamedTuple):
     Attributes
     ----------
     firsts : ndarray of int64, shape (n_tasks,)
-        Where those of each task begin.
+        Start of the finer parts of each task.
     totals : ndarray of int64, shape (n_finer, width)
-        As :func:`sum_finer` makes them.
+        In the form of :func:`sum_finer`.
     """
 
     firsts: NDArray[np.int64]
@@ -60,14 +61,14 @@ class FinerTotals(NamedTuple):
 
 @by_reference
 class RefinedParts(NamedTuple):
-    """Finer parts that are left flagged.
+    """Finer parts that remain flagged.
 
     Attributes
     ----------
     offsets : ndarray of int64, shape (n_tasks,)
-        Where there is room for those of each task.
+        Start of the buffer of each task.
     numbers : ndarray of uint16
-        The numbers of parts, or of finer parts.
+        Numbers of parts, or of finer parts.
     parts : ndarray of FLAGGED
     """
 
@@ -78,23 +79,23 @@ class RefinedParts(NamedTuple):
 
 @kernel
 def sum_finer(queue, wanted, ranges, rows, scratch, size_shift, firsts, kept, sums):
-    """Sum rows in flagged parts of nodes by finer parts, and keep them, by several threads.
+    """Sum rows in flagged parts of nodes by finer parts, and store the rows' keys, by several threads.
 
     Parameters
     ----------
     wanted : PartTasks
-        Nothing is done for tasks that are not cut.
+        Tasks that are not divided are skipped.
     ranges : ndarray of float64, shape (n_parts, 2)
-        The lowest value of each part, and the finer parts for a unit of value.
+        The lowest value of each part, and the number of finer parts for each unit of value.
     rows : ShardRows
     size_shift : int
-        By how much sizes are shifted to be packed.
+        The shift of sizes that are packed.
     firsts : ndarray of int64, shape (n,)
-        Where the sums of each task begin.
+        Start of the sums of each task.
     kept : StoredRows
-        Written, but for its offsets.
+        Written, except its offsets.
     sums : ndarray of int64, shape (n_finer, width)
-        Added to, as to elements of slots (:mod:`dtrees.split.zones.sums`).
+        Elements, as in slots (:mod:`dtrees.split.zones.sums`), that rows are added to.
     """
     lists, begins = rows.lists, wanted.begins
     while True:
@@ -121,9 +122,9 @@ def sum_finer(queue, wanted, ranges, rows, scratch, size_shift, firsts, kept, su
 
 @lean_kernel
 def _note_parts(first_codes, shift, parts, n_keys, cuts, cells):
-    """Write the first code of each part, and of what follows it, to ``cuts``; to ``cells`` the first part that ends in each, or later.
+    """Write the codes at which parts begin and end to ``cuts``, and the first part that ends in or after each cell to ``cells``.
 
-    Cells are equal when shifted by what this returns, and the more of them the more keys are to be looked up.
+    Codes that are equal after the returned shift are in one cell; there are more cells if more keys are looked up.
     """
     n = parts.shape[0]
     for p in range(n):
@@ -142,9 +143,9 @@ def _note_parts(first_codes, shift, parts, n_keys, cuts, cells):
 
 @lean_kernel
 def _sum_keys(keys, cuts, cells, by, rows, column, start, to):
-    """Keep the keys that are in parts, write their finer parts, and add up the rows of each; return how many keys there are.
+    """Store the keys in parts, write their finer parts, and add the rows of each; return the number of these keys.
 
-    ``cuts`` are the first code of each part, and of what follows it; ``cells`` are as :func:`_note_parts` writes them.
+    ``cuts`` are the first code of each part, and the code after it; ``cells`` are written by :func:`_note_parts`.
     """
     at, one, final = np.uint64(0), np.uint64(1), np.uint64(max(1, keys.shape[0]) - 1)
     first, stop, by = np.uint64(cuts[0, 0]), np.uint64(cuts[1, cuts.shape[1] - 1]), np.uint64(by)
@@ -160,7 +161,7 @@ def _sum_keys(keys, cuts, cells, by, rows, column, start, to):
         cell = (code - first) >> by
         part = np.uint64(cells[cell])
         n = np.uint64(cells[cell + one]) - part
-        while n > 0:  # the first part that does not end at the code or before; there is one
+        while n > 0:  # the first part that ends after the code; there is one
             half = (n + one) >> one
             part += half * np.uint64(code >= np.uint64(lasts[part + half - one]))
             n -= half
@@ -180,7 +181,7 @@ def _sum_keys(keys, cuts, cells, by, rows, column, start, to):
 
 @lean_kernel
 def _sum_listed(keys, ends, rows, column, start, to):
-    """Do as :func:`_sum_keys` with keys that have rows in place of codes, and lie part after part; ``ends`` are those of each part."""
+    """Do the same as :func:`_sum_keys` for keys with rows in place of codes, sorted by part; ``ends`` has the end of each part."""
     ranges, cut, sums = to.ranges, to.cut, to.sums
     at, columns, g, h, start = np.uint64(0), rows.columns, rows.partition.g, rows.partition.h, np.uint64(start)
     codes, weighted, lowest = columns.codes[column], sums.shape[1] == 3, lowest_key(columns, column)
@@ -206,7 +207,7 @@ def _sum_listed(keys, ends, rows, column, start, to):
 
 @lean_kernel
 def finer_part(value, low, scale, n):
-    """Return in which of ``n`` finer parts a value is. It never falls as the value grows, whatever the scale, which is positive or 0."""
+    """Return which of ``n`` finer parts a value is in. It increases with the value for any scale that is not negative."""
     x = (value - low) * scale
     return np.int64(min(x, n - 1.0)) if x > 0.0 else ZERO()
 
@@ -218,16 +219,16 @@ def refine_nodes(queue, tasks, nodes, limits, scratch, flags, finer, refined, fa
     Parameters
     ----------
     tasks : ndarray of int64, shape (n, 3)
-        A node, a column, and into how many finer parts its flagged ones are cut, 0 if they are not: these are bounded again, as the best
-        score known may have grown. So they should come last.
+        A node, a column, and the number of finer parts of each flagged part, 0 if they are not divided: these are bounded again, as the
+        best known score may have increased. So they should come last.
     nodes : SearchedNodes
     flags : Flags
-        The parts flagged first. Requests are changed: what is flagged, and the bar.
+        The parts flagged first. Requests are updated: their flagged parts, and the bar.
     finer : FinerTotals
     refined : RefinedParts
-        Written, but for its offsets.
+        Written, except its offsets.
     failed : ndarray of int64, shape (1,)
-        Set to 1 where sums by finer parts are not of the rows that parts have.
+        Set to 1 if the sums by finer parts do not belong to the rows of the parts.
     """
     zone_map, sums, bars = nodes.zone_map, nodes.sums, nodes.bars
     while True:
@@ -241,7 +242,7 @@ def refine_nodes(queue, tasks, nodes, limits, scratch, flags, finer, refined, fa
         missing = Moments(request.missing_g, request.missing_h, request.missing_n)
         outlined, numbers, shift = scratch.sums, scratch.numbers, sums.scales[i].shift
         if some.shape[0] > 0 and (request.bar < 0.0 or zone_map.by_category[j]):
-            for p in range(some.shape[0]):  # all that there is
+            for p in range(some.shape[0]):  # all parts in turn
                 refined.parts[at + p], refined.numbers[at + p] = some[p], some[p].part
             request.first, request.last = at, at + some.shape[0]
         else:
@@ -269,7 +270,7 @@ def refine_nodes(queue, tasks, nodes, limits, scratch, flags, finer, refined, fa
 
 @lean_kernel
 def _outline_parts(flagged, element, size_shift, sums, numbers):
-    """Write the sums of flagged parts, and count them; return how many there are."""
+    """Write the sums of flagged parts, and their numbers; return how many there are."""
     weighted = element.shape[1] == 3
     for p in range(flagged.shape[0]):
         one = flagged[p]
@@ -283,7 +284,7 @@ def _outline_parts(flagged, element, size_shift, sums, numbers):
 
 @lean_kernel
 def _outline(flagged, cut, totals, size_shift, sums, numbers, failed):
-    """Write the sums of finer parts that have rows, and their numbers; return how many there are."""
+    """Write the sums of non-empty finer parts, and their numbers; return how many there are."""
     weighted = totals.shape[1] == 3
     m = ZERO()
     for p in range(flagged.shape[0]):

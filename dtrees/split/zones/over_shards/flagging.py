@@ -1,15 +1,16 @@
-"""Parts of columns that may hold a better split than the bar, flagged by the searcher that has added up the sums of all shards.
+"""Parts of columns that may hold a split above the bar, flagged by the searcher from the sums of all shards.
 
-Moments are bounded as in one process (:mod:`dtrees.split.zones.scan`). Where many numbers are summed, a zone or part has an element of
-these (:mod:`dtrees.split.zones.over_shards.node_sums`).
+Moments are bounded as in one process (:mod:`dtrees.split.zones.scan`). For other statistics, the sums of a zone or part are an element
+of several numbers (:mod:`dtrees.split.zones.over_shards.node_sums`).
 
-The score of a split is a sum over classes, or targets. What a class adds is convex in its weight on the left and the weight of all classes
-there (:func:`~dtrees.split.criteria.parts.has_convex_terms`). Within a part, its rows come first, last, or in between, so the corners of
-what may be on the left are both ends and these two extremes. What a target adds is convex in its sum on the left and the weight there; the
-corners are the least and the largest sum that may be on the left, by the sizes of amounts, each with the weights at both ends
-(:func:`~dtrees.split.criteria.parts.most_in_box`). The highest of each class, or target, added up is a bound of any split inside.
+The score of a split is a sum over classes, or targets. The term of a class is convex in its weight on the left and the weight of all
+classes there (:func:`~dtrees.split.criteria.parts.has_convex_terms`). Within a part, its rows come first, last, or in between, so the
+corners of the region are both ends and these two extremes. The term of a target is convex in its sum on the left and the weight there;
+the corners are the least and the largest possible left sum, bounded by the sizes of amounts, each with the weights at both ends
+(:func:`~dtrees.split.criteria.parts.most_in_box`). The sum of the highest terms over classes, or targets, is a bound of any split
+inside.
 
-A part of a single value hides nothing: the split after it follows from the sums.
+A part with a single value needs no bound: the score of the split after it follows from the sums.
 """
 
 from __future__ import annotations
@@ -36,22 +37,23 @@ from dtrees.split.zones.sums import best_edges, element_of, fold, n_elements, nu
 
 @kernel
 def settle_sums(queue, tasks, before, nodes, grains, drawn, limits, scratch):
-    """Have the sums of nodes ready, and find their bars, by several threads.
+    """Complete the sums of nodes, and find their bars, by several threads.
 
     Parameters
     ----------
     queue : ndarray of int64
     tasks : ndarray of int64, shape (n, 4)
-        A node, or -1; its sibling, or -1; the slot of the parent in ``before`` (-1: none); and the slot that holds the sums of one of the
-        two: of the first of them, if there is a parent. The other's are then the parent's without these.
+        A node, or -1; its sibling, or -1; the slot of the parent in ``before`` (-1: none); and the slot with the sums of one of the two:
+        of the first, if there is a parent. The sums of the other are then the parent's minus these.
     before : Sums
         Slots of the parents.
     nodes : SearchedNodes
-        Written: the best score of each at an edge of a zone, or of a part where many numbers are summed; -1.0 if there is none.
+        Bars are written: the best score of each at an edge of a zone, or of a part if elements have several numbers; -1.0 if there is
+        none.
     grains : ndarray of int64, shape (n_nodes,)
-        What nodes are to be searched in.
+        Grains in which nodes are searched.
     drawn : ndarray of bool, shape (n_nodes, k)
-        The columns that each is to be searched in.
+        The columns in which each node is searched.
     """
     zone_map, sums = nodes.zone_map, nodes.sums
     while True:
@@ -117,7 +119,7 @@ def _(node, nodes, i, j, limits, bar, scratch):
 
 @inner_kernel
 def _find_other(zone_map, before, parent, sums, slot, other):
-    """Write the sums of a child, given its parent's and its sibling's, which is in ``slot``."""
+    """Write the sums of a child, given its parent's and its sibling's, which are in ``slot``."""
     n_columns = zone_map.which.shape[0]
     if before.grains[parent] > sums.grains[slot]:
         fold(zone_map, before, parent, sums.grains[slot])
@@ -134,21 +136,21 @@ def _subtract(whole, part, rest):
 
 @kernel
 def flag_nodes(queue, nodes, limits, drawn, draws, scratch, offsets, flags, splits):
-    """Flag the parts of every column of nodes that may hold a better split than the bar, by several threads.
+    """Flag the parts of every column of nodes that may hold a split above the bar, by several threads.
 
     Parameters
     ----------
     nodes : SearchedNodes
     drawn : ndarray of bool, shape (n_nodes, k)
-        The columns that each node is to be searched in.
+        The columns in which each node is searched.
     draws : bool
-        Whether these are not all, so that it is to be known which are constant in the node.
+        Whether these are only some of the columns, so that columns that are constant in the node have to be found.
     offsets : ndarray of int64, shape (n_nodes,)
-        Where there is room for the flagged parts of each node.
+        Start of the buffer for the flagged parts of each node.
     flags : Flags
         Written.
     splits : ColumnSplits
-        Written where no rows are wanted for it.
+        Written for columns of which no rows are needed.
     """
     while True:
         i = claim(queue)
@@ -160,7 +162,7 @@ def flag_nodes(queue, nodes, limits, drawn, draws, scratch, offsets, flags, spli
 
 @lean_kernel
 def _flag_node(nodes, i, limits, drawn, draws, scratch, at, flags, splits):
-    """Flag parts of the columns of one node, from place ``at`` on."""
+    """Flag parts of the columns of one node, and write them from index ``at`` on."""
     node, k = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i]), nodes.zone_map.which.shape[0]
     for j in range(k):
         request, record = flags.requests[i, j], splits.candidates.records[i * k + j]
@@ -176,7 +178,7 @@ def _flag_node(nodes, i, limits, drawn, draws, scratch, at, flags, splits):
 
 @specialised
 def _open_request(node: Any, request: Any) -> None:
-    """Have a request say that nothing is flagged."""
+    """Initialize a request without flagged parts."""
 
 
 @_open_request.of(Moments)
@@ -193,7 +195,7 @@ def _(node, request):
 def _flag_column(
     node: Any, nodes: Any, i: Any, j: Any, limits: Any, draws: Any, scratch: Any, flagged: Any, request: Any, splits: Any, t: Any
 ):
-    """Write the parts of a column that may hold a better split of node ``i``, and say the rest in the request; return how many they are."""
+    """Write the parts of a column that may hold a better split of node ``i``, and its request; return the number of these parts."""
 
 
 @_flag_column.of(Moments)
@@ -204,7 +206,7 @@ def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
         part = _only_part(zone_map, sums, i, j)
         if part >= 0 and (zone_map.exact[j] or part == n_elements(zone_map, sums, i, j) or _is_single(zone_map, sums, i, j, part)):
             return 0
-        if part >= 0 and bars[i] < 0.0:  # only its rows can tell
+        if part >= 0 and bars[i] < 0.0:  # its rows are needed to find out
             request.bar, request.n_rows = bars[i], node.n
             request.missing_g, request.missing_h, request.missing_n = 0, 0, 0
             flagged[0].part, flagged[0].g, flagged[0].h, flagged[0].before, flagged[0].n = part, 0, 0, 0, node.n
@@ -239,7 +241,7 @@ def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
 
 @lean_kernel
 def _only_part(zone_map, sums, slot, j):
-    """Return the one part that has all rows of a node, -1 if several have; missing values count as the last."""
+    """Return the only part with rows of a node, -1 if there are several; missing values count as the last part."""
     element, only = element_of(sums, slot, j), NONE()
     for z in range(n_elements(zone_map, sums, slot, j) + 1):
         if element[z, 1] != 0:
@@ -251,14 +253,14 @@ def _only_part(zone_map, sums, slot, j):
 
 @lean_kernel
 def _is_single(zone_map, sums, slot, j, part):
-    """Tell whether a part has a single value."""
+    """Return whether a part has a single value."""
     shift, first_codes = zone_map.fold - sums.grains[slot], zone_map.first_codes[j]
     return first_codes[(part + 1) << shift] - first_codes[part << shift] == 1
 
 
-#: Far more than the relative error of a class's term.
+#: Far above the relative error of a class's term.
 _ROUNDING = 2.0**-40
-#: In place of the weight of a side without rows.
+#: Replaces the weight of an empty side.
 _TINY = 2.0**-1000
 
 #: A flagged part: its number in the grain of its node, and its number of rows.
@@ -267,14 +269,14 @@ MANY_FLAGGED = np.dtype([("part", np.int64), ("n", np.int64)], align=True)
 
 @inner_kernel
 def _term(criterion, left, whole, h, h_all):
-    """Return what a class adds to the score of a split, or, where one side is empty, what it comes to there."""
+    """Return the term of a class in the score of a split, or its limit if one side is empty."""
     h, other_h = max(h, _TINY), max(h_all - h, _TINY)
     return score_of_terms(criterion, class_term(criterion, left, whole - left, h, other_h), h, other_h, h_all, 1)
 
 
 @lean_kernel
 def _bound_of_classes(criterion, left, missing, adds, light, element, whole, h_all, first, last):
-    """Return what the classes ``first`` to ``last`` add at most; ``light`` is the weight of all on the left of the part."""
+    """Bound the terms of the classes ``first`` to ``last``; ``light`` is the total weight on the left of the part."""
     weight, bound = ZERO(), 0.0
     for k in range(first, last):
         weight += element[k]
@@ -290,14 +292,14 @@ def _bound_of_classes(criterion, left, missing, adds, light, element, whole, h_a
             most = max(most, max(one, _term(criterion, float(start), all_of_class, float(heavy - inside), h_all)))
         bound += most
     n_classes = last - first
-    # Of the size of scores, whatever the criterion.
+    # In the order of magnitude of scores, for any criterion.
     rounding = _ROUNDING * n_classes * abs(_term(criterion, h_all / 4, h_all / 2 + h_all / 4, h_all / 2, h_all))
     return bound + score_of_terms(criterion, 0.0, 1.0, 1.0, h_all, n_classes) + rounding
 
 
 @specialised
 def _bound(node, criterion, left, missing, adds, element, size_shift):
-    """Return what a split inside a part, or at its upper edge, scores at most; ``adds`` says whether missing rows are on the left."""
+    """Bound the score of splits inside a part, or at its upper edge; ``adds`` says whether missing rows are on the left."""
 
 
 @_bound.of(Classes)
@@ -335,7 +337,7 @@ def _(node, criterion, left, missing, adds, element, size_shift):
 
 @_flag_column.of(Classes, AmountsOfTargets, ClassesOfTargets)
 def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
-    if _is_spread(nodes, i, j, limits.criterion):  # which columns are constant is always known
+    if _is_spread(nodes, i, j, limits.criterion):  # constant columns are always detected
         splits.candidates.records[t].status = NO_SPLIT
     request.bar = below(nodes.bars[i]) if nodes.bars[i] >= 0.0 else nodes.bars[i]
     n, request.n_rows, request.looks = _flag_parts(nodes, i, j, limits, request.bar, scratch.classes, flagged)
@@ -344,7 +346,7 @@ def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
 
 @lean_kernel
 def _is_spread(nodes, i, j, criterion):
-    """Tell whether the rows of a node are in several parts; those without a value count as one."""
+    """Return whether the rows of a node are in several parts; missing values count as one."""
     node, n_filled = node_statistic(criterion, nodes.node_sums[i], nodes.n_rows[i]), ZERO()
     elements = element_of(nodes.sums, i, j)
     for p in range(n_elements(nodes.zone_map, nodes.sums, i, j) + 1):
@@ -354,7 +356,7 @@ def _is_spread(nodes, i, j, criterion):
 
 @lean_kernel
 def _flag_parts(nodes, i, j, limits, bar, buffer, flagged):
-    """Write the parts that may hold a better split; return how many there are, their rows, and whether any part may."""
+    """Write the parts that may hold a better split; return their number, the number of their rows, and whether any part may."""
     elements, n_parts = element_of(nodes.sums, i, j), n_elements(nodes.zone_map, nodes.sums, i, j)
     first_codes, shift, size_shift = nodes.zone_map.first_codes[j], nodes.zone_map.fold - nodes.sums.grains[i], nodes.sums.scales[i].shift
     node, criterion = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i]), unconstrained(limits.criterion)

@@ -1,12 +1,12 @@
-"""Sums of nodes by zones and parts, which every shard makes of its rows, and as they travel to the searcher, which adds them up.
+"""Sums of nodes by zones and parts, as shards compute and send them, and as the searcher adds them.
 
-Where many numbers are summed, what is summed of the rows of a zone, a part or a value: an *element*, whose numbers lie side by side.
+For statistics other than moments, the sums of a zone, a part or a value are an *element*, whose numbers lie side by side:
 
 of classes
-    The weight of each class; of several targets, of each class of each target. Where rows have weights, their number comes after these.
-of several targets that are numbers
-    The sum of the amounts of each target, the weight of the rows, and their number. Of zones and parts there follow sums of the sizes of
-    amounts, ``(abs(amount) >> shift) + 1`` of a row and target, from which follows an upper bound of what they come to.
+    The weight of each class; for several targets, of each class of each target. If rows have weights, the number of rows follows.
+of several numeric targets
+    The sum of the amounts of each target, the weight of the rows, and their number. For zones and parts there follow sums of the sizes
+    of amounts, ``(abs(amount) >> shift) + 1`` for each row and target, which give an upper bound of the sum of absolute amounts.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from dtrees.split.zones.sums import include_columns, numbers_of
 def sum_nodes(queue, tasks, zone_map, partition, sums):
     """Sum nodes into slots, by several threads.
 
-    ``tasks``, shape (n, 6), are first and last place, slot, first and last column, and whether the slot begins with these places; else they
-    are added to what it has.
+    ``tasks``, shape (n, 6), are first and last place, slot, first and last column, and whether these places are the first for the slot;
+    if not, they are added to it.
     """
     while True:
         k = claim(queue)
@@ -50,11 +50,11 @@ def sum_many(queue, tasks, zone_map, partition, sums, targets, n_classes):
     Parameters
     ----------
     tasks : ndarray of int64, shape (n, 6)
-        As of :func:`~dtrees.split.zones.over_shards.node_sums.sum_nodes`.
+        As in :func:`~dtrees.split.zones.over_shards.node_sums.sum_nodes`.
     targets : ndarray of int64, shape (n_rows, n_targets)
-        Of several targets, the amounts of rows, or their classes, numbered through; of one, shape (0, 0).
+        For several targets, the amounts of rows, or their classes in a common numbering; for one target, shape (0, 0).
     n_classes : int
-        Of all targets; 0 of amounts.
+        Over all targets; 0 for amounts.
     """
     while True:
         k = claim(queue)
@@ -76,7 +76,7 @@ def sum_many(queue, tasks, zone_map, partition, sums, targets, n_classes):
 
 @lean_kernel
 def _add_classes(parts, partition, task, to, n_classes):
-    """Add rows to the sums of some columns; ``to`` is where parts begin, how they are shifted, the sums, and their width."""
+    """Add rows to the sums of some columns; ``to`` has the starts of parts, their shifts, the sums, and the width of elements."""
     rows, a, b = partition.rows, partition.g, partition.h
     (start, stop, first, last), (starts, shifts, sums, width) = task, to
     weighted, one, width, counts = b.shape[0] > 0, np.int64(1), np.uint64(width), np.uint64(n_classes)
@@ -126,7 +126,7 @@ def _add_amounts(parts, partition, task, to, targets, size_shift):
 
 @lean_kernel
 def add_row(element, a, weight, weighted, targets, n_classes):
-    """Add a row to an element of a value: of class ``a``, or, of several targets, of number ``a``; ``targets`` are as above."""
+    """Add a row to an element of a value; ``a`` is its class, or, for several targets, its number; ``targets`` are as above."""
     n_targets = targets.shape[1]
     if n_targets == 0:
         element[a] += weight
@@ -145,7 +145,7 @@ def add_row(element, a, weight, weighted, targets, n_classes):
 
 @lean_kernel
 def _weight_and_rows(statistic, element):
-    """Return the weight of an element of classes, and its number of rows, which comes after all classes if rows have weights."""
+    """Return the weight and the number of rows of an element of classes; the number follows the classes if rows have weights."""
     weight, n_classes = ZERO(), statistic.sums.shape[0]
     for k in range(n_first_classes(statistic)):
         weight += element[k]
@@ -154,7 +154,7 @@ def _weight_and_rows(statistic, element):
 
 @specialised
 def rows_of_element(statistic: Any, element: Any) -> Any:
-    """Return the number of rows of an element; the statistic tells what is summed."""
+    """Return the number of rows of an element, for the kind of the statistic."""
 
 
 @rows_of_element.of(Classes, ClassesOfTargets)
@@ -169,7 +169,7 @@ def _(statistic, element):
 
 @specialised
 def plus_element(statistic: Any, element: Any) -> Any:
-    """Return a statistic with the rows of an element; its sums are changed in place."""
+    """Return a statistic plus the rows of an element; its sums are changed in place."""
 
 
 @plus_element.of(Classes, ClassesOfTargets)
@@ -194,29 +194,28 @@ def _add_to(sums, element):
 
 @lean_kernel
 def statistic_of(node, element, buffer):
-    """Return the statistic of an element, of the kind of a node's; sums are written to ``buffer``."""
+    """Return the statistic of an element, of the same kind as a node's; sums are written to ``buffer``."""
     return plus_element(nothing(node, buffer), element)
 
 
 @kernel
 def pack_sums(queue, tasks, sums, columns, kept, out, ends):
-    """Pack the sums of nodes in the columns of other searchers, and copy those in a shard's own, by several threads.
+    """Pack the sums of nodes in the columns of other searchers, and copy those in a shard's own columns, by several threads.
 
     Parameters
     ----------
     queue : ndarray of int64
     tasks : ndarray of int64, shape (n, 6)
-        First and last slot; which of ``columns``, from the first to the last; where to begin in ``out``, -1 to copy; where in ``kept``, or
-        in ``ends``.
+        First and last slot; range of ``columns``; start in ``out``, -1 to copy; index in ``kept``, or in ``ends``.
     sums : Sums
     columns : ndarray of int64
-        Places among the columns of the slots.
+        Indices among the columns of the slots.
     kept : ndarray of int64
         Written: copies, slot by slot.
     out : ndarray of uint8
-        Written: packed sums, with space for those of each task.
+        Written: packed sums, with a buffer for each task.
     ends : ndarray of int64
-        Written: where those of each slot end in ``out``.
+        Written: the end of each slot in ``out``.
     """
     block = np.empty((sums.width, BLOCK + 1), np.int64)
     while True:
@@ -239,7 +238,7 @@ def pack_sums(queue, tasks, sums, columns, kept, out, ends):
 
 @kernel
 def pack_numbers(numbers, width, out, at):
-    """Write numbers to ``out``, packed, from place ``at`` on; return where they end."""
+    """Pack numbers into ``out`` from index ``at`` on; return their end."""
     return pack_bytes(numbers, width, out, at, np.empty((width, BLOCK + 1), np.int64))
 
 
@@ -250,14 +249,13 @@ def add_packed(queue, tasks, packed, width, numbers, out, failed):
     Parameters
     ----------
     tasks : ndarray of int64, shape (n, 4)
-        Where they begin in ``packed``, where those that they are added to begin in ``numbers``, where to write the sums in ``out``, and how
-        many numbers they are.
+        Start in ``packed``, start of the numbers in ``numbers`` that they are added to, start in ``out``, and how many numbers they are.
     packed : ndarray of uint8
     width : int
     numbers, out : ndarray of int64
-        They may be the same.
+        May be the same array.
     failed : ndarray of int64, shape (1,)
-        Set to 1 where they are not so many.
+        Set to 1 if a count does not agree.
     """
     while True:
         t = claim(queue)
@@ -271,7 +269,7 @@ def add_packed(queue, tasks, packed, width, numbers, out, failed):
 
 @kernel
 def add_numbers(queue, tasks, numbers, out, adds):
-    """Write numbers that are not packed to ``out``, or add them, by several threads; ``tasks`` are those of :func:`add_packed`."""
+    """Write unpacked numbers to ``out``, or add them, by several threads; ``tasks`` are those of :func:`add_packed`."""
     while True:
         t = claim(queue)
         if t >= tasks.shape[0]:

@@ -1,4 +1,4 @@
-"""Passes over the rows of one shard: those in flagged parts, the next code above a cut, rows that sets send left, leaves of trees."""
+"""Passes over the rows of one shard: rows in flagged parts, the next code above a cut, rows going left by sets, leaves of rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dtrees.split.zones.over_shards.records import add_shard_row, open_value
 
 @by_reference
 class WalkedTree(NamedTuple):
-    """A finished tree, for rows that are known by their codes.
+    """A finished tree, for rows given by their codes.
 
     Attributes
     ----------
     left, right, column, missing_left, values : ndarray, shape (n_nodes,)
-        Of its nodes.
+        Arrays of its nodes.
     cuts : ndarray of int64, shape (n_nodes,)
         The highest code that goes left.
     """
@@ -40,18 +40,18 @@ class WalkedTree(NamedTuple):
 
 @by_reference
 class SplitsBySets(NamedTuple):
-    """Splits by sets, of nodes whose rows are to be divided, and the sets of all splits of a level.
+    """Splits by sets of nodes whose rows are divided, and the sets of all splits of a level.
 
     Attributes
     ----------
     begins, words : ndarray
-        As of :class:`~dtrees.tree.category_sets.CategorySets`.
+        As in :class:`~dtrees.tree.category_sets.CategorySets`.
     columns : ndarray of int64, shape (n,)
     missing_left : ndarray of bool, shape (n,)
     start, stop : ndarray of int64, shape (n,)
         First and last place of each node.
     offsets : ndarray of int64, shape (n + 1,)
-        Where the bits of each begin.
+        Start of the bits of each split.
     """
 
     begins: NDArray[np.int64]
@@ -70,12 +70,12 @@ class SetsOfTree(NamedTuple):
     Attributes
     ----------
     place_of : ndarray of int64, shape (n_columns,)
-        Of the columns of the table, in ``categories``.
+        Index in ``categories`` of each column of the table.
     categories : ndarray of uint32, shape (k, n_rows)
     set_of : ndarray of int64, shape (n_nodes,)
         The set of each node, -1 if it has none.
     begins, words : ndarray
-        As of :class:`~dtrees.tree.category_sets.CategorySets`.
+        As in :class:`~dtrees.tree.category_sets.CategorySets`.
     """
 
     place_of: NDArray[np.int64]
@@ -87,7 +87,7 @@ class SetsOfTree(NamedTuple):
 
 @kernel
 def next_codes(queue, nodes, columns, rows, cuts, out):
-    """Write the lowest code above a cut among the rows of nodes, the number of distinct values if there is none, by several threads.
+    """Write the lowest code above a cut among the rows of nodes, or the number of distinct values, by several threads.
 
     ``nodes``, shape (n, 3), are first and last place and column.
     """
@@ -108,7 +108,7 @@ def next_codes(queue, nodes, columns, rows, cuts, out):
 
 @kernel
 def mark_by_words(queue, chunks, splits, codes, missing, rows, side, bits):
-    """Mark the rows that splits by sets send left, by several threads.
+    """Mark the rows going left by splits by sets, by several threads.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def mark_by_words(queue, chunks, splits, codes, missing, rows, side, bits):
     missing : ndarray of int64, shape (n_columns,)
         The code of missing values.
     side : ndarray of uint8
-        A buffer for all codes of a column.
+        Buffer for all codes of a column.
     """
     while True:
         k = claim(queue)
@@ -138,14 +138,14 @@ def mark_by_words(queue, chunks, splits, codes, missing, rows, side, bits):
 
 
 def no_sets(n_nodes: int) -> SetsOfTree:
-    """Return the sets of a tree that has none."""
+    """Return the value for a tree without sets."""
     none = np.empty(0, np.int64)
     return SetsOfTree(none, np.empty((0, 0), np.uint32), np.full(n_nodes, -1), none, np.empty(0, np.uint32))
 
 
 @kernel
 def walk_rows(queue, chunks, codes, missing, tree, sets, rows, total):
-    """Add to ``total``, by row, the value of the leaf of a finished tree that the row comes to, by several threads.
+    """Add to ``total`` the value of each row's leaf in a finished tree, by several threads.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def walk_rows(queue, chunks, codes, missing, tree, sets, rows, total):
 
 @kernel
 def add_in_order(x, first_row, n_rows, lanes):
-    """Add absolute values of a range of rows to the sums that :func:`~dtrees.split.numbers.fixed_point.absolute_sum` makes of all."""
+    """Add absolute values of a range of rows to the partial sums of :func:`~dtrees.split.numbers.fixed_point.absolute_sum`."""
     whole = n_rows - n_rows % 4
     for i in range(x.shape[0]):
         row = first_row + i
@@ -198,13 +198,13 @@ def pick_rows(queue, wanted, rows, scratch, kept, offsets, out, counts):
     wanted : PartTasks
     rows : ShardRows
     kept : StoredRows
-        Where parts have been cut, what :func:`~dtrees.split.zones.over_shards.finer_parts.sum_finer` has left.
+        If parts were divided, the rows stored by :func:`~dtrees.split.zones.over_shards.finer_parts.sum_finer`.
     offsets : ndarray of int64, shape (n,)
-        Where there is room for what each task writes to ``out``.
+        Start of the buffer of each task in ``out``.
     out : ValueSums or ValueElements
         Written.
     counts : ndarray of int64, shape (n,)
-        Written: how many values there are.
+        Written: the numbers of values.
     """
     columns, zone_map, keys = rows.columns, rows.zone_map, scratch.keys
     while True:
@@ -244,20 +244,20 @@ def pick_rows(queue, wanted, rows, scratch, kept, offsets, out, counts):
 
 @lean_kernel
 def _put_codes(keys, codes):
-    """Put the code of each row in its place in keys."""
+    """Replace the row in each key by its code."""
     for i in range(keys.shape[0]):
         keys[i] = np.uint64(codes[keys[i] >> np.uint64(32)]) << np.uint64(32) | (keys[i] & PLACE)
 
 
 @inner_kernel
 def _rows_before(part, n_parts, n_rows):
-    """Return how many of a node's rows are in parts before one, by the quantiles that parts end at."""
+    """Return how many of a node's rows are expected in the parts before one, from the quantiles at the ends of parts."""
     return np.int64(n_rows * np.sin(np.pi * part / (2 * n_parts)) ** 2)
 
 
 @lean_kernel
 def _take_flagged(wanted, kept, task, flags, keys):
-    """Copy those of the keys kept of a task that are in finer parts wanted to ``keys``; return how many there are."""
+    """Copy a task's stored keys in the requested finer parts to ``keys``; return their number."""
     if wanted.shape[0] == 0:
         return ZERO()
     flags[:] = 0
@@ -272,9 +272,9 @@ def _take_flagged(wanted, kept, task, flags, keys):
 
 @inner_kernel
 def pick_parts(task, parts, rows, scratch):
-    """Write ``code << 32 | place`` of a node's rows in parts of a column to ``scratch.keys``, places from 0; return how many there are.
+    """Write ``code << 32 | place`` for a node's rows in parts of a column to ``scratch.keys``, with places from 0; return their number.
 
-    Others with the same shifted codes may be among them. ``task`` are the first four numbers of a task of
+    Other rows with the same shifted codes may be included. ``task`` is the first four numbers of a task of
     :class:`~dtrees.split.zones.over_shards.records.PartTasks`.
     """
     start, stop, j, shift = task
@@ -284,7 +284,7 @@ def pick_parts(task, parts, rows, scratch):
     for part in parts:
         first, last = first_codes[part << shift], first_codes[(part + 1) << shift]
         if last > first:
-            # Where rows lie is not known here: the node's are taken to be spread like all.
+            # The distribution of the node's rows is unknown here: that of all rows is assumed.
             zone = scratch.zones[m]
             zone.n_before = _rows_before(part, n_parts, stop - start)
             zone.n = _rows_before(part + 1, n_parts, stop - start) - zone.n_before

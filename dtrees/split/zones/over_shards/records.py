@@ -1,7 +1,7 @@
-"""What kernels of shards and searchers get.
+"""Data structures of kernels of shards and searchers.
 
-Of one shard, its rows, which parts are wanted, and what is kept of these; of a searcher, what it wants to know of columns of nodes, and
-what it knows already; of both, values of rows with the sums of the rows of each, as shards pick them, and as searchers merge them.
+For a shard: its rows, the requested parts, and the rows stored for these. For a searcher: the columns of nodes that it searches, and the
+results so far. For both: values of rows with the sums of the rows of each, as shards pick them and searchers merge them.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from dtrees.split.zones.sums import Sums
 
 @by_reference
 class ShardRows(NamedTuple):
-    """The rows of a shard in a tree under way.
+    """The rows of a shard in a growing tree.
 
     Attributes
     ----------
     columns : Columns
     zone_map : ZoneMap
-        Of these rows.
+        Zone map of these rows.
     lists : PartLists
-        Of these, or none.
+        Lists of these rows, or empty.
     partition : RowPartition
     targets : ndarray of int64, shape (n_rows, n_targets)
-        Of several targets, the amounts of rows, or their classes, numbered through; of one, shape (0, 0).
+        For several targets, the amounts of rows, or their classes in a common numbering; for one target, shape (0, 0).
     n_classes : int
-        Of all targets, where weights of classes are summed; else 0.
+        Over all targets, if weights of classes are summed; otherwise 0.
     """
 
     columns: Columns
@@ -51,17 +51,17 @@ class ShardRows(NamedTuple):
 
 @by_reference
 class PartTasks(NamedTuple):
-    """Parts of columns that the rows of nodes are wanted in.
+    """Parts of columns in which the rows of nodes are requested.
 
     Attributes
     ----------
     tasks : ndarray of int64, shape (n, 5)
-        First and last place of a node, a column of the zone map, by how much parts are shifted, and into how many finer ones each is cut,
-        or has been; 0 if they are not.
+        First and last place of a node, a column of the zone map, the shift of parts, and the number of finer parts that each part is
+        divided into; 0 if it is not.
     begins : ndarray of int64, shape (n + 1,)
     parts : ndarray of int64
         The parts of task k are ``parts[begins[k]:begins[k + 1]]``, ascending. The i-th finer part of the p-th of these has the number
-        ``p * cut + i``; where parts have been cut, these are the numbers.
+        ``p * cut + i``; if parts have been divided, ``parts`` has these numbers.
     """
 
     tasks: NDArray[np.int64]
@@ -76,11 +76,11 @@ class StoredRows(NamedTuple):
     Attributes
     ----------
     keys : ndarray of uint64
-        ``code << 32 | place`` of the rows.
+        ``code << 32 | place`` for each row.
     finer : ndarray of uint16
-        The finer part of each of these.
+        The finer part of each row.
     offsets, counts : ndarray of int64, shape (n_tasks,)
-        Where there is room for the rows of each task, and how many it has. Empty where no parts were cut.
+        Start of the buffer of each task, and its number of rows. Empty if no parts were divided.
     """
 
     keys: NDArray[np.uint64]
@@ -89,14 +89,14 @@ class StoredRows(NamedTuple):
     counts: NDArray[np.int64]
 
 
-#: Codes of a part that has more than one value, in the zone map of a searcher.
+#: Number of codes of a part that has more than one value, in the zone map of a searcher.
 CODES = 2**33
-#: What a batch of rows has of a column of a node: the flagged parts ``first:last`` of all, which have ``n_rows`` rows. They are of the
-#: parts ``first_part`` to ``stop_part - 1``: of all, unless rows of the column are sent in several batches.
+#: The rows of a column of a node in a batch: the flagged parts ``first:last`` of all, which have ``n_rows`` rows. They belong to the
+#: parts ``first_part`` to ``stop_part - 1``, which are all parts, unless rows of the column are sent in several batches.
 CHUNK = np.dtype([(name, np.int64) for name in ("first", "last", "n_rows", "first_part", "stop_part")])
-#: Of a chunk, the score of the best split found in batches before (-1.0: none), and what splits have to pass.
+#: A chunk with the score of the best split found in batches before (-1.0: none), and the bar.
 _SOUGHT = [*((name, np.int64) for name in CHUNK.names or ()), ("best", np.float64), ("bar", np.float64)]
-#: A column of a node as its searcher left it: a chunk, the sums of missing rows, and the best split after a part of a single value, if its
+#: A searcher's state of a column of a node: a chunk, the sums of missing rows, and the best split after a part of a single value, if its
 #: score is not -1.
 REQUEST = np.dtype(
     [
@@ -114,9 +114,9 @@ REQUEST = np.dtype(
     ],
     align=True,
 )
-#: The same where many numbers are summed; ``looks`` says whether it is to be scanned.
+#: The same if elements have several numbers; ``looks`` says whether the column has to be scanned.
 MANY_REQUEST = np.dtype([*_SOUGHT, ("looks", np.bool_)], align=True)
-#: After all parts of a column.
+#: A number greater than that of any part.
 ALL_PARTS = 2**32
 #: A flagged part: its number in the grain of its node, the sums before it, and its number of rows.
 FLAGGED = np.dtype([("part", np.int64), ("g", np.int64), ("h", np.int64), ("before", np.int64), ("n", np.int64)], align=True)
@@ -124,22 +124,22 @@ FLAGGED = np.dtype([("part", np.int64), ("g", np.int64), ("h", np.int64), ("befo
 
 @by_reference
 class SearchedNodes(NamedTuple):
-    """Nodes, and the columns that a searcher looks for their splits in.
+    """Nodes, and the columns in which a searcher searches them.
 
     Attributes
     ----------
     column_ids : ndarray of int32, shape (k,)
         Numbers of the columns in the table.
     zone_map : ZoneMap
-        Of these columns, of no rows.
+        Zone map of these columns, without rows.
     upper : ndarray of float64, shape (k, most parts)
         The highest value of each part.
     sums : Sums
-        Of all shards: node i has slot i.
+        Sums over all shards: node i has slot i.
     n_rows : ndarray of int64, shape (n_nodes,)
     node_sums : ndarray of int64, shape (n_nodes, n_sums)
     bars : ndarray of float64, shape (n_nodes,)
-        The best score known of each node, -1.0 if none is; raised as better ones are found.
+        The best known score of each node, -1.0 if there is none; raised as better ones are found.
     """
 
     column_ids: NDArray[np.int32]
@@ -153,13 +153,13 @@ class SearchedNodes(NamedTuple):
 
 @by_reference
 class Flags(NamedTuple):
-    """What is flagged in nodes.
+    """The flagged parts of nodes.
 
     Attributes
     ----------
     requests : ndarray of REQUEST, or of MANY_REQUEST, shape (n_nodes, k)
     parts : ndarray of FLAGGED, or of MANY_FLAGGED
-        The flagged parts that requests are of.
+        The flagged parts that requests refer to.
     """
 
     requests: NDArray[Any]
@@ -173,9 +173,9 @@ class ColumnSplits(NamedTuple):
     Attributes
     ----------
     candidates : Candidates
-        Of node i in column j at ``i * k + j``.
+        The candidate of node i in column j is at ``i * k + j``.
     above : ndarray of float64, shape (n_nodes * k,)
-        The next value above each cut; infinite if there is none, NaN if it is not known.
+        The next value above each cut; infinite if there is none, NaN if it is unknown.
     """
 
     candidates: Candidates
@@ -184,7 +184,7 @@ class ColumnSplits(NamedTuple):
 
 @lean_kernel
 def note_split(nodes, i, column, limits, score, cut, above, has_missing, found, splits, t):
-    """Make the split found the one at place ``t``, its threshold the value that it is after, and raise the bar of its node."""
+    """Store the split found at index ``t``, with the value before it as its threshold, and raise the bar of its node."""
     records = splits.candidates.records
     complete_but_threshold(ZERO(), column, nodes.n_rows[i], nodes.node_sums[i], limits, score, has_missing, found, splits.candidates, t)
     records[t].threshold, splits.above[t] = cut, above
@@ -194,13 +194,13 @@ def note_split(nodes, i, column, limits, score, cut, above, has_missing, found, 
 
 @by_reference
 class ValueSums(NamedTuple):
-    """Values with moments.
+    """Values, with the moments of their rows.
 
     Attributes
     ----------
     values : ndarray of float64
     g, h : ndarray of int64
-        ``h`` is empty where every weight is 1.
+        ``h`` is empty if every weight is 1.
     n : ndarray of uint32
         Numbers of rows.
     """
@@ -213,7 +213,7 @@ class ValueSums(NamedTuple):
 
 @by_reference
 class ValueElements(NamedTuple):
-    """Values where many numbers are summed.
+    """Values, with elements of several numbers for their rows.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class ValueElements(NamedTuple):
 
 @specialised
 def open_value(out: Any, at: Any, value: Any) -> Any:
-    """Have the place ``at`` hold a value that has no rows yet."""
+    """Initialize index ``at`` for a value without rows."""
 
 
 @open_value.of(ValueSums)
@@ -246,7 +246,7 @@ def _(out, at, value):
 
 @specialised
 def add_shard_row(out: Any, at: Any, rows: Any, place: Any) -> Any:
-    """Add the row of a place of a shard's partition to the value at ``at``."""
+    """Add the row at a place of a shard's partition to the value at ``at``."""
 
 
 @add_shard_row.of(ValueSums)
@@ -266,7 +266,7 @@ def _(out, at, rows, place):
 
 @specialised
 def add_value(out: Any, at: Any, runs: Any, i: Any) -> Any:
-    """Add the rows of the i-th value of others to the value at ``at``."""
+    """Add the rows of the i-th value of ``runs`` to the value at ``at``."""
 
 
 @add_value.of(ValueSums)

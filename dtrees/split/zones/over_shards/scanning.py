@@ -1,4 +1,4 @@
-"""The best split among the rows that shards picked in flagged parts, merged by the searcher."""
+"""The best split among the rows that shards picked in flagged parts, which the searcher merges and sweeps."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class RowsSent(NamedTuple):
     Attributes
     ----------
     runs : ValueSums or ValueElements
-        Of all shards, one after the other.
+        The values of all shards, concatenated.
     begins : ndarray of int64, shape (n_shards, n + 1)
-        Where those of each task begin and end.
+        Ranges of each task.
     offsets : ndarray of int64, shape (n,)
-        Where there is room in ``merged`` for those of each task.
+        Start of the buffer in ``merged`` for each task.
     merged : ValueSums or ValueElements
     """
 
@@ -45,7 +45,7 @@ class RowsSent(NamedTuple):
 
 @kernel
 def scan_rows(queue, tasks, nodes, limits, scratch, flags, sent, splits, failed):
-    """Find the best splits of nodes in columns by the rows that shards picked in flagged parts, by several threads.
+    """Find the best splits of nodes in columns from the rows that shards picked in flagged parts, by several threads.
 
     Parameters
     ----------
@@ -53,12 +53,12 @@ def scan_rows(queue, tasks, nodes, limits, scratch, flags, sent, splits, failed)
         A node and a column.
     nodes : SearchedNodes
     flags : Flags
-        Of a batch; the best scores in it are noted in requests.
+        The flags of a batch; the best scores in it are stored in requests.
     sent : RowsSent
     splits : ColumnSplits
         Written.
     failed : ndarray of int64, shape (1,)
-        Set to 1 where rows are not those that the sums are of.
+        Set to 1 if the rows do not belong to the sums.
     """
     k, bars = nodes.zone_map.which.shape[0], nodes.bars
     heads = np.empty(sent.begins.shape[0], np.int64)
@@ -84,7 +84,7 @@ def scan_rows(queue, tasks, nodes, limits, scratch, flags, sent, splits, failed)
 
 @lean_kernel
 def _least_head(values, heads, ends):
-    """Return the least of the first values left of ascending runs, and whether any run has some left."""
+    """Return the least of the next values of ascending runs, and whether any run has values left."""
     least, some = np.inf, False
     for shard in range(heads.shape[0]):
         if heads[shard] < ends[shard] and (not some or values[heads[shard]] < least):
@@ -94,7 +94,7 @@ def _least_head(values, heads, ends):
 
 @lean_kernel
 def _merge(sent, task, heads):
-    """Merge the ascending runs of a task, values that several have once; return how many values there are."""
+    """Merge the ascending runs of a task and combine equal values; return the number of values."""
     runs, merged, ends, base = sent.runs, sent.merged, sent.begins[:, task + 1], sent.offsets[task]
     for shard in range(heads.shape[0]):
         heads[shard] = sent.begins[shard, task]
@@ -114,10 +114,10 @@ def _merge(sent, task, heads):
 
 @specialised
 def _sweep(merged: Any, base: Any, end: Any, nodes: Any, place: Any, limits: Any, flags: Any, bar: Any, scratch: Any, failed: Any) -> Any:
-    """Find the best split after a value of flagged parts, which are ``base:end`` of all, and after parts of a single value.
+    """Find the best split after a value of the flagged parts ``base:end``, or after parts of a single value.
 
-    ``place`` is a node and a column. Returns its score, -1.0 if none is above the bar, the value that it is after, the next one (infinite
-    if there is none, NaN if it is not known), and whether values are missing.
+    ``place`` is a node and a column. Returns its score, -1.0 if none is above the bar, the value before it, the next one (infinite if
+    there is none, NaN if it is unknown), and whether values are missing.
     """
 
 
@@ -132,7 +132,7 @@ def _(merged, base, end, nodes, place, limits, flags, bar, scratch, failed):
     for p in range(flagged.shape[0]):
         part = flagged[p]
         left, stop = Moments(part.g, part.h, part.before), part.before + part.n
-        if p == 0 or part.part != flagged[p - 1].part:  # finer parts of one share its codes
+        if p == 0 or part.part != flagged[p - 1].part:  # finer parts of one part share its codes
             first = at
         while left.n < stop:
             if at >= end:
@@ -165,7 +165,7 @@ def _(merged, base, end, nodes, place, limits, flags, bar, scratch, failed):
 
 @lean_kernel
 def _part_of_noted(request, first_codes, shift):
-    """Return the finest part that the split noted is after, -1 if there is none, it is of another batch, or a better one is known."""
+    """Return the finest part before the stored split, -1 if there is none, it is in another batch, or a better one is known."""
     if request.score < 0.0 or request.score <= request.best:
         return NONE()
     part = np.searchsorted(first_codes, request.code, side="right") - 1
@@ -174,7 +174,7 @@ def _part_of_noted(request, first_codes, shift):
 
 @lean_kernel
 def _restore(request, found):
-    """Have a split found again that was noted."""
+    """Restore a stored split as the split found."""
     record = found.record[0]
     record.code, record.next_code, record.n_left = request.code, request.next_code, request.n_left
     record.missing_left = request.missing_left
