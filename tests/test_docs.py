@@ -130,10 +130,10 @@ def test_the_page_of_settings_has_every_one() -> None:
 SCRIPTS = {
     "laptop": (["california_housing.csv"], "the loaded model predicts the same: True"),
     "categories": (["adult_train.csv", "adult_test.csv"], "subsets of categories: accuracy 0.87"),
-    "validate_and_tune": (["california_housing.csv"], "R2 on other rows"),
+    "validate_and_tune": (["california_housing.csv"], "R2 on held-out rows"),
     "intervals": (["california_housing.csv"], "boosting: intervals for 90 % cover"),
     "explain": (["adult_train.csv", "adult_test.csv"], "written: "),
-    "survival": ([], "concordance on other rows 0.68"),
+    "survival": ([], "concordance on held-out rows 0.68"),
     "to_onnx": (["adult_train.csv", "adult_test.csv"], "the same labels: True"),
     "submit_and_watch": (["california_housing.csv"], "100 trees"),
     "lost_worker": (["adult_train.csv"], "the same model: True"),

@@ -26,7 +26,7 @@ def main(path: str) -> None:
     for name, model in (("boosting", boosting), ("forest", forest.fit(X_train, y_train))):
         low, high = model.predict_interval(X_test, coverage=0.9).T
         covered = ((low <= y_test) & (y_test <= high)).mean()
-        print(f"{name}: intervals for 90 % cover {100 * covered:.1f} % of other rows; mean width ${(high - low).mean():,.0f}")
+        print(f"{name}: intervals for 90 % cover {100 * covered:.1f} % of the held-out rows; mean width ${(high - low).mean():,.0f}")
     print("quantiles 0.1, 0.5 and 0.9 of the first row:", forest.predict_quantiles(X_test[:1], [0.1, 0.5, 0.9]).round(-2)[0])
 
 

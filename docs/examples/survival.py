@@ -24,7 +24,7 @@ def main() -> None:
     model = dtrees.GradientBoostingRegressor(
         loss="cox", n_estimators=500, learning_rate=0.05, max_depth=3, n_iter_no_change=20, scoring="concordance", random_state=0
     ).fit(X[train], y[train])
-    print(f"{model.n_estimators_} rounds; concordance on other rows {model.score(X[test], y[test]):.3f}")
+    print(f"{model.n_estimators_} rounds; concordance on held-out rows {model.score(X[test], y[test]):.3f}")
 
     years = [1.0, 5.0, 10.0]
     predicted, true = model.predict_survival_function(X[test], years), np.exp(-np.array(years) / scale[test].to_numpy()[:, np.newaxis])

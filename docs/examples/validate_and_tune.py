@@ -26,7 +26,7 @@ def main(path: str) -> None:
 
     study, tuned = dtrees.tune(estimator, X_train, y_train, n_trials=5, cv=3, random_state=0)
     print("best parameters:", {name: round(value, 3) for name, value in study.best_params.items()}, "with", tuned.n_estimators, "rounds")
-    print(f"R2 on other rows: defaults {default.score(X_test, y_test):.3f}, tuned {tuned.score(X_test, y_test):.3f}")
+    print(f"R2 on held-out rows: defaults {default.score(X_test, y_test):.3f}, tuned {tuned.score(X_test, y_test):.3f}")
 
 
 if __name__ == "__main__":
