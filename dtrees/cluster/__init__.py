@@ -1,31 +1,31 @@
-"""dtrees on Dask: where tables live on a cluster, and how messages travel. It grows nothing itself; that is the engine's work.
+"""dtrees on Dask: where tables are stored on a cluster, and how messages are sent. Trees are grown by the engine, not here.
 
 Terms
 -----
 partition
-    a range of a collection's rows, held by some worker. The order of rows is the order of partitions.
+    a range of a collection's rows, on some worker. The order of rows is the order of partitions.
 block
-    whole columns, presorted: what partitions become when a table is loaded (:mod:`~dtrees.cluster.data.loading`).
+    presorted columns, or presorted rows of a worker, made from partitions when a table is loaded (:mod:`~dtrees.cluster.data.loading`).
 placement
-    which columns are on which workers: all on one, all on each, or some on each.
+    which columns or rows are on which workers: all columns on one or on each, a share of the columns on each, or rows on each.
 shard
-    the columns that one worker searches while trees grow over several (:mod:`~dtrees.cluster.growing.shards`).
+    the columns or rows of one worker, when trees grow over several workers (:mod:`~dtrees.cluster.growing.shards`).
 silent
-    a worker of which nobody has heard for a while: a fit does without it (:mod:`~dtrees.cluster.reliability.registry`).
+    a worker that has not reported for some time; a fit continues without it (:mod:`~dtrees.cluster.reliability.registry`).
 record
-    what the scheduler keeps of a fit, so that it outlives workers (:mod:`~dtrees.cluster.reliability.registry`).
+    the scheduler's state of a fit, which outlives workers (:mod:`~dtrees.cluster.reliability.registry`).
 
 Use
 ---
-Estimators find :class:`~dtrees.cluster.backend.DaskBackend` by themselves when ``X`` is a Dask DataFrame or Array. The fit then runs on
-the cluster, coordinated by a task (:mod:`~dtrees.cluster.growing.submission`); ``dtrees.submit`` starts one without waiting for it.
+Estimators choose :class:`~dtrees.cluster.backend.DaskBackend` if ``X`` is a Dask DataFrame or Array. The fit then runs on the cluster,
+coordinated by a task (:mod:`~dtrees.cluster.growing.submission`); ``dtrees.submit`` starts one without waiting for it.
 
-Where the columns go is decided once, when their sizes are known (:mod:`~dtrees.cluster.data.placement`): to one worker, to all of them (a
-forest then grows by tasks, each of them a few trees), or a share to each (the coordinator then talks to shards, which grow each tree
-together). The model is the same, byte for byte, as the one fitted in one process on the same rows in the same order, whatever workers are
-lost on the way.
+The placement is decided once, when the sizes of columns are known (:mod:`~dtrees.cluster.data.placement`): on one worker, on all of them (a
+forest then grows by tasks of a few trees each), or a share of the columns or rows on each (the coordinator then sends messages to shards,
+which grow each tree together). The model is the same, byte for byte, as the model fitted in one process on the same rows in the same order,
+even if workers are lost.
 
-Tasks carry the names of their stages, as the dashboard shows them::
+Tasks have the names of their stages, as shown by the dashboard::
 
     dtrees-count    rows of each partition           dtrees-trees   a batch of a forest's trees
     dtrees-check    schema and target of each        dtrees-oob     sums over batches for the rows out of bag

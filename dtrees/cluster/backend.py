@@ -1,8 +1,8 @@
-"""The backend for Dask DataFrames and Arrays: see :class:`dtrees.ensemble.in_process.Backend` for what a backend does.
+"""The backend for Dask DataFrames and Arrays; see :class:`dtrees.ensemble.in_process.Backend` for the interface.
 
-With a :class:`distributed.Client` around, tables are loaded, and trees grown, on its cluster. Without one, the collections are computed
-with Dask's local scheduler, and everything else happens in this process. Inside a task, the client is that of the task's worker.
-Predictions are lazy either way.
+With a :class:`distributed.Client`, tables are loaded and trees are grown on its cluster. Without one, the collections are computed by
+Dask's local scheduler, and the fit runs in this process. Inside a task, the client is that of the task's worker. Predictions are lazy in
+either case.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ logger = logging.getLogger("dtrees.cluster")
 
 
 def _on_cluster(module: str, name: str, table: Table, *how: Any, **named: Any) -> Any:
-    """Do something with a table by a function of the cluster; what grows trees is imported where some are grown."""
+    """Call a function of the cluster with a table; modules that grow trees are imported only when needed."""
     with out_of_the_way():
         return getattr(importlib.import_module(f"dtrees.cluster.{module}"), name)(table, *how, **named)
 
 
 class DaskBackend(Backend):
-    """Fits and predicts where Dask does."""
+    """Fits and predicts on the cluster of the current client."""
 
     def fit(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Any = None, placement: str | None = None
     ) -> Any:
-        """Fit on the cluster and return the fitted copy; None where this is the cluster already, or there is none."""
+        """Fit on the cluster and return the fitted copy; None if this process already runs on the cluster, or there is no cluster."""
         if in_task():
             if client is not None:
                 raise ValueError(f"client is {client!r}, but this is a task of a cluster, whose worker has its own; leave it out")
@@ -64,7 +64,7 @@ class DaskBackend(Backend):
         return None
 
     def coordinate(self, function: Callable[..., Any], *data: Any, label: str = "") -> Any:
-        """Call a function that fits many times by a task of the cluster; here where there is no client, with the computed data."""
+        """Call a function that runs many fits in a task of the cluster; without a client, in this process with the computed data."""
         if in_task():
             if is_coordinating():
                 return function(*data)
@@ -80,7 +80,7 @@ class DaskBackend(Backend):
         return function(estimator, in_order(X, names), *others)
 
     def validation(self, kind: type[Any], *arguments: Any) -> Any:
-        """Return what folds are fitted with: weights of one table on the cluster."""
+        """Return the validation object by which folds are fitted: as weights of one table on the cluster."""
         return importlib.import_module("dtrees.cluster.folds").ClusterValidation(*arguments)
 
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
@@ -114,7 +114,7 @@ class DaskBackend(Backend):
         return _on_cluster("growing.fits", "boost", table, *how, **named)
 
     def grow_bag(self, table: Table, *how: Any, **named: Any) -> list[Any]:
-        """Return what is grown by number, each by a task."""
+        """Return the boosters of a bag by number, each grown by a task."""
         return _on_cluster("growing.fits", "grow_bag", table, *how, **named)
 
     def target(self, table: Table) -> NDArray[Any]:
@@ -130,7 +130,7 @@ class DaskBackend(Backend):
         X = whole_rows(X)
         if is_array(X):
             return np.empty((0, X.shape[1]), X.dtype)
-        from dask.dataframe.utils import make_meta  # takes 27 MB of a worker that has read no frame
+        from dask.dataframe.utils import make_meta  # imported late, as it takes 27 MB of memory
 
         return make_meta(X)
 
@@ -143,9 +143,9 @@ class DaskBackend(Backend):
         return queries_beside(y, qid)
 
     def gather(self, *collections: Any) -> list[Any]:
-        """Compute collections, those of a kind together."""
+        """Compute collections; collections of one kind are computed together."""
         return computed(*collections)
 
     def draw_rows(self, n: int | None, seed: int, X: Any, *others: Any) -> tuple[int, list[Any]]:
-        """Return at most ``n`` rows of collections; the others stay where they are."""
+        """Return at most ``n`` rows of collections; other rows are not fetched."""
         return draw_rows(n, seed, X, others)

@@ -1,7 +1,7 @@
-"""The parts of Dask that are not public, or hardly documented: each is used here, and nowhere else.
+"""All uses of Dask's private or undocumented parts.
 
-What of the scheduler's state the plugin :mod:`dtrees.cluster.reliability.registry` reads and changes, it does by the public methods and
-attributes of :class:`distributed.Scheduler`; questions to the scheduler go by ``client.scheduler``.
+The plugin :mod:`dtrees.cluster.reliability.registry` reads and changes the scheduler's state by the public methods and attributes of
+:class:`distributed.Scheduler`. Requests to the scheduler use ``client.scheduler``.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tornado.ioloop import IOLoop
 from dtrees.version import pip_install
 
 _LEAST = (2025, 12)
-#: Bytes of a message of a connection that is not plain TCP.
+#: Largest message, in bytes, on a connection that is not plain TCP.
 _CARRIED_BYTES = 1 << 20
-#: What is used here, and what :mod:`dtrees.cluster.reliability.registry` calls.
+#: The attributes used here and in :mod:`dtrees.cluster.reliability.registry`.
 _NEEDED: dict[type, str] = {
     Worker: "status", ConnectionPool: "remove", TCP: "abort", SchedulerPlugin: "update_graph transition log_event restart",
     Scheduler: "client_desires_keys client_releases_keys remove_client request_acquire_replicas request_remove_replicas set_restrictions "
@@ -43,7 +43,7 @@ _NEEDED: dict[type, str] = {
 
 
 def check_version(version: str = distributed.__version__) -> None:
-    """Raise if Dask is older than what this is made for, or lacks a part that is used here.
+    """Raise if Dask is older than the oldest supported version, or lacks a part that is used here.
 
     Raises
     ------
@@ -71,8 +71,8 @@ def check_version(version: str = distributed.__version__) -> None:
 check_version()
 
 if multiprocessing.current_process().name.startswith("Dask Worker process"):
-    # A nanny kills a worker that takes more than some seconds to end, and the last collection of garbage, among all the objects of imported
-    # packages, takes up to a second of processor.
+    # A nanny kills a worker that takes more than some seconds to exit, and the last garbage collection, with the objects of all imported
+    # packages, takes up to a second of processor time.
     atexit.register(gc.freeze)
 
 
@@ -81,7 +81,7 @@ def _is_ours(key: Any) -> bool:
 
 
 class _WithoutTracebacks(logging.Filter):
-    """Has a worker not log the traceback of a failed task of ours: who waits for the fit gets the error, in one line."""
+    """Suppresses the worker's traceback of a failed fit: the client that waits for the fit reports the error in one line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is logged."""
@@ -93,9 +93,9 @@ logging.getLogger("distributed.worker").addFilter(_WithoutTracebacks())
 
 
 def partitions_together(collections: Sequence[Any]) -> list[list[Delayed]]:
-    """Return the partitions of collections of one kind, row by row of blocks, of one graph: they are optimized together.
+    """Return the partitions of collections of one kind, in row-major order of blocks, optimized as one graph.
 
-    ``to_delayed`` optimizes each collection by itself, so that a partition that two of them are made of is computed twice.
+    ``to_delayed`` optimizes each collection separately, so that a partition shared by two of them would be computed twice.
     """
     expression = collections_to_expr(collections).optimize()
     layer = f"partitions-{uuid.uuid4().hex}"
@@ -104,7 +104,7 @@ def partitions_together(collections: Sequence[Any]) -> list[list[Delayed]]:
 
 
 def own_worker() -> Worker | None:
-    """Return the worker that this runs on; None elsewhere."""
+    """Return the worker on which this code runs; None elsewhere."""
     try:
         return get_worker()
     except ValueError:
@@ -112,26 +112,27 @@ def own_worker() -> Worker | None:
 
 
 def threads_of(worker: Worker) -> int:
-    """Return the threads of the worker that this runs on."""
+    """Return the number of threads of the current worker."""
     return int(worker.state.nthreads)
 
 
 def actor_on(worker: Worker, key: str) -> Any:
-    """Return the object that is an actor of the worker that this runs on; None if it has no such actor."""
+    """Return the actor object with a key on the current worker; None if there is no such actor."""
     return worker.state.actors.get(key)
 
 
 def is_wanted(worker: Worker, key: str | None) -> bool:
-    """Return whether a task of the worker that this runs on is neither cancelled nor released, and the worker not about to end."""
+    """Return whether a task on the current worker is neither cancelled nor released, and the worker is not closing."""
     task = worker.state.tasks.get(key)
     return task is not None and task.state != "cancelled" and worker.status.name not in ("closing", "closed", "failed")
 
 
 @contextlib.contextmanager
 def waiting_thread() -> Iterator[None]:
-    """Have the profiler of Dask's worker leave this thread out, which only waits, if it runs one of the worker's tasks.
+    """Exclude this thread, which only waits, from the profiler of Dask's worker, if it runs one of the worker's tasks.
 
-    It looks at every task a hundred times a second, holding the interpreter: three per cent of a core, for a stack as deep as a fit's.
+    The profiler samples every task a hundred times a second while holding the interpreter lock. For the deep stack of a fit, that is three
+    per cent of a core.
     """
     if (worker := own_worker()) is None:
         yield
@@ -148,29 +149,30 @@ def waiting_thread() -> Iterator[None]:
 
 
 def tell_released(scheduler: Scheduler, address: str, keys: Sequence[Any], stimulus: str) -> None:
-    """Have the scheduler tell a worker to give up tasks, before they are released.
+    """Have the scheduler notify a worker that tasks are released, before they are.
 
-    ``Scheduler.transitions`` tells it when they are, and in the same step has other workers run them. What the worker is to hear in between
-    is sent after this: it hears all in this order.
+    ``Scheduler.transitions`` would notify it at the release, and start the tasks on other workers in the same step. Messages sent to the
+    worker after this call arrive after the notification.
     """
     if keys:
         scheduler.worker_send(address, {"op": "free-keys", "keys": list(keys), "stimulus_id": stimulus})
 
 
 def close_connections(addresses: Sequence[str], dask_worker: Worker) -> None:
-    """Close the connections that a worker has to others which are silent; runs on the worker (``client.run``).
+    """Close the connections of a worker to silent workers; runs on the worker (``client.run``).
 
-    A worker waits without end for data that it has begun to fetch. This makes it ask the scheduler who else has them.
+    A worker waits indefinitely for data that it has begun to fetch. With the connection closed, it asks the scheduler for other workers
+    with the data.
     """
     for address in addresses:
         dask_worker.rpc.remove(address)
 
 
 class TakenConnection:
-    """A connection of Dask's as a socket, for threads that wait for what comes without an event loop.
+    """A Dask connection as a socket, for threads that wait for data without an event loop.
 
-    One of plain TCP is taken away from the event loop. One of another kind (encrypted, or within a process) stays there: the loop carries
-    bytes between it and a pair of sockets. When Dask closes the connection, because a worker ends for example, the socket is shut down.
+    A plain TCP connection is detached from the event loop. Another kind (encrypted, or in-process) stays there, and the loop copies bytes
+    between it and a pair of sockets. When Dask closes the connection, for example because a worker ends, the socket is shut down.
 
     Attributes
     ----------
@@ -191,7 +193,7 @@ class TakenConnection:
             self._carrying.add_done_callback(lambda _: self._shut_down())
 
     def when_closed(self, act: Callable[[], None]) -> None:
-        """Have something done when Dask closes it, or who has it; it may be done twice."""
+        """Call ``act`` when Dask or the owner closes the connection, possibly twice."""
         self._when_closed = act
 
     def _shut_down(self) -> None:
@@ -200,14 +202,14 @@ class TakenConnection:
         self._when_closed()
 
     def close(self) -> None:
-        """Close it, from any thread."""
+        """Close the connection, from any thread."""
         self._shut_down()
         self.socket.close()
         with contextlib.suppress(RuntimeError):  # the loop may have ended
             self._loop.add_callback(self._comm.abort)
 
     async def wait_closed(self) -> None:
-        """Wait until nobody uses Dask's connection any more, once it is closed."""
+        """Wait until Dask's connection is no longer in use after it was closed."""
         self._comm.abort()
         if self._carrying is not None:
             await asyncio.wait({self._carrying})
@@ -218,7 +220,7 @@ def _do_nothing() -> None:
 
 
 async def _carry(comm: Comm, inner: socket.socket) -> None:
-    """Carry bytes between a connection and a socket, until either is closed."""
+    """Copy bytes between a connection and a socket until either is closed."""
     loop = asyncio.get_running_loop()
     inner.setblocking(False)
 
@@ -242,7 +244,7 @@ async def _carry(comm: Comm, inner: socket.socket) -> None:
 
 
 async def connect_to_worker(address: str, connection_args: Mapping[str, Any], operation: str, **options: Any) -> TakenConnection:
-    """Ask a worker for a connection by itself.
+    """Open a separate connection to a worker.
 
     Raises
     ------
@@ -261,15 +263,15 @@ async def connect_to_worker(address: str, connection_args: Mapping[str, Any], op
 
 
 def offer_connections(worker: Worker, operation: str, serve: Callable[[Any, TakenConnection], Awaitable[None]]) -> None:
-    """Have a worker give connections to its actors to those who ask for them (:func:`connect_to_worker`, with the key of the ``actor``).
+    """Have a worker accept connections to its actors (:func:`connect_to_worker`, with the key of the ``actor``).
 
     Parameters
     ----------
     worker : Worker
     operation : str
-        What they ask for. It is offered once, whoever else offers the same later.
+        The name of the operation; a second offer of the same operation has no effect.
     serve : callable
-        A coroutine function, given a weak reference to the actor, and the connection: an actor is not kept for its connections.
+        A coroutine function, called with a weak reference to the actor and the connection, so that connections do not keep an actor alive.
     """
 
     async def handle(comm: Comm, actor: str) -> Status:
@@ -279,7 +281,7 @@ def offer_connections(worker: Worker, operation: str, serve: Callable[[Any, Take
         reference = weakref.ref(called)
         del called
         await comm.write("OK")
-        taken = TakenConnection(comm)  # before the loop can have read anything
+        taken = TakenConnection(comm)  # before the loop can read anything
         try:
             await serve(reference, taken)
         finally:
@@ -291,26 +293,26 @@ def offer_connections(worker: Worker, operation: str, serve: Callable[[Any, Take
 
 
 class NoDashboard(RuntimeError):
-    """Dask's dashboard cannot take a page; the message says why."""
+    """Dask's dashboard cannot show a page; the message has the reason."""
 
 
 def add_dashboard_page(scheduler: Scheduler, name: str, make: Callable[[Any], None]) -> None:
-    """Add a page to the dashboard of a scheduler, which may run already, and a tab for it; nothing changes if it is there.
+    """Add a page and its tab to the dashboard of a scheduler, which may be running already; no effect if the page exists.
 
-    Dask has its pages made when a scheduler starts. This one is served by a Bokeh application of its own, on the same HTTP server.
+    Dask creates its own pages when a scheduler starts. This page is served by a separate Bokeh application on the same HTTP server.
 
     Parameters
     ----------
     scheduler : Scheduler
     name : str
-        Of the page, which is at this path, and of its tab.
+        The name of the page, its path and its tab.
     make : callable
-        Given a Bokeh document whenever somebody opens the page, fills it.
+        Called with a new Bokeh document each time the page is opened; adds the content.
 
     Raises
     ------
     NoDashboard
-        If there is no dashboard, or it is another than is known here.
+        If there is no dashboard, or its structure is unknown.
     """
     routes = getattr(scheduler, "http_application", None)
     served = [app for app in getattr(routes, "applications", ()) if hasattr(app, "app_paths")]

@@ -1,8 +1,8 @@
-"""What is known of fits from their events, and the page in Dask's dashboard that shows it: losses and pace, and what each worker does.
+"""The history of fits, compiled from their events, and its page in Dask's dashboard: losses, progress, and each worker's activity.
 
-What is stored of a fit is small and bounded, however long it goes on, so that the scheduler can keep it. It is made of the events of
-:mod:`dtrees.cluster.transport.events`, and of what the scheduler itself sees of the fit's workers. The page is made anew for everybody who
-opens it, looks at this twice a second as long as it is open, and sends what has changed. Nothing is done while nobody looks.
+The history of a fit is small and bounded, however long the fit takes, so that the scheduler can store it. It is built from the events of
+:mod:`dtrees.cluster.transport.events` and from what the scheduler itself knows of the fit's workers. A page is created for each viewer;
+while it is open, it reads the history twice a second and sends changes. Nothing runs while no page is open.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from dask.utils import format_bytes
 from dtrees.engine.plan.plans import Progress
 from dtrees.ensemble.displays import COMPILING, duration, figures, in_words
 
-#: Points of a curve; when there are more, every second one is left out.
+#: Largest number of points of a curve; when it is exceeded, every second point is dropped.
 _POINTS = 400
 _CURVES, _LINES = 12, 20
 
 
 @dataclass
 class Curve:
-    """A loss or score after rounds.
+    """A loss or score after each round.
 
     Attributes
     ----------
     points : list of (int, float)
-        Rounds, ascending, and values after them; not all, if there are many.
+        Rounds, ascending, and the values after them; thinned out if there are many.
     """
 
     points: list[tuple[int, float]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Curve:
     _last: tuple[int, float] | None = None
 
     def add(self, done: int, value: float) -> None:
-        """Take in a value. Rounds whose events come again, as another worker has taken over the fit, take the place of what they were."""
+        """Add a value. If another worker has taken over the fit, its repeated rounds replace the earlier ones."""
         while self.points and self.points[-1][0] >= done:
             self.points.pop()
         if done % self._stride == 0 or not self.points:
@@ -52,27 +52,27 @@ class Curve:
             self._stride *= 2
 
     def shown(self) -> list[tuple[int, float]]:
-        """Return the points, with the last one that there is."""
+        """Return the points, including the latest value."""
         last = [] if self._last is None or (self.points and self.points[-1][0] >= self._last[0]) else [self._last]
         return [*self.points, *last]
 
 
 @dataclass
 class WorkerShare:
-    """What a worker does for a fit.
+    """The work of one worker for a fit.
 
     Attributes
     ----------
     columns, rows, bytes : int
-        What it holds of the table, and the memory which that takes.
+        Its part of the table, and the memory of that part.
     scan, wait, communicate : float
-        Seconds of its own work, of those that it waited for slower workers, and that messages took while it was there.
+        Seconds of its own work, of waiting for slower workers, and of messages while it took part.
     sent, received : int
         Bytes of messages to it, and of its replies.
     trees : int
-        Whole trees that it has grown.
+        Number of whole trees that it has grown.
     lost : bool
-        Whether it is gone.
+        Whether it was lost.
     """
 
     columns: int = 0
@@ -89,49 +89,49 @@ class WorkerShare:
 
 @dataclass
 class FitHistory:
-    """What is known of a fit from its events.
+    """The history of a fit, built from its events.
 
     Attributes
     ----------
     fit : str
         The key of its task.
     label : str
-        What its user calls it.
+        The label given by its user.
     estimator, unit : str
-        What is fitted, and what is counted: "tree" or "round".
+        The class of the model, and the unit of progress: "tree" or "round".
     compiling : set of str
-        The workers of the cluster that compile kernels just now, for this fit or for another one that needs the same.
+        The workers of the cluster that currently compile kernels for this fit or for another one that needs the same kernels.
     state : str
-        Of the task, as Dask calls it.
+        The state of the task in Dask's terms.
     began : float
-        When it was submitted (``time.time()``); ``ended`` is when it was over, or None.
+        The time of its submission (``time.time()``); ``ended`` is the time of its end, or None.
     done, total : int
     seconds : float
-        Since trees grow.
+        Seconds since the growth of trees began.
     latest : dict
         The fields of the last :class:`~dtrees.engine.plan.plans.Progress`.
     rows, columns : int
-        Of the table.
+        Size of the table.
     failure : str
-        The error that it failed with.
+        The error with which it failed.
     listeners : list of str
-        Callbacks in its user's own process, which hear of lost workers and the like.
+        The names of callbacks in its user's own process, which are notified of lost workers and similar events.
     hear : callable or None
-        Given such a line when it happens.
+        Called with such a notice as a line of text.
     placement, reason : str
     workers : dict from str to WorkerShare
     communicate : float
-        Seconds that messages took beyond the work of the slowest worker.
+        Seconds of messages beyond the work of the slowest worker.
     curves : dict from str to Curve
-        Losses and scores after rounds.
+        Losses and scores after each round.
     pace : Curve
-        Seconds after trees or rounds.
+        Seconds after each tree or round.
     lines : deque of (float, str)
-        What happened besides, and when.
+        Times and texts of other events.
     unusual : deque of str
-        Those about lost workers and the like, and ``n_unusual``, how many there were.
+        Events about lost workers and similar; ``n_unusual`` is their total number.
     n_lost, n_recovered : int
-        Workers lost, and losses after which trees have grown again.
+        Number of lost workers, and of losses after which the growth of trees has resumed.
     """
 
     fit: str
@@ -166,12 +166,12 @@ class FitHistory:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether the fit has ended, successfully or not."""
         return self.ended is not None
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until it will be finished at its pace so far; None if it is not known."""
+        """Estimated seconds until the fit is finished; None if unknown."""
         if self._first is None or self.is_over or self.done <= self._first[0]:
             return None
         pace = (self.seconds - self._first[1]) / (self.done - self._first[0])
@@ -179,7 +179,7 @@ class FitHistory:
 
     @property
     def outcome(self) -> str:
-        """The state in words."""
+        """The state as a text."""
         if self.is_over:
             return {"memory": "finished", "erred": "failed"}.get(self.state, "cancelled")
         if self.done:
@@ -189,7 +189,7 @@ class FitHistory:
         return "waiting"
 
     def note_state(self, state: str, failure: str = "") -> None:
-        """Take in the state of the fit's task, and the error that it failed with."""
+        """Store the state of the fit's task, and the error with which it failed."""
         if self.is_over and state not in ("waiting", "processing"):
             return
         self.state, self.failure = state, failure
@@ -198,14 +198,14 @@ class FitHistory:
         self.ended = time.time() if state in ("memory", "erred", "forgotten") else None
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take in an event; what cannot be read of it is left aside: anybody may send one."""
+        """Add an event; unreadable parts are ignored, as anyone can send events."""
         handle = getattr(self, f"_take_{str(event.get('what')).replace(' ', '_')}", None)
         if handle is not None:
             with contextlib.suppress(LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
                 handle(event)
 
     def lose(self, workers: Iterable[str]) -> None:
-        """Take in that workers are gone, or fell silent."""
+        """Record that workers are lost or silent."""
         gone = [worker for worker in workers if worker in self.workers and not self.workers[worker].lost]
         for worker in gone:
             self.workers[worker].lost = True
@@ -214,7 +214,7 @@ class FitHistory:
             self.say(f"lost {', '.join(gone)}")
 
     def say(self, line: str) -> None:
-        """Note that something unusual happened, and have whoever waits for the fit hear of it."""
+        """Record an unusual event, and notify the listeners of the fit."""
         self._note(line)
         self.unusual.append(line)
         self.n_unusual += 1
@@ -225,7 +225,7 @@ class FitHistory:
         self.lines.append((time.time(), line))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return how far the fit has come, for :func:`dtrees.progress` and :func:`dtrees.fits`."""
+        """Return the progress of the fit, for :func:`dtrees.progress` and :func:`dtrees.fits`."""
         names = ("fit", "label", "estimator", "unit", "outcome", "failure", "is_over", "began", "done", "total", "n_unusual")
         return {name: getattr(self, name) for name in names} | {"progress": dict(self.latest), "unusual": list(self.unusual)}
 
@@ -272,8 +272,8 @@ class FitHistory:
     _take_tree = _take_round
 
     def _share_messages(self, total: float, workers: Iterable[str]) -> None:
-        """Add what messages took since the last event to the workers that were there all the time: everybody waits for them."""
-        spent = total - self.communicate if total >= self.communicate else total  # another coordinator counts anew
+        """Add the time of messages since the last event to the workers present throughout, as all of them wait."""
+        spent = total - self.communicate if total >= self.communicate else total  # another coordinator starts from zero
         for worker in workers:
             share = self._share(worker)
             if not share.lost and (share.scan or not self.communicate):
@@ -293,20 +293,20 @@ class FitHistory:
         self.say(f"{what} of a lost worker are loaded again on {event['to']}")
 
 
-#: Its path, and the name of its tab.
+#: The path of the page, and the name of its tab.
 PAGE = "dtrees"
 _MILLISECONDS_BETWEEN_LOOKS = 500
-#: Seconds of work, of messages, of waiting: Dask's orange and red, and grey for what is no use.
+#: Colors of seconds of work, of messages and of waiting: Dask's orange and red, and grey for idle time.
 _SCAN, _COMMUNICATE, _WAIT = "#ffa51c", "#ef1161", "#c9c9c9"
-#: Of curves; those of Bokeh's Category10 that stand out on white.
+#: Colors of curves: those of Bokeh's Category10 that are visible on white.
 _COLOURS = (
     "#ef1161", "#1f77b4", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf", "#ff7f0e", "#393b79", "#637939",
 )  # fmt: skip
-#: What the list of fits begins with: nobody has chosen one.
+#: The first entry of the list of fits, selected by default.
 _UNDER_WAY = "the fit under way, or the latest"
 _STYLES = {"padding": "4px 0 0 6px", "font-size": "13px", "width": "98%"}
 
-#: A table; the columns from number ``left`` on are aligned to the right.
+#: A table; the columns from number ``left`` on are right-aligned.
 _TABLE = """<table style="border-collapse: collapse; font-size: 13px">{% for cells in lines %}{% set tag = "th" if loop.first else "td" %}
 <tr>{% for cell in cells %}<{{ tag }} style="padding: 2px 12px 2px 0; text-align: {{ "left" if loop.index0 < left else "right" }};
 white-space: nowrap; border-bottom: 1px solid #ececec">{{ cell }}</{{ tag }}>{% endfor %}</tr>{% endfor %}</table>"""
@@ -315,14 +315,14 @@ _BAR = """<div style="width: 120px; height: 9px; background: #e4e4e4; display: i
 
 
 def make_page(histories: Callable[[], list[FitHistory]], scheduler: Any, document: Any) -> None:
-    """Fill a Bokeh document.
+    """Fill a Bokeh document with the page.
 
     Parameters
     ----------
     histories : callable
-        Returns what is known of the fits of a cluster, the latest first.
+        Returns the histories of the fits of a cluster, the latest first.
     scheduler : distributed.Scheduler
-        Asked what memory its workers use.
+        Provides the memory use of its workers.
     document : bokeh.document.Document
     """
     page = Page(histories, scheduler)
@@ -333,12 +333,12 @@ def make_page(histories: Callable[[], list[FitHistory]], scheduler: Any, documen
 
 
 class Page:
-    """What somebody who has opened the page sees.
+    """The page of one viewer.
 
     Parameters
     ----------
     histories : callable
-        Returns what is known of the fits of a cluster, the latest first.
+        Returns the histories of the fits of a cluster, the latest first.
     scheduler : distributed.Scheduler
 
     Attributes
@@ -352,7 +352,7 @@ class Page:
 
         self._histories, self._scheduler = histories, scheduler
         self._sources = {name: ColumnDataSource(make(FitHistory(""))) for name, make in _PLOTTED.items()}
-        # Tables of Bokeh's are not drawn anew when values change, but not their number.
+        # Bokeh's tables are not redrawn when values change but their number does not.
         self._list = Div(sizing_mode="stretch_width", styles=_STYLES | {"max-height": "180px", "overflow-y": "auto"})
         self._heading = Div(sizing_mode="stretch_width", styles=_STYLES)
         self._workers = Div(sizing_mode="stretch_width", styles=_STYLES | {"overflow-x": "auto"})
@@ -371,7 +371,7 @@ class Page:
         )
 
     def update(self) -> None:
-        """Show what there is now."""
+        """Show the current state."""
         histories = self._histories()
         self._set(self._list, "text", _fits(histories))
         options = [_UNDER_WAY, *(f"{_named(history)} {history.fit}" for history in histories)]
@@ -381,7 +381,7 @@ class Page:
         self._show(self._chosen(histories))
 
     def _chosen(self, histories: Sequence[FitHistory]) -> FitHistory:
-        """Return the fit that the user has chosen, else the one that is under way, else the latest."""
+        """Return the fit selected by the user, otherwise the running one, otherwise the latest."""
         for history in histories:
             if self._choice.value == f"{_named(history)} {history.fit}":
                 return history
@@ -451,7 +451,7 @@ def _seconds_figure(source: Any) -> Any:
 
 
 def _table(found: Sequence[Mapping[str, Any]], left: int) -> str:
-    """Return a table as HTML, the columns from number ``left`` on to the right."""
+    """Return a table as HTML; the columns from number ``left`` on are right-aligned."""
     from jinja2 import Template
 
     return Template(_TABLE, autoescape=True).render(lines=[list(found[0]), *(row.values() for row in found)], left=left) if found else ""
@@ -492,23 +492,23 @@ def _curves(history: FitHistory) -> dict[str, list[Any]]:
 
 
 def _pace(history: FitHistory) -> dict[str, list[Any]]:
-    """Return when trees or rounds were finished."""
+    """Return the times at which trees or rounds were finished."""
     points = history.pace.shown()
     return {"seconds": [seconds for _, seconds in points], "done": [done for done, _ in points], "zero": [0] * len(points)}
 
 
 def _seconds(history: FitHistory) -> dict[str, list[Any]]:
-    """Return what the seconds of each worker were spent on."""
+    """Return the seconds of each worker by activity."""
     spent = {kind: [getattr(share, kind) for share in history.workers.values()] for kind in ("scan", "communicate", "wait")}
     return {"worker": [_name(address) for address in history.workers], **spent}
 
 
-#: What makes the columns of each plot.
+#: The function that returns the data of each plot.
 _PLOTTED: dict[str, Callable[[FitHistory], dict[str, list[Any]]]] = {"curves": _curves, "pace": _pace, "workers": _seconds}
 
 
 def _workers(history: FitHistory, known: Mapping[str, Any]) -> str:
-    """Return a table of the workers of a fit as HTML; ``known`` are those of the scheduler."""
+    """Return a table of the workers of a fit as HTML; ``known`` has the workers of the scheduler."""
     return _table([_worker(address, share, history, known.get(address)) for address, share in history.workers.items()], left=2)
 
 
@@ -539,7 +539,7 @@ def _memory(state: Any) -> str:
 
 
 def _heading(history: FitHistory) -> str:
-    """Return what is known of a fit in a line, as HTML."""
+    """Return a summary of a fit in one line, as HTML."""
     if not history.fit:
         return "No fit yet: what is fitted on this cluster, or submitted to it, appears here."
     words = f"<b>{html.escape(_named(history))}</b> <code>{html.escape(history.fit)}</code>: {history.outcome}"
@@ -551,12 +551,12 @@ def _heading(history: FitHistory) -> str:
 
 
 def _lines(history: FitHistory) -> str:
-    """Return what happened to a fit, as HTML, the latest first."""
+    """Return the events of a fit as HTML, the latest first."""
     lines = [f"{time.strftime('%H:%M:%S', time.localtime(when))} {html.escape(line)}" for when, line in reversed(history.lines)]
     zone = time.strftime("%z", time.localtime(history.began))
     return "<br>".join([f"<b>What happened</b> (time zone {zone[:3]}:{zone[3:]})", *lines])
 
 
 def _named(history: FitHistory) -> str:
-    """Return what a fit is called: by its user, and what is fitted."""
+    """Return the name of a fit: its label and its estimator."""
     return f"{history.label} ({history.estimator})" if history.label else history.estimator

@@ -1,16 +1,16 @@
 """Tables by columns on a cluster: from row partitions to blocks of presorted columns.
 
-A block grows on the worker that is to have it, by a chain of tasks that pass on a :class:`~dtrees.split.table.columns.Assembly`. Each of
-them sorts some more columns into their places, and the last one makes a block of it. All tasks of a chain work on the same arrays::
+A block is built on its worker by a chain of tasks that pass on a :class:`~dtrees.split.table.columns.Assembly`. Each task sorts some more
+columns into it, and the last one creates the block. All tasks of a chain work on the same arrays::
 
     encode    a partition: its columns as numbers, in chunks, one for each step of each chain; the partition is dropped
     split     a chunk of a partition
-    presort   a step: the chunks of some columns, of all partitions, are fetched, joined and sorted, and then dropped
-    columns   a step of putting sorted blocks side by side, where a worker is to have them all
-    target    all partitions: class codes or values; weight alike
+    presort   a step: some columns of all partitions are fetched, joined, sorted, and then dropped
+    columns   a step of joining sorted blocks, if a worker needs all columns
+    target    all partitions: class codes or values; likewise the weights
 
-Sparse partitions are put together on the worker that is to have them, and presorted there in one task. A step waits for the one before it,
-so that there is never more of the table in two places than the columns of a step.
+Sparse partitions are joined on the target worker, and presorted there in one task. A step waits for the previous one, so that at most the
+columns of one step are stored twice.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from dtrees.ensemble.input.schema import Schema
 from dtrees.split.table.columns import Assembly, Columns
 from dtrees.split.table.sparse_columns import SparseColumns, presort_sparse
 
-#: Steps of a chain: what is in two places at a time is this part of the columns of a worker.
+#: Number of steps of a chain: this share of a worker's columns is stored twice at a time.
 _STEPS = 8
-#: The most chunks that the partitions of a large cluster are cut into; the scheduler takes about a millisecond for each.
+#: Largest number of chunks of the partitions on a large cluster; the scheduler takes about a millisecond for each.
 _MOST_CHUNKS = 20_000
 
 
@@ -51,17 +51,17 @@ _MOST_CHUNKS = 20_000
 class ClusterColumns(ClusterTable):
     """The presorted columns of a table, on a cluster.
 
-    Each block is a :class:`~dtrees.split.table.columns.Columns`: where columns are sharded, one for each shard; else there is one block of
-    all of them, which is a :class:`~dtrees.split.table.sparse_columns.SparseColumns` if the table is sparse.
+    Each block is a :class:`~dtrees.split.table.columns.Columns`: one for each shard if columns are sharded; otherwise a single block of all
+    columns, which is a :class:`~dtrees.split.table.sparse_columns.SparseColumns` if the table is sparse.
 
     Attributes
     ----------
     ids : list of list of int
         The columns of each block, ascending.
     partitions : list of str
-        The keys of the tasks for X, in row order. Their results are not stored; Dask knows how to make them again.
+        The keys of the tasks for X, in row order. Their results are not stored; Dask can compute them again.
     cells : int or None
-        Stored cells, if the table is sparse.
+        Number of stored cells, if the table is sparse.
     """
 
     ids: list[list[int]]
@@ -77,7 +77,7 @@ class ClusterColumns(ClusterTable):
             return np.asarray(tasks.waiter.gather([getattr(table, name)])[0])
 
     def digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
-        """Return the digest of each column, or one of all of a sparse table; and have those of target and weight made."""
+        """Return the digest of each column, or a single digest of a sparse table; start those of target and weight."""
         by_block = tasks.waiter.gather(tasks.map("digest", column_digests, self.blocks))
         by_column = dict(zip(chain(*self.ids), chain(*by_block), strict=False))
         vectors = [tasks.submit("digest", array_digest, getattr(table, name)) for name in names]
@@ -85,7 +85,7 @@ class ClusterColumns(ClusterTable):
 
 
 def load_columns(tasks: Tasks, parts: Partitions, plan: Plan, n_rows: int, encoding: Encoding) -> tuple[ClusterColumns, Future, Any]:
-    """Have whole columns presorted; return them, the target and the weights."""
+    """Start presorting whole columns; return them, the target and the weights."""
     workers, ids, schema = list(plan.columns), list(plan.columns.values()), encoding.schema
     if parts.cells is not None:
         blocks = [presort_stored(tasks, parts.X, schema, n_rows, workers[0])]
@@ -98,11 +98,11 @@ def load_columns(tasks: Tasks, parts: Partitions, plan: Plan, n_rows: int, encod
     codes = tasks.map("encode", encoding.target, parts.y)
     target = tasks.submit("target", join_targets, codes)
     weight = None if parts.weight is None else tasks.submit("weight", join_weights, parts.weight)
-    release([*parts.futures, *codes])  # each goes when the tasks that need it are done
+    release([*parts.futures, *codes])  # each is released when the tasks that need it are done
     made = [future for future in (*blocks, target, weight) if future is not None]
     tasks.waiter.wait(made)
     tasks.keep(*made)
-    if plan.placement.kind != "sharded":  # shards tell for themselves
+    if plan.placement.kind != "sharded":  # shards report themselves
         held = {worker: (len(schema), int(plan.needs[worker])) for worker in plan.placement.workers}
         publish(current_fit().name, "holding", rows=n_rows, columns=len(schema), workers=held)
     keys = [future.key for future in parts.X]
@@ -111,7 +111,7 @@ def load_columns(tasks: Tasks, parts: Partitions, plan: Plan, n_rows: int, encod
 
 
 def presort_blocks(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: int, columns: dict[str, list[int]]) -> list[Future]:
-    """Return a block for each worker.
+    """Start presorting a block for each worker.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def presort_blocks(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: in
     schema : Schema
     n_rows : int
     columns : dict from str to list of int
-        The columns that each worker is to have.
+        The columns of each worker.
     """
     most = max(1, min(_STEPS, _MOST_CHUNKS // (len(X) * len(columns))))
     threads = threads_of_workers(tasks.client)
@@ -141,12 +141,12 @@ def presort_blocks(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: in
             first += len(step)
         on_the_way.append(assembly)
         blocks.append(tasks.submit("presort", Assembly.finished, assembly, **there))
-    release(on_the_way)  # each goes when the tasks that need it are done
+    release(on_the_way)  # each is released when the tasks that need it are done
     return blocks
 
 
 def side_by_side(tasks: Tasks, blocks: Sequence[Future], ids: Sequence[Sequence[int]], n_rows: int, worker: str) -> Future:
-    """Return blocks as one, on a worker, its columns in the order of the table; the blocks are released one after the other."""
+    """Join blocks on a worker, with the columns in the order of the table; the blocks are released one after the other."""
     there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
     assembly = tasks.submit("columns", Assembly, n_rows, sum(map(len, ids)), **there)
     on_the_way = list(blocks)
@@ -160,7 +160,7 @@ def side_by_side(tasks: Tasks, blocks: Sequence[Future], ids: Sequence[Sequence[
 
 
 def presort_stored(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: int, worker: str) -> Future:
-    """Return the block of all columns of a sparse table, on a worker; its partitions are put together there, and never made dense."""
+    """Start presorting a sparse table as one block on a worker; its partitions are joined there and never made dense."""
     cells = tasks.map("encode", _cells, X, schema=schema)
     block = tasks.submit("presort", _presort_cells, cells, n_rows, workers=[worker], allow_other_workers=True)
     release(cells)
@@ -168,7 +168,7 @@ def presort_stored(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: in
 
 
 def _cells(X: Any, schema: Schema) -> Any:
-    """Return a sparse partition with its cells in order, row by row, which is how partitions are put together in little time."""
+    """Return a sparse partition with its cells ordered by row, in which form partitions are joined quickly."""
     return schema.cells(X).tocsr()
 
 
@@ -178,7 +178,7 @@ def _presort_cells(chunks: list[Any], n_rows: int) -> SparseColumns:
 
 
 def _cut(columns: Sequence[int], most: int, threads: int = 1) -> list[Sequence[int]]:
-    """Cut columns into at most so many steps, each with a column for each thread where there are enough.
+    """Divide columns into at most ``most`` steps, each with a column for each thread if there are enough.
 
     Examples
     --------
@@ -198,12 +198,12 @@ def _encode_steps(X: Any, schema: Schema, steps: Sequence[Sequence[int]]) -> lis
 
 
 def _own(column: NDArray[Any]) -> NDArray[Any]:
-    """Return a column in memory of its own: a view would keep a whole partition in memory."""
+    """Copy a column: a view would hold a whole partition in memory."""
     return column if column.base is None and column.flags.c_contiguous else column.copy()
 
 
 def _sort(assembly: Assembly, first: int, chunks: list[list[NDArray[Any]]]) -> Assembly:
-    """Sort the columns of a step into their places, from ``first`` on."""
+    """Sort the columns of a step into the assembly, from ``first`` on."""
 
     def sort(k: int) -> None:
         assembly.sort(first + k, np.concatenate([chunk[k] for chunk in chunks]))

@@ -1,15 +1,15 @@
-"""Row partitions to presorted columns, by tasks: nothing but summaries passes through the client.
+"""Row partitions to presorted columns or rows, by tasks: only summaries pass through the client.
 
-The stages, each a task or more::
+The stages, with one or more tasks each::
 
     check     a partition: its schema, and the summary of its target and weights   ->  merged at the client
-    (here it is decided which worker gets which columns: :mod:`dtrees.cluster.data.placement`)
+    (then the placement is decided: :mod:`dtrees.cluster.data.placement`)
     encode    a partition: columns to numbers; from here to whole columns: :mod:`dtrees.cluster.data.columns`
 
-Where workers keep the rows that they have, it goes on with :mod:`dtrees.cluster.data.rows`.
+With placement by rows, :mod:`dtrees.cluster.data.rows` takes the later stages.
 
-Every result can be computed again from the user's collections, as long as somebody holds on to what it was made for: that is how Dask
-replaces what a lost worker held.
+Every result can be computed again from the user's collections as long as their futures exist: in this way, Dask replaces results of a lost
+worker.
 """
 
 from __future__ import annotations
