@@ -1,8 +1,8 @@
-"""Folds of a table on a cluster: the table is loaded once, and a fold is weights, 0 for the rows that it holds out.
+"""Folds of a table on a cluster: the table is loaded once, and a fold is a vector of weights, 0 for held-out rows.
 
-Columns, and rows where they stay, are shared by all folds; only weights are sent. Rows of weight 0 are as good as absent, so that trees are
-those of the fold's rows alone, but for draws, which are made among all rows, and for categories and classes, which are those of all.
-Held-out rows are taken from the user's collection for each fold, to be predicted.
+All folds share the columns (or rows on their workers); only weights are sent. Rows of weight 0 count as absent, so that trees depend only
+on the rows of the fold, except for draws, which are made among all rows, and for the categories and classes of the whole table. To predict
+held-out rows, they are taken from the user's collection for each fold.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from dtrees.selection.cross_validation import Validation
 from dtrees.selection.folds import Fold, Rows
 
 _BACKEND = DaskBackend()
-#: What scorers call, whose results are to be arrays in memory.
+#: Methods that scorers call, whose results must be arrays in memory.
 _PREDICTING = ("predict", "predict_proba", "predict_log_proba", "decision_function")
 
 
 class ClusterValidation(Validation):
-    """As :class:`~dtrees.selection.cross_validation.Validation`, of Dask collections; runs in a task that coordinates."""
+    """A :class:`~dtrees.selection.cross_validation.Validation` of Dask collections; runs in the task of a coordinator."""
 
     takes_threads = False
 
@@ -51,7 +51,7 @@ class ClusterValidation(Validation):
 
 
 class _Gathering:
-    """Stands for an estimator where it is scored: its predictions are in memory."""
+    """Wraps an estimator for scoring, so that its predictions are in memory."""
 
     def __init__(self, estimator: Any) -> None:
         self._estimator = estimator
@@ -72,7 +72,7 @@ def _gathered(predict: Callable[[Any], Any], X: Any) -> Any:
 
 
 class SharedTable:
-    """A table that is loaded when the first fold is fitted, for all of them.
+    """A table shared by all folds, loaded when the first one is fitted.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class SharedTable:
     ----------
     n_rows : int
     X : ndarray of shape (n_rows, 0)
-        What splitters are given.
+        The X passed to splitters.
     """
 
     def __init__(self, X: Any) -> None:
@@ -95,7 +95,7 @@ class SharedTable:
 
     @contextmanager
     def fold(self, train: Rows, test: Rows, y: NDArray[Any], weight: NDArray[np.float64] | None) -> Iterator[Fold]:
-        """Give a fold, for as long as the block lasts; rows held out are in their order in the table."""
+        """Yield a fold, valid within the block; held-out rows are in table order."""
         weights = np.bincount(train, minlength=self.n_rows) * (1.0 if weight is None else weight)
         shared = SharedRows(self)
         train, test = np.sort(train), np.sort(test)
@@ -107,7 +107,7 @@ class SharedTable:
             release(shared.futures)
 
     def _rows(self, rows: Rows) -> Any:
-        """Return some rows, ascending, as a collection of the kind."""
+        """Return some rows, ascending, as a collection of the same kind."""
         X = self.collection
         chunks = chunks_of(self._parts, self._lengths, column_names(X), rows)
         if not is_array(X):
@@ -120,7 +120,7 @@ class SharedTable:
         return da.concatenate(blocks)
 
     def load(self, y: Any, weight: NDArray[np.float64], options: LoadOptions, futures: list[Future]) -> Table:
-        """Return the table with the weights of a fold; what is made for these is put to ``futures``."""
+        """Return the table with the weights of a fold; futures created for these are appended to ``futures``."""
         key = options.n_trees is None, options.out_of_bag, options.categories, options.bag, options.rows_refusal, options.fetch_X
         if key not in self._loaded:
             self._loaded[key] = _BACKEND.load(self.collection, y, np.ones(self.n_rows), replace(options, single_use=False))
@@ -141,7 +141,7 @@ class SharedTable:
 
 
 def _weighted(tasks: Tasks, columns: ClusterRows, weight: NDArray[np.float64]) -> tuple[list[Future], ClusterRows]:
-    """Return rows with other weights, and the futures that are theirs alone."""
+    """Return rows with other weights, and the futures created for these."""
     sent: list[Future] = []
     blocks, parts = [], []
     for block, worker, ranges, (X, y, _) in zip(columns.blocks, columns.workers, columns.ranges, columns.parts, strict=True):
@@ -154,25 +154,25 @@ def _weighted(tasks: Tasks, columns: ClusterRows, weight: NDArray[np.float64]) -
 
 
 class WeightedBlock(RowBlock):
-    """A block of another one's arrays, with weights of its own."""
+    """A block that shares the arrays of another one, except its weights."""
 
     @classmethod
     def of(cls, block: RowBlock, chunks: list[NDArray[np.float64]]) -> WeightedBlock:
-        """Return a block with these weights."""
+        """Return a block with the given weights."""
         return cls(block.columns, block.ranges, block.target, np.concatenate(chunks))
 
     def __sizeof__(self) -> int:
-        """Return the bytes of what it alone has."""
+        """Return the bytes of the weights."""
         return 0 if self.weight is None else self.weight.nbytes
 
 
 class SharedRows:
-    """Stands for X where an estimator is fitted to the rows of a fold.
+    """Replaces X when an estimator is fitted to the rows of a fold.
 
     Attributes
     ----------
     futures : list of Future
-        Of what is on the cluster for this fold alone.
+        Futures of data on the cluster for this fold only.
     """
 
     def __init__(self, table: SharedTable) -> None:
@@ -181,16 +181,16 @@ class SharedRows:
 
 
 class SharedBackend(DaskBackend):
-    """The backend of a fold's rows."""
+    """The backend for the rows of a fold."""
 
     def header(self, X: Any) -> Any:
-        """Return what has the columns of X."""
+        """Return an object with the columns of X."""
         return super().header(X.table.collection)
 
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
-        """Return the table that all folds share, with the weights of this one."""
+        """Return the shared table with the weights of this fold."""
         return X.table.load(y, sample_weight, options, X.futures)
 
     def predict(self, X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> Any:
-        """Apply ``function`` lazily to all rows, also those of weight 0."""
+        """Apply ``function`` lazily to all rows, including rows of weight 0."""
         return super().predict(X.table.collection, function, output, beside)

@@ -1,22 +1,22 @@
-"""What a table takes on workers, and what memory they have left: the figures that placement is decided by, before any column is loaded.
+"""Memory of a table on workers, and memory that they have free: the estimates for placement, made before any column is loaded.
 
-A worker that has columns, or rows, holds, while trees grow::
+While trees grow, a worker with columns or rows needs memory for::
 
-    its columns         4 bytes a cell for codes, 2 for zones, and the distinct values (4 bytes each where float32 holds all, else 8); of
-                        a sparse table 24 bytes for each stored cell; of rows that stay, no distinct values where float32 holds all, and
-                        4 bytes more a cell in columns of categories
-    state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions; with dropout, a byte
-                        for each tree of the model
-    target, weight      8 bytes a row each; of several targets, 24 bytes a row for each, with its predictions, and in forests 8 more for
-                        each tree that grows there
-    a row partition     of those that the columns are made of; of a sparse table, all of them as a whole; of rows whose cells are on disk
-                        two for each thread that encodes them, and of the cells a column or a range of rows at a time
-    flagged rows        of rows that stay, those that workers send one another at a time (:data:`~dtrees.split.policy.FLAGGED_BYTES`)
+    its columns         4 bytes a cell for codes, 2 for zones, and the distinct values (4 bytes each if float32 is exact for all, else 8);
+                        in a sparse table, 24 bytes for each stored cell; by rows, no distinct values if float32 is exact for all, and
+                        4 more bytes a cell in categorical columns
+    state of the rows   64 bytes a row for each tree in growth: row numbers, sums, gradients, predictions; with dropout, a byte for each
+                        tree of the model
+    target, weight      8 bytes a row each; for multi-output targets, 24 bytes a row for each target, with its predictions, and in forests
+                        8 more for each tree in growth
+    a row partition     of those from which columns are made; all of them for a sparse table; for rows whose cells are on disk, two for
+                        each thread that encodes them, and of the cells one column or range of rows at a time
+    flagged rows        by rows, those that workers send each other at a time (:data:`~dtrees.split.policy.FLAGGED_BYTES`)
     evaluation sets     boosting: some of their partitions, as numbers (4 or 8 bytes a cell), with targets, weights and predictions
     raw predictions     boosting of several quantiles or of more than two classes: 16 bytes a row for each
-    draws               isolation forests by rows, whose workers each draw for all rows: 2 bytes for each row of the table, by weight 64
+    draws               isolation forests by rows, whose workers each draw from all rows: 2 bytes for each row of the table, 64 by weight
     out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.oob_sums_in_all`)
-    delegated cells     forests over shards: what is sent at a time for small nodes that are delegated, 20 bytes a cell
+    delegated cells     forests over shards: what is sent at a time for delegated small nodes, 20 bytes a cell
                         (:mod:`dtrees.engine.shard.tree`)
 """
 
@@ -40,66 +40,67 @@ from dtrees.ensemble.input.column import CATEGORICAL, NUMERIC, Column
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.policy import DISK_BYTES, SHARED_CELLS, flagged_bytes, most_zones
 
-#: What is said where there is nobody to do the work.
+#: The error message if there are no workers.
 NO_WORKERS = "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."
 
-#: What a worker's process takes that has imported all that a fit needs, without any data: measured, 298 MB.
+#: Memory of a worker process that has imported all modules of a fit, without data: 298 MB measured.
 _CODE_BYTES = 300_000_000
-#: What a tree under way keeps for each row.
+#: Bytes of an unfinished tree for each row.
 STATE_BYTES = 64
-#: What sorting a column takes for each row, in each thread that sorts: keys, as many again to sort them, and values.
+#: Bytes of sorting a column for each row, in each sorting thread: keys, a buffer of the same size, and values.
 SORTING_BYTES = 24
 
-#: What picking rows out of those that stay where they are takes for each of a worker's, in each thread: keys, and as many to sort them.
+#: Bytes of picking rows, with placement by rows, for each row of a worker, in each thread: keys, and a buffer to sort them.
 PICKING_BYTES = 16
-#: Sums by zones of a column, of all nodes of a level, with those under way between workers, for each zone: measured, 35 MB for 28 columns.
+#: Bytes of a column's zone sums for each zone, over all nodes of a level, with those in transfer: measured, 35 MB for 28 columns.
 _ZONE_SUMS_BYTES = 5_000
-#: Rows in flagged parts that are sent at a time: as they are picked, as they come, put together, and merged (measured where two shards take
-#: turns: 2.9 copies for each), and those that have come early.
+#: Copies of the rows in flagged parts that are sent at a time: as picked, as received, joined, and merged (measured with two alternating
+#: shards: 2.9 copies each), and rows that have arrived early.
 _COPIES_OF_FLAGGED = 5
-#: What a forest takes for each of a worker's rows besides: how often it is drawn and where draws begin, its leaf, and what is sent of it
-#: and sorted where leaves are measured. Counted, not measured.
+#: Further bytes of a forest for each of a worker's rows: its number of draws and where they begin, its leaf, and, if leaves are measured,
+#: what is sent of it and sorted. Counted, not measured.
 _FOREST_ROW_BYTES = 88
-#: Targets and weights of all rows as the worker that looks at them has them: as they came, put together, and what is made of them.
+#: Copies of the targets and weights of all rows on the worker that computes scales: as received, joined, and converted.
 _COPIES_OF_TARGETS = 3
 
-#: Batches of trees for each thread where their results hold out-of-bag sums, which stay in memory until the last batch is done.
+#: Number of batches of trees for each thread if their results have out-of-bag sums, which stay in memory until the last batch is done.
 BATCHES_PER_THREAD_OUT_OF_BAG = 2
-#: Results that are summed up in one task.
+#: Number of results that are added up in one task.
 SUMMED_AT_ONCE = 4
-#: Out-of-bag sums that the coordinator's worker, which may be any, has in the end, with the predictions made of them.
+#: Copies of the out-of-bag sums that the coordinator's worker, which may be any, has in the end, with the predictions.
 _FINAL_OOB_SUMS = 3
 
-#: Vectors for each output of an evaluation set: the sums of trees, the predictions, and what a metric makes of them.
+#: Vectors for each output of an evaluation set: the sums of trees, the predictions, and a metric's intermediate result.
 _PREDICTIONS = 3
-#: Of each cell that is sent for a delegated node.
+#: Bytes of a cell that is sent for a delegated node.
 _DELEGATED_BYTES = 20
-#: Of each cell of a column: its code, and its zone.
+#: Bytes of a cell of a column: of its code, and of its zone.
 CODE_BYTES, ZONE_BYTES = 4, 2
-#: Of each cell of categories, besides: two columns or more, joined with each other, have one number of two bytes.
+#: Further bytes of a categorical cell: at least two columns, joined with each other, share a two-byte number.
 _JOINED_BYTES = 1
-#: Of each stored cell of a sparse table: its row, column and, twice, code, and a distinct value; and besides while it is presorted: twice
-#: its value, and its row, in the whole table, and its distinct value.
+#: Bytes of a stored cell of a sparse table: its row, column and, twice, code, and a distinct value; and further bytes while it is
+#: presorted: twice its value, and its row, in the whole table, and its distinct value.
 STORED_CELL_BYTES, PRESORTING_CELL_BYTES = 24, 32
-#: Of each column of a sparse table: where its cells and distinct values begin, the code of 0, and 0 among the distinct values.
+#: Bytes of a column of a sparse table: where its cells and distinct values begin, the code of 0, and the index of 0 among the distinct
+#: values.
 _STORED_COLUMN_BYTES = 32
 _VECTOR_BYTES = 8
-#: Vectors for each of several targets: itself, its predictions, and those at the beginning of a round.
+#: Vectors for each multi-output target: itself, its predictions, and those at the beginning of a round.
 _VECTORS_OF_A_TARGET = 3
-#: Vectors for each output of one target, beyond the first: its predictions, and those at the beginning of a round.
+#: Vectors for each further output of a single target: its predictions, and those at the beginning of a round.
 _VECTORS_OF_AN_OUTPUT = 2
-#: For each row of the table where rows are drawn at most once: who may be drawn and who is; by weight also its hash, its time, their order,
-#: and what they are made by. Counted, not measured.
+#: Bytes for each row of the table if rows are drawn at most once: two masks; by weight also its hash, its time, the order of times, and
+#: intermediate results. Counted, not measured.
 _DRAW_BYTES, _DRAW_BYTES_BY_WEIGHT = 2, 64
-#: Vectors of each booster of a bag: how often it drew each row, and the weights that follow.
+#: Vectors of each booster of a bag: how often it drew each row, and the resulting weights.
 _VECTORS_OF_A_BOOSTER = 2
-#: At workers that Dask has paused.
+#: Interval of checks of workers that Dask has paused.
 _SECONDS_BETWEEN_LOOKS = 0.5
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a table takes at most.
+    """Upper limits of the memory of a table.
 
     Attributes
     ----------
@@ -107,7 +108,7 @@ class Sizes:
     columns : tuple of int
         Bytes of each presorted column.
     vectors : int
-        Bytes of target and weight together; of several targets, with their predictions.
+        Bytes of target and weight together; for multi-output targets, including their predictions.
     partition : int
         Bytes of the largest row partition.
     evaluation : tuple of int
@@ -115,16 +116,16 @@ class Sizes:
     oob_sums : int
         Bytes of the out-of-bag sums of all rows; 0 without.
     amounts : int
-        Bytes of what each tree of a forest that grows has of its own for several targets (what rows add to their sums), each booster
-        of a bag (its weights), and boosting with dropout (a byte a tree); 0 otherwise.
+        Bytes of each tree of a forest in growth for multi-output targets (summands of rows), of each booster of a bag (its weights), or of
+        boosting with dropout (a byte for each tree and row); 0 otherwise.
     keyed : bool
-        Whether float32 holds all values, so that rows that stay are not sorted.
+        Whether float32 is exact for all values, so that rows are not sorted with placement by rows.
     n_categorical : int
-        Columns of categories.
+        Number of categorical columns.
     n_sums : int
-        Numbers that are summed by zones, where rows stay.
+        Number of values of a zone sum, with placement by rows.
     draws : int
-        Bytes that each worker needs to draw rows of a forest at most once, where rows stay.
+        Bytes that each worker needs to draw rows of a forest at most once, with placement by rows.
     """
 
     n_rows: int
@@ -157,9 +158,9 @@ class Sizes:
         distinct_draws: bool = False,
         remembered: int = 0,
     ) -> Sizes:
-        """Return the sizes of a table of a schema; ``evaluation`` as in :class:`Sizes`.
+        """Return the sizes of a table with a schema; ``evaluation`` is as in :class:`Sizes`.
 
-        ``remembered`` is how many trees of each output each row has the number of a node of (boosting with dropout).
+        ``remembered`` is the number of trees of each output whose node numbers are stored for all rows (boosting with dropout).
 
         Examples
         --------
@@ -182,12 +183,12 @@ class Sizes:
         vector_bytes = n_rows * _VECTOR_BYTES * vectors
         n_sums = 3
         if not boosting and (n_classes > 2 or n_targets > 1):
-            n_sums = n_classes + 1 if n_classes else 2 * n_targets + 2  # of targets that are numbers, sums and sizes
+            n_sums = n_classes + 1 if n_classes else 2 * n_targets + 2  # for numeric targets, sums and sizes
         draws = n_rows * distinct_draws * (_DRAW_BYTES_BY_WEIGHT if weighted else _DRAW_BYTES)
         return cls(n_rows, columns, vector_bytes, partition, tuple(evaluation), oob_sums, amounts, width == 4, n_categorical, n_sums, draws)
 
     def of_stored(self, cells: int) -> Sizes:
-        """Return the sizes of a sparse table of the same schema, with so many stored cells.
+        """Return the sizes of a sparse table of the same schema with ``cells`` stored cells.
 
         Examples
         --------
@@ -203,23 +204,23 @@ class Sizes:
         return sum(self.columns)
 
     def needed(self, columns: Sequence[int], trees: int = 1, threads: int = 1) -> int:
-        """Return what a worker needs for some columns, with so many trees under way, if so many threads sort the columns."""
+        """Return the memory that a worker needs for some columns, ``trees`` trees in growth and ``threads`` threads that sort columns."""
         return sum(self.columns[j] for j in columns) + self.besides(trees, min(threads, len(columns)))
 
     def besides(self, trees: int = 1, threads: int = 1) -> int:
-        """Return what a worker needs besides columns."""
+        """Return the memory that a worker needs besides columns."""
         growing = (STATE_BYTES * self.n_rows + self.amounts) * trees
         return max(growing, SORTING_BYTES * threads * self.n_rows) + self.vectors + self.partition
 
     def needed_for_rows(self, n_rows: int, threads: int = 1, *, has_all_targets: bool = False, on_disk: bool = False) -> int:
-        """Return what a worker needs that keeps so many rows, all columns of them, and has so many threads.
+        """Return the memory of a worker with ``n_rows`` rows, all their columns and ``threads`` threads.
 
-        ``has_all_targets`` is of the one that looks at the targets and weights of all rows, before trees grow; ``on_disk`` is whether cells
-        are there.
+        ``has_all_targets`` is set for the worker that computes scales from the targets and weights of all rows, before trees grow;
+        ``on_disk`` if cells are on disk.
         """
         share, partitions = n_rows / self.n_rows, 1
         if on_disk:
-            # Columns that have to be sorted are put together in memory, a column in each thread.
+            # Columns to be sorted are joined in memory, one column in each thread.
             cells, state = max(DISK_BYTES, CODE_BYTES * n_rows), STATE_BYTES
             if not self.keyed:
                 state = max(state, (SORTING_BYTES + _VECTOR_BYTES) * threads)
@@ -239,20 +240,20 @@ class Sizes:
         return int(cells + share * self.vectors + max(state * n_rows, looked_at)) + sums + flagged + partitions * self.partition
 
     def forest_by_rows(self, n_rows: int) -> int:
-        """Return what a worker needs besides for a forest, if it keeps so many rows."""
+        """Return the further memory that a worker with ``n_rows`` rows needs for a forest."""
         oob_sums = int(n_rows / self.n_rows * self.oob_sums) + _FINAL_OOB_SUMS * self.oob_sums
         return _FOREST_ROW_BYTES * n_rows + oob_sums + self.delegated + self.draws
 
     @property
     def delegated(self) -> int:
-        """Bytes of the cells that are sent at a time for delegated nodes: at the sender, on their way, and at the receiver."""
+        """Bytes of the cells that are sent at a time for delegated nodes: at the sender, in transfer, and at the receiver."""
         return _DELEGATED_BYTES * min(SHARED_CELLS, self.n_rows * len(self.columns))
 
     def oob_sums_in_all(self, batches: int) -> int:
-        """Return what a worker needs for out-of-bag sums.
+        """Return the memory that a worker needs for out-of-bag sums.
 
-        ``batches`` are the results that it holds until they are summed up; 0 where trees grow over shards, each of which has the sums of
-        all rows.
+        ``batches`` is the number of results that it holds until they are added up; 0 if trees grow over shards, each of which has the sums
+        of all rows.
         """
         held = batches + SUMMED_AT_ONCE if batches else 1
         return (held + _FINAL_OOB_SUMS) * self.oob_sums
@@ -269,9 +270,9 @@ def block_bytes(
     cells: float | None = None,
     started: bool = False,
 ) -> int:
-    """Return what a block of an evaluation set takes: its cells, target and weights, and its predictions while they are measured.
+    """Return the memory of a block of an evaluation set: its cells, target and weights, and its predictions during scoring.
 
-    ``cells`` are those stored for each row, if the table is sparse. ``started`` blocks have raw scores of their own to start from.
+    ``cells`` is the number of stored cells of a row, if the table is sparse. ``started`` blocks have raw scores to start from.
 
     Examples
     --------
@@ -286,17 +287,17 @@ def block_bytes(
 
 
 def _outputs(n_classes: int, n_targets: int, n_outputs: int) -> int:
-    """Return the raw predictions of a row by boosting of some targets, or of one: ``n_outputs`` of a number, or those of its classes."""
+    """Return the number of raw predictions of a row in boosting: by target, by ``n_outputs`` of a numeric target, or by class."""
     return max(n_targets, n_classes if n_classes > 2 else n_outputs)
 
 
 def _width_of(schema: Schema) -> int:
-    """Return the bytes of a distinct value; columns that lie together have values of one dtype."""
+    """Return the bytes of a distinct value; columns of a block have values of one dtype."""
     return 4 if all(column.stored_dtype is np.float32 for column in schema.columns) else 8
 
 
 def _most_distinct(column: Column) -> int:
-    """Return how many distinct values a column can have, whatever its number of rows."""
+    """Return an upper limit of the number of distinct values of a column, independent of its number of rows."""
     if column.kind == CATEGORICAL:
         return len(column.categories)
     if column.kind != NUMERIC:
@@ -307,14 +308,14 @@ def _most_distinct(column: Column) -> int:
 
 @dataclass(frozen=True)
 class WorkerCapacity:
-    """What a worker has.
+    """Threads and memory of a worker.
 
     Attributes
     ----------
     threads : int
     limit : float
-        Bytes that it may use in all; infinite where it has no limit. Dask stops giving work to a worker well before the limit that the
-        user has set (at ``distributed.worker.memory.pause``, by default 80%); it is that share that counts.
+        Bytes that it may use in all, infinite if it has no limit. Dask stops assigning work to a worker before it reaches the limit set by
+        the user (at the share ``distributed.worker.memory.pause``, by default 80%); that share counts.
     used : float
         Bytes in use.
     """
@@ -330,7 +331,7 @@ class WorkerCapacity:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> WorkerCapacity:
-        """Return what the scheduler knows of a worker.
+        """Return the capacity of a worker, given the scheduler's data about it.
 
         Examples
         --------
@@ -342,21 +343,21 @@ class WorkerCapacity:
 
 
 def running(known: Mapping[str, Mapping[str, Any]]) -> dict[str, WorkerCapacity]:
-    """Return what each worker has that takes on work; ``known`` is what the scheduler knows of all (:meth:`WorkerMonitor.look`)."""
+    """Return the capacities of the running workers; ``known`` has the scheduler's data about all (:meth:`WorkerMonitor.look`)."""
     return {
         worker: WorkerCapacity.of(facts) for worker, facts in sorted(known.items()) if facts["nthreads"] and facts["status"] == "running"
     }
 
 
 def worker_capacities(client: Client) -> dict[str, WorkerCapacity]:
-    """Return what each worker has that takes on work, by asking the scheduler.
+    """Return the capacities of the running workers, as reported by the scheduler.
 
     Raises
     ------
     WorkerLost
         If there are none.
     NotEnoughMemory
-        If Dask has paused all, and they do not go on.
+        If Dask has paused all workers, and they do not resume.
     """
     monitor = WorkerMonitor(client)
     while not (found := running(in_loop(client, monitor.look))) and any(facts["status"] == "paused" for facts in monitor.workers.values()):
@@ -368,12 +369,12 @@ def worker_capacities(client: Client) -> dict[str, WorkerCapacity]:
 
 
 def check_processes(client: Client) -> None:
-    """Raise if the workers cannot even hold the code: they would die over the fit, one after the other.
+    """Raise if workers have less memory than the code needs: a fit would kill them one after the other.
 
     Raises
     ------
     NotEnoughMemory
-        If none of the workers that there are can. Without workers, some may come.
+        If all existing workers are too small. Without workers, some may still join.
     """
     workers = ask(client, lambda: client.scheduler.identity(n_workers=-1))["workers"]
     limits = {worker: WorkerCapacity.of(facts).limit for worker, facts in workers.items()}
@@ -394,28 +395,29 @@ def _usable_share() -> float:
     return 1.0
 
 
-#: A cell, and a row besides where a worker has all columns, and where it has some. The first and the last were measured by columns; a row
-#: alone is an earlier figure, with which the whole fit on one worker comes out as above.
+#: Costs in nanoseconds of a processor, for the choice of a placement. By columns: of a cell, of a row on a worker with all columns, and of
+#: a row on a worker with some. The first and the last were measured; the second is an earlier figure that agrees with the time of a whole
+#: fit on one worker.
 CELL, ROW_ALONE, ROW_TOGETHER = 3.6, 35.0, 43.0
-#: The exchanges of a tree by columns: six levels, in any case, and for each worker.
+#: The exchanges of a tree by columns, for six levels: fixed cost, and cost for each worker.
 EXCHANGES, EXCHANGES_WORKER = 6 * 1.84e6, 6 * 1.07e6
-#: By rows, a row and a cell of a worker's own; a column of sums that a worker makes and sends, or is sent and searches. Fitted to the
-#: seconds of a processor that the slowest shards of each step took together, all shards in one process: medians of 60 trees of 100,000 to a
-#: million rows, 28 or 84 columns and 2, 4 or 8 shards, which these costs meet within 8 %.
+#: By rows: a row and a cell on their worker, and the sums of a column, for a worker that computes and sends, or receives and searches them.
+#: Fitted to the processor time of the slowest shards of each step, with all shards in one process: medians of 60 trees of 100,000 to a
+#: million rows, 28 or 84 columns and 2, 4 or 8 shards, which these costs predict within 8 %.
 ROWS_ROW, ROWS_CELL, ROWS_COLUMN = 64.0, 4.4, 0.27e6
-#: A tree in any case: 7.0e6 of them of a shard, in the same fit; 5.3e6 for the 47 steps in which shards wait for one another, measured with
-#: shards in processes of their own (20,000 and 100,000 x 28; 2, 4 and 8 workers); and 3.4e6 to decide on splits, which each shard does.
+#: Fixed cost of a tree: 7.0e6 on a shard, from the same fit; 5.3e6 for the 47 steps in which shards wait for one another, measured with
+#: shards in separate processes (20,000 and 100,000 x 28; 2, 4 and 8 workers); and 3.4e6 for deciding on splits, which each shard does.
 ROWS_TREE = 15.7e6
-#: The coordinator's message to a worker, and its reply: 0.12e6, measured likewise; and what each shard has to do with the replies of
-#: another one, wherever they come from: 35 us each for eight of them.
+#: For each worker: 0.12e6 for the coordinator's message and the reply, measured in the same way, and the time in which each shard reads the
+#: replies of another, 35 us for each of eight.
 ROWS_WORKER = 0.4e6
-#: What a worker has to do with each other one that it sends to and hears of, 47 times in a tree: 1.6e6 to send and to receive, measured
-#: likewise, and 1.4e6 to take in what comes, and to wait for the slowest of more workers, of the fit of all shards in one process.
+#: For each pair of workers, with 47 exchanges a tree: 1.6e6 for sending and receiving, measured in the same way, and 1.4e6 for reading the
+#: data and for waiting for the slowest of more workers, from the fit with all shards in one process.
 ROWS_PEER = 3.0e6
 
 
 def seconds_alone(n_rows: int, n_columns: int, threads: int) -> float:
-    """Return the seconds of a tree on a worker that has all columns.
+    """Return the seconds of a tree on a worker with all columns.
 
     Examples
     --------
@@ -426,7 +428,7 @@ def seconds_alone(n_rows: int, n_columns: int, threads: int) -> float:
 
 
 def seconds_by_columns(n_rows: int, n_columns: int, threads: Mapping[str, int]) -> float:
-    """Return the seconds of a tree where each worker has some columns; ``threads`` are those of each worker.
+    """Return the seconds of a tree if each worker has some columns; ``threads`` has the number of threads of each worker.
 
     Examples
     --------
@@ -438,7 +440,7 @@ def seconds_by_columns(n_rows: int, n_columns: int, threads: Mapping[str, int]) 
 
 
 def seconds_by_rows(rows: Mapping[str, int], n_columns: int, threads: Mapping[str, int]) -> float:
-    """Return the seconds of a tree where each worker keeps so many rows.
+    """Return the seconds of a tree if each worker has the given number of rows.
 
     Examples
     --------
@@ -451,7 +453,7 @@ def seconds_by_rows(rows: Mapping[str, int], n_columns: int, threads: Mapping[st
 
 
 def seconds_beside_rows(n_workers: int) -> float:
-    """Return the seconds of a tree by rows that go with the workers, whatever their rows and columns.
+    """Return the seconds of a tree by rows that depend only on the number of workers.
 
     Examples
     --------
@@ -462,11 +464,11 @@ def seconds_beside_rows(n_workers: int) -> float:
 
 
 def sums_received(n_workers: int, n_columns: int) -> int:
-    """Return how many sums of a column the worker is sent that is sent most, its own among them.
+    """Return the largest number of column sums that a worker receives, including its own.
 
     Examples
     --------
-    Of each of four workers, those of 25 columns.
+    Each of four workers receives the sums of 25 columns from each.
 
     >>> sums_received(4, 100), sums_received(400, 100)
     (100, 400)

@@ -1,7 +1,7 @@
 """The user's collections as row partitions that belong together.
 
-X, y and sample_weight may each be a Dask collection, and the latter two also plain arrays. Here they become lists of equal length, whose
-i-th entries hold the same rows: each a future on the cluster. Partitions without rows are left out. Only row counts come to the client.
+X, y and sample_weight may each be a Dask collection; the latter two may also be arrays. They are converted to lists of futures of equal
+length, whose i-th entries have the same rows. Partitions without rows are left out. Only row counts are fetched by the client.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Partitions:
     ----------
     X, y : list of Future
     weight, margin : list of Future, or None
-        Of sample_weight and base_margin.
+        Partitions of sample_weight and base_margin.
     lengths : list of int
-        Rows of each partition, all positive.
+        Number of rows of each partition, all positive.
     cells : int or None
-        Stored cells of X, if its partitions are sparse.
+        Number of stored cells of X, if its partitions are sparse.
     """
 
     X: list[Future]
@@ -50,7 +50,7 @@ class Partitions:
 
     @property
     def futures(self) -> list[Future]:
-        """All of them."""
+        """The futures of all arguments."""
         return [*self.X, *self.y, *(self.weight or ()), *(self.margin or ())]
 
 
@@ -65,20 +65,20 @@ def is_array(collection: Any) -> bool:
 
 
 def computed(*values: Any) -> list[Any]:
-    """Compute Dask collections; return each in its place, and what is none as it is.
+    """Compute the Dask collections among some values; other values are returned unchanged.
 
-    ``dask.compute`` takes frames and arrays at once, but returns their results in another order: those of a kind are computed together.
+    ``dask.compute`` with both frames and arrays returns results in another order, so collections of each kind are computed separately.
     """
     return _by_kind(values, dask.compute)
 
 
 def partitions_of(collections: Sequence[Any]) -> list[list[Delayed]]:
-    """Return the partitions of each collection; what collections of a kind have in common is computed once."""
+    """Return the partitions of each collection; parts shared by collections of one kind are computed once."""
     return _by_kind(collections, lambda *of_kind: partitions_together(of_kind))
 
 
 def _by_kind(values: Sequence[Any], function: Callable[..., Sequence[Any]]) -> list[Any]:
-    """Return what a function makes of the collections of each kind, in the places of these."""
+    """Apply a function to the collections of each kind; return the results in the order of the values."""
     found = list(values)
     kinds = ["" if not is_lazy(value) else "frame" if hasattr(value, "expr") else type(value).__qualname__ for value in values]
     for kind in sorted({*kinds} - {""}):
@@ -118,7 +118,7 @@ def _check_kind(name: str, collection: Any, wanted: str) -> None:
 
 
 def queries_beside(y: Any, qid: Any) -> Any:
-    """Return relevances and queries as a Dask collection of two columns with the partitions of y, of its kind; nothing is computed."""
+    """Return relevances and queries as a Dask collection of two columns, of the kind and with the partitions of y; nothing is computed."""
     qid = rows_beside(y, qid, "y", "qid")
     if is_array(y):
         rows = y if y.ndim == 2 else y[:, None]
@@ -132,7 +132,7 @@ def _frame_of_queries(y: Any, qid: Any) -> pd.DataFrame:
 
 
 def rows_beside(X: Any, values: Any, name: str = "X", other: str = "base_margin") -> Any:
-    """Return values of the rows of X as a collection of its kind, with its partitions; nothing is computed. A number is for all rows.
+    """Return values of the rows of X as a collection of its kind and with its partitions; nothing is computed. Numbers are unchanged.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def rows_beside(X: Any, values: Any, name: str = "X", other: str = "base_margin"
     Raises
     ------
     ValueError
-        If they have other partitions or rows, or X is a frame whose lengths are not known and the values are a local array.
+        If their partitions or rows differ from those of X, or X is a frame of unknown lengths and the values are a local array.
     """
     import dask.array as da
 
@@ -162,7 +162,7 @@ def rows_beside(X: Any, values: Any, name: str = "X", other: str = "base_margin"
                 f"{other} is a {type(values).__name__} in memory, but {name} is a {type(X).__name__} of partitions whose numbers of rows "
                 "are not known; wants a Dask collection with the same partitions, or one number for all"
             )
-        values = da.from_array(np.asanyarray(values))  # a mask is seen where scores are read
+        values = da.from_array(np.asanyarray(values))  # masks are checked when scores are read
     if is_array(X) and not is_array(values):
         values = values.to_dask_array()
     if is_array(values):
@@ -186,16 +186,16 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any, base_margin: Any = N
     tasks : Tasks
     X : Dask DataFrame or 2-D Dask Array
     y : Dask Series or Array, or local array of shape (n,); for several targets a Dask DataFrame or an array of shape (n, k)
-        None has :func:`~dtrees.ensemble.input.target.target_of_rows` make it.
+        If None, :func:`~dtrees.ensemble.input.target.target_of_rows` creates it.
     sample_weight : Dask Series or Array, local array of shape (n,), number or None
     base_margin : Dask Series, DataFrame or Array, or local array, of shape (n,) or (n, k), or None
 
     Raises
     ------
     ValueError
-        If they do not have the same rows. Frames of as many partitions have to agree partition by partition, for where they do not, it is
-        likely that their rows do not match. Others need only agree in all: Dask Arrays, and frames of different numbers of partitions. They
-        are cut anew.
+        If they do not have the same rows. Frames with equal numbers of partitions must agree in each partition, as otherwise their rows
+        probably do not match. Other collections (Dask Arrays, and frames of different numbers of partitions) need only agree in the total,
+        and are repartitioned.
     """
     named = {"X": whole_rows(X), "y": y, "sample_weight": sample_weight, "base_margin": base_margin}
     lazy = {name: collection for name, collection in named.items() if is_lazy(collection)}
@@ -245,12 +245,12 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any, base_margin: Any = N
 
 
 def _stored_cells(outlines: Sequence[Outline]) -> int | None:
-    """Return the stored cells of all partitions, None if these are dense.
+    """Return the total number of stored cells of sparse partitions, None if partitions are dense.
 
     Raises
     ------
     TypeError
-        If some are sparse, and some are not.
+        If only some partitions are sparse.
     """
     cells = [cells for _, _, cells in outlines]
     stored = [n for n in cells if n is not None]
@@ -263,7 +263,7 @@ def _stored_cells(outlines: Sequence[Outline]) -> int | None:
 
 
 def targets_of(y: Any) -> Any:
-    """Return a Dask Series or Array of shape (n,) of one of shape (n, 1), with scikit-learn's warning; others have whole rows."""
+    """Convert a Dask Series or Array of shape (n, 1) to shape (n,), with scikit-learn's warning; give others partitions of whole rows."""
     if y.ndim != 2 or y.shape[1] != 1 or is_sparse(getattr(y, "_meta", None)):  # sparse ones are refused later
         return _in_whole_rows(y)
     warn_of_column()
@@ -271,7 +271,7 @@ def targets_of(y: Any) -> Any:
 
 
 def lengths_by_target(tasks: Tasks, X: Any, y: Any) -> list[int]:
-    """Return the rows of the partitions that X and y will be aligned in, about; counted by y, which is narrow, where they are not known."""
+    """Return approximate row counts of the partitions that X and y will have; if unknown, counted by y, which is narrow."""
     if not is_lazy(X):
         return [len(X)]
     if not is_lazy(y):
@@ -284,17 +284,17 @@ def lengths_by_target(tasks: Tasks, X: Any, y: Any) -> list[int]:
 
 
 def column_names(X: Any) -> list[Any] | None:
-    """Return the names of the columns of a frame or collection of frames; None where there are none."""
+    """Return the names of the columns of a frame or collection of frames; None if there are none."""
     return list(X.columns) if hasattr(X, "columns") else None
 
 
 def in_order(part: Any, names: list[Any] | None) -> Any:
-    """Return a partition with its columns in the order of the collection's, which Dask does not see to.
+    """Return a partition with its columns in the order of the collection, which Dask does not guarantee.
 
     Raises
     ------
     ValueError
-        If it has other columns.
+        If it has different columns.
     """
     columns = column_names(part)
     if columns == names or names is None:
@@ -309,12 +309,12 @@ def check_names(columns: list[Any] | None, names: list[Any] | None, where: str) 
         raise ValueError(f"{where} the columns {columns}; wants those of the collection's meta, {names}")
 
 
-#: Rows of a partition, its columns if they are not as expected, and its stored cells if it is sparse.
+#: Number of rows of a partition, its columns if they differ from the expected ones, and its number of stored cells if it is sparse.
 Outline = tuple[int, list[Any] | None, int | None]
 
 
 def _outline(part: Any, i: int, name: str, names: list[Any] | None) -> Outline:
-    """Return what is to be known of partition ``i`` of an argument."""
+    """Return the outline of partition ``i`` of an argument."""
     if is_sparse(part):
         if name != "X":
             raise TypeError(f"{name} is a Dask collection with sparse blocks; wants dense ones: {name}.map_blocks(lambda it: it.toarray())")
@@ -333,7 +333,7 @@ def compute_partitions(tasks: Tasks, collections: dict[str, Any]) -> dict[str, l
 
 
 def _disagreement(name: str, wanted: Sequence[int], found: Sequence[int], *, whole: bool) -> str:
-    """Say in which partitions rows do not match, or, where only ``whole`` collections must, that they do not."""
+    """Return a message about partitions whose row counts differ, or, for ``whole`` collections, about different totals."""
     if whole:
         return f"X has {sum(wanted)} rows but {name} has {sum(found)}; both must describe the same rows"
     i = next(i for i, (a, b) in enumerate(zip(wanted, found, strict=True)) if a != b)
@@ -363,7 +363,7 @@ def _take_rows(parts: list[Any], begin: int, end: int) -> Any:
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Return partitions one below the other: frames, whose categories are kept, sparse blocks, or arrays, whose masks are."""
+    """Concatenate partitions: frames with their categories, sparse blocks, or arrays with their masks."""
     if is_sparse(parts[0]):
         return sparse.vstack(parts, format="csr")
     if all(hasattr(part, "iloc") for part in parts):
@@ -382,14 +382,14 @@ def _send(tasks: Tasks, name: str, values: Any, lengths: list[int]) -> list[Futu
 
 
 def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[int, list[Any]]:
-    """Return how many rows X has, and at most ``n`` of them from X and each of the others (lazy or not, or None).
+    """Return the number of rows of X, and at most ``n`` of its rows and of the same rows of each of the others (lazy or not, or None).
 
-    Collections are computed twice, once to count rows, unless they are persisted; partitions without a drawn row only once.
+    Unless they are persisted, collections are computed twice, once for counting rows; partitions without a drawn row only once.
 
     Raises
     ------
     ValueError
-        If the others have not as many rows as X.
+        If the others have different numbers of rows than X.
     """
     collections = [whole_rows(X), *others]
     lazy = [collection for collection in collections if is_lazy(collection)]
@@ -409,7 +409,7 @@ def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[
 
 
 def chunks_of(parts: Sequence[Any], lengths: Sequence[int], names: list[Any] | None, rows: NDArray[np.int64]) -> list[tuple[Any, int]]:
-    """Return, as tasks, those of some rows that each partition has, and their number; no row of the first one if there are none.
+    """Return, as tasks, the selected rows of each partition with their number; an empty part of the first one if there are none.
 
     ``rows`` are ascending.
     """

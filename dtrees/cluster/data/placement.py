@@ -1,17 +1,17 @@
-"""Which worker gets which columns, or rows: decided once for a fit, from sizes, before any column is loaded.
+"""The placement of a table: which worker gets which columns or rows, decided once for a fit by sizes, before any column is loaded.
 
 Terms
 -----
 one-worker
-    one worker has all columns, and grows all trees. Others take over if it is lost.
+    one worker has all columns, and grows all trees. If it is lost, another one takes over.
 replicated
-    every worker has all columns, and grows some of the trees. Only trees that do not depend on each other can grow so.
+    every worker has all columns, and grows some of the trees. Only for independent trees.
 sharded
     every worker has some of the columns, and all of them grow each tree together.
 rows
-    every worker keeps the rows of the partitions that it has, all columns of them, and all of them grow each tree together.
+    every worker keeps the rows of its partitions, with all their columns, and all workers grow each tree together.
 auto
-    whichever is likely to be fastest, among those that there is memory for: for boosting by the costs in
+    the placement with the lowest predicted time, among those with sufficient memory; for boosting by the costs in
     :mod:`dtrees.cluster.data.memory`.
 """
 
@@ -35,34 +35,35 @@ from dtrees.split.policy import DELEGATED_COLUMNS
 
 logger = logging.getLogger("dtrees.cluster")
 
-#: What each worker has.
+#: The capacities of workers, by address.
 Capacities = Mapping[str, WorkerCapacity]
 _AS_ASKED = "as asked for by placement"
-#: Of a forest that fits no worker: with a third of the columns tried in a node, the busiest of two workers and the coordinator took 0.18 s
-#: a tree by rows and 0.13 by columns of 100,000 x 28, 0.12 and 0.46 of 40,000 x 100; by columns, each worker divides all rows.
+#: With this many workers, or fewer, a forest that fits no single worker may grow by columns. With a third of the columns tried in a node,
+#: the busiest of two workers and the coordinator took 0.18 s a tree by rows and 0.13 by columns for 100,000 x 28, 0.12 and 0.46 for 40,000
+#: x 100. By columns, each worker divides all rows.
 _FEW_WORKERS = 3
-#: Partitions stay with the worker that has them, unless it has so many times its share of the rows without it, or nearly. To move one
-#: takes no longer than it makes some trees take. Of eight partitions of a Parquet file, two workers had read five and three in three fits
-#: of eight.
+#: A partition stays on its worker if the worker's rows exceed its share by at most this factor with it, or are below its share by this
+#: factor without it. Moving a partition takes no longer than the imbalance costs in some trees. In three of eight fits, two workers had read
+#: five and three of the eight partitions of a Parquet file.
 _MOST_SHARE = 1.05
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What each worker will hold.
+    """The columns, rows and memory of each worker.
 
     Attributes
     ----------
     sizes : Sizes
-        What was planned for.
+        The sizes that were planned for.
     placement : Placement
     columns : dict from str to list of int
-        The columns that each worker loads and sorts, ascending. All of them together are the table's, each once. Where workers keep rows,
-        each has all.
+        The columns that each worker loads and sorts, ascending. Together they are the columns of the table, each once. By rows, each worker
+        has all columns.
     needs : dict from str to int
-        Bytes that each worker will need at most, evaluation sets included.
+        Upper limits of the bytes that each worker will need, including evaluation sets.
     spare : dict from str to float
-        Bytes that each worker has left beside all but evaluation sets; of one that has no columns, all that it has.
+        Bytes that each worker has free besides everything but evaluation sets; for a worker without columns, all its bytes.
     """
 
     sizes: Sizes
@@ -72,7 +73,7 @@ class Plan:
     spare: dict[str, float]
 
     def publish(self, capacities: Capacities) -> None:
-        """Log the plan, a line for each worker, and publish it."""
+        """Log the plan, one line for each worker, and publish it."""
         placement, kind = self.placement, self.placement.kind
         logger.info("placement %s: %s", kind, placement.reason)
         n_columns = sum(map(len, self.columns.values()))
@@ -87,7 +88,7 @@ class Plan:
 
 
 def check_placement(placement: str, *, boosting: bool, whole: str = "") -> None:
-    """Raise ValueError if trees cannot grow that way; ``whole`` says what only grows where a worker has all columns, if it is such."""
+    """Raise ValueError if trees cannot grow with a placement; ``whole`` is a description if a worker must have all columns."""
     if whole and placement in ("sharded", "rows"):
         raise ValueError(
             f"placement is {placement!r}, but {whole}, which wants all columns on a worker; wants one of auto, one-worker"
@@ -110,27 +111,27 @@ def place(
     rows: Mapping[str, int] | None = None,
     storage: str = "memory",
 ) -> Plan:
-    """Decide where columns go, or rows stay.
+    """Decide the placement of columns or rows.
 
     Parameters
     ----------
     sizes : Sizes
     capacities : mapping from str to WorkerCapacity
-        What each worker has.
+        The capacities of the workers.
     placement : {"auto", "one-worker", "replicated", "sharded", "rows"}, default="auto"
     n_trees : int or None, default=None
-        Trees to grow that do not depend on each other; None for boosting.
+        Number of independent trees; None for boosting.
     only_whole : bool, default=False
-        Whether they grow only where a worker has all columns.
+        Whether they require a worker with all columns.
     rows : mapping from str to int, optional
-        How many rows each worker would keep, if trees can grow where rows stay.
+        Number of rows that each worker would keep, if trees can grow by rows.
     storage : {"auto", "memory", "disk"}, default="memory"
-        Where workers that keep rows have their cells; "auto" is on disk where nothing else fits their memory.
+        Where cells are stored with placement by rows; "auto" is the disk if no other option fits the workers' memory.
 
     Raises
     ------
     NotEnoughMemory
-        If there is no memory for it.
+        If workers have too little memory.
 
     Examples
     --------
@@ -155,7 +156,7 @@ def place(
 
 @dataclass(frozen=True)
 class _Case:
-    """What is to be placed, and where; as of :func:`place`."""
+    """The inputs of a placement; see :func:`place`."""
 
     sizes: Sizes
     capacities: Capacities
@@ -165,17 +166,17 @@ class _Case:
 
     @property
     def whole(self) -> dict[str, int]:
-        """The bytes that each worker would need that has all columns."""
+        """Bytes that each worker would need if it had all columns."""
         return {worker: needed_for_all(self.sizes, capacity.threads, self.n_trees) for worker, capacity in self.capacities.items()}
 
     @property
     def able(self) -> list[str]:
-        """The workers with the memory for the whole table, and evaluation sets."""
+        """The workers with memory for the whole table and the evaluation sets."""
         evaluation = sum(self.sizes.evaluation)
         return [worker for worker, needed in self.whole.items() if needed + evaluation <= self.capacities[worker].free]
 
     def plan(self, placement: Placement) -> Plan:
-        """Return what each worker will hold, evaluation sets too, if there is memory for it."""
+        """Return what each worker will hold, including evaluation sets, if there is sufficient memory."""
         sizes, kind = self.sizes, placement.kind
         columns = {worker: list(range(len(sizes.columns))) for worker in self.rows or ()}
         if kind == "rows":
@@ -199,7 +200,7 @@ class _Case:
         return {worker: capacity.threads for worker, capacity in self.capacities.items()}
 
     def _needs_of_rows(self, *, on_disk: bool = False) -> dict[str, int]:
-        """Return the bytes that each worker needs where rows stay."""
+        """Return the bytes that each worker needs with placement by rows."""
         sizes, rows = self.sizes, self.rows
         assert rows is not None
         needs: dict[str, int] = {}
@@ -209,7 +210,7 @@ class _Case:
         return needs if self.n_trees is None else {worker: needed + sizes.forest_by_rows(rows[worker]) for worker, needed in needs.items()}
 
     def _shared_columns(self) -> tuple[dict[str, list[int]], dict[str, int]]:
-        """Return the columns of each worker where all have a share, and the bytes that each needs then."""
+        """Return the columns of each worker if all have a share, and the bytes that each then needs."""
         sizes, threads = self.sizes, self._threads
         of_forest = 0 if self.n_trees is None else sizes.oob_sums_in_all(0) + sizes.delegated
         free = {
@@ -220,7 +221,7 @@ class _Case:
         return columns, {worker: sizes.needed(own, threads=threads[worker]) + of_forest for worker, own in columns.items()}
 
     def choose(self) -> Placement:
-        """Return a placement without workers, and the reason for it."""
+        """Return a placement without workers, and its reason."""
         able, n_trees, capacities = self.able, self.n_trees, self.capacities
         some = f"{len(able)} of {len(capacities)} workers can hold"
         if len(capacities) == 1:
@@ -242,9 +243,9 @@ class _Case:
         return Placement("sharded", f"{some} the whole table")
 
     def _boosting(self) -> Placement:
-        """Return the placement that is predicted to take the fewest seconds a tree, the first of those, and the reason.
+        """Return the placement with the lowest predicted time of a tree (the first of equals), and its reason.
 
-        Columns are an option also where there is no memory for them, so that the error says what they would take.
+        Columns are an option even without sufficient memory, so that the error states what they would need.
         """
         n_rows, n_columns, threads = self.sizes.n_rows, len(self.sizes.columns), self._threads
         predicted = {}
@@ -262,7 +263,7 @@ class _Case:
         return Placement(kind, f"{self._of_size}, {why}; predicted seconds a tree: {weighed}", predicted=predicted)
 
     def _forest_that_fits_no_worker(self) -> Placement:
-        """Return where trees grow over all workers: by columns on few workers with few columns each, if there is memory for that."""
+        """Return the placement for trees over all workers: by columns for few workers with few columns each, if memory suffices."""
         few = len(self.capacities) <= _FEW_WORKERS and len(self.sizes.columns) <= DELEGATED_COLUMNS * len(self.capacities)
         by_rows = self._rows_fit() and not (few and not self._short(self._shared_columns()[1]))
         return Placement("rows" if by_rows else "sharded", f"{self._of_size}, {self._fits_none}")
@@ -276,14 +277,14 @@ class _Case:
         return f"the table ({format_bytes(self.sizes.table)} presorted) fits no single worker"
 
     def _rows_fit(self) -> bool:
-        """Return whether rows may stay where they are, and there is memory for that."""
+        """Return whether rows may stay on their workers, and memory suffices for that."""
         if self.rows is None:
             return False
         needs, free = self._needs_of_rows(), sum(capacity.free for capacity in self.capacities.values())
         return not self._short(needs) and sum(needs.values()) + sum(self.sizes.evaluation) <= free
 
     def _short(self, needs: Mapping[str, int]) -> list[str]:
-        """Return the workers that have not the memory for what they need."""
+        """Return the workers that lack the memory that they would need."""
         return [worker for worker, needed in needs.items() if needed > self.capacities[worker].free]
 
     def _refuse_impossible(self, placement: Placement, needs: Mapping[str, int]) -> None:
@@ -313,7 +314,7 @@ class _Case:
 
 
 def needed_for_all(sizes: Sizes, threads: int, n_trees: int | None) -> int:
-    """Return the bytes that a worker needs that has all columns, and grows trees of a forest of ``n_trees`` (None: boosting)."""
+    """Return the bytes needed by a worker that has all columns and grows trees of a forest of ``n_trees`` (None: boosting)."""
     under_way = min(threads, n_trees or 1)
     batches = min(n_trees or 1, memory.BATCHES_PER_THREAD_OUT_OF_BAG * threads)
     return sizes.needed(range(len(sizes.columns)), under_way, threads) + sizes.oob_sums_in_all(batches)
@@ -328,7 +329,7 @@ def _free(capacity: WorkerCapacity) -> str:
 
 
 def nthreads(client: Client) -> dict[str, int]:
-    """Return the threads of each worker.
+    """Return the number of threads of each worker.
 
     Raises
     ------
@@ -342,21 +343,21 @@ def nthreads(client: Client) -> dict[str, int]:
 
 
 def spread(sizes: Sequence[float], capacities: Mapping[str, float], limits: Mapping[str, float] | None = None) -> dict[str, list[int]]:
-    """Spread items over workers so that each has about its share: the largest first, each to the worker least filled.
+    """Spread items over workers in proportion to their capacities: the largest first, each to the least filled worker.
 
     Parameters
     ----------
     sizes : sequence of float
-        Of the items, in bytes.
+        Bytes of each item.
     capacities : mapping from str to float
-        The workers, and their shares of the work (threads, for example).
+        The workers' shares of the work, for example their numbers of threads.
     limits : mapping from str to float, optional
-        Bytes that each worker can take. What fits nowhere goes to some worker all the same.
+        Bytes that each worker can take. An item that fits nowhere is still assigned.
 
     Returns
     -------
     dict from str to list of int
-        The items of each worker that has some, ascending.
+        The items of each worker that has any, ascending.
 
     Examples
     --------
@@ -383,13 +384,13 @@ def place_blocks(sizes: Sequence[int], placement: Placement, threads: Mapping[st
     Parameters
     ----------
     sizes : sequence of int
-        Bytes of the blocks.
+        Bytes of each block.
     placement : Placement
-        Of the columns: where one worker has all, it has all blocks.
+        The placement of columns: a worker with all columns gets all blocks.
     threads : mapping from str to int
-        Of each worker.
+        Number of threads of each worker.
     spare : mapping from str to float
-        Bytes that each worker has left; see :class:`~dtrees.cluster.data.placement.Plan`.
+        Bytes that each worker has free; see :class:`~dtrees.cluster.data.placement.Plan`.
 
     Examples
     --------
@@ -403,14 +404,14 @@ def place_blocks(sizes: Sequence[int], placement: Placement, threads: Mapping[st
 
 
 def share_out(lengths: Sequence[int], there: Sequence[Collection[str]], threads: Mapping[str, int]) -> dict[str, list[int]]:
-    """Return which partitions each worker keeps, ascending; workers without any are left out.
+    """Return the partitions that each worker keeps, ascending; workers without any are left out.
 
     Parameters
     ----------
     lengths : sequence of int
-        Rows of each partition.
+        Number of rows of each partition.
     there : sequence of collection of str
-        The workers that have it already.
+        The workers that already have each partition.
     threads : mapping from str to int
         The workers to choose from, with their shares of the work.
 
@@ -435,7 +436,7 @@ def share_out(lengths: Sequence[int], there: Sequence[Collection[str]], threads:
     def stays(worker: str) -> bool:
         return load[worker] + lengths[i] <= _MOST_SHARE * share[worker] or _MOST_SHARE * load[worker] < share[worker]
 
-    # Those that lie on few workers first: the others can do with what is left.
+    # Partitions on few workers first: the others have more choices.
     for i in sorted(range(len(lengths)), key=lambda i: (len(there[i]) or len(threads), -lengths[i], i)):
         having = [worker for worker in there[i] if worker in load and stays(worker)]
         worker = min(having or load, key=filled)
@@ -445,7 +446,7 @@ def share_out(lengths: Sequence[int], there: Sequence[Collection[str]], threads:
 
 
 def partition_holders(client: Client, parts: Sequence[Future]) -> list[list[str]]:
-    """Return the workers that have each partition, without those that are silent."""
+    """Return the workers that have each partition, without silent ones."""
     having = holders(client, [part.key for part in parts])
     silent = current_fit().heartbeats.silent
     return [[worker for worker in having[part.key] if worker not in silent] for part in parts]

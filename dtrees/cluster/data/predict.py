@@ -1,9 +1,9 @@
 """Predictions for Dask collections: lazy, partition by partition.
 
-A DataFrame gives a Series with the same partitions, divisions and index; where there are several values for each row (probabilities,
-leaves), a DataFrame with a column for each, and an Array where these have several values each. An Array gives an Array with the same row
-chunks. The model is one node of the graph, which the tasks of all partitions share. A large one is sent at once to the cluster that
-collections are computed on, if there is one, so that it is sent once, and not in the graph of each computation.
+A DataFrame gives a Series with the same partitions, divisions and index; with several values for each row (probabilities, leaves), a
+DataFrame with a column for each, or an Array if these have several values each. An Array gives an Array with the same row chunks. The model
+is one node of the graph, shared by the tasks of all partitions. A large model is sent to the cluster in advance, if there is one, so that
+it is sent once and not with the graph of each computation.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from dtrees.cluster.data.partitions import column_names, in_order, is_array, row
 from dtrees.cluster.reliability.waiting import however_large, task_keys
 from dtrees.ensemble.backend import Output
 
-#: A model whose trees have more bytes is large: half of what Dask warns of in a graph, as it warns of the data's part, too.
+#: A model with more bytes of trees is large: half of the size at which Dask warns of a large graph, which includes the data's part.
 _LARGE = 5_000_000
-#: The dtype of columns of text, object where pandas infers that (before 3), does not say that they are text.
+#: The dtype of text columns: if pandas infers object (before version 3), that does not imply text.
 _TEXT = "string" if pd.Index(["text"]).dtype == object else "str"
 
 
 def predict(X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> Any:
-    """Apply a function to the partitions of a collection, when that is computed.
+    """Apply a function lazily to the partitions of a collection.
 
     Parameters
     ----------
     X : Dask DataFrame or 2-D Dask Array
     function : callable
-        From a block of rows to an array of ``output``'s shape and dtype.
+        Maps a block of rows to an array of ``output``'s shape and dtype.
     output : Output
     beside : Dask collection, array-like or number, or None
-        What is given to the function as well: values of the same rows, or one for all.
+        A second argument of the function: values of the same rows, or one for all.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def predict(X: Any, function: Callable[..., NDArray[Any]], output: Output, besid
     Raises
     ------
     ValueError
-        If ``beside`` has not the rows of X, as far as these are known.
+        If ``beside`` has other rows than X, as far as these are known.
     """
     X = whole_rows(X)
     shared = _shared(function)
@@ -56,26 +56,26 @@ def predict(X: Any, function: Callable[..., NDArray[Any]], output: Output, besid
 
 
 def _shared(function: Callable[..., NDArray[Any]]) -> Any:
-    """Return a function as something that tasks can depend on: a future if it is large and there is a client, otherwise delayed."""
+    """Wrap a function as a dependency of tasks: a future if it is large and there is a client, otherwise delayed."""
     client = _computing_client()
     if client is not None and _bytes_of_trees(function) > _LARGE:
-        with however_large():  # what a task returns can be made again when the worker that has it is lost
+        with however_large():  # a task's result can be computed again if its worker is lost
             return client.submit(loads, dumps(function), key=task_keys("model", 1)[0])
-    # Under a name of its own: naming it by its contents would mean to hash a model for every prediction.
+    # With a unique name: a name by contents would hash the model at every prediction.
     return dask.delayed(function, pure=False, traverse=False)
 
 
 def _bytes_of_trees(function: Callable[..., NDArray[Any]]) -> int:
-    """Return the bytes of the trees that a function, or each booster of a bag, predicts from; to pickle them would take long."""
+    """Return the bytes of the trees of a model or of a bag's boosters, without pickling them, which would take long."""
     models = [one.trees for one in getattr(function, "boosters", (function,)) if hasattr(one, "trees")]
     parts = [part for model in models for group in model.groups for tree in group for part in vars(tree).values()]
     arrays = [array for part in parts for array in (part if isinstance(part, tuple) else (part,))]
-    beside: int = getattr(function, "nbytes", 0)  # targets of leaves
+    beside: int = getattr(function, "nbytes", 0)  # leaf targets
     return beside + sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
 def _computing_client() -> Client | None:
-    """Return the client that Dask computes collections with if nothing else is asked for, or None."""
+    """Return the client by which Dask computes collections by default, or None."""
     if dask.config.get("scheduler", None) not in (None, "distributed", "dask.distributed"):
         return None
     try:
@@ -89,7 +89,7 @@ def _predict_frame(X: Any, function: Any, output: Output, beside: Any) -> Any:
 
     options: dict[str, Any] = {"align_dataframes": False, "token": f"dtrees-{output.name}"}
     if output.further:
-        # From a meta that is an array, Dask makes an Array whose chunks are as long as the partitions, which it does not know.
+        # For a meta that is an array, Dask creates an Array whose chunks have the lengths of the partitions, which are unknown.
         nothing = np.empty((0, output.width or 0, *output.further), output.dtype)
         return X.map_partitions(_predict_to_array, beside, function, column_names(X), meta=nothing, **options)
     empty = np.empty(0 if output.width is None else (0, output.width), output.dtype)
@@ -118,7 +118,7 @@ def _as_frame(values: NDArray[Any], index: pd.Index, output: Output) -> pd.Serie
 
 
 def _dtype_in_frame(dtype: np.dtype[Any]) -> Any:
-    """Return the dtype of a column of predictions: labels of dtype object are text, and the meta has to say so."""
+    """Return the dtype of a column of predictions: labels of dtype object are text, which the meta must declare."""
     return _TEXT if dtype.kind in "OUS" else dtype
 
 

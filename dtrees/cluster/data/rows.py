@@ -1,13 +1,13 @@
-"""Tables by rows on a cluster: the rows of partitions, presorted where they are.
+"""Tables by rows on a cluster: the rows of partitions, presorted on their workers.
 
-Each worker keeps the rows of the partitions that it has, all columns of them, presorted by itself. No cell of the table goes to another
-worker, but for partitions that lie on few workers, or on none that takes part (:func:`~dtrees.cluster.data.placement.share_out`)::
+Each worker keeps the rows of its partitions, with all columns, and presorts them itself. No cell of the table is sent to another worker,
+except partitions on few workers or on workers that do not take part (:func:`~dtrees.cluster.data.placement.share_out`)::
 
     rows      a worker's partitions: columns to numbers, each sorted; target; weights   ->  a :class:`RowBlock`
 
-Where the cells of blocks are to be on disk, a task before that encodes each partition, so that workers have some of these at a time only::
+If cells are stored on disk, a preceding task encodes each partition, so that workers hold only some partitions at a time::
 
-    encode    a partition   ->  a :class:`EncodedPartition`, whose numbers are on disk
+    encode    a partition   ->  an :class:`EncodedPartition`, whose numbers are on disk
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class RowBlock:
     Attributes
     ----------
     columns : Columns
-        All columns of the table; codes are of these rows' values.
+        All columns of the table; codes refer to the distinct values of these rows.
     ranges : list of (int, int)
-        The number in the table of the first row of each partition, and the one after its last; ascending.
+        The table's row number of the first row of each partition, and the number after its last; ascending.
     target : ndarray, shape (n_rows,) or (n_rows, k)
     weight : ndarray of float64, shape (n_rows,), or None
     """
@@ -58,15 +58,15 @@ class RowBlock:
     weight: NDArray[np.float64] | None
 
     def __sizeof__(self) -> int:
-        """Return the bytes of its arrays that are in memory."""
+        """Return the bytes of its arrays in memory."""
         arrays = [self.columns.codes, self.columns.words, self.target, self.weight]
         return sum(array.nbytes for array in arrays if array is not None and not is_on_disk(array))
 
 
 class EncodedPartition:
-    """The columns of a partition as numbers, on the disk of the worker that has made them.
+    """The columns of a partition as numbers, on the disk of the worker that encoded them.
 
-    Where one is sent to another worker, it is in memory there: Dask reads what comes outside of tasks, where no worker's folder is known.
+    If it is sent to another worker, it is in memory there: Dask deserializes outside of tasks, where the worker's folder is unknown.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class EncodedPartition:
 
     def __init__(self, columns: Sequence[NDArray[Any]]) -> None:
         sizes = np.array([column.nbytes for column in columns], np.int64)
-        begins = np.concatenate([[0], np.cumsum(sizes + -sizes % 8)])  # of numbers of 8 bytes or less
+        begins = np.concatenate([[0], np.cumsum(sizes + -sizes % 8)])  # of numbers of at most 8 bytes
         whole = _allocator(is_on_disk=True)(int(begins[-1]), np.uint8)
         self.columns = [
             whole[begin : begin + column.nbytes].view(column.dtype) for begin, column in zip(begins[:-1].tolist(), columns, strict=True)
@@ -85,21 +85,21 @@ class EncodedPartition:
         forget(whole)
 
     def __sizeof__(self) -> int:
-        """Return the bytes of its arrays that are in memory."""
+        """Return the bytes of its arrays in memory."""
         return sum(column.nbytes for column in self.columns if not is_on_disk(column))
 
 
 @dataclass(frozen=True)
 class ClusterRows(ClusterTable):
-    """The rows of a table, on a cluster; each block is a :class:`RowBlock`, for a shard.
+    """The rows of a table on a cluster; each block is a :class:`RowBlock` of a shard.
 
     Attributes
     ----------
     ranges : list of list of (int, int)
-        Of each block.
+        The row ranges of each block.
     parts : list of list of list of str, or None
-        Of each block, the keys of the tasks for partitions of X, of y, and of weights. Their results are not stored; Dask knows how to
-        make it again.
+        For each block, the keys of the tasks for partitions of X, of y, and of weights. Their results are not stored; Dask can compute them
+        again.
     encoding : Encoding
     """
 
@@ -112,7 +112,7 @@ class ClusterRows(ClusterTable):
         return sum(last - first for first, last in self.ranges[i])
 
     def _moves_from(self, having: set[str], worker: str) -> bool:
-        """One whose cells are on disk is always made again: what moves takes memory."""
+        """A block with cells on disk is made again instead of moved, as the moved one would be in memory."""
         return worker in having if self.encoding.is_on_disk else bool(having)
 
     def _made_again(self, tasks: Tasks, i: int, worker: str) -> Future:
@@ -120,13 +120,13 @@ class ClusterRows(ClusterTable):
         return _make_block(tasks, given, self.ranges[i], self.encoding, worker)
 
     def fetch(self, table: Table, name: str) -> NDArray[Any]:
-        """Fetch the "target" or "weight" of all rows, in their order; of several targets, each one's rows are side by side."""
+        """Fetch the "target" or "weight" of all rows, in row order; multi-output targets by output."""
         with Tasks(self.client) as tasks:
             chunks = tasks.waiter.gather(tasks.map(name, getattr, self.blocks, [name] * len(self.blocks)))
         return np.asarray(in_order(chunks, self.ranges, self.n_rows), order="F")
 
     def digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
-        """Return the digest of each column, that of the whole one; and have those of target and weight made."""
+        """Return the digest of each whole column; start those of target and weight."""
         chunks = [tasks.map("digest", getattr, self.blocks, [name] * len(self.blocks)) for name in names]
         return _column_digests(tasks, self), [tasks.submit("digest", _digest, each, self.ranges, self.n_rows) for each in chunks]
 
@@ -134,7 +134,7 @@ class ClusterRows(ClusterTable):
 def load_rows(
     tasks: Tasks, parts: Partitions, plan: Plan, n_rows: int, encoding: Encoding, shares: Mapping[str, Sequence[int]]
 ) -> ClusterRows:
-    """Have each worker take over the rows of the partitions that are its share."""
+    """Have each worker load the rows of its share of partitions."""
     ends = np.cumsum(parts.lengths).tolist()
     blocks, ranges, keys = [], [], []
     for worker, own in shares.items():
@@ -150,7 +150,7 @@ def load_rows(
 
 
 def _make_block(tasks: Tasks, given: Sequence[Any], ranges: list[RowRange], encoding: Encoding, worker: str) -> Future:
-    """Start making a block on a worker of partitions of X, y and weights."""
+    """Start making a block on a worker from partitions of X, y and weights."""
     X, y, weight = given
     there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
     if encoding.is_on_disk:
@@ -159,7 +159,7 @@ def _make_block(tasks: Tasks, given: Sequence[Any], ranges: list[RowRange], enco
 
 
 def _allocator(is_on_disk: bool) -> Allocate:
-    """Return what makes arrays on the worker that this runs on, in memory or in its local directory."""
+    """Return the function that allocates arrays on the current worker, in memory or in its local directory."""
     return partial(on_disk, get_worker().local_directory) if is_on_disk else mapped
 
 
@@ -168,7 +168,7 @@ def _encode(X: Any, schema: Schema) -> EncodedPartition:
 
 
 def _load(X: list[Any], y: list[Any], weight: list[Any] | None, ranges: list[RowRange], encoding: Encoding) -> RowBlock:
-    """Put the rows of some partitions in order; those that are on disk are encoded already."""
+    """Combine the rows of partitions, which are already encoded if they are on disk."""
     schema = encoding.schema
     lengths = [last - first for first, last in ranges]
     with Threads(threads_of(get_worker())) as threads:
@@ -184,7 +184,7 @@ def _load(X: list[Any], y: list[Any], weight: list[Any] | None, ranges: list[Row
 
 
 def _column_digests(tasks: Tasks, rows: ClusterRows) -> list[str]:
-    """Return the digest of each column, that of whole columns. One at a time is put together by a task."""
+    """Return the digest of each whole column. A task combines one column at a time."""
     columns = []
     for j in range(rows.n_columns):
         distinct = tasks.submit("digest", _merged, tasks.map("digest", _distinct, rows.blocks, column=j))
@@ -205,7 +205,7 @@ def _merged(distinct: list[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def _codes(block: RowBlock, distinct: NDArray[np.float64], column: int) -> NDArray[np.uint32]:
-    """Return the codes of a block's rows among the distinct values of all."""
+    """Return the codes of a block's rows among the distinct values of all rows."""
     codes, which = np.unique(block.columns.codes[column], return_inverse=True)
     forget(block.columns.codes[column])
     mine = block.columns.values_of(column, codes)
@@ -213,5 +213,5 @@ def _codes(block: RowBlock, distinct: NDArray[np.float64], column: int) -> NDArr
 
 
 def _digest(chunks: list[NDArray[Any]], ranges: Sequence[Sequence[RowRange]], n_rows: int, *others: NDArray[Any]) -> str:
-    """Return the digest of values of all rows, given by block, in their order."""
+    """Return the digest of values of all rows in row order, given by block."""
     return array_digest(in_order(chunks, ranges, n_rows), *others)

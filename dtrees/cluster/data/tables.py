@@ -1,7 +1,7 @@
 """Tables on a cluster, in blocks on workers.
 
-Blocks are of whole columns (:mod:`dtrees.cluster.data.columns`), or of the rows that workers have (:mod:`dtrees.cluster.data.rows`). Either
-kind is made again of the user's data where it is lost.
+Blocks have whole columns (:mod:`dtrees.cluster.data.columns`), or the rows of workers (:mod:`dtrees.cluster.data.rows`). A lost block of
+either kind is made again from the user's data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dtrees.ensemble.input.target import check_target, check_weights, encode_tar
 
 @dataclass(frozen=True)
 class Encoding:
-    """How partitions become numbers, and whether those of cells are put on disk."""
+    """How partitions are converted to numbers, and whether the numbers of cells are stored on disk."""
 
     schema: Schema
     classes: Any
@@ -36,7 +36,7 @@ class Encoding:
     is_on_disk: bool
 
     def target(self, y: Any) -> NDArray[Any]:
-        """Return the numbers of a partition's target."""
+        """Return the target of a partition as numbers."""
         return encode_target(
             check_target(y, classify=self.classes is not None, name=self.estimator, multi_output=self.multi_output), self.classes
         )
@@ -44,7 +44,7 @@ class Encoding:
 
 @dataclass(frozen=True)
 class ClusterTable:
-    """A table on a cluster, in blocks: of columns, or of rows.
+    """A table on a cluster, in blocks of columns or of rows.
 
     Attributes
     ----------
@@ -52,13 +52,13 @@ class ClusterTable:
     placement : Placement
     blocks : list of Future
     workers : list of str
-        Where each block was made.
+        The worker on which each block was made.
     n_rows : int
     schema : Schema
     sizes : Sizes
-        What the table takes.
+        The memory of the table.
     spare : dict from str to float
-        Bytes that workers have left beside blocks and what goes with them, but for evaluation sets.
+        Bytes that workers have free besides blocks and their associated data, except evaluation sets.
     """
 
     client: Client
@@ -76,9 +76,9 @@ class ClusterTable:
         return len(self.schema)
 
     def bring(self, i: int, worker: str) -> Future:
-        """Return block ``i`` on another worker: moved there if it is in memory somewhere, else made again from the user's data.
+        """Return block ``i`` on another worker: moved there if it is in memory, otherwise made again from the user's data.
 
-        If left to Dask, it would be made again wherever it pleases, and fetched from there by the worker that needs it: two copies.
+        Dask alone would make it again on any worker, and the worker that needs it would fetch a copy.
         """
         old = self.blocks[i]
         with Tasks(self.client) as tasks:
@@ -94,12 +94,12 @@ class ClusterTable:
         return new
 
     def _moves_from(self, having: set[str], worker: str) -> bool:
-        """Return whether a block that some workers have moves from there."""
+        """Return whether a block is moved from the workers that have it, instead of being made again."""
         return bool(having)
 
     @abstractmethod
     def _made_again(self, tasks: Tasks, i: int, worker: str) -> Future:
-        """Start making a block on a worker, of the user's data."""
+        """Start making a block on a worker from the user's data."""
 
     @abstractmethod
     def fetch(self, table: Table, name: str) -> NDArray[Any]:
@@ -107,16 +107,16 @@ class ClusterTable:
 
     @abstractmethod
     def digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
-        """Return the digests of columns; and have those of target and weight, by name, made."""
+        """Return the digests of columns; start those of target and weight, by name."""
 
 
 def join_targets(chunks: list[NDArray[Any]]) -> NDArray[Any]:
-    """Return targets one below the other; of several, each one's rows are side by side."""
+    """Concatenate targets; multi-output targets by output."""
     return np.asarray(np.concatenate(chunks), order="F")
 
 
 def join_weights(chunks: list[Any]) -> NDArray[np.float64]:
-    """Return checked weights one below the other."""
+    """Concatenate checked weights."""
     return np.concatenate([weight for chunk in chunks if (weight := check_weights(chunk, len(chunk))) is not None])
 
 
@@ -131,7 +131,7 @@ def weight(table: Table) -> NDArray[np.float64]:
 
 
 def fingerprint(table: Table) -> str:
-    """Return a digest of the training set, however it is placed; see :meth:`dtrees.ensemble.backend.Backend.fingerprint`."""
+    """Return a digest of the training set, independent of its placement; see :meth:`dtrees.ensemble.backend.Backend.fingerprint`."""
     with Tasks(table.columns.client) as tasks:
         columns, vectors = table.columns.digests(tasks, table, ["target", "weight"] if table.weight is not None else ["target"])
         return table_digest(table, columns, *(*tasks.waiter.gather(vectors), None)[:2])
