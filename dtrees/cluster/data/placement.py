@@ -43,8 +43,8 @@ _AS_ASKED = "as asked for by placement"
 #: x 100. By columns, each worker divides all rows.
 _FEW_WORKERS = 3
 #: A partition stays on its worker if the worker's rows exceed its share by at most this factor with it, or are below its share by this
-#: factor without it. Moving a partition takes no longer than the imbalance costs in some trees. In three of eight fits, two workers had read
-#: five and three of the eight partitions of a Parquet file.
+#: factor without it. Moving a partition takes no longer than the imbalance costs in some trees. In three of eight fits, two workers had
+#: read five and three of the eight partitions of a Parquet file.
 _MOST_SHARE = 1.05
 
 
