@@ -80,7 +80,7 @@ class NotEnoughMemory(ClusterError, MemoryError):
 
 @contextlib.contextmanager
 def exits_as_errors() -> Iterator[None]:
-    """Have what ends a process, where a function of the user's raises it, end the fit: Dask would lose worker after worker by it.
+    """Turn an exception that ends the process, raised by a user's function, into an error of the fit; Dask would lose worker after worker.
 
     Raises
     ------

@@ -1,12 +1,11 @@
-"""Actors on workers, called all at once, looked after meanwhile, and replaced when they are lost.
+"""Actors on workers, which are called together, monitored during calls, and replaced if they are lost.
 
-(A round trip to the actors of 4 workers takes some 2 ms; with tasks
-pinned to workers it takes 17, and a task pinned to a worker that died waits forever.) An actor may compute for as long as it needs; if its
-worker dies, falls silent or cannot be reached any more, it is lost.
+A round trip to the actors of 4 workers takes about 2 ms; with tasks pinned to workers it takes 17 ms, and a task pinned to a worker that
+died never ends. An actor may compute for any time; if its worker dies, becomes silent or cannot be reached, it is lost.
 
-Dask would split every message, with a frame for each array in it, for each of the actors it goes to. So messages are pickled here, once
-however many actors they go to, and travel as bytes, by channels (:mod:`dtrees.cluster.transport.direct_channel`), which spares both ends
-their event loops.
+Dask would split every message, with a frame for each array in it, for each of the actors to which it is sent. Messages are therefore
+pickled here, once for all actors, and sent as bytes over channels (:mod:`dtrees.cluster.transport.direct_channel`), which bypass the event
+loops at both ends.
 """
 
 from __future__ import annotations
@@ -40,19 +39,19 @@ logger = logging.getLogger("dtrees.cluster")
 
 T = TypeVar("T")
 
-#: After a connection broke, the scheduler is given so long to say what it knows of the worker.
+#: Time, in seconds, in which the scheduler may report the loss of a worker after a broken connection.
 _SECONDS_TO_EXPLAIN = 5.0
 _SLICE = 0.5
 _SECONDS_BETWEEN_TRIES = 0.5
-#: Not the fastest for many connections that are kept, but the fastest to make for a few.
+#: Not the fastest for many persistent connections, but the fastest to create for a few.
 _Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 
 
 class ActorsLost(RuntimeError):
-    """Some actors are gone; :attr:`Actors.lost` says which."""
+    """Some actors are lost; :attr:`Actors.lost` has their numbers."""
 
 
-#: In place of a reply that has not come yet.
+#: Placeholder for a reply that has not arrived yet.
 _AWAITED: Any = object()
 
 
@@ -63,18 +62,18 @@ class Actors:
     ----------
     client : distributed.Client
     stage : str
-        For the names of tasks.
+        Used in the names of tasks.
     make : callable
-        Makes an actor (:class:`ActorBase`).
+        Creates an actor (:class:`ActorBase`).
     ends_at_failure : bool
-        Whether calls made together are over when one fails, as actors wait for one another. Otherwise all replies are awaited.
+        Whether calls made together end when one fails, as actors wait for each other. Otherwise all replies are awaited.
 
     Attributes
     ----------
     workers : list of str
         The address of each actor's worker.
     lost : set of int
-        The actors that are gone.
+        The actors that are lost.
     sent, received : collections.Counter
         Bytes of all calls so far to each worker, and of its replies.
     """
@@ -99,13 +98,13 @@ class Actors:
         return len(self.workers)
 
     def add(self, worker: str, arguments: Sequence[Any]) -> None:
-        """Start making a further actor; ``arguments`` is what it is made of there; futures become their results."""
+        """Start creating another actor from ``arguments``, of which futures are replaced by their results."""
         self._unmade.add(len(self))
         self._futures.append(self._submit(worker, arguments))
         self.workers.append(worker)
 
     def replace(self, i: int, worker: str, arguments: Sequence[Any]) -> None:
-        """Start making an actor in place of another, which goes when all are made."""
+        """Start creating an actor in place of another, which is released when all are created."""
         self._replaced.append(self._futures[i])
         self._futures[i] = self._submit(worker, arguments)
         self._unmade.add(i)
@@ -115,22 +114,22 @@ class Actors:
 
     @property
     def where(self) -> list[tuple[str, str]]:
-        """The address of each actor's worker, and its key."""
+        """The worker address and the key of each actor."""
         return [(worker, self.key(i)) for i, worker in enumerate(self.workers)]
 
     def key(self, i: int) -> str:
-        """Return the key of an actor: where it is, its worker knows it by that."""
+        """Return the key by which an actor's worker identifies it."""
         return str(self._futures[i].key)
 
     def wait_until_made(self) -> None:
-        """Wait until all actors are there.
+        """Wait until all actors are created.
 
         Raises
         ------
         ActorsLost, FitCancelled, SchedulerLost
-            If some cannot be made any more.
+            If some cannot be created.
         Exception
-            What making one raised.
+            The error raised by the creation of an actor.
         """
         self._monitor.check()
         self._finish({i: self._start(_result_of(self._futures[i])) for i in sorted(self._unmade)}, tasks=True)
@@ -145,14 +144,14 @@ class Actors:
         ----------
         method : str
         arguments : mapping from int to sequence
-            For each actor to call, what the method is given.
+            The arguments of the method for each actor to call.
 
         Raises
         ------
         ActorsLost, FitCancelled, SchedulerLost
-            If replies cannot come any more.
+            If replies can no longer arrive.
         Exception
-            What the method raised.
+            The error raised by the method.
         """
         calls = _pickled(method, arguments)
         replies = dict.fromkeys(calls, _AWAITED)
@@ -168,7 +167,7 @@ class Actors:
             with waiting_thread():
                 self._take_replies(replies)
         except BaseException:
-            # One that nobody waits for must not be taken for that to a later call.
+            # A late reply must not be taken for the reply to a later call.
             self._close_channels([i for i, reply in replies.items() if reply is _AWAITED])
             raise
         for reply in replies.values():
@@ -177,21 +176,21 @@ class Actors:
         return replies
 
     def _nearest_last(self, actors: Iterable[int]) -> list[int]:
-        """Return actors in the order to call them in: those of this process last, as they take the interpreter once they are called."""
+        """Return actors in calling order: those of this process last, as they use the interpreter once they are called."""
         here = own_worker()
         return sorted(actors, key=lambda i: here is not None and self.workers[i] == here.address)
 
     def look(self) -> dict[str, dict[str, Any]]:
-        """Return what the scheduler knows of its workers, and note which actors are lost."""
+        """Return the scheduler's data about its workers, and record which actors are lost."""
         return in_loop(self._client, self._look)
 
     def close(self) -> None:
-        """Free the actors."""
+        """Release the actors."""
         self._close_channels(list(self._channels))
         futures, self._futures, self._replaced = [*self._futures, *self._replaced], [], []
         if not futures or self._client.status != "running":
             return
-        # Not merely released: proxies of an actor, which an error's traceback may hold, count as users of it.
+        # Cancelled, not only released: proxies of an actor, for example in an error's traceback, count as users of it.
         with contextlib.suppress(SchedulerLost):
             give_up(self._client, futures)
 
@@ -220,14 +219,14 @@ class Actors:
 
     @contextlib.contextmanager
     def _channel_to(self, i: int) -> Iterator[DirectChannel]:
-        """Give the channel of an actor, and see to it if it breaks."""
+        """Yield the channel of an actor; if it breaks, raise the cause."""
         try:
             yield self._channels[i]
         except OSError as error:
             in_loop(self._client, self._raise_failure, i, error)
 
     def _take_replies(self, exchange: dict[int, Any]) -> None:
-        """Take the replies of an exchange as they come, send what was left to be sent, and look after the actors meanwhile."""
+        """Receive the replies of an exchange, send remaining data, and monitor the actors meanwhile."""
         next_look = self._next_look()
         while awaited := {i for i, reply in exchange.items() if reply is _AWAITED}:
             with _Selector() as selector:
@@ -253,7 +252,7 @@ class Actors:
         return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
 
     def _finish(self, calls: Mapping[int, concurrent.futures.Future[T]], *, tasks: bool = False) -> dict[int, T]:
-        """Wait for calls, or ``tasks`` that make actors, and look after their actors meanwhile."""
+        """Wait for calls, or for ``tasks`` that create actors, and monitor their actors meanwhile."""
         pending, next_look = set(calls.values()), self._next_look()
         try:
             while pending:
@@ -278,9 +277,9 @@ class Actors:
         return time.monotonic() + self._monitor.heartbeats.seconds_between_looks
 
     def _attend(self, next_look: float, needed: Iterable[int]) -> float:
-        """Raise if there is no point in waiting for some actors any more; look at the cluster when it is time, and return when it is again.
+        """Raise if waiting for some actors is pointless; look at the cluster when it is time, and return the time of the next look.
 
-        Where calls end at a failure, an actor is needed that has replied, too: others may wait for what it sent them.
+        If calls end at a failure, an actor that has replied is still needed, as others may wait for its payloads.
         """
         self._monitor.check()
         if time.monotonic() <= next_look:
@@ -302,10 +301,10 @@ class Actors:
         return known
 
     async def _raise_failure(self, i: int, error: BaseException) -> None:
-        """Raise what became of an actor: the error that making it raised, or its loss."""
+        """Raise the failure of an actor: the error raised by its creation, or its loss."""
         if i in self._unmade and await self._has_failed(i):
             raise died_too_often(error) if isinstance(error, KilledWorker) else error
-        # The connection broke. The scheduler may hear of the worker's end a moment later than we do.
+        # The connection broke. The scheduler may notice the worker's end a moment later.
         deadline = time.monotonic() + _SECONDS_TO_EXPLAIN
         while not await self._is_lost(i) and time.monotonic() < deadline:
             self._monitor.check()
@@ -315,15 +314,15 @@ class Actors:
         raise ActorsLost(f"lost {self.workers[i]}: {error}") from error
 
     async def _is_lost(self, i: int) -> bool:
-        """Return whether the scheduler has given up an actor for lost; making it may also have failed, which is another matter."""
+        """Return whether the scheduler considers an actor lost, as opposed to an error in its creation."""
         status = self._futures[i].status
         return status in ("cancelled", "lost") or (status == "error" and not await self._has_failed(i))
 
     async def _has_failed(self, i: int) -> bool:
-        """Return whether making an actor has raised an error, or has killed too many workers.
+        """Return whether the creation of an actor has raised an error, or has killed too many workers.
 
-        The future of an actor that was made, and then lost with its worker, has an error too. The scheduler makes that one, which has no
-        traceback: no code has raised it.
+        The future of an actor that was created, and then lost with its worker, has an error too. That error comes from the scheduler and
+        has no traceback, as no code has raised it.
         """
         future = self._futures[i]
         if future.status != "error":
@@ -336,24 +335,24 @@ async def _result_of(future: Future) -> Any:
 
 
 def _pickled(method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, bytes]:
-    """Pickle what each actor is given, as it travels; what is given to several, once."""
+    """Pickle the arguments of each actor for sending; arguments shared by several actors are pickled once."""
     once = {tuple(map(id, given)): given for given in arguments.values()}
     pickled = {which: framed(dumps((method, tuple(given)))) for which, given in once.items()}
     return {i: pickled[tuple(map(id, given))] for i, given in arguments.items()}
 
 
 class LastingActors(ABC):
-    """Actors of a fit, each for a share of something: lost ones are made again of the same, on workers that have the memory; close them.
+    """Actors of a fit, each for a share of some data; lost ones are created again on workers with sufficient memory. Must be closed.
 
     Parameters
     ----------
     client : distributed.Client
     stage : str
-        For the names of tasks.
+        Used in the names of tasks.
     make : callable
-        Makes an actor on a worker.
+        Creates an actor on a worker.
     ends_at_failure : bool
-        Whether actors wait for one another, so that calls made together are over when one fails.
+        Whether actors wait for each other, so that calls made together end when one fails.
     """
 
     def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase], ends_at_failure: bool = False) -> None:
@@ -363,27 +362,27 @@ class LastingActors(ABC):
         self._n_restarts = 0
 
     def close(self) -> None:
-        """Free the actors."""
+        """Release the actors."""
         self._actors.close()
 
     @abstractmethod
     def _arguments(self, i: int) -> tuple[Any, ...]:
-        """Return what an actor is made of."""
+        """Return the arguments from which an actor is created."""
 
     @abstractmethod
     def _describe(self, i: int) -> str:
-        """Say what an actor holds."""
+        """Return a description of an actor's data."""
 
     def _needed(self, i: int) -> int:
         """Return the bytes that an actor needs."""
         return 0
 
     def _bring(self, i: int, worker: str) -> None:
-        """Have what an actor is made of on another worker."""
+        """Bring the data of an actor to another worker."""
         logger.info("%s: %s, lost or moved, will be on %s", self._fit.name, self._describe(i), worker)
 
     def _make_all(self, workers: Sequence[str]) -> None:
-        """Make the actors, each on its worker; those whose workers are lost by now are made elsewhere."""
+        """Create the actors, each on its worker, or elsewhere if the worker is lost by now."""
         there = nthreads(self._client)
         try:
             for i, worker in enumerate(workers):
@@ -405,19 +404,19 @@ class LastingActors(ABC):
                 self._replace_lost()
 
     def _replace_lost(self) -> None:
-        """Start making new actors in the place of those that are lost."""
+        """Start creating new actors in place of lost ones."""
         for i in sorted(self._actors.lost):
             worker = self._place_for(i)
             self._bring(i, worker)
             self._actors.replace(i, worker, self._arguments(i))
 
     def _note_loss(self) -> None:
-        """Take in that actors are lost.
+        """Record a loss of actors.
 
         Raises
         ------
         WorkerLost
-            If that has happened too often.
+            If there were too many losses.
         """
         self._actors.look()
         lost = ", ".join(f"{self._actors.workers[i]} (which held {self._describe(i)})" for i in sorted(self._actors.lost))
@@ -430,7 +429,7 @@ class LastingActors(ABC):
             )
 
     def _place_for(self, i: int) -> str:
-        """Return the worker to make an actor on, waiting for one with the memory for it if there is none."""
+        """Return the worker on which to create an actor; wait if no worker has the memory for it."""
         patience = self._fit.settings.patience
         deadline = time.monotonic() + patience
         while True:

@@ -1,8 +1,7 @@
 """Evaluation sets on a cluster: encoded where their partitions are, and scored by actors.
 
-Nothing but sums comes to the coordinator (or predictions, for metrics that want them all). A scorer that is lost is made again from its
-blocks, which Dask computes anew. Scorers then start over: the rounds so far are added again, which takes a moment and leaves no trace in
-the scores.
+Only sums are sent to the coordinator, or predictions for metrics that need all of them. A lost scorer is created again from its blocks,
+which Dask computes again. Scorers then start over: the rounds so far are added again, which takes a moment and does not change the scores.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ class ClusterSets:
     ----------
     client : distributed.Client
     about : LocalSets
-        All but the blocks.
+        All data except the blocks.
     blocks : list of Future
     workers : list of str
-        Where each block was made.
+        The worker on which each block was made.
     """
 
     client: Client
@@ -49,13 +48,13 @@ class ClusterSets:
 
 
 def load_evaluation(table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> ClusterSets:
-    """Check and encode evaluation sets, each block on the worker that is to have it; a set in memory becomes one block."""
+    """Check and encode evaluation sets, each block on its future worker; a set in memory becomes one block."""
     blocks: list[Future] = []
     sizes: list[int] = []
     set_of_block: list[int] = []
     columns, client = table.columns, table.columns.client
     n_classes = 0 if table.classes is None else len(table.classes)
-    cells = getattr(columns, "cells", None)  # of a sparse table: its evaluation sets are taken to be like it
+    cells = getattr(columns, "cells", None)  # the evaluation sets of a sparse table are assumed to be as sparse
     about: Any = {"n_classes": n_classes, "n_targets": table.n_targets, "cells": cells and cells / columns.n_rows}
     with Tasks(client) as tasks:
         for position, given in enumerate(sets):
@@ -94,12 +93,12 @@ def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
     n_parts = len(parts.lengths)
     weights, margins = parts.weight or [None] * n_parts, parts.margin or [given.base_margin] * n_parts
     made = tasks.map("encode", make_block, parts.X, parts.y, weights, margins, **about)
-    release(parts.futures)  # each goes when the tasks that need it are done
+    release(parts.futures)  # each is released when the tasks that need it are done
     return made
 
 
 def fetch_rows(tasks: Tasks, *values: Any) -> list[Any]:
-    """Return values of rows, such as the target and weights of a set in memory, wherever they are themselves."""
+    """Return values of rows, such as the target and weights of a set in memory, from wherever they are stored."""
     lazy = {str(i): one for i, one in enumerate(values) if is_lazy(one)}
     parts = compute_partitions(tasks, lazy)
     return [joined(tasks.waiter.gather(parts[str(i)])) if str(i) in parts else one for i, one in enumerate(values)]
@@ -114,7 +113,7 @@ def _targets(block: Block) -> Rows:
 
 
 class ScorerActor(ActorBase):
-    """A :class:`~dtrees.ensemble.evaluation_sets.Scorer` on a worker, using as many threads as the worker has."""
+    """A :class:`~dtrees.ensemble.evaluation_sets.Scorer` on a worker, with all threads of the worker."""
 
     def __init__(self, blocks: list[Block], metrics: Sequence[Metric]) -> None:
         super().__init__()
@@ -127,7 +126,7 @@ class ScorerActor(ActorBase):
 
 
 class ClusterEvaluation(Evaluation, LastingActors):
-    """Evaluation sets that are scored by actors, each with some of the blocks.
+    """Evaluation sets scored by actors, each with some of the blocks.
 
     Parameters
     ----------
@@ -160,7 +159,7 @@ class ClusterEvaluation(Evaluation, LastingActors):
                 self._note_loss()
                 self._replace_lost()
                 self._await_made()
-                # Which of the others have added the round is not known.
+                # It is unknown which of the others have added the round.
                 message = rounds, initial, first, True
         said: list[list[list[Any]]] = [[[] for _ in self._blocks] for _ in range(len(rounds) - first)]
         for actor, blocks in enumerate(self._blocks_of):

@@ -1,14 +1,14 @@
-"""Fits on a cluster, as their tables are placed: in tasks that have whole tables, or over shards on several workers. The model is the same.
+"""Fits on a cluster, depending on the placement: in tasks with whole tables, or over shards on several workers. The model is the same.
 
-On one worker, boosting is a single task, which uses all threads of its worker: messages to a shard would only add latency. If the worker is
-lost, Dask runs the task elsewhere. Over shards, many trees of a forest grow side by side. From whole tables, forests and bags grow by
-tasks: each grows a batch of trees, or a booster, from the table that its worker holds. Which worker does so, in which batch, and how often
-(a lost worker's tasks are simply run again) leaves no trace in the result.
+On one worker, boosting is a single task with all threads of the worker; messages to a shard would only add latency. If the worker is lost,
+Dask runs the task elsewhere. Over shards, many trees of a forest grow side by side. With whole tables, forests and bags grow by tasks: each
+grows a batch of trees, or a booster, from the table on its worker. The result does not depend on which worker grows a batch, on the
+batches, or on repetitions (the tasks of a lost worker are simply run again).
 
-Which worker grows which batch is decided as the fit goes on. Each thread has a batch that it grows and one that waits, so that none is idle
-for the time of a message. Batches get smaller towards the end, so that all threads end at about the same time. Workers that join get
-theirs, if they have the memory for the table. Each batch is sent to a certain worker, since Dask would send all of them to the one that
-holds the table at first; any other worker may take them over when one is lost or slow.
+Batches are assigned during the fit. Each thread has one batch in growth and one waiting, so that it is never idle while a message is on its
+way. Batches get smaller towards the end, so that all threads end at about the same time. Workers that join receive batches if they have the
+memory for the table. Each batch is sent to a specific worker, since Dask would send all of them to the one that holds the table at first;
+any other worker may take over batches of a lost or slow one.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from dtrees.tree.tree import Tree
 
 logger = logging.getLogger("dtrees.cluster")
 
-#: Batches that a thread has at a time: one grows, the others wait.
+#: Number of batches that are assigned to a thread: one in growth, the others waiting.
 _AT_A_TIME = 2
-#: A batch has so many times fewer trees than there are left for each thread.
+#: A batch has this fraction (1 / 3) of the remaining trees for each thread.
 _SHARE = 3
 
 
@@ -73,11 +73,11 @@ def boost(
     Raises
     ------
     WorkerLost
-        If workers are lost, and cannot be replaced.
+        If lost workers cannot be replaced.
     SchedulerLost
-        If the scheduler is.
+        If the scheduler is lost.
     FitCancelled
-        If nobody wants the fit any more.
+        If the fit is no longer wanted.
     """
     columns, sets, fit = table.columns, table.evaluation, current_fit()
     if columns.placement.kind == "one-worker":
@@ -97,7 +97,7 @@ def _boost_here(
     plan: BoostingPlan, previous: Any, initial: Any, callback: Callback | None, run: tuple[str, int], about: LocalSets | None,
     columns: Columns, target: NDArray[Any], weight: NDArray[np.float64] | None, evaluated: list[Block],
 ) -> BoostingResult:  # fmt: skip
-    """Boost in a task; ``run`` is the name of the fit, and the turn."""
+    """Boost in a task; ``run`` has the name of the fit and the turn."""
     share_kernels()
     fit = Fit(run[0], current_fit().settings, run[1])
     n_threads = threads_of(get_worker())
@@ -118,7 +118,7 @@ def grow_forest(table: Table, plan: ForestPlan, first: int, last: int, callback:
 
         else:
             shards = _over_shards(table, stack)
-            # Trees that are brought back would have to be grown again for their out-of-bag sums.
+            # With out-of-bag sums, restored trees would have to be grown again.
             log = None if plan.out_of_bag else log_of(fit, table.columns.client, plan)
             n = _side_by_side(table, plan)
             logger.info("growing up to %d trees side by side over %d shards", n, shards.n_shards)
@@ -138,7 +138,7 @@ def _over_shards(table: Table, stack: contextlib.ExitStack) -> DaskExecutor | Da
 
 
 def _side_by_side(table: Table, plan: ForestPlan) -> int:
-    """Return how many trees of a forest are to grow at a time over shards."""
+    """Return the number of trees of a forest to grow side by side over shards."""
     columns, spare = table.columns, min(table.columns.spare.values())
     if not isinstance(columns, ClusterRows):
         return trees_side_by_side(plan, columns.n_rows, table.weight is not None, spare)
@@ -148,7 +148,7 @@ def _side_by_side(table: Table, plan: ForestPlan) -> int:
 
 @dataclass(frozen=True)
 class Batch:
-    """The trees ``first`` to ``last - 1``, where they had best be grown, and with how many threads."""
+    """The trees ``first`` to ``last - 1``, the preferred worker, and the number of threads."""
 
     first: int
     last: int
@@ -157,16 +157,16 @@ class Batch:
 
 
 class Batches:
-    """The trees that are still to be given to workers.
+    """The trees that are not yet assigned to workers.
 
     Parameters
     ----------
     first, last : int
         The trees to grow are ``first`` to ``last - 1``.
     per_thread : int or None, default=None
-        Batches for each thread, all of the same size and given away at once; None for batches that get smaller.
+        Number of batches for each thread, all of the same size and assigned at once; None for batches that get smaller.
     size : int or None, default=None
-        Trees of each batch; batches are given away as threads become free.
+        Number of trees of each batch; batches are assigned as threads become free.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class Batches:
         self._under_way: Counter[str] = Counter()
 
     def give(self, threads: Mapping[str, int]) -> list[Batch]:
-        """Give batches to workers that have too few; ``threads`` are those of the workers that there are."""
+        """Assign batches to workers that have too few; ``threads`` has the current workers."""
         n_threads = sum(threads.values())
         if self._per_thread is not None and self._size is None:
             self._size = -(-len(self._left) // (self._per_thread * n_threads))
@@ -201,13 +201,13 @@ class Batches:
             given.append((self._left[0], self._left[:size][-1] + 1, worker))
             self._left = self._left[size:]
             self._under_way[worker] += 1
-        # Where there are fewer trees than threads, a tree gets several threads.
+        # With fewer trees than threads, a tree gets several threads.
         batches = [Batch(first, last, worker, max(1, threads[worker] // self._under_way[worker])) for first, last, worker in given]
         self._given += batches
         return batches
 
     def done(self, i: int) -> None:
-        """Take in that the ``i``-th batch of all that were given is done."""
+        """Record that the ``i``-th assigned batch is done."""
         self._under_way[self._given[i].worker] -= 1
 
 
@@ -226,18 +226,18 @@ class ForestWorkers:
         self._threads: dict[str, int] = {}
 
     def threads(self, capacities: Mapping[str, WorkerCapacity]) -> dict[str, int]:
-        """Return the threads of those among the workers that there are; where there are none, of those that there were."""
+        """Return the number of threads of the current workers that can hold the table; if there are none, of the previous ones."""
         for worker, capacity in capacities.items() if self._columns.placement.kind == "replicated" else ():
             if needed_for_all(self._columns.sizes, capacity.threads, self._n_trees) <= capacity.free:
                 self._able.add(worker)
-        # Where all that the table was made for are lost, any will do.
+        # If all workers for which the table was made are lost, any other is used.
         able = self._able & capacities.keys() or capacities.keys()
         self._threads = {worker: capacities[worker].threads for worker in sorted(able)} or self._threads
         return self._threads
 
 
 def _completed(tasks: Tasks, columns: ClusterColumns, batches: Batches, n: int, submit: Callable[[Batch], Future]) -> Iterator[Any]:
-    """Give batches to workers as they have threads for them; yield the results of all, in the order of the batches."""
+    """Assign batches to workers with free threads; yield the results of all, in the order of the batches."""
     workers, futures = ForestWorkers(columns, n), list[Future]()
 
     def give(capacities: Mapping[str, WorkerCapacity]) -> None:
@@ -256,7 +256,7 @@ def _completed(tasks: Tasks, columns: ClusterColumns, batches: Batches, n: int, 
 
 
 def _submit(tasks: Tasks, stage: str, grow: Callable[..., Any], table: Table, batch: Batch) -> Future:
-    """Have what is grown of a batch; ``grow`` is given the batch, columns, target, weights, and a callback for after each tree."""
+    """Submit a batch; ``grow`` gets the batch, columns, target, weights, and a callback to be called after each tree."""
     there = {"workers": [batch.worker], "allow_other_workers": True, "priority": -batch.first}
     name = current_fit().name
     return tasks.submit(stage, _grow_batch, grow, batch, *table.columns.blocks, table.target, table.weight, name, **there)
@@ -265,7 +265,7 @@ def _submit(tasks: Tasks, stage: str, grow: Callable[..., Any], table: Table, ba
 def _grow_batch(grow: Callable[..., Any], batch: Batch, columns: Columns, target: Any, weight: Any, name: str) -> Any:
     share_kernels()
     began = time.perf_counter()
-    # Its threads might else grow trees for hours that nobody wants any more.
+    # Without the check, its threads might grow unwanted trees for hours.
     result = grow(batch, columns, target, weight, current_fit().check_after_tree)
     publish(name, "batch", worker=get_worker().address, seconds=time.perf_counter() - began, trees=batch.last - batch.first)
     return result
@@ -274,8 +274,8 @@ def _grow_batch(grow: Callable[..., Any], batch: Batch, columns: Columns, target
 def _grow_by_tasks(table: Table, plan: ForestPlan, first: int, last: int, callback: Callback) -> ForestResult:
     """Grow trees from columns in one block.
 
-    The callback hears of trees in their order; when it ends the fit, later ones are left out even where they are grown already, so that
-    the forest does not depend on timing.
+    The callback is called for trees in order. When it ends the fit, later trees are left out even if they are already grown, so that the
+    forest does not depend on timing.
     """
     columns, began = table.columns, time.perf_counter()
     batches = Batches(first, last, BATCHES_PER_THREAD_OUT_OF_BAG if plan.out_of_bag else None)
@@ -315,18 +315,18 @@ def _without_sums(result: ForestResult) -> ForestResult:
 
 
 def _sum_out_of_bag(results: list[ForestResult]) -> ForestResult:
-    """Add up sums in fixed point, which is the same in any order."""
+    """Add up sums in fixed point, whose total does not depend on the order."""
     total, count = np.zeros_like(results[0].oob_sum), np.zeros_like(results[0].oob_count)
-    for result in results:  # one after the other: np.sum would make an array of all
+    for result in results:  # one at a time: np.sum would make an array of all
         total += result.oob_sum
         count += result.oob_count
     return ForestResult([], total, count, results[0].oob_exponent)
 
 
 def grow_bag(table: Table, grow: GrowOne, n: int, callback: Callback | None) -> list[Any]:
-    """Return what is grown for the numbers below ``n``, each by a task on a worker that has the table.
+    """Return the boosters with numbers below ``n``, each grown by a task on a worker that has the table.
 
-    The callback hears of them in their order; when it ends the fit, later ones are left out even where they are grown already.
+    The callback is called for them in order; when it ends the fit, later ones are left out even if they are already grown.
     """
     columns, began = table.columns, time.perf_counter()
     about = replace(table, columns=None, target=None, weight=None)

@@ -1,9 +1,9 @@
-"""Compiled kernels for all workers of a cluster: compiled once for each kind of processor, and sent to the workers that lack them.
+"""Sharing of compiled kernels in a cluster: compiled once for each kind of processor, and sent to the workers that lack them.
 
-The scheduler keeps the files of compiled kernels (some megabytes). A worker that needs a kernel asks for it. The first to ask is asked to
-compile it and sends the result; others of the same kind, and workers that join later, are sent that. A worker that takes too long, or is
-lost, is not waited for: the next one to ask compiles the kernel too. Nor is a kernel waited for that has come to lie on disk meanwhile, as
-it does where processes share a folder: whoever compiled it may have nothing to send.
+The scheduler stores the files of compiled kernels (some megabytes). A worker that needs a kernel requests it. The first one is told to
+compile it and sends the result; other workers of the same kind, and workers that join later, receive that file. If the worker takes too
+long or is lost, the next one that requests the kernel compiles it too. Waiting also ends when the kernel appears on disk, as happens if
+processes share a folder, since whoever compiled it may have nothing to send.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dtrees.cluster.transport.clients import ask, own_client
 from dtrees.cluster.transport.events import PROGRESS
 from dtrees.split.compile.cache import cache_folder, exchange_with
 
-#: Seconds that a worker is given to compile a kernel, until another one is asked to.
+#: Seconds that a worker has to compile a kernel before another one is told to.
 _PATIENCE = 120.0
-#: Seconds without a sign of life after which it is not waited for.
+#: Seconds without a sign of life after which a compiling worker is no longer waited for.
 _SILENCE = 20.0
-#: Seconds between two questions for a kernel that another worker compiles.
+#: Seconds between two requests for a kernel that another worker compiles.
 _PAUSE = 0.2
 
 
 class KernelStore(SchedulerPlugin):
-    """Compiled kernels, on the scheduler."""
+    """Storage of compiled kernels, on the scheduler."""
 
     name = "dtrees-kernels"
     idempotent = True
@@ -39,21 +39,21 @@ class KernelStore(SchedulerPlugin):
         self._compiling: dict[tuple[str, str], tuple[str, float]] = {}
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Answer workers from now on."""
+        """Start answering workers."""
         self._scheduler = scheduler
         scheduler.handlers["dtrees_kernel"] = self.answer
 
     async def close(self) -> None:
-        """Let go of the kernels."""
+        """Discard the kernels."""
         self._files.clear()
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
-        """Wait no longer for a worker that is gone."""
+        """Stop waiting for a worker that is lost."""
         self._compiling = {key: (who, since) for key, (who, since) in self._compiling.items() if who != worker}
         self._tell()
 
     async def answer(self, version: str, kernel: str, worker: str, content: bytes | None = None) -> tuple[bytes | None, bool]:
-        """Take a kernel that a worker has compiled, or answer one that needs it: the file, if there is one, and whether to wait for it."""
+        """Store a kernel compiled by a worker, or answer a request: the file, if available, and whether to wait for it."""
         key = version, kernel
         if content is not None:
             self._files[key] = content
@@ -69,7 +69,7 @@ class KernelStore(SchedulerPlugin):
         return self._files[key], False
 
     def _tell(self) -> None:
-        """Have the fits know who compiles, and users who wait for one: it is what they may wait for."""
+        """Notify the fits, and users who wait for one, which workers compile, as the fits may be waiting for that."""
         compiling = {who for who, since in self._compiling.values() if time.monotonic() - since < _PATIENCE}
         fits = self._scheduler.plugins.get(FitRegistry.name)
         if fits is not None:
@@ -79,13 +79,13 @@ class KernelStore(SchedulerPlugin):
             self._scheduler.log_event(PROGRESS, {"compiling": sorted(compiling)})
 
     def _is_heard(self, worker: str) -> bool:
-        """Tell whether a worker is there, and shows signs of life. Its last question may come when it is gone."""
+        """Return whether a worker exists and shows signs of life. Its last request may arrive after it is lost."""
         known = self._scheduler.workers.get(worker)
         return known is not None and time.time() - known.last_seen < _SILENCE
 
 
 def share_kernels() -> None:
-    """Have this worker ask for kernels before it compiles them; to be called in a task, or by an actor, before kernels are used."""
+    """Have this worker request kernels before it compiles them; called in a task or an actor before kernels are used."""
     global _sharing
     client = own_client()
     if _sharing is not client:
@@ -94,14 +94,14 @@ def share_kernels() -> None:
         _sharing = client
 
 
-#: The client of the worker that shares kernels; there may be several workers in a process, of which one is enough.
+#: The client of the worker that shares kernels; with several workers in a process, one is sufficient.
 _sharing: Client | None = None
 
 
 def _ask_scheduler(client: Client, worker: str, version: str, name: str, content: bytes | None) -> bytes | None:
-    """Send the scheduler a kernel, or return one, which another worker may have yet to compile; None if it is to be compiled here.
+    """Send the scheduler a kernel, or return one, possibly after another worker has compiled it; None if it must be compiled here.
 
-    A scheduler that keeps no kernels, or is gone, does no harm: the kernel is compiled then.
+    If the scheduler stores no kernels, or is lost, the kernel is compiled here.
     """
     on_disk, until = cache_folder() / name, time.monotonic() + 2 * _PATIENCE
     while content is not None or not on_disk.is_file():

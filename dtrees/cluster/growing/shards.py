@@ -1,12 +1,12 @@
-"""Trees over shards on workers, each with some of the columns or of the rows: the executors that carry the engine's messages to them.
+"""Executors over shards on workers, each with some of the columns or of the rows; they carry the engine's messages.
 
-An executor lives where the coordinator does, in a task of the cluster. What a lost shard had is brought or made again, of the user's data,
-on a worker that has no shard yet where there is one, else beside another shard. When a worker without a shard turns up later, one of two
-that share a worker moves there between two trees. :mod:`dtrees.engine.run.lasting` brings new ones up to date.
+An executor runs with the coordinator, in a task of the cluster. The data of a lost shard are brought, or made again from the user's data,
+on a worker without a shard if there is one, otherwise beside another shard. When a worker without a shard joins later, one of two shards on
+the same worker moves there between two trees. :mod:`dtrees.engine.run.lasting` brings new shards up to date.
 
-What shards send one another (:mod:`dtrees.engine.protocol.exchange`) goes from worker to worker (:mod:`dtrees.cluster.transport.peers`),
-and is awaited there. Nobody waits for ever: when a shard is lost, or fails as it cannot reach another, the coordinator interrupts all. A
-shard whose worker has released it gives up as well.
+Payloads between shards (:mod:`dtrees.engine.protocol.exchange`) are sent from worker to worker (:mod:`dtrees.cluster.transport.peers`), and
+awaited there. Every wait ends: if a shard is lost, or fails because it cannot reach another, the coordinator interrupts all others. A shard
+whose worker has released it stops as well.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from dtrees.engine.shard.shard import Shard
 logger = logging.getLogger("dtrees.cluster")
 
 _SECONDS_BETWEEN_CENSUSES = 5.0
-#: Who is lost, the coordinator finds out much earlier. It may be lost itself; then the shards are forgotten.
+#: The coordinator finds lost shards much earlier. This limit is for a lost coordinator, whose shards are then forgotten.
 _SECONDS_TO_WAIT = 3600.0
 
 
 class ShardActor(ActorBase):
-    """A shard on a worker, using as many threads as the worker has."""
+    """A shard on a worker, with all threads of the worker."""
 
     AT_ONCE = frozenset({"interrupt"})
 
@@ -60,15 +60,15 @@ class ShardActor(ActorBase):
         self.when_gone(self._shard.close)
 
     def meet(self, where: Sequence[tuple[str, str]]) -> None:
-        """Take in where all shards are, this one among them."""
+        """Receive the addresses of all shards, including this one."""
         self.peers.meet(where)
 
     def interrupt(self) -> None:
-        """Have it wait for other shards no longer, until it knows where they are."""
+        """Stop waiting for other shards, until their addresses are received again."""
         self.peers.interrupt()
 
     def handle(self, message: Message) -> tuple[Any, Account]:
-        """Carry out a message; with the reply comes an account of it."""
+        """Carry out a message; return the reply and an account of its time."""
         began, before = time.perf_counter(), self.peers.sent
         sending = waiting = 0.0
         program, sent = self._shard.program(message), None
@@ -85,7 +85,7 @@ class ShardActor(ActorBase):
             sending, waiting = sending + handed_over - stepped, waiting + time.perf_counter() - handed_over
 
     def hand_over(self, step: Step) -> None:
-        """Send other shards the payloads that a step has for them."""
+        """Send the payloads of a step to other shards."""
         once: dict[int, list[Any]] = {}
         things = {}
         for shard, payload in step.payloads.items():
@@ -98,19 +98,19 @@ class ShardActor(ActorBase):
         self.peers.send(things)
 
     def wait_for(self, step: Step) -> list[Any]:
-        """Wait for what other shards are to send."""
+        """Wait for the payloads of other shards."""
         return self.peers.wait(lambda: self._shard.mailbox.take(step), _SECONDS_TO_WAIT, step.name)
 
 
 class WorkerShards(LastingActors, Executor):
-    """Shards on the workers of a cluster: what executors of the engine have in common, whatever shards have.
+    """Shards on the workers of a cluster: the common part of the executors for columns and for rows.
 
     Parameters
     ----------
     table : ClusterTable
-        Each of its blocks is of a shard.
+        Its blocks, one for each shard.
     make : callable
-        Makes a shard on a worker, of what :meth:`_parts` says, and a number of threads.
+        Creates a shard on a worker from the result of :meth:`_parts` and a number of threads.
 
     Attributes
     ----------
@@ -134,21 +134,21 @@ class WorkerShards(LastingActors, Executor):
         logger.info("%d rows, %d columns in %d shards on %s", self.n_rows, self.n_columns, self.n_shards, ", ".join(self._actors.workers))
 
     def close(self) -> None:
-        """Free the shards."""
+        """Release the shards."""
         self._exchanges.publish()
         super().close()
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        """Have some shards carry out messages together; return all replies.
+        """Have some shards carry out messages together; return their replies.
 
         Raises
         ------
         ShardsLost
-            If a reply cannot come any more.
+            If a reply can no longer arrive.
         FitCancelled, SchedulerLost
-            If nobody waits for the fit, or the way to the cluster is lost.
+            If the fit is no longer wanted, or the connection to the cluster is lost.
         Exception
-            What a shard raised.
+            The error raised by a shard.
         """
         sent, received, began = self._actors.sent.total(), self._actors.received.total(), time.perf_counter()
         with self._losses():
@@ -169,7 +169,7 @@ class WorkerShards(LastingActors, Executor):
         return {shard: reply for shard, (reply, _) in replies.items()}
 
     def wants_repair(self) -> bool:
-        """Return whether shards are to be made anew or moved."""
+        """Return whether shards should be replaced or moved."""
         if time.monotonic() < self._next_census:
             return False
         self._next_census = time.monotonic() + _SECONDS_BETWEEN_CENSUSES
@@ -177,17 +177,17 @@ class WorkerShards(LastingActors, Executor):
         return bool(self._actors.lost) or self._to_move(workers) is not None
 
     def repair(self) -> None:
-        """Put new shards in the place of those that are lost, or move one; see :meth:`dtrees.engine.protocol.messages.Executor.repair`.
+        """Replace lost shards, or move one; see :meth:`dtrees.engine.protocol.messages.Executor.repair`.
 
         Raises
         ------
         WorkerLost
-            If shards were lost too often, or no worker can take one.
+            If there were too many losses, or no worker can take a shard.
         """
         self._have_met = False
         with self._losses():
             workers = self._actors.look()
-            if self._may_wait:  # for those that are lost
+            if self._may_wait:  # for lost ones
                 self._actors.call("interrupt", {shard: () for shard in range(self.n_shards) if shard not in self._actors.lost})
                 self._may_wait = False
         if self._actors.lost:
@@ -200,7 +200,7 @@ class WorkerShards(LastingActors, Executor):
 
     @contextlib.contextmanager
     def _losses(self) -> Iterator[None]:
-        """Report lost shards to the engine, in its own terms."""
+        """Convert losses of actors to the engine's ShardsLost."""
         try:
             yield
         except PeerLost as error:
@@ -210,7 +210,7 @@ class WorkerShards(LastingActors, Executor):
             raise ShardsLost(str(error)) from error
 
     def _note_broken(self, error: PeerLost) -> None:
-        """Give up where workers fail again and again to reach one another, though both are there."""
+        """Raise if workers repeatedly fail to reach each other although both are running."""
         self._n_broken += 1
         logger.warning("workers cannot reach one another: %s", error)
         publish(self._fit.name, "shards lost", shards=[], workers=[])
@@ -225,11 +225,11 @@ class WorkerShards(LastingActors, Executor):
 
     @abstractmethod
     def _parts(self, i: int) -> tuple[Any, ...]:
-        """Return what a shard is made of."""
+        """Return the data from which a shard is created."""
 
     @abstractmethod
     def _share(self, shard: int) -> tuple[int, int]:
-        """Return how many columns and rows a shard has."""
+        """Return the number of columns and of rows of a shard."""
 
     def _bring(self, i: int, worker: str) -> None:
         super()._bring(i, worker)
@@ -242,7 +242,7 @@ class WorkerShards(LastingActors, Executor):
         publish(self._fit.name, "shards lost", shards=lost, workers=[self._actors.workers[i] for i in lost])
 
     def _to_move(self, workers: Mapping[str, Mapping[str, Any]]) -> int | None:
-        """Return a shard that had better be elsewhere: its worker is about to go, or has another shard where some worker has none."""
+        """Return a shard to be moved: its worker is retiring, or has another shard while some worker has none."""
         mine = self._actors.workers
         for shard, worker in enumerate(mine):
             if workers.get(worker, {}).get("status") == "closing_gracefully":
@@ -252,7 +252,7 @@ class WorkerShards(LastingActors, Executor):
         return next((shard for shard in doubled if any(free >= self._needed(shard) for free in spare)), None)
 
     def _tell_holding(self) -> None:
-        """Publish what each worker holds."""
+        """Publish the data that each worker holds."""
         workers: dict[str, tuple[int, int]] = {}
         rows_of: dict[str, int] = {}
         for shard, worker in enumerate(self._actors.workers):
@@ -263,7 +263,7 @@ class WorkerShards(LastingActors, Executor):
 
 
 class DaskExecutor(WorkerShards):
-    """Shards that have columns; see :class:`WorkerShards`.
+    """Shards of columns; see :class:`WorkerShards`.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def _row_shard(block: RowBlock, n_rows: int, n_threads: int) -> RowShard:
 
 
 class DaskRowsExecutor(WorkerShards):
-    """Shards that have rows; see :class:`WorkerShards`."""
+    """Shards of rows; see :class:`WorkerShards`."""
 
     places_rows = True
 

@@ -69,9 +69,9 @@ from dtrees.ensemble.input.warning import collected_warnings, warn
 
 logger = logging.getLogger("dtrees.cluster")
 
-#: After so long, the scheduler knows what was submitted before; asked so often.
+#: Time after which the scheduler knows all earlier submissions, and the interval of checks, in seconds.
 _SECONDS_TO_BE_KNOWN, _SECONDS_BETWEEN_QUESTIONS = 1.0, 0.02
-#: An attribute of the fitted model on its way back to ``fit``: what the user should be warned of.
+#: The attribute of the fitted model with warnings for the user, on its way back to ``fit``.
 _WARNINGS = "_warnings"
 
 
@@ -154,7 +154,7 @@ def submit(
     return _submit(model, given, client, placement, detached=detached, priority=priority, max_restarts=max_restarts, label=label)
 
 
-#: What of the options of ``fit`` may be collections.
+#: Options of ``fit`` that may be collections.
 _DATA = ("X", "y", "sample_weight", "qid", "eval_set", "base_margin", "X_val", "y_val", "sample_weight_val")
 
 
@@ -170,7 +170,7 @@ def _submit(
     label: str = "",
     waited_for: bool = False,
 ) -> Future:
-    """Submit a fit of what is given to ``fit``; where it is waited for, whoever waits says what the fit warns of."""
+    """Submit a fit with the arguments of ``fit``; with ``waited_for``, the waiting client shows its warnings."""
     if not isinstance(model, TreeEstimator | Bagging):
         raise TypeError(f"model is {model!r}; wants one of dtrees' estimators, such as GradientBoostingRegressor()")
     client = client_given(client)
@@ -200,13 +200,13 @@ def _submit(
         future = client.submit(
             _coordinate, pickled, settings, name, is_lazy(X) or is_lazy(given["y"]), waited_for, key=name, pure=False, priority=priority
         )
-    if registering is not None:  # until then nobody else keeps a detached fit
+    if registering is not None:  # until then, only this future holds a detached fit
         registering.add_done_callback(functools.partial(_keep, future))
     return future
 
 
 def _keep(future: Future, registered: object) -> None:
-    """Refer to a future for as long as this is to be called."""
+    """Hold a reference to a future for as long as this partial function exists."""
 
 
 def _seen_by_all(path: str, client: Client) -> str:
@@ -257,7 +257,7 @@ def attach(key: str, *, client: Client | None = None, take_over: bool = False) -
 
 async def _attach(client: Client, key: str, take_over: bool) -> Future:
     await registered(client)
-    # What this client has itself submitted a moment ago, the scheduler may not have heard of yet.
+    # The scheduler may not know yet what this client submitted a moment ago.
     deadline = time.monotonic() + _SECONDS_TO_BE_KNOWN
     while (await client.scheduler.get_task_status(keys=[key]))[key] is None:
         if time.monotonic() > deadline:
@@ -268,14 +268,14 @@ async def _attach(client: Client, key: str, take_over: bool) -> Future:
 
 
 def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Client, placement: str | None = None) -> Any:
-    """Submit a fit, and wait for the fitted model; see :func:`submit`. If the wait ends otherwise, so does the fit."""
+    """Submit a fit, and wait for the fitted model; see :func:`submit`. If the wait is interrupted, the fit ends."""
     with contextlib.ExitStack() as stack:
         callbacks = options.get("callbacks", ())
         if isinstance(callbacks, Sequence) and any(isinstance(callback, ProgressBar) for callback in callbacks):
             bars = [bar for bar in callbacks if isinstance(bar, ProgressBar)]
             here = {bar: stack.enter_context(local_callback(bar, client, bar.compiling, bar.note)) for bar in bars}
             options = options | {"callbacks": [here.get(callback, callback) for callback in callbacks]}
-        if getattr(model, "verbose", 0):  # the coordinator's log is elsewhere, and need not say the same
+        if getattr(model, "verbose", 0):  # the coordinator's log is elsewhere and need not repeat this
             model = copy.copy(model)
             model.verbose = 0
         future = _submit(model, {"X": X, "y": y, "sample_weight": sample_weight, **options}, client, placement, waited_for=True)
@@ -287,7 +287,7 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
 
 
 def coordinate(function: Callable[..., Any], data: Sequence[Any], client: Client, label: str) -> Any:
-    """Return what a function that fits many times returns, called by a task, as a fit is; if the wait for it ends otherwise, so does it."""
+    """Run a function with many fits in a task, like a fit; return its result. If the wait is interrupted, the task ends."""
     client, name, settings, model = client_given(client), new_name(), Settings.read(), data[0]
     check_processes(client)
     register(client)
@@ -305,7 +305,7 @@ def coordinate(function: Callable[..., Any], data: Sequence[Any], client: Client
 
 @contextlib.contextmanager
 def _ended_together(future: Future, client: Client) -> Iterator[None]:
-    """Wait for a task in this block: if the wait ends otherwise than by its result, so does the task."""
+    """Wait for a task in this block: if the wait is interrupted, the task ends."""
     try:
         yield
     except BaseException:
@@ -318,7 +318,7 @@ def _ended_together(future: Future, client: Client) -> Iterator[None]:
 
 
 def _call(pickled: dict[str, bytes], settings: Settings, name: str) -> tuple[Any, list[Warning]]:
-    """Call a function, as a task on a worker; return what it warns of, too. Its fits are not the one that Dask knows, so have no logs."""
+    """Call a function as a task on a worker; return its result and warnings. Its fits are unknown to Dask, so they have no logs."""
     secede()
     turn = take_turn(own_client(), name, "coordinator", get_worker().address, name)
     if turn is None:
@@ -332,7 +332,7 @@ def _call(pickled: dict[str, bytes], settings: Settings, name: str) -> tuple[Any
 
 
 def _wait(future: Future, client: Client, keep: bool) -> Any:
-    """Wait for a fitted model; with ``keep``, a first Ctrl-C has the fit end after the tree under way."""
+    """Wait for a fitted model; with ``keep``, a first Ctrl-C ends the fit after the current tree."""
     waiter = FutureWaiter(client)
     try:
         return waiter.gather([future])[0]
@@ -345,9 +345,9 @@ def _wait(future: Future, client: Client, keep: bool) -> Any:
 
 
 def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: bool, waited_for: bool) -> Any:
-    """Run a fit, as a task on a worker; a client that waits for it warns of what there is to warn of, and otherwise the log does."""
+    """Run a fit as a task on a worker. Its warnings are shown by a waiting client, otherwise logged."""
     if lazy:
-        secede()  # for good: the thread only waits, and what it waits for may need its place
+        secede()  # permanently: the thread only waits, possibly for tasks that need its place
     client = own_client()
     turn = take_turn(client, name, "coordinator", get_worker().address, name)
     if turn is None:
@@ -359,7 +359,7 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
         parts["callbacks"] = [*parts["callbacks"], StopAsked(name)]
     model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
     publish(name, "began", turn=turn[0], worker=get_worker().address, listeners=listeners(parts.get("callbacks")))
-    if not lazy and isinstance(parts.setdefault("callbacks", ()), Sequence):  # trees are grown here: who else would ask, and tell?
+    if not lazy and isinstance(parts.setdefault("callbacks", ()), Sequence):  # trees are grown here, so this must ask and report
         parts["callbacks"] = [*parts["callbacks"], WholeTables(running, "round" if model._GROUP_PER_OUTPUT else "tree")]
     with lost_data_named(client, {"X": X, "y": y, **parts}), coordinating(running), collected_warnings() as messages, exits_as_errors():
         fitted = model.fit(X, y, **parts)
@@ -385,9 +385,9 @@ def _check_bars(callbacks: Any) -> None:
 
 
 def _to_send(model: Any) -> Any:
-    """Return the model with a random state of its own, whose draws are those that the model would make; the model's moves on as if it had.
+    """Return the model with a random state that gives the same draws; the state of the original model advances by these draws.
 
-    However often the fit is run again after losing its worker, it is the same fit.
+    If the fit is run again after the loss of its worker, the result is therefore the same.
     """
     state = getattr(model, "random_state", 0)
     if isinstance(state, int | np.integer) or draws_by_default_alone(model):
@@ -401,7 +401,7 @@ def _to_send(model: Any) -> Any:
 
 
 def _pickle(name: str, value: Any) -> bytes:
-    """Pickle what travels to the cluster, or say what cannot."""
+    """Pickle an argument for the cluster; name it in the error if that fails."""
     if name == "callbacks" and isinstance(value, Sequence):
         for i, callback in enumerate(value):
             _pickle(f"callbacks[{i}]", callback)

@@ -28,9 +28,9 @@ from dtrees.engine.plan.plans import Progress
 from dtrees.ensemble.displays import COMPILING, Display, live_display
 
 _SECONDS_BETWEEN_QUESTIONS = 0.25
-#: A fit that was submitted a moment ago may not be known yet.
+#: Seconds after which a fit that was just submitted is known to the scheduler.
 _SECONDS_TO_BE_KNOWN = 5.0
-#: How a fit that did not finish ended.
+#: Descriptions of fits that ended without a result.
 _ENDINGS = {"failed": "failed", "cancelled": "was cancelled"}
 
 
@@ -179,7 +179,7 @@ async def _watch(watching: _Watching, client: Client) -> None:
 
 
 class _Watching:
-    """Shows what the scheduler knows of a fit."""
+    """Displays the progress of a fit as the scheduler knows it."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -188,7 +188,7 @@ class _Watching:
         self._done = self._n_unusual = 0
 
     def goes_on(self, found: list[dict[str, Any]]) -> bool:
-        """Show how far the fit has come; return whether it goes on."""
+        """Show the progress of the fit; return whether it continues."""
         if not found:
             if time.monotonic() > self._deadline:
                 raise KeyError(f"the cluster has no fit {self.key!r}; it may have been cancelled long ago, or the scheduler restarted")
@@ -212,13 +212,13 @@ class _Watching:
         return not record["is_over"]
 
     def end(self) -> None:
-        """Leave what is shown as it is."""
+        """Finish the display."""
         if self._display is not None:
             self._display.end()
 
 
 class _Local(NamedTuple):
-    """The functions to call in this process, and the client that hears for them."""
+    """The functions to call in this process, and the client that receives their events."""
 
     receive: Callable[[Progress], Any]
     compiling: Callable[[], Any] | None
@@ -226,19 +226,19 @@ class _Local(NamedTuple):
     client: Client | None
 
 
-#: By the names of their callbacks.
+#: By callback name.
 _local: dict[str, _Local] = {}
 _lock = threading.Lock()
 
 
 class _Forwarding:
-    """The callback that travels."""
+    """The callback that is sent to the coordinator."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __call__(self, progress: Progress) -> None:
-        if self.name in _local:  # it has not travelled
+        if self.name in _local:  # it was not sent to another process
             _local[self.name].receive(progress)
         else:
             get_worker().log_event(PROGRESS, {"callback": self.name, "progress": asdict(progress)})
@@ -264,7 +264,7 @@ def _hear(client: Client, event: tuple[float, dict[str, Any]]) -> None:
 
 
 def listeners(callbacks: Any) -> list[str]:
-    """Return the names of those callbacks of a fit that call functions in a user's process."""
+    """Return the names of a fit's callbacks that call functions in a user's process."""
     return [callback.name for callback in callbacks if isinstance(callback, _Forwarding)] if isinstance(callbacks, Sequence) else []
 
 
