@@ -1,1 +1,1 @@
-"""What notices that workers, the coordinator or the user are gone, and what outlives them."""
+"""Detection of lost workers, coordinators and clients, and the records that outlive them."""

@@ -1,15 +1,15 @@
-"""A fit under way, as what runs it knows it: its name and settings, whether anybody still wants it, and which events it sends.
+"""The current fit: its name and settings, whether it is still wanted, and the events that it sends.
 
-A coordinator is a task on the cluster (:mod:`dtrees.cluster.growing.submission`), or whatever else runs ``fit`` there: a user's own task,
-say. What it does passes many functions that have no business knowing; they ask :func:`current_fit`. Questions to the registry of fits
-(:mod:`dtrees.cluster.reliability.registry`) have a deadline each. There the finished trees of a fit over shards are stored: if the
-coordinator is lost, the one that takes over does not grow them again.
+A coordinator is a task on the cluster (:mod:`dtrees.cluster.growing.submission`), or any other code that runs ``fit`` there, such as a
+user's own task. Instead of passing its fit through many functions, it is returned by :func:`current_fit`. Requests to the registry of fits
+(:mod:`dtrees.cluster.reliability.registry`) have deadlines. The registry stores the finished trees of a fit over shards, so that a
+coordinator that takes over from a lost one does not grow them again.
 
 Terms
 -----
 settings
-    what a user may set for fits on a cluster, by parameters of :func:`dtrees.submit` or in Dask's configuration, under ``dtrees``
-    (:class:`Settings`). They are read where the fit is submitted, and travel with it.
+    the options of fits on a cluster, set by parameters of :func:`dtrees.submit` or in Dask's configuration, under ``dtrees``
+    (:class:`Settings`). They are read at submission and sent with the fit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dtrees.engine.plan.plans import BoostingPlan, Callback, ForestPlan, Progres
 from dtrees.engine.protocol.messages import Scores
 from dtrees.tree.tree import Tree
 
-#: What they mean: :mod:`dtrees.cluster.data.placement`.
+#: See :mod:`dtrees.cluster.data.placement`.
 PLACEMENTS = ("auto", "one-worker", "replicated", "sharded", "rows")
 STORAGES = ("auto", "memory", "disk")
 
@@ -98,26 +98,27 @@ class Settings:
 
 
 class Fit:
-    """A fit under way.
+    """A fit on the cluster, from the point of view of the process that runs it.
 
     Parameters
     ----------
     name : str
-        The key of its task, where it is one of ours.
+        The key of its task, if it was submitted.
     settings : Settings
     turn : int
-        Which run of its coordinator this is, from 1; 0 where it was not submitted: then Dask does not run it again if its worker is lost.
+        The number of this run of its coordinator, from 1; 0 if it was not submitted, in which case Dask does not run it again after the
+        loss of its worker.
 
     Attributes
     ----------
     heartbeats : Heartbeats
-        Of the workers, as heard by whoever waits for something of this fit here.
+        The heartbeats of workers, as recorded by waiting code of this fit in this process.
     task : str or None
-        The key of the task that this runs in.
+        The key of the task that runs this code.
     next_closing : float
-        When others are to close their connections to silent workers again (``time.monotonic()``).
+        The time (``time.monotonic()``) at which others will again be told to close their connections to silent workers.
     awaits_worker : bool
-        Whether the log says that there was no worker to begin with.
+        Whether it was logged that there was no worker at the start.
     """
 
     def __init__(self, name: str, settings: Settings, turn: int = 0) -> None:
@@ -130,40 +131,40 @@ class Fit:
         self._futures: list[Future | None] = []
         self._worker: Worker | None = None
         self.task: str | None = None
-        with contextlib.suppress(ValueError, KeyError):  # not on a worker, not in a task
+        with contextlib.suppress(ValueError, KeyError):  # not on a worker, or not in a task
             worker = get_worker()
             self.task = worker.get_current_task()
             self._worker = worker
 
     @property
     def worker(self) -> str | None:
-        """The address of the worker that this runs on."""
+        """The address of the current worker."""
         return None if self._worker is None else str(self._worker.address)
 
     def note(self, workers: Container[str]) -> None:
-        """Take in which workers the scheduler knows.
+        """Record which workers the scheduler knows.
 
         Raises
         ------
         FitCancelled
-            If that of this fit is not among them: the scheduler has given it up, and the fit is run elsewhere.
+            If the worker of this fit is not among them: the scheduler has given it up, and runs the fit elsewhere.
         """
         if self.worker is not None and self.worker not in workers:
             raise FitCancelled(f"The fit {self.name} was given up by the scheduler on {self.worker}, with all that runs there.")
 
     def own(self, *futures: Future | None) -> None:
-        """Have futures released when the fit ends."""
+        """Release futures when the fit ends."""
         self._futures += futures
 
     def release(self) -> None:
-        """Release what the fit owns, whatever still refers to it: tracebacks do, those of losses overcome too."""
+        """Release the futures owned by the fit, even if others refer to them, such as tracebacks of errors that were recovered from."""
         futures, self._futures = self._futures, []
         for future in futures:
             if future is not None:
                 future.release()
 
     def check(self) -> None:
-        """Raise if the task that runs the fit was cancelled. Dask cannot stop a thread: it has to ask.
+        """Raise if the task that runs the fit was cancelled. Dask cannot stop a thread, so the thread must check.
 
         Raises
         ------
@@ -175,7 +176,7 @@ class Fit:
             raise FitCancelled(f"The fit {self.name} was cancelled.")
 
     def check_after_tree(self, progress: object) -> bool:
-        """Be a callback of trees grown in this task, which asks after each (:meth:`check`) and never ends the fit as a success."""
+        """A callback for trees grown in this task, which calls :meth:`check` after each and never ends the fit as a success."""
         self.check()
         return False
 
@@ -193,18 +194,18 @@ def is_coordinating() -> bool:
 
 
 def current_fit() -> Fit:
-    """Return the fit that this thread coordinates; a new one where there is none."""
+    """Return the fit that this thread coordinates; a new one if there is none."""
     return _current.fit or Fit(new_name(), Settings.read())
 
 
 def new_name() -> str:
-    """Return a name for a fit, which is also a key that Dask's dashboard shows as ``dtrees-fit``."""
+    """Return a name for a fit, which is also a task key that Dask's dashboard shows as ``dtrees-fit``."""
     return f"dtrees-fit-{uuid4().hex[:10]}"
 
 
 @contextlib.contextmanager
 def coordinating(fit: Fit) -> Iterator[None]:
-    """Have this thread coordinate a fit for as long as the block lasts; at its end, what the fit owns is released."""
+    """Have this thread coordinate a fit within the block; at its end, futures owned by the fit are released."""
     before, _current.fit = _current.fit, fit
     try:
         yield
@@ -215,20 +216,20 @@ def coordinating(fit: Fit) -> Iterator[None]:
 
 logger = logging.getLogger("dtrees.cluster")
 
-#: Trees may take less than a millisecond; events of them are no more frequent than this.
+#: Smallest interval between events of trees, which may take less than a millisecond.
 _SECONDS_BETWEEN_TREES = 0.2
-#: Trees that come faster are sent together: a message takes the event loops of this worker and of the scheduler a millisecond.
+#: Smallest interval between messages with trees: a message takes the event loops of this worker and of the scheduler a millisecond.
 _SECONDS_BETWEEN_MESSAGES = 0.05
-#: A fit that may be stopped asks so often.
+#: Interval of checks whether the fit should be stopped.
 _SECONDS_BETWEEN_QUESTIONS = 0.5
-#: Strong references: an event loop has weak ones of what runs in it.
+#: Strong references, as an event loop only has weak ones to its tasks.
 _registering: set[asyncio.Future[Any]] = set()
 
 
 def register(client: Client) -> asyncio.Future[Any] | None:
-    """Have the scheduler keep records of fits; return what an asynchronous client has to wait for.
+    """Have the scheduler store records of fits; return an awaitable for an asynchronous client.
 
-    Fits that it submits meanwhile are taken up then, if somebody still wants them.
+    Fits that such a client submits in the meantime are registered afterwards, if they are still wanted.
     """
     if not client.asynchronous:
         ask(client, lambda: client.register_plugin(FitRegistry()))
@@ -240,25 +241,25 @@ def register(client: Client) -> asyncio.Future[Any] | None:
 
 
 async def registered(client: Client) -> None:
-    """Have the scheduler keep records of fits; awaited in the client's event loop."""
+    """Have the scheduler store records of fits; runs in the client's event loop."""
     await client.register_plugin(FitRegistry())
 
 
 def take_turn(client: Client, fit: str, role: str, worker: str | None, task: str | None) -> tuple[int, dict[str, Any]] | None:
-    """Return the number of a new turn, and what was heard of workers; None if there is none.
+    """Return the number of a new turn, and the state of heartbeats; None if the turn is refused.
 
-    That is if nobody wants the fit any more, or if the task that takes the turn is not to run on this worker any more (None: on none).
+    It is refused if the fit is no longer wanted, or if the task that takes the turn should no longer run on this worker (None: on none).
 
     Raises
     ------
     SchedulerLost
-        If there is no answer.
+        If the scheduler does not answer.
     """
     return ask(client, lambda: client.scheduler.dtrees_take_turn(fit=fit, role=role, worker=worker, task=task))
 
 
 class StopAsked:
-    """The callback that ends a fit when its user has asked for that; it asks the scheduler now and then.
+    """The callback that ends a fit at its user's request; it polls the scheduler.
 
     Parameters
     ----------
@@ -270,7 +271,7 @@ class StopAsked:
         self._next = 0.0
 
     def __call__(self, progress: object) -> bool:
-        """Return whether the fit is to end."""
+        """Return whether the fit should end."""
         if time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + _SECONDS_BETWEEN_QUESTIONS
@@ -284,22 +285,22 @@ class StopAsked:
 def adopted(client: Client, keys: Sequence[Any], detached: bool = True) -> list[Future]:
     """Return futures of tasks that the scheduler knows; does not wait.
 
-    Where ``detached`` is False, fits among them belong to this client only from now on.
+    If ``detached`` is False, fits among them belong only to this client from now on.
     """
-    futures = [Future(key, client) for key in keys]  # before the scheduler sends news of them
+    futures = [Future(key, client) for key in keys]  # before the scheduler sends updates about them
     with dask.annotate(**adopting(keys, detached)):
         client.submit(_nothing, key=f"dtrees-adopt-0{uuid4().hex[:9]}").release()
     return futures
 
 
 def _nothing() -> None:
-    """Be the task whose annotation the scheduler reads."""
+    """A task without a result, whose annotation the scheduler reads."""
 
 
 def log_of(fit: Fit, client: Client, plan: BoostingPlan | ForestPlan) -> ClusterTreeLog | None:
-    """Return the log of a fit's trees; there is none where Dask does not know the fit, and cannot run it again.
+    """Return the log of a fit's trees; None if the fit is unknown to Dask, which then cannot run it again.
 
-    Nor with a checkpoint: that brings finished trees back as well, and two accounts of them could differ.
+    Also None with a checkpoint, which restores finished trees as well: the two could differ.
     """
     return ClusterTreeLog(client, fit) if fit.turn and plan.checkpoint is None else None
 
@@ -307,18 +308,18 @@ def log_of(fit: Fit, client: Client, plan: BoostingPlan | ForestPlan) -> Cluster
 class ClusterTreeLog:
     """A log of trees on the scheduler; see :class:`dtrees.engine.run.lasting.TreeLog`.
 
-    Trees are sent in the background. Those that were not when this process is lost are grown again.
+    Trees are sent in the background. Trees that were not sent before this process is lost are grown again.
 
     Parameters
     ----------
     client : distributed.Client
     fit : Fit
-        Its name is the same however often it is run.
+        Its name is the same for all runs of its coordinator.
 
     Raises
     ------
     FitCancelled
-        If nobody wants the fit any more, or another worker has taken over.
+        If the fit is no longer wanted, or another worker has taken over.
     """
 
     def __init__(self, client: Client, fit: Fit) -> None:
@@ -342,21 +343,21 @@ class ClusterTreeLog:
         return [pickle.loads(tree) for tree in stored]
 
     def keep(self, tree: Tree, scores: Scores) -> None:
-        """Keep the next tree.
+        """Store the next tree.
 
         Raises
         ------
         FitCancelled
-            If the fit has been taken over by another run, or is not wanted any more.
+            If another run has taken over the fit, or it is no longer wanted.
         """
         if self._is_refused:
             raise FitCancelled(f"The fit {self._fit.name} has been given up on {self._fit.worker}, or taken over by another worker.")
         self._client.loop.add_callback(self._send, pickle.dumps((tree, scores), pickle.HIGHEST_PROTOCOL))
 
     async def _send(self, tree: bytes) -> None:
-        """Send a tree, with those that follow it closely. All this is done in the thread of the loop."""
+        """Send a tree together with those that follow shortly. Runs in the thread of the event loop."""
         self._unsent.append(tree)
-        if self._sending:  # the one that is sending sees to all
+        if self._sending:  # the coroutine that is sending includes this one
             return
         self._sending = True
         try:
@@ -368,24 +369,24 @@ class ClusterTreeLog:
                 keeping = self._client.scheduler.dtrees_keep_trees(fit=self._fit.name, turn=self._turn, first=self._n_sent, trees=trees)
                 self._is_refused = not await answer(keeping, SCHEDULER_PATIENCE)
                 self._n_sent += len(trees)
-        except OSError:  # without the scheduler, there is nobody to keep them
+        except OSError:  # without a scheduler, trees cannot be stored
             logger.warning("%s: its last trees are not stored, since the scheduler does not answer", self._fit.name)
         finally:
             self._sending = False
 
 
 class Reporting:
-    """The callback that a fit is given: sends an event for trees or rounds, and ends a fit that nobody wants.
+    """The callback of a fit that sends an event for trees or rounds, and ends a fit that is no longer wanted.
 
     Parameters
     ----------
     fit : Fit
     unit : {"tree", "round"}
-        There is an event for every round, and for some trees.
+        There is an event for every round, but only for some trees.
     callback : callable or None
-        The user's; called first.
+        The user's callback; called first.
     timings : Timings or None
-        Of exchanges with shards. None where the trees grow here.
+        The timings of exchanges with shards. None if the trees grow in this process.
     """
 
     def __init__(self, fit: Fit, unit: str, callback: Callback | None = None, timings: Timings | None = None) -> None:
@@ -396,7 +397,7 @@ class Reporting:
         self._next = 0.0
 
     def __call__(self, progress: Progress) -> bool:
-        """Send an event of a tree or round; return whether the fit is to end."""
+        """Send an event of a tree or round; return whether the fit should end."""
         self._fit.check()
         now = time.monotonic()
         if self._unit == "round" or now >= self._next or progress.done == progress.total:
@@ -405,14 +406,14 @@ class Reporting:
         return self._callback is not None and bool(self._callback(progress))
 
     def _tell(self, progress: Progress) -> None:
-        # Not asdict, which copies all in depth: fifty microseconds, when a round of a small table takes some hundreds.
+        # Not asdict, whose deep copies take fifty microseconds, while a round of a small table takes some hundreds.
         facts: dict[str, Any] = {} if self._timings is None else vars(self._timings)
         event = {self._unit: progress.done, "total": progress.total, "seconds": progress.seconds, "progress": dict(vars(progress))}
         publish(self._fit.name, self._unit, **event, **facts)
 
 
 class WholeTables(Reporting):
-    """The same where a worker grows trees, or rounds, from a whole table: the time is its own."""
+    """The callback for trees or rounds grown by one worker from a whole table: the time is the worker's own."""
 
     def _tell(self, progress: Progress) -> None:
         self._timings = Timings(scan={} if self._fit.worker is None else {self._fit.worker: progress.seconds})

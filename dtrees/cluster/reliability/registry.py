@@ -1,21 +1,21 @@
-"""A record of each fit on the scheduler: what has to outlive the workers that grow the trees.
+"""The record of each fit on the scheduler: state that must outlive the workers that grow the trees.
 
-:class:`FitRegistry` is a scheduler plugin, registered with ``client.register_plugin`` whenever a fit is submitted. A submitted fit is a
-task whose annotations describe it (:func:`described`). When its graph reaches the scheduler, the registry makes a record of it; when the
-scheduler forgets the task, since nobody wants its result or it was cancelled, the record goes.
+:class:`FitRegistry` is a scheduler plugin, registered by ``client.register_plugin`` whenever a fit is submitted. A submitted fit is a task
+whose annotations describe it (:func:`described`). When its graph reaches the scheduler, the registry creates a record; when the scheduler
+forgets the task, since its result is no longer wanted or it was cancelled, the record is removed.
 
 What a record does
 ------------------
-- It keeps a detached fit, and the user's persisted data that a fit would need again if it had to start anew.
-- It keeps the finished trees, pickled. A coordinator that takes over from a lost one finds them there.
-- It counts *turns*: each run of the coordinator, and of the task that grows the trees, takes a turn. What a process says that stood still
-  while another took its turn is refused. A run that the scheduler has given up gets no turn, however late it begins.
-- It listens to workers for as long as the fit runs (:class:`Heartbeats`). Tasks of the fit that wait on a silent worker, its coordinator
-  among them, run elsewhere; the worker, and what others have there, is left alone. When it is heard again, results that its new tasks need
-  may have to be fetched again (:meth:`FitRegistry._fetch_again`).
-- It knows the state of the fit and the events that it sent, for whoever wants to show that (:meth:`FitRegistry.fits`).
+- It holds a detached fit, and the user's persisted data that the fit would need to start again.
+- It stores the finished trees, pickled, for a coordinator that takes over from a lost one.
+- It counts *turns*: each run of the coordinator, and of the task that grows the trees, takes a turn. Messages of a process that was
+  suspended while another took its turn are refused. A run that the scheduler has given up gets no turn, however late it begins.
+- It monitors workers while the fit runs (:class:`Heartbeats`). Tasks of the fit that wait on a silent worker, including its coordinator,
+  run elsewhere; the worker and the data of others on it are not touched. When it is heard again, results that its new tasks need may have
+  to be fetched again (:meth:`FitRegistry._fetch_again`).
+- It has the state of the fit and its events for displays (:meth:`FitRegistry.fits`).
 
-The other side, what clients and workers ask of it, is :mod:`dtrees.cluster.reliability.fit`.
+The requests of clients and workers are in :mod:`dtrees.cluster.reliability.fit`.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from dtrees.cluster.transport.clients import first_line
 from dtrees.cluster.transport.events import PROGRESS, TOPIC
 
 _SECONDS_BETWEEN_LOOKS = 2.0
-#: Silence is established by several looks at least.
+#: Smallest number of looks that establish silence.
 _LOOKS = 5
-#: Patience is at least so many times the longest silence that a worker broke.
+#: Patience is at least this multiple of the longest silence that a worker broke.
 _TIMES_THE_LONGEST = 4.0
-#: When workers have fallen silent, patience grows by this factor, up to so many times what it was to begin with: if it was a false alarm,
-#: the next one takes longer.
+#: When workers become silent, patience grows by this factor, up to the given multiple of its initial value, so that after a false alarm the
+#: next one takes longer.
 _GROWTH, _MOST_GROWTH = 1.5, 3.0
 
 
 class Heartbeats:
-    """Which workers there are, and which of them are silent.
+    """Which workers exist, and which of them are silent.
 
-    Silence is counted while somebody listens: if this process itself stood still (a suspended machine), no worker is to blame.
+    Only time during which this object listens counts as silence: if this process was suspended itself, no worker is at fault.
 
     Parameters
     ----------
     patience : float
-        Seconds without a sign of life until a worker counts as silent, to begin with. Where workers are found to be slow at reporting (a
-        busy machine), it grows.
+        Seconds without a sign of life until a worker counts as silent, initially. It grows if workers prove slow to report (on a busy
+        machine).
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Heartbeats:
     silent : dict from str to float
         The seconds of silence of each silent worker.
     n_departed : int
-        How often a worker went away, or fell silent.
+        How often a worker left or became silent.
     """
 
     def __init__(self, patience: float) -> None:
@@ -81,17 +81,17 @@ class Heartbeats:
 
     @property
     def seconds_between_looks(self) -> float:
-        """How often to call :meth:`note`."""
+        """The interval of calls of :meth:`note`."""
         return min(_SECONDS_BETWEEN_LOOKS, self.patience / _LOOKS)
 
     def note(self, last_seen: Mapping[str, float], own: str | None = None) -> None:
-        """Take in when the scheduler has last heard of each worker.
+        """Record when the scheduler has last heard of each worker.
 
         Parameters
         ----------
         last_seen : mapping from str to float
         own : str, optional
-            The worker that listens: it is not silent.
+            The worker of the calling process, which is not silent.
         """
         now = time.monotonic()
         listened = min(now - self._last_note, 1.5 * self.seconds_between_looks)
@@ -115,18 +115,18 @@ class Heartbeats:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What has been heard so far, for :meth:`take_over` elsewhere."""
+        """The observations so far, for :meth:`take_over` elsewhere."""
         return {"last_seen": self._last_seen, "silence": self._silence, "silent": self.silent, "patience": self.patience}
 
     def take_over(self, state: Mapping[str, Any]) -> None:
-        """Go on from what others have heard."""
+        """Continue from the observations of another process."""
         self._last_seen, self._silence = dict(state["last_seen"]), dict(state["silence"])
         self.silent, self.patience = dict(state["silent"]), state["patience"]
         self._usable = self._last_seen.keys() - self.silent.keys()
 
     @property
     def all_lost(self) -> bool:
-        """Whether there has been no worker, but silent ones, for longer than the patience; the first one is waited for, as Dask does."""
+        """Whether all workers have been lost or silent for longer than the patience; a first worker is waited for, as Dask does."""
         return self._had_workers and self._without_workers > self.patience
 
     @property
@@ -137,15 +137,15 @@ class Heartbeats:
 
 logger = logging.getLogger("dtrees.cluster")
 
-#: The annotation of tasks that belong to a fit.
+#: The annotation key of tasks that belong to a fit.
 ANNOTATION = "dtrees"
-#: What clients and workers ask, by ``client.scheduler.dtrees_...``.
+#: Requests of clients and workers, by ``client.scheduler.dtrees_...``.
 _ASKED = ("take_turn", "keep_trees", "trees", "fits", "stop", "is_stopped")
-#: Of fits whose records are gone, for the page in Dask's dashboard.
+#: Number of fits without records whose histories remain, for the page in Dask's dashboard.
 _HISTORIES_KEPT = 20
-#: Why there is no such page, as this process has logged already.
+#: Reasons for a missing dashboard page that this process has already logged.
 _said: set[str] = set()
-#: Bytes of finished trees in an answer, at least one tree.
+#: Bytes of finished trees in an answer, which has at least one tree.
 _BYTES_AT_ONCE = 32_000_000
 
 
@@ -157,41 +157,41 @@ def belonging(fit: str, turn: int = 0) -> dict[str, Any]:
 def described(
     fit: str, *, patience: float, detached: bool, needs: Collection[Any], estimator: str = "", unit: str = "tree", label: str = ""
 ) -> dict[str, Any]:
-    """Return the annotation of the task that is a fit.
+    """Return the annotation of the task of a fit.
 
     Parameters
     ----------
     fit : str
-        Its key.
+        The key of the fit.
     patience : float
-        Seconds without a sign of life until it does without a worker.
+        Seconds without a sign of life after which the fit continues without a worker.
     detached : bool
-        Whether it goes on without a client that wants it.
+        Whether it continues without a client that wants it.
     needs : collection of keys
         Tasks whose results are held until the fit ends.
     estimator, unit : str
-        What is fitted, and what is counted: "tree" or "round".
+        The class of the model, and the unit of progress: "tree" or "round".
     label : str
-        What its user calls it.
+        The label given by its user.
     """
     what = {"estimator": estimator, "unit": unit, "label": label}
     return {ANNOTATION: {"fit": fit, "patience": patience, "detached": detached, "needs": list(needs), **what}}
 
 
 def adopting(keys: Collection[Any], detached: bool = True) -> dict[str, Any]:
-    """Return the annotation of a task whose client wants other tasks from then on, which the scheduler knows already.
+    """Return the annotation of a task that makes its client hold other tasks, which the scheduler knows already.
 
-    Where ``detached`` is False, fits among them belong to that client only, then.
+    If ``detached`` is False, fits among them belong only to that client from then on.
 
-    A client's messages reach the scheduler in order, and graphs are among them. A question of its own might overtake an earlier message
-    that the client does not want these tasks any more.
+    Messages of a client, graphs included, reach the scheduler in order. A separate request might overtake an earlier message that the
+    client no longer wants these tasks.
     """
     return {ANNOTATION: {"adopted": list(keys), "detached": detached}}
 
 
 @dataclass
 class FitRecord:
-    """What the registry knows of a fit.
+    """The registry's data about a fit.
 
     Attributes
     ----------
@@ -199,17 +199,17 @@ class FitRecord:
         The key of its task.
     heartbeats : Heartbeats
     history : FitHistory
-        The events that it has sent, summed up.
+        The summary of the events that it has sent.
     state : str
-        Of its task, as the scheduler calls it: "waiting", "processing", "memory", "erred" and so on.
+        The state of its task in the scheduler's terms: "waiting", "processing", "memory", "erred" and so on.
     turns : dict from str to int
-        How many turns there were of each role, "coordinator" and "trees".
+        Number of turns of each role, "coordinator" and "trees".
     trees : list of bytes
         The finished trees, pickled, in order.
     stopped : bool
-        Whether its user wants it to end with the trees that there are.
+        Whether its user has asked it to end with its current trees.
     lacking : set of tuple of str and key
-        At the last look, workers with tasks of the fit, and results that these need and the worker did not have.
+        At the last look: workers with tasks of the fit, and results that these need and the worker lacked.
     """
 
     fit: str
@@ -223,12 +223,12 @@ class FitRecord:
 
     @property
     def needs_holder(self) -> str:
-        """The name under which the data is held that the fit needs."""
+        """The client name under which the data of the fit is held."""
         return f"{self.fit}-needs"
 
     @property
     def is_over(self) -> bool:
-        """Whether the fit has ended, well or not."""
+        """Whether the fit has ended, successfully or not."""
         return self.state in ("memory", "erred")
 
 
@@ -238,7 +238,7 @@ class FitRegistry(SchedulerPlugin):
     Attributes
     ----------
     compiling : set of str
-        The workers that compile kernels; set by whoever has them do so.
+        The workers that compile kernels; set by :class:`~dtrees.cluster.growing.kernel_shipping.KernelStore`.
     """
 
     name = "dtrees-fits"
@@ -252,7 +252,7 @@ class FitRegistry(SchedulerPlugin):
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self, scheduler: Any) -> None:
-        """Take up work, and the fits that were submitted before by an asynchronous client."""
+        """Start, with the fits that an asynchronous client has submitted before."""
         self._scheduler = scheduler
         scheduler.handlers |= {f"dtrees_{name}": getattr(self, name) for name in _ASKED}
         self._add_page(scheduler)
@@ -263,10 +263,10 @@ class FitRegistry(SchedulerPlugin):
         if self._listening is not None:
             self._listening.cancel()
 
-    # Notices of the scheduler
+    # Notifications of the scheduler
 
     def update_graph(self, scheduler: Any, *, client: str, annotations: Mapping[str, Mapping[str, Any]], **kwargs: Any) -> None:
-        """Make records of the fits among new tasks, and have a client keep what it adopts."""
+        """Create records of the fits among new tasks, and have a client hold the tasks that it adopts."""
         annotated = annotations.get(ANNOTATION, {})
         self._add(annotated.items())
         for facts in annotated.values():
@@ -277,7 +277,7 @@ class FitRegistry(SchedulerPlugin):
                     asyncio.get_running_loop().call_soon(self._let_go, key)
 
     def transition(self, key: str, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """Follow the states of fits, and correct the scheduler's lists of actors."""
+        """Record the states of fits, and correct the scheduler's lists of actors."""
         if start == "processing" and finish == "released":
             self._discard_actor(key)
         record = self._records.get(key)
@@ -296,42 +296,42 @@ class FitRegistry(SchedulerPlugin):
             asyncio.get_running_loop().call_soon(self._let_go, record.needs_holder)
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Keep the last events of fits."""
+        """Store the latest events of fits."""
         fit = msg.get("fit") if topic == TOPIC and isinstance(msg, Mapping) else None
         record = self._records.get(fit) if isinstance(fit, str) else None
         if record is not None:
             record.history.take(msg)
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
-        """Let the fits know that a worker is gone."""
+        """Notify the fits of a lost worker."""
         for record in self._records.values():
             record.history.lose([worker])
 
     def restart(self, scheduler: Any) -> None:
-        """Forget all: the scheduler has."""
+        """Discard all records, as the scheduler has discarded its tasks."""
         records, self._records = self._records, {}
         self._past.extend(record.history for record in records.values())
         for record in records.values():
             self._clear(record)
 
-    # What fits ask for
+    # Requests of fits
 
     def take_turn(self, fit: str, role: str, worker: str | None = None, task: str | None = None) -> tuple[int, dict[str, Any]] | None:
-        """Return the number of a new turn of a role, and what was heard of workers; None if there is none.
+        """Return the number of a new turn of a role, and the state of heartbeats; None if it is refused.
 
-        That is if the fit is not known, or over, or if the task that asks, on a certain worker, has been given to another one meanwhile,
-        which would otherwise have to yield to a run whose result nobody waits for.
+        It is refused if the fit is unknown or has ended, or if the requesting task of a worker has been given to another worker in the
+        meantime: the run with the wanted result would otherwise be displaced.
         """
         record = self._records.get(fit)
         if record is None or record.is_over or (worker is not None and not self._runs(worker, task)):
             return None
         turn = record.turns[role] = record.turns.get(role, 0) + 1
-        if role == "coordinator" and turn > 1:  # what an earlier one had made, and cannot give up while it stands still
+        if role == "coordinator" and turn > 1:  # cleans up after a suspended earlier one
             self._release_tasks(fit, before=turn)
         return turn, record.heartbeats.state
 
     def keep_trees(self, fit: str, turn: int, first: int, trees: list[bytes]) -> bool:
-        """Store trees, the number ``first`` and those that follow it; return whether it was this turn's to say."""
+        """Store trees from number ``first`` on; return whether the turn is the current one."""
         record = self._records.get(fit)
         if record is None or record.is_over or record.turns.get("trees") != turn:
             return False
@@ -339,7 +339,7 @@ class FitRegistry(SchedulerPlugin):
         return True
 
     def trees(self, fit: str, first: int) -> list[bytes]:
-        """Return finished trees, from a number on: some of them, and none if there are no more."""
+        """Return finished trees from a number on: at least one, unless there are no more."""
         record = self._records.get(fit)
         found: list[bytes] = []
         n_bytes = 0
@@ -351,7 +351,7 @@ class FitRegistry(SchedulerPlugin):
         return found
 
     def _add_page(self, scheduler: Any) -> None:
-        """Have the dashboard show the fits, if it can; otherwise fits go on without."""
+        """Add the page with the fits to the dashboard; fits continue if that fails."""
         try:
             add_dashboard_page(scheduler, PAGE, functools.partial(make_page, self.histories, scheduler))
         except NoDashboard as error:
@@ -360,18 +360,18 @@ class FitRegistry(SchedulerPlugin):
                 logger.warning("There is no page of dtrees in Dask's dashboard, since %s; fits go on without.", error)
 
     def histories(self) -> list[FitHistory]:
-        """Return what is known of fits, those under way and the last that were, the latest first."""
+        """Return the histories of running and recent fits, the latest first."""
         return [record.history for record in reversed(self._records.values())] + list(reversed(self._past))
 
     def fits(self, fit: str | None = None) -> list[dict[str, Any]]:
-        """Return how far each fit has come (:meth:`~dtrees.cluster.dashboard.FitHistory.snapshot`), or a certain one.
+        """Return the progress of each fit (:meth:`~dtrees.cluster.dashboard.FitHistory.snapshot`), or of one fit.
 
-        These are the fits under way and the last that were, the latest first.
+        These are running and recent fits, the latest first.
         """
         return [history.snapshot() for history in self.histories() if fit in (None, history.fit)]
 
     def stop(self, fit: str) -> bool:
-        """Note that a fit is to end with the trees it has; return whether it is there, and not over."""
+        """Request that a fit end with its current trees; return whether it is running."""
         record = self._records.get(fit)
         if record is None or record.is_over:
             return False
@@ -379,11 +379,11 @@ class FitRegistry(SchedulerPlugin):
         return True
 
     def is_stopped(self, fit: str) -> bool:
-        """Return whether a fit is to end."""
+        """Return whether a fit was asked to end."""
         record = self._records.get(fit)
         return record is not None and record.stopped
 
-    # How it is done
+    # Implementation
 
     def _add(self, annotated: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         for key, facts in annotated:
@@ -400,30 +400,30 @@ class FitRegistry(SchedulerPlugin):
             self._listening = asyncio.get_running_loop().create_task(self._listen())
 
     def _forward(self, history: FitHistory, line: str) -> None:
-        """Have whoever waits for a fit hear what happened to it."""
+        """Forward a notice about a fit to its listeners."""
         if history.listeners:
             self._scheduler.log_event(PROGRESS, {"listeners": history.listeners, "line": line})
 
     def _clear(self, record: FitRecord) -> None:
-        """Release all that is held for a fit, and what it has not given up itself."""
+        """Release all data held for a fit, and tasks that it has not released itself."""
         self._let_go(record.fit)
         self._let_go(record.needs_holder)
         self._release_tasks(record.fit)
 
     def _runs(self, worker: str, key: str | None) -> bool:
-        """Return whether the scheduler has a task run on a certain worker."""
+        """Return whether the scheduler currently assigns a task to a given worker."""
         task = self._scheduler.tasks.get(key)
         return task is not None and task.processing_on is not None and task.processing_on.address == worker
 
     def _let_go(self, holder: str) -> None:
-        """Release what is held under a name."""
+        """Release the data held under a client name."""
         if holder in self._scheduler.clients:
             self._scheduler.remove_client(holder)
 
     def _release_tasks(self, fit: str, before: int | None = None) -> None:
-        """Release the tasks of a fit, or those of turns before a certain one.
+        """Release the tasks of a fit, or only those of turns before ``before``.
 
-        Partitions of the user's collections are among them if a coordinator was the first to compute them: what others want of these stays.
+        They may include partitions of the user's collections that a coordinator was the first to compute; results that others want remain.
         """
         wanted: dict[str, list[Any]] = {}
         for key, task in self._scheduler.tasks.items():
@@ -436,7 +436,7 @@ class FitRegistry(SchedulerPlugin):
             self._scheduler.client_releases_keys(keys=keys, client=client)
 
     async def _listen(self) -> None:
-        """Listen to workers, until there are no fits."""
+        """Monitor workers as long as there are fits."""
         while self._records:
             await asyncio.sleep(min(record.heartbeats.seconds_between_looks for record in self._records.values()))
             last_seen = {address: worker.last_seen for address, worker in self._scheduler.workers.items()}
@@ -446,12 +446,12 @@ class FitRegistry(SchedulerPlugin):
                 record.history.lose(heard.silent.keys() - before.keys())
                 for worker in heard.silent.keys() - before.keys():
                     logger.warning("%s does without worker %s, silent for %.0f s", record.fit, worker, heard.silent[worker])
-                with contextlib.suppress(KeyError):  # gone by what was done for another
+                with contextlib.suppress(KeyError):  # removed while another one was handled
                     self._move(record, heard.silent)
                 self._fetch_again(record)
 
     def _move(self, record: FitRecord, silent: Collection[str]) -> None:
-        """Have what a fit needs of silent workers done elsewhere, if there is an elsewhere."""
+        """Move tasks and data that a fit needs away from silent workers, if there are other workers."""
         scheduler, fit = self._scheduler, record.fit
         others = [address for address, worker in scheduler.workers.items() if address not in silent and worker.status == Status.running]
         if not others:
@@ -466,8 +466,8 @@ class FitRegistry(SchedulerPlugin):
                 for task in worker.has_what
                 if _belongs(task, fit) and _is_elsewhere(task, silent) and not _is_used(task, worker, running)
             ]
-            # A worker ends that is to drop what a task needs which it runs: it hears first that it does not run that any more. And tasks
-            # move last, so that where they go nobody asks the silent worker for what they need.
+            # A worker closes if it is told to drop data that a task it runs needs, so it is first told that the task was released. Tasks
+            # are moved last, so that their new workers do not request data from the silent one.
             tell_released(scheduler, address, [task.key for task in running], stimulus)
             scheduler.request_remove_replicas(address, superfluous, stimulus_id=stimulus)
             for task in (*running, *missed):
@@ -476,10 +476,10 @@ class FitRegistry(SchedulerPlugin):
             scheduler.transitions({task.key: "released" for task in (*running, *missed)}, stimulus_id=stimulus)
 
     def _fetch_again(self, record: FitRecord) -> None:
-        """Have workers fetch results that tasks of a fit lacked at the last look already; a worker that fetches them takes no notice.
+        """Have workers fetch results that tasks of a fit already lacked at the last look; workers that are fetching them ignore this.
 
-        A worker that is heard again may finish a task that was moved. The scheduler answers that it is to forget the result. If it has
-        been given a task meanwhile that needs this result from elsewhere, it gives up fetching it, and its task would wait for ever.
+        A worker that is heard again may finish a task that was moved. The scheduler tells it to forget the result. If it has in the
+        meantime been given a task that needs this result from elsewhere, it stops fetching it, and its task would never run.
         """
         lacking = {
             (address, needed.key)
@@ -495,7 +495,7 @@ class FitRegistry(SchedulerPlugin):
         record.lacking = lacking
 
     def _discard_actor(self, key: str) -> None:
-        """Take an actor that was given up before it was made out of its worker's list, which Dask leaves it in."""
+        """Remove an actor that was given up before it was created from its worker's list, where Dask leaves it."""
         task = self._scheduler.tasks[key]
         if task.actor and ANNOTATION in (task.annotations or {}):
             for worker in self._scheduler.workers.values():
@@ -508,24 +508,24 @@ def _belongs(task: Any, fit: str) -> bool:
 
 
 def _may_move(task: Any) -> bool:
-    """Return whether a task may run on other workers: an actor may not, nor what its user has restricted."""
+    """Return whether a task may run on other workers, which excludes actors and tasks restricted by the user."""
     return not task.actor and (not (task.worker_restrictions or task.host_restrictions) or bool(task.loose_restrictions))
 
 
 def _is_elsewhere(task: Any, silent: Collection[str]) -> bool:
-    """Return whether another worker has a result too: then nobody needs to ask the silent one for it."""
+    """Return whether another worker has a result too, so that the silent one need not be asked."""
     return any(worker.address not in silent for worker in task.who_has)
 
 
 def _is_used(task: Any, worker: Any, moved: Collection[Any]) -> bool:
-    """Return whether a worker runs tasks that need a result, other than those which are moved away from it."""
+    """Return whether a worker runs tasks that need a result, other than tasks that are moved away from it."""
     return any(other.processing_on is worker and other not in moved for other in task.waiters or ())
 
 
 def _is_missed(task: Any, fit: str, silent: Collection[str]) -> bool:
     """Return whether a fit needs a result that only silent workers have, and that can be made again without disturbing others.
 
-    If it were made again while tasks of others that are silent too depend on it, Dask would take these for lost.
+    If it were made again while tasks of other users on silent workers depend on it, Dask would consider these lost.
     """
     if not task.run_spec or not _may_move(task) or _is_elsewhere(task, silent):
         return False

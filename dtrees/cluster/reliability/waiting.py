@@ -1,14 +1,14 @@
-"""Tasks of a fit, and waiting for them on a cluster without waiting for ever.
+"""Tasks of a fit, and waits for them that always end.
 
-Dask itself waits for as long as it takes, also for what can no longer happen. Here every wait is cut into slices, and between slices
-the state of the cluster is looked at: is there still a scheduler, are there workers, do they show signs of life, does anybody still want
-the result, does the scheduler know the tasks that are awaited? Work may take as long as it needs; it is silence that has a deadline
-(:class:`~dtrees.cluster.reliability.registry.Heartbeats`), and what workers cannot begin for want of memory.
+Dask itself waits without a limit, even for events that can no longer happen. Here, every wait is divided into slices, and between slices
+the state of the cluster is checked: whether there is a scheduler, whether there are workers and they show signs of life, whether the result
+is still wanted, and whether the scheduler knows the awaited tasks. Work may take any time; deadlines apply to silence
+(:class:`~dtrees.cluster.reliability.registry.Heartbeats`) and to work that cannot begin for lack of memory.
 
-Dask pauses workers that use too much of their memory. Such a worker goes on with the tasks that it runs, and begins no others until it uses
-less (by default, less than 80 % of its limit). Nor does Dask give it up. So what only such workers can do would be waited for without end,
-and without a word. Here that is said after a fit's patience, and after some times as long the fit ends. Shards that are there already are
-called past all this: paused or not, they go on.
+Dask pauses workers that use too much of their memory. Such a worker continues with its running tasks, and begins no others until it uses
+less (by default, less than 80 % of its limit). Dask does not give it up either, so work that only such workers can do would be waited for
+without end or message. Here, a message appears after a fit's patience, and after a multiple of that time the fit ends. Existing shards are
+not affected: they are called directly and continue on paused workers.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from dtrees.cluster.transport.events import publish
 logger = logging.getLogger("dtrees.cluster")
 
 _SLICE = 0.5
-#: Workers are given so long to close their connections to one that is silent.
+#: Time in which workers must close their connections to a silent one, in seconds.
 _SECONDS_TO_CLOSE = 3.0
-#: A task is known to the scheduler so many seconds after it was submitted; it is asked about so many tasks at a time.
+#: Seconds after which the scheduler knows a submitted task, and the number of tasks in one request about them.
 _SECONDS_TO_BECOME_KNOWN, _ASKED_AT_ONCE = 60.0, 1000
-#: A fit is given up after so many times its patience.
+#: A fit ends after this multiple of its patience.
 _TIMES_PATIENCE = 9.0
-#: Between two notes so many seconds count at most: in longer ones, this process stood still, or waited for something else.
+#: Longest time between two notes that counts, in seconds: after a longer one, this process was suspended or waited for something else.
 _MOST_LISTENED = 5.0
-#: What tasks do on a worker that is at work, as its counts of them call it: run, and fetch what they need.
+#: Activities of tasks on a working worker, as named in its counts: running, and fetching inputs.
 _AT_WORK = ("executing", "flight")
 _WAY_OUT = "Give workers more memory (dask worker --memory-limit), or have more of them, and run it again"
 
 
 class Pauses:
-    """How long a fit has been held up by paused workers.
+    """The time for which a fit has been held up by paused workers.
 
     Parameters
     ----------
@@ -67,22 +67,22 @@ class Pauses:
         self._before: Any = None
 
     def note(self, workers: Mapping[str, Mapping[str, Any]], patience: float, awaited: object, needed: Iterable[str] | None = None) -> None:
-        """Take in what the scheduler knows of workers, while something is waited for.
+        """Record the scheduler's data about workers during a wait.
 
         Parameters
         ----------
         workers : mapping from str to mapping
         patience : float
-            Seconds until it is said.
+            Seconds until a message is logged.
         awaited : object
-            What is waited for: where it is another than before, the fit goes on.
+            What is being waited for; a change means that the fit makes progress.
         needed : iterable of str, optional
-            The workers that alone can do it; by default, any can.
+            The only workers that can do the work; by default, any can.
 
         Raises
         ------
         NotEnoughMemory
-            If it has taken too long.
+            If the wait has taken too long.
         """
         now = time.monotonic()
         listened, self._last_note = min(now - self._last_note, _MOST_LISTENED), now
@@ -108,20 +108,20 @@ class Pauses:
 
 
 class WorkerMonitor:
-    """Looks at a cluster now and then.
+    """Monitors the state of a cluster.
 
     Parameters
     ----------
     client : distributed.Client
     patience : float, optional
-        By default that of the fit.
+        By default, that of the fit.
     fit : Fit, optional
-        By default the current one.
+        By default, the current one.
 
     Attributes
     ----------
     workers : dict from str to dict
-        What the last look showed.
+        The result of the last look.
     """
 
     def __init__(self, client: Client, patience: float | None = None, fit: Fit | None = None) -> None:
@@ -135,18 +135,18 @@ class WorkerMonitor:
         self._next_look = 0.0
 
     def check(self) -> None:
-        """Raise if the connection to the scheduler is lost, or nobody wants the fit any more."""
+        """Raise if the connection to the scheduler is lost, or the fit is no longer wanted."""
         self._fit.check()
         if self._client.status != "running":
             raise SchedulerLost(f"The connection to the Dask scheduler was lost during the fit. {RUN_AGAIN} once the scheduler is back.")
 
     async def look(self) -> dict[str, dict[str, Any]]:
-        """Return what the scheduler knows of its workers, without those that are silent.
+        """Return the scheduler's data about its workers, without silent ones.
 
         Raises
         ------
         FitCancelled, SchedulerLost
-            See :meth:`check`; also if the scheduler does not know the worker any more that this runs on.
+            See :meth:`check`; also if the scheduler no longer knows the current worker.
         """
         self.check()
         with explained():
@@ -165,28 +165,27 @@ class WorkerMonitor:
                 logger.warning("%s does without worker %s, which has been silent for %.0f s", self._fit.name, worker, silent[worker])
         if silent and (silent.keys() - before.keys() or time.monotonic() > self._fit.next_closing):
             self._fit.next_closing = time.monotonic() + self.heartbeats.patience
-            with contextlib.suppress(OSError):  # there will be another time
+            with contextlib.suppress(OSError):  # will be tried again
                 closing = self._client.run(close_connections, list(silent), workers=list(workers), on_error="ignore")
                 await answer(closing, _SECONDS_TO_CLOSE)
         self.workers = workers
         return workers
 
     def check_pauses(self, awaited: object, needed: Iterable[str] | None = None) -> None:
-        """Take in that something is waited for, after a look, and that only some workers can do it (by default, any).
+        """Record, after a look, the object of a wait, and which workers alone can do the work (by default, any).
 
         Raises
         ------
         NotEnoughMemory
-            If Dask has paused these, for too long.
+            If Dask has paused these workers for too long.
         """
         self._pauses.note(self.workers, self._fit.settings.patience, awaited, needed)
 
     async def unknown(self, futures: Sequence[Future]) -> list[Future]:
-        """Return those of some futures, pending as far as their client knows, that can never finish; looks at so many at a time.
+        """Return those pending futures that can never finish; checks a limited number in each call.
 
-        These are of tasks that the scheduler does not know: Dask would wait for them for ever, without a word. A task that was known once
-        is forgotten if it is not known any more. One that never was may still be on its way, in a graph with much data, so it is given a
-        minute.
+        Their tasks are unknown to the scheduler, and Dask would wait for them forever, without a message. A task that was known and is no
+        longer is lost. One that never was may still be in transfer, in a graph with much data, so it has a minute.
 
         Raises
         ------
@@ -211,7 +210,7 @@ class WorkerMonitor:
 
 
 class FutureWaiter(WorkerMonitor):
-    """Waits for futures, and raises when what they need is lost."""
+    """Waits for futures, and raises if required data are lost."""
 
     def gather(self, futures: Sequence[Future]) -> list[Any]:
         """Return the results of all futures, in order.
@@ -219,11 +218,11 @@ class FutureWaiter(WorkerMonitor):
         Raises
         ------
         Exception
-            What a task raised, as soon as one did.
+            The error of a task, as soon as one raises.
         WorkerLost, SchedulerLost
-            If the results cannot come any more.
+            If the results can no longer arrive.
         FitCancelled
-            If nobody wants them.
+            If the results are no longer wanted.
         """
         results: dict[int, Any] = {}
         for i, result in self.as_completed(futures):
@@ -231,22 +230,22 @@ class FutureWaiter(WorkerMonitor):
         return [results[i] for i in range(len(futures))]
 
     def wait(self, futures: Sequence[Future]) -> None:
-        """Wait for all futures, and leave their results where they are; raises as :meth:`gather` does."""
+        """Wait for all futures without fetching their results; raises as :meth:`gather` does."""
         for _ in self._finished(futures):
             pass
 
     def as_completed(self, futures: Sequence[Future]) -> Iterator[tuple[int, Any]]:
-        """Yield the position and the result of each future, in the order in which they finish; raises as :meth:`gather` does.
+        """Yield the position and the result of each future, in the order of completion; raises as :meth:`gather` does.
 
-        More futures may be put to the end of ``futures`` meanwhile.
+        More futures may be appended to ``futures`` in the meantime.
         """
         for ready in filter(None, self._finished(futures)):
             yield from zip(ready, self._fetch([futures[i] for i in ready]), strict=True)
 
     def _fetch(self, futures: list[Future]) -> list[Any]:
-        """Return the results of finished futures. Their workers may be lost even now; Dask then computes them again.
+        """Return the results of finished futures. If their workers are lost at this point, Dask computes them again.
 
-        What was on its way from a worker that stands still stays on its way; so when any worker goes, all is asked for again.
+        Data in transfer from a suspended worker do not arrive, so when any worker is lost, all results are requested again.
         """
         while True:
             n_departed = self.heartbeats.n_departed
@@ -266,7 +265,7 @@ class FutureWaiter(WorkerMonitor):
                 fetching.cancel()
 
     def _finished(self, futures: Sequence[Future]) -> Iterator[list[int]]:
-        """Yield the positions of futures as they finish; none of them, now and then."""
+        """Yield the positions of futures as they finish, and empty lists at intervals."""
         done: queue.SimpleQueue[int] = queue.SimpleQueue()
 
         def await_result(i: int) -> None:
@@ -282,7 +281,7 @@ class FutureWaiter(WorkerMonitor):
                 status = futures[i].status
                 if status == "finished":
                     ready.append(i)
-                elif status in ("lost", "pending"):  # its worker was lost since; Dask computes it again
+                elif status in ("lost", "pending"):  # its worker was lost; Dask computes it again
                     await_result(i)
                 else:
                     self.attend()
@@ -292,10 +291,10 @@ class FutureWaiter(WorkerMonitor):
             n_ready += len(ready)
 
     def attend(self, awaited: Sequence[Future] = ()) -> None:
-        """Raise if there is nothing to wait for any more.
+        """Raise if waiting is pointless.
 
-        That is if there is no scheduler, if there have been no workers for too long, if nobody wants the fit, or if the scheduler does not
-        know a task that is awaited, or if workers that Dask has paused do not go on.
+        That is the case if there is no scheduler, if there have been no workers for too long, if the fit is no longer wanted, if the
+        scheduler does not know an awaited task, or if workers that Dask has paused do not resume.
         """
         self.check()
         if time.monotonic() < self._next_look:
@@ -314,7 +313,7 @@ class FutureWaiter(WorkerMonitor):
 
 
 def _take_all(items: queue.SimpleQueue[int], timeout: float) -> list[int]:
-    """Return all that is in a queue, sorted, waiting for a first item if there is none yet."""
+    """Return all items of a queue, sorted; wait for the first item if there is none yet."""
     taken = []
     with contextlib.suppress(queue.Empty):
         taken.append(items.get(timeout=timeout))
@@ -324,7 +323,7 @@ def _take_all(items: queue.SimpleQueue[int], timeout: float) -> list[int]:
 
 
 def _raise_failure(future: Future) -> NoReturn:
-    """Raise what a task raised, or what became of it."""
+    """Raise the error of a task, or the reason of its loss."""
     if future.status != "error":
         raise SchedulerLost(f"The task {future.key} of this fit was cancelled on the Dask cluster. {RUN_AGAIN}.")
     error = future.exception()
@@ -334,7 +333,7 @@ def _raise_failure(future: Future) -> NoReturn:
 
 
 def died_too_often(error: KilledWorker) -> WorkerLost:
-    """Return the message for a user when workers died over one task again and again."""
+    """Return the error for a user if one task has killed too many workers."""
     return WorkerLost(
         f"Workers died {error.allowed_failures + 1} times over the same task, {error.task}; their logs say why. Either it takes more "
         "memory than they have: give them more, or have fewer and larger ones. Or it ends their process: a call of os._exit, or a crash in "
@@ -343,7 +342,7 @@ def died_too_often(error: KilledWorker) -> WorkerLost:
 
 
 def _said(workers: Mapping[str, Mapping[str, Any]], paused: Iterable[str]) -> str:
-    """Say what workers use, a few of them."""
+    """Return a description of the memory use of some workers."""
     some = [
         f"{worker} uses {format_bytes(workers[worker]['metrics'].get('memory', 0))} of {format_bytes(workers[worker]['memory_limit'])}"
         for worker in list(paused)[:3]
@@ -352,27 +351,27 @@ def _said(workers: Mapping[str, Mapping[str, Any]], paused: Iterable[str]) -> st
 
 
 def _is_at_work(facts: Mapping[str, Any]) -> bool:
-    """Return whether a worker runs tasks, or fetches what they need; the coordinator, which waits, does not count where it asks itself."""
+    """Return whether a worker runs tasks or fetches their inputs; the calling coordinator, which waits, does not count."""
     counts = facts["metrics"].get("task_counts", {})
     return any(counts.get(state, 0) for state in (*_AT_WORK, *(() if is_coordinating() else ("long-running",))))
 
 
 def _written(facts: Mapping[str, Any]) -> int:
-    """Return how many bytes a worker has on disk: one that writes more there does something about its memory."""
+    """Return the bytes that a worker has on disk: an increase shows that it is reducing its memory."""
     return int(facts["metrics"].get("spilled_bytes", {}).get("disk", 0))
 
 
 def task_keys(stage: str, n: int) -> list[str]:
     """Return ``n`` new keys that Dask's dashboard groups as ``dtrees-<stage>``."""
-    token = f"0{uuid4().hex[:9]}"  # the digit keeps Dask from taking it for a word
+    token = f"0{uuid4().hex[:9]}"  # the digit prevents Dask from treating it as a word
     return [f"dtrees-{stage}-{token}-{i}" for i in range(n)]
 
 
 class Tasks:
-    """Makes tasks. Futures that :meth:`keep` was not called for are released at the end of the block, whether it ends well or in an error.
+    """Creates tasks. Futures that were not passed to :meth:`keep` are released at the end of the block, also after an error.
 
-    Releasing explicitly matters after an error: its traceback refers to futures, and as long as somebody looks at the traceback, the
-    cluster would keep what they stand for.
+    Explicit release matters after an error: its traceback refers to futures, and while the traceback exists, the cluster would store their
+    results.
 
     Parameters
     ----------
@@ -382,7 +381,7 @@ class Tasks:
     ----------
     client : distributed.Client
     waiter : FutureWaiter
-        To wait with.
+        Waits for the futures.
     """
 
     def __init__(self, client: Client) -> None:
@@ -407,9 +406,9 @@ class Tasks:
         return future
 
     def send(self, stage: str, value: Any, **there: Any) -> Future:
-        """Return the future of a value, however large; ``there`` is of :meth:`submit`.
+        """Return the future of a value of any size; ``there`` has options of :meth:`submit`.
 
-        It is what a task returns, not scattered data: the task is run again when the worker that held its result is lost.
+        The value is the result of a task, not scattered data: the task is run again if the worker with its result is lost.
         """
         with however_large():
             return self.submit(stage, partial(same, value), **there)
@@ -417,8 +416,8 @@ class Tasks:
     def map(self, stage: str, function: Callable[..., Any], *sequences: Sequence[Any], **options: Any) -> list[Future]:
         """Return futures of a call for each element.
 
-        ``workers`` and ``allow_other_workers`` are those of :meth:`distributed.Client.map`. All other options are passed to each call; they
-        are sent as one task, as a table of many columns or categories has large ones, and Dask would make tasks of these by their names.
+        ``workers`` and ``allow_other_workers`` are those of :meth:`distributed.Client.map`. All other options are passed to each call. They
+        are sent as one task, as they are large for a table with many columns or categories, and Dask would create a task for each.
         """
         n_calls = len(sequences[0])
         there = {name: options.pop(name) for name in ("workers", "allow_other_workers") if name in options}
@@ -431,7 +430,7 @@ class Tasks:
         return list(futures)
 
     def compute(self, delayed: Sequence[Any]) -> list[Future]:
-        """Return futures of Dask's delayed objects, computed in one graph so that what they share is computed once."""
+        """Return futures of Dask's delayed objects, computed in one graph so that shared parts are computed once."""
         with dask.annotate(**self._annotations):
             futures = self.client.compute(delayed)
         self._futures += futures
@@ -443,7 +442,7 @@ class Tasks:
         Raises
         ------
         SchedulerLost
-            If it does not know some of them any more, or does not answer.
+            If it no longer knows some of them, or does not answer.
         """
         unknown = [key for key, state in states(self.client, keys).items() if state is None]
         if unknown:
@@ -453,12 +452,12 @@ class Tasks:
         return futures
 
     def keep(self, *futures: Future) -> None:
-        """Leave it to the caller to release some futures."""
+        """Leave the release of some futures to the caller."""
         kept = set(map(id, futures))
         self._futures = [future for future in self._futures if id(future) not in kept]
 
 
-#: Have Dask send what is meant to be sent without its warning of large graphs: ``with however_large():``.
+#: Suppress Dask's warning of large graphs: ``with however_large():``.
 however_large = partial(dask.config.set, {"distributed.admin.large-graph-warning-threshold": "1 PiB"})
 
 
@@ -472,7 +471,7 @@ def _with_options(function: Callable[..., Any], options: dict[str, Any], *args: 
 
 
 def release(futures: Iterable[Future | None]) -> None:
-    """Give up futures; the cluster frees what nobody else wants."""
+    """Release futures; the cluster frees results that no other client wants."""
     for future in futures:
         if future is not None:
             future.release()
@@ -480,21 +479,21 @@ def release(futures: Iterable[Future | None]) -> None:
 
 @contextlib.contextmanager
 def lost_data_named(client: Client, arguments: Mapping[str, Any]) -> Iterator[None]:
-    """Say so if an error of the cluster in the block comes of lost data.
+    """Name the lost data if an error of the cluster in the block is caused by them.
 
-    What ``client.scatter`` put on the cluster is gone with the last worker that holds it. Dask then cancels whatever needs it, without a
-    word of the reason.
+    Data from ``client.scatter`` are lost with the last worker that holds them. Dask then cancels all tasks that need them, without giving
+    the reason.
 
     Parameters
     ----------
     client : distributed.Client
     arguments : mapping from str to Any
-        What the user has given, by name.
+        The user's arguments, by name.
 
     Raises
     ------
     WorkerLost
-        In place of that error.
+        Replaces that error.
     """
     try:
         yield
@@ -514,9 +513,9 @@ def lost_data_named(client: Client, arguments: Mapping[str, Any]) -> Iterator[No
 
 
 def _count_lost(client: Client, given: Any) -> tuple[int, int]:
-    """Return how many futures there are in something, and how many of them the cluster does not know any more."""
+    """Return the number of futures in an object, and the number of those that the cluster no longer knows."""
     keys = [future.key for future in futures_of([given])]
     known: Mapping[Any, Any] = {}
-    with contextlib.suppress(SchedulerLost, RuntimeError):  # without a scheduler there is no telling
+    with contextlib.suppress(SchedulerLost, RuntimeError):  # without a scheduler, this is unknown
         known = states(client, keys) if keys else {}
     return len(keys), sum(state is None for state in known.values())

@@ -1,1 +1,1 @@
-"""How calls reach workers and the scheduler, each with a deadline."""
+"""Calls to workers and to the scheduler, each with a deadline."""

@@ -1,11 +1,10 @@
-"""Dask clients: of a cluster started here or somewhere else, of a task's worker, and what is asked of a scheduler by them.
+"""Dask clients of local clusters, existing clusters and a task's worker, and requests to the scheduler through them.
 
-Each question has a deadline: Dask itself waits for an answer for as long as it takes. Clusters, here or elsewhere, are clients as context
-managers, so that whatever follows is the same code for a laptop and for a cluster::
-
+Each request has a deadline, while Dask itself waits for an answer without limit. Local and existing clusters are both clients as context
+managers, so that the code that follows is the same for a laptop and for a cluster::
     with local_client(n_workers=2) as client:       # embedded: stops with the block
         ...
-    with connect("tcp://10.0.0.5:8786") as client:  # somebody's cluster: only the connection is closed
+    with connect("tcp://10.0.0.5:8786") as client:  # an existing cluster: only the connection is closed
         ...
 
 Terms
@@ -36,11 +35,11 @@ logger = logging.getLogger("dtrees.cluster")
 
 T = TypeVar("T")
 
-#: A scheduler has much to do where workers come and go; it is given at least so many seconds to answer.
+#: Smallest time, in seconds, that the scheduler has to answer; it is busy when workers join and leave.
 SCHEDULER_PATIENCE = 20.0
 #: Advice to users.
 RUN_AGAIN = "Nothing of this fit is left on the cluster; run it again"
-#: What is said where there is no worker to begin with.
+#: The message if there is no worker at the start.
 NO_WORKER_YET = (
     "waits for a first worker, of which the Dask cluster has none yet; Dask's setting distributed.scheduler.no-workers-timeout limits the "
     "wait, which has no limit by default"
@@ -58,18 +57,18 @@ def local_client(n_workers: int | None = None, threads_per_worker: int | None = 
     Parameters
     ----------
     n_workers : int, optional
-        Worker processes. None takes as many as the cores allow with ``threads_per_worker`` threads each; where that is None too,
+        Number of worker processes. None uses as many as the cores allow with ``threads_per_worker`` threads each; if that is also None,
         Dask's choice (about the square root of the number of cores).
     threads_per_worker : int, optional
-        Threads of each worker. None shares out the cores.
+        Threads of each worker. None divides the cores among the workers.
     processes : bool
-        Whether workers are processes of their own. Otherwise they are threads of this one, which is there sooner: nothing is imported
+        Whether workers are separate processes. Otherwise they are threads of this process, which start faster, as nothing is imported
         twice.
 
     Yields
     ------
     distributed.Client
-        Its ``dashboard_link`` is the address of Dask's dashboard, at port 8787 or, where that is taken, any free one.
+        Its ``dashboard_link`` is the address of Dask's dashboard, at port 8787 or, if that is in use, at any free one.
 
     Raises
     ------
@@ -89,14 +88,14 @@ def local_client(n_workers: int | None = None, threads_per_worker: int | None = 
             raise ValueError(f"{name} is {number}; give at least 1, or leave it out to use all cores.")
     with contextlib.ExitStack() as stack:
         with warnings.catch_warnings():
-            # That the usual port is taken matters to nobody: the link that is shown is the one in use.
+            # A warning about the usual port is irrelevant, as the displayed link is the one in use.
             warnings.filterwarnings("ignore", message="Port .* is already in use")
             try:
                 cluster = LocalCluster(
                     n_workers=n_workers,
                     threads_per_worker=threads_per_worker,
                     processes=processes,
-                    protocol="tcp://",  # not memory shared within the process, so that workers own what they are sent, as anywhere
+                    protocol="tcp://",  # not in-process memory, so that workers own what they receive, as on other clusters
                     host=_LOOPBACK,
                     dashboard_address=f"{_LOOPBACK}:{_DASHBOARD_PORT}",
                     silence_logs=logging.ERROR,
@@ -109,7 +108,7 @@ def local_client(n_workers: int | None = None, threads_per_worker: int | None = 
 
 @contextlib.contextmanager
 def connect(address: str, timeout: float = 10.0) -> Iterator[Client]:
-    """Connect to a running scheduler; the connection is closed with the block, the cluster is left alone.
+    """Connect to a running scheduler; the block closes the connection, and the cluster continues.
 
     Parameters
     ----------
@@ -125,7 +124,7 @@ def connect(address: str, timeout: float = 10.0) -> Iterator[Client]:
     Raises
     ------
     ConnectionError
-        In one line, if nothing answers there, or if what answers is no Dask scheduler of a version that this one understands.
+        In one line, if nothing answers there, or if the answer is not from a Dask scheduler of a compatible version.
 
     Examples
     --------
@@ -145,10 +144,10 @@ def connect(address: str, timeout: float = 10.0) -> Iterator[Client]:
 
 
 def _open(address: str, timeout: float) -> tuple[Client | None, str]:
-    """A client of the scheduler there, or None and why not.
+    """Return a client of the scheduler at an address, or None and the reason why there is none.
 
-    The error is put into words, not chained: its traceback would keep the half-made client alive, which then closes itself, noisily
-    and after a long wait, when the garbage is collected.
+    The error is described, not chained: its traceback would keep the unfinished client alive, which would close itself with messages, and
+    after a long wait, in garbage collection.
     """
     try:
         get_address_host_port(normalize_address(address))
@@ -162,20 +161,20 @@ def _open(address: str, timeout: float) -> tuple[Client | None, str]:
 
 
 def first_line(error: object) -> str:
-    """Return the first line of a text, or of an error's message; the name of its class where it has none."""
+    """Return the first line of a text or of an error's message; the name of its class if it has no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 @contextlib.contextmanager
 def current_client() -> Iterator[Client | None]:
-    """Give the client that Dask collections are computed with by default, or None where there is none.
+    """Yield the client by which Dask collections are computed by default, or None if there is none.
 
     Inside a task, the thread is :func:`out_of_the_way`.
 
     Raises
     ------
     ClusterError
-        If the client is asynchronous: then nothing here could wait.
+        If the client is asynchronous, so that it cannot be waited with.
     """
     if in_task():
         with worker_client() as client:
@@ -186,7 +185,7 @@ def current_client() -> Iterator[Client | None]:
 
 @contextlib.contextmanager
 def out_of_the_way() -> Iterator[None]:
-    """Inside a task, leave the worker's pool for as long as the block lasts: tasks that it waits for may need the thread."""
+    """Inside a task, leave the worker's thread pool within the block: tasks that it waits for may need the thread."""
     if in_task():
         with worker_client():
             yield
@@ -200,7 +199,7 @@ def in_task() -> bool:
 
 
 def default_client() -> Client | None:
-    """Return the client that Dask collections are computed with by default, or None where there is none.
+    """Return the client by which Dask collections are computed by default, or None if there is none.
 
     Raises
     ------
@@ -215,14 +214,14 @@ def default_client() -> Client | None:
 
 
 def checked_client(client: Any) -> Client:
-    """Return a client that fit can wait with.
+    """Return a client after checking that ``fit`` can wait with it.
 
     Raises
     ------
     ClusterError
         If it is asynchronous.
     TypeError
-        If it is none.
+        If it is not a client.
     """
     if not isinstance(client, Client):
         raise TypeError(f"client is {client!r}; wants a distributed.Client, or None for the current one")
@@ -247,7 +246,7 @@ def client_given(given: Any) -> Client:
 
 
 def connected(client: Client) -> Client:
-    """Return a client once it is connected: that of a worker, which its tasks share, is found by all while one of them still makes it."""
+    """Return a client once it is connected: tasks share the client of a worker, and find it while one of them still connects it."""
     deadline = time.monotonic() + SCHEDULER_PATIENCE
     while client.status in ("newly-created", "connecting") and time.monotonic() < deadline:
         time.sleep(_SECONDS_TO_CONNECT)
@@ -255,12 +254,12 @@ def connected(client: Client) -> Client:
 
 
 def own_client() -> Client:
-    """Return the client of the worker that this task runs on, connected."""
+    """Return the connected client of the current task's worker."""
     return connected(get_client())
 
 
 def ask(client: Client, question: Callable[[], Awaitable[T]]) -> T:
-    """Return the scheduler's answer to a question, a coroutine function of its client's; a scheduler that stands still has a deadline.
+    """Return the scheduler's answer to a request, a coroutine function of its client; a suspended scheduler has a deadline.
 
     Raises
     ------
@@ -276,12 +275,12 @@ def ask(client: Client, question: Callable[[], Awaitable[T]]) -> T:
 
 
 def in_loop(client: Client, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-    """Return what a coroutine function returns in the event loop of a client; it ends with the loop, where ``Client.sync`` waits on.
+    """Return the result of a coroutine function in the event loop of a client; ends with the loop, unlike ``Client.sync``.
 
     Raises
     ------
     SchedulerLost
-        If the loop has ended, as that of a process does which exits.
+        If the loop has ended, as in a process that exits.
     RuntimeError
         If this is the loop's own thread, which cannot wait for it.
     """
@@ -297,12 +296,12 @@ def in_loop(client: Client, function: Callable[..., Coroutine[Any, Any, T]], *ar
                     return waiting.result()
         finally:
             waiting.cancel()
-    coroutine.close()  # nobody runs it any more
+    coroutine.close()  # the loop does not run it
     raise SchedulerLost(f"The connection to the Dask scheduler was closed. {RUN_AGAIN}.")
 
 
 def states(client: Client, keys: Sequence[str]) -> dict[str, str | None]:
-    """Return the state of each task on the scheduler; None for those that it does not know. Raises as :func:`ask` does."""
+    """Return the state of each task on the scheduler; None for unknown tasks. Raises as :func:`ask` does."""
     return ask(client, lambda: client.scheduler.get_task_status(keys=list(keys)))
 
 
@@ -317,17 +316,17 @@ def bytes_of_results(client: Client, futures: Sequence[Future]) -> dict[str, int
 
 
 def threads_of_workers(client: Client) -> dict[str, int]:
-    """Return the threads of each worker. Raises as :func:`ask` does."""
+    """Return the number of threads of each worker. Raises as :func:`ask` does."""
     return ask(client, client.scheduler.ncores)
 
 
 def give_up(client: Client, futures: Sequence[Future]) -> None:
-    """Cancel futures, whoever else wants them. Raises as :func:`ask` does."""
+    """Cancel futures, even if other clients want them. Raises as :func:`ask` does."""
     ask(client, lambda: client.cancel(list(futures), asynchronous=True, force=True))
 
 
 async def answer(question: Awaitable[T], patience: float) -> T:
-    """Wait for an answer, and count the seconds waited only while this process runs: it may have been stopped itself."""
+    """Wait for an answer; only time during which this process runs counts, as it may have been suspended."""
     asking = asyncio.ensure_future(question)
     try:
         for _ in range(math.ceil(patience / _SLICE)):
@@ -340,7 +339,7 @@ async def answer(question: Awaitable[T], patience: float) -> T:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Put Dask's errors about its connections into words that say what to do."""
+    """Convert Dask's connection errors to errors that state what to do."""
     try:
         yield
     except CancelledError as error:

@@ -1,13 +1,13 @@
-"""Channels to actors: connections that carry calls and replies, one after the other, without going through an event loop.
+"""Channels to actors: connections for sequential calls and replies that bypass event loops.
 
-A call that goes Dask's way passes an event loop at either end, and a thread beside it: half a millisecond of Python for each actor, which
-is what an exchange of short messages then takes. A channel is a connection of Dask's, to the worker's own port, with Dask's handshake. But
-once both sides have agreed on it, the actor waits for calls in a thread at one end, and the caller uses its own thread at the other. Only
-where connections are not plain TCP (they are encrypted, say), event loops carry the bytes.
+A Dask call passes an event loop and a thread at either end: half a millisecond of Python for each actor, which dominates an exchange of
+short messages. A channel is a Dask connection to the worker's own port, with Dask's handshake. Once both sides have agreed on it, the actor
+waits for calls in a thread at one end, and the caller uses its own thread at the other. Only if connections are not plain TCP (for example
+encrypted), event loops carry the bytes.
 
-Each call and each reply is its length in 8 bytes, then the pickled bytes of :mod:`dtrees.cluster.growing.actors`, or, between actors, the
-chunks of :func:`pack_named`. A call may be sent before the reply to another has come: it waits at the other end, so
-that the actor is not kept waiting. Who gives up waiting for a reply closes the channel.
+Each call and each reply is its length in 8 bytes, followed by the pickled bytes of :mod:`dtrees.cluster.growing.actors` or, between actors,
+the chunks of :func:`pack_named`. A call may be sent before the reply to another has arrived: it waits at the other end, so that the actor
+is not idle. A caller that stops waiting for a reply closes the channel.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from dtrees.split.table.mmap_arrays import mapped
 T = TypeVar("T")
 
 _LENGTH = struct.Struct("Q")
-#: What a worker offers (:func:`~dtrees.cluster.compat.offer_connections`): its actors answer calls.
+#: The operation that a worker offers (:func:`~dtrees.cluster.compat.offer_connections`): calls to its actors.
 CALLS = "dtrees_channel"
-#: Chunks that the system takes at once; not on Windows.
+#: Number of chunks per system call; not on Windows.
 _AT_ONCE, _SENDS_MANY = 64, hasattr(socket.socket, "sendmsg")
-#: Buffers for replies of up to so many bytes are kept for the next ones.
+#: Buffers for replies of up to this many bytes are reused.
 _MOST_KEPT = 4 << 20
-#: A worker that shows signs of life answers within this time.
+#: A running worker answers within this time.
 _SECONDS_TO_OPEN = 30.0
-#: Arrays begin at multiples of so many bytes, as kernels expect of them.
+#: Arrays begin at multiples of this many bytes, as kernels require.
 _ALIGNED = 64
-#: Up to so many bytes are one chunk: to copy them takes less time than to give the system several.
+#: Up to this many bytes are copied to one chunk, which takes less time than passing several to the system.
 _ONE_CHUNK = 1 << 15
 #: Kinds of arrays of numbers.
 _NUMBERS = "iufb"
 
 
 class DirectChannel:
-    """The caller's end of a channel. Calls may follow each other before there are replies, which come in the same order."""
+    """The caller's end of a channel. Several calls may be sent before replies arrive, which come in the same order."""
 
     def __init__(self, connection: TakenConnection) -> None:
         self._connection = connection
@@ -73,7 +73,7 @@ class DirectChannel:
         self._n_references = getrefcount(self._buffer)
 
     def call(self, *call: Any) -> None:
-        """Send a call, as :func:`framed`, in a chunk or several, or what of it can be sent without waiting; raises as :meth:`send` does."""
+        """Send a call, :func:`framed`, in one or more chunks, or the part that can be sent without waiting; raises as :meth:`send` does."""
         if len(call) == 1 and not self._to_send:
             with contextlib.suppress(BlockingIOError):
                 n = self.socket.send(call[0])
@@ -85,11 +85,11 @@ class DirectChannel:
 
     @property
     def has_to_send(self) -> bool:
-        """Whether there is something left to be sent."""
+        """Whether some data remain to be sent."""
         return bool(self._to_send)
 
     def send(self) -> None:
-        """Send what can be sent without waiting.
+        """Send the data that can be sent without waiting.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class DirectChannel:
         to_send = self._to_send
         with contextlib.suppress(BlockingIOError):
             while to_send:
-                # At once: each call of the system may wake the other end.
+                # In one system call, as each may wake the other end.
                 n = self.socket.sendmsg(itertools.islice(to_send, _AT_ONCE)) if _SENDS_MANY else self.socket.send(to_send[0])
                 while to_send and n >= to_send[0].nbytes:
                     n -= to_send.popleft().nbytes
@@ -107,7 +107,7 @@ class DirectChannel:
                     to_send[0] = to_send[0][n:]
 
     def receive(self) -> memoryview | None:
-        """Take what has come of a reply; return the reply when it is complete, else None; raises as :meth:`send` does."""
+        """Receive available data; return the reply when it is complete, otherwise None; raises as :meth:`send` does."""
         with contextlib.suppress(BlockingIOError):
             while self._reply is None:
                 self._head += self._some(self.socket.recv(_LENGTH.size - len(self._head)))
@@ -121,9 +121,9 @@ class DirectChannel:
         return None
 
     def _buffer_for(self, size: int) -> memoryview:
-        """Return a buffer for a reply: an earlier one, if nobody has anything in it any more. New memory costs more than what it takes.
+        """Return a buffer for a reply: an earlier one, if it is no longer referenced, as new memory costs more than the data.
 
-        (To copy 400 kB takes 5 us into memory that was used before, and 220 into pages that the system has yet to give.)
+        Copying 400 kB takes 5 us into memory that was used before, and 220 us into new pages.
         """
         if not MAPPED_BYTES <= size <= _MOST_KEPT:
             return mapped(size, np.uint8).data
@@ -143,19 +143,19 @@ class DirectChannel:
 
 
 def framed(call: bytes) -> bytes:
-    """Return a call as it travels."""
+    """Return a call in the form in which it is sent."""
     return _LENGTH.pack(len(call)) + call
 
 
 def framed_chunks(chunks: Sequence[Any]) -> list[Any]:
-    """Return the chunks of a call as they travel; where they are several, none of them is copied."""
-    if len(chunks) == 1 and isinstance(chunks[0], bytes):  # which is short
+    """Return the chunks of a call in the form in which they are sent; several chunks are not copied."""
+    if len(chunks) == 1 and isinstance(chunks[0], bytes):  # short
         return [framed(chunks[0])]
     return [_LENGTH.pack(sum(memoryview(chunk).nbytes for chunk in chunks)), *chunks]
 
 
 async def open_channel(address: str, key: str, connection_args: Mapping[str, Any], operation: str = CALLS) -> DirectChannel:
-    """Open a channel to an actor of a worker; ``operation`` is what is offered.
+    """Open a channel to an actor of a worker, by the offered ``operation``.
 
     Raises
     ------
@@ -167,22 +167,22 @@ async def open_channel(address: str, key: str, connection_args: Mapping[str, Any
 
 @dataclass(frozen=True)
 class Failed:
-    """What comes in place of the result of a method that raised, so that its errors cannot be taken for those of the connection."""
+    """The reply of a method that raised, which distinguishes its errors from those of the connection."""
 
     error: BaseException
 
 
 class ActorBase:
-    """An object that lives on a worker and answers calls, one after the other (:mod:`dtrees.cluster.growing.actors` makes such).
+    """An object on a worker that answers sequential calls; created by :mod:`dtrees.cluster.growing.actors`.
 
     Attributes
     ----------
     context : contextvars.Context
-        What calls are answered in, whichever thread does it: it knows which worker this is.
+        The context of calls in any thread, with the current worker.
     turn : threading.Lock
-        Held while a call is answered. A caller that gave up waiting may call again before that.
+        Held while a call is answered. A caller that stopped waiting may call again earlier.
     AT_ONCE : frozenset of str
-        Methods that are called whatever else is under way.
+        Methods that may be called at any time, also during another call.
     """
 
     AT_ONCE: frozenset[str] = frozenset()
@@ -193,23 +193,23 @@ class ActorBase:
         offer_connections(get_worker(), CALLS, _take_calls)
 
     def when_gone(self, act: Callable[[], None]) -> None:
-        """Have something done, which does not refer to the actor, when Dask has let go of it; not when the process ends."""
+        """Call ``act``, which must not refer to the actor, when Dask has released the actor; not when the process ends."""
         weakref.finalize(self, act).atexit = False
 
     def answer(self, call: bytes | bytearray | memoryview) -> bytes:
-        """Call a method, which is given pickled with its arguments, and return its result, pickled. One call after the other."""
+        """Call a method, given pickled with its arguments, and return its pickled result. One call at a time."""
         method, arguments = loads(call)
         with contextlib.nullcontext() if method in self.AT_ONCE else self.turn:
             try:
                 result = getattr(self, method)(*arguments)
             except Exception as error:
-                error.add_note(f"On worker {get_worker().address}:\n{traceback.format_exc()}")  # tracebacks do not travel
+                error.add_note(f"On worker {get_worker().address}:\n{traceback.format_exc()}")  # tracebacks are not sent
                 result = Failed(error)
             return bytes(dumps(result))
 
 
 async def _take_calls(called: weakref.ref[ActorBase], connection: TakenConnection) -> None:
-    """Carry a channel of an actor, until the caller or Dask closes it, by a thread that answers."""
+    """Serve a channel of an actor, in a thread that answers, until the caller or Dask closes it."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     connection.socket.setblocking(True)
 
@@ -228,7 +228,7 @@ async def _take_calls(called: weakref.ref[ActorBase], connection: TakenConnectio
 
 
 def _serve(channel: socket.socket, called: weakref.ref[ActorBase]) -> None:
-    """Answer calls, one after the other."""
+    """Answer calls sequentially."""
     while True:
         try:
             head = _read(channel, _LENGTH.size)
@@ -257,10 +257,10 @@ def _read(channel: socket.socket, size: int) -> memoryview:
 
 
 def pack_named(name: tuple[Any, ...], things: tuple[Any, ...]) -> list[Any]:
-    """Return bytes-like chunks that, one after the other, are a name and some things.
+    """Pack a name and some objects as a sequence of bytes-like chunks.
 
-    These are the length of a head, the head, and the arrays. What is sent many times for each tree is a name and arrays of numbers: then
-    nothing else is looked for. For anything else Python's pickle finds the arrays, which takes several times as long where they are small.
+    The chunks are the length of a header, the header, and the arrays. For a name with arrays of numbers, as sent many times for each tree,
+    no other objects are searched. In other cases Python's pickle finds the arrays, which takes several times as long if they are small.
 
     Examples
     --------
@@ -294,7 +294,7 @@ def pack_named(name: tuple[Any, ...], things: tuple[Any, ...]) -> list[Any]:
 
 
 def unpack(packed: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the name and the things that some bytes are; arrays lie in these bytes, or, where they cannot be written to, in a copy."""
+    """Return the name and the objects packed in some bytes; arrays share their memory, or a copy if it is read-only."""
     view = memoryview(packed).cast("B")
     if view.readonly:
         view = np.frombuffer(view, np.uint8).copy().data

@@ -1,38 +1,38 @@
-"""The events of a fit on Dask's topics ``dtrees`` and, message by message, ``dtrees-exchange``.
+"""The events of a fit on Dask's topics ``dtrees`` and, for single messages, ``dtrees-exchange``.
 
-``client.get_events("dtrees")`` returns the latest (Dask keeps a thousand of a topic), ``client.subscribe_topic("dtrees", handler)`` calls a
-handler for each. An event is a dict with the ``fit`` (the key of its task), its ``worker``, ``what`` happened, and more by what that is.
+``client.get_events("dtrees")`` returns the latest events (Dask stores a thousand for each topic), ``client.subscribe_topic("dtrees",
+handler)`` calls a handler for each. An event is a dict with the ``fit`` (the key of its task), its ``worker``, ``what`` happened, and
+fields that depend on this.
 
 On ``dtrees``:
 
 ``placed``
-    where the trees are to grow: ``placement`` (one-worker, replicated, sharded or rows), the ``reason`` for it, ``workers`` that will have
-    columns, and the ``bytes`` that each of these will need at most.
+    the placement of trees: ``placement`` (one-worker, replicated, sharded or rows), its ``reason``, the ``workers`` that will hold data,
+    and the ``bytes`` that each of these will need at most.
 ``began``
-    a coordinator has begun: its ``turn``, from 1; it is higher where it takes over from one that was lost. ``listeners`` are the names of
-    callbacks in users' own processes.
+    a coordinator has begun: its ``turn``, from 1; larger if it takes over from a lost one. ``listeners`` are the names of callbacks in
+    users' own processes.
 ``holding``
-    what workers hold: the ``rows`` and ``columns`` of the table, and for each of the ``workers`` how many columns and the bytes they take;
-    over shards, ``rows_of`` says how many rows each has.
+    the data of workers: the ``rows`` and ``columns`` of the table, and for each of the ``workers`` its number of columns and their bytes;
+    over shards, ``rows_of`` has the number of rows of each.
 ``round``, ``tree``
-    a round of boosting is finished, or a tree of a forest (not each has one): ``round`` or ``tree``, the number, ``total``, ``seconds``
-    since the fit began, and the ``progress`` that callbacks see, as a dict; also ``scan`` (seconds of work by worker) where trees grow
-    on one worker, and over shards also ``wait``, ``sent``, ``received``, ``exchanged`` and ``communicate`` (see
-    :class:`Timings`), all since the fit began.
+    a round of boosting, or a tree of a forest (not every one), is finished: its number ``round`` or ``tree``, ``total``, ``seconds`` since
+    the fit began, and the ``progress`` passed to callbacks, as a dict; also ``scan`` (seconds of work by worker) if trees grow on one
+    worker, and over shards also ``wait``, ``sent``, ``received``, ``exchanged`` and ``communicate`` (see :class:`Timings`), all since the
+    fit began.
 ``batch``
-    a worker has grown ``trees`` whole trees of a forest, in so many ``seconds``.
+    a worker has grown ``trees`` whole trees of a forest, in ``seconds``.
 ``shards lost``, ``shard moved``
     recovery: ``shards`` and ``workers``; ``shard`` and where ``to``.
 ``workers paused``
-    the fit waits for ``workers`` that Dask has paused, as they use too much of their memory, and has for so many ``seconds``.
+    the fit waits for ``workers`` that Dask has paused because they use too much memory; it has waited for ``seconds``.
 
 On ``dtrees-exchange``:
 
 ``exchange``
-    a message went to shards and all replies came: ``message`` (``Open``, ``GrowTree``, ``GrowTrees``, ...: see
-    :mod:`dtrees.engine.protocol.messages`; what shards send one another meanwhile is not counted),
-    ``n_shards``, ``seconds``, of them those of the ``slowest`` shard's own work; and the bytes ``sent`` to all shards together and
-    ``received`` from them. These are sent several at a time.
+    a message was sent to shards and all replies have arrived: ``message`` (``Open``, ``GrowTree``, ``GrowTrees``, ...: see
+    :mod:`dtrees.engine.protocol.messages`; payloads between shards are not counted), ``n_shards``, ``seconds``, the part of these in the
+    ``slowest`` shard's own work, the bytes ``sent`` to all shards and ``received`` from them. Several of these events are sent at a time.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ from dtrees.cluster.compat import own_worker
 
 TOPIC = "dtrees"
 EXCHANGES = "dtrees-exchange"
-#: Progress for callbacks in users' own processes; and from the scheduler, which workers are ``compiling``, a list of them, and a ``line``
-#: about lost workers and the like, for the callbacks named in ``listeners`` (:mod:`dtrees.cluster.growing.watching`).
+#: Progress for callbacks in users' own processes. The scheduler sends a list of the workers that are ``compiling``, and a ``line`` about
+#: lost workers and the like for the callbacks named in ``listeners`` (:mod:`dtrees.cluster.growing.watching`).
 PROGRESS = "dtrees-progress"
 
 
-#: Exchanges are sent no more often than this.
+#: Smallest interval between messages with exchanges, in seconds.
 _SECONDS_BETWEEN_EXCHANGES = 0.25
 
 
 def publish(fit: str, what: str, **facts: Any) -> None:
-    """Log an event; only workers do."""
+    """Log an event; only on workers."""
     if (worker := own_worker()) is not None:
         worker.log_event(TOPIC, {"fit": fit, "what": what, **facts})
 
 
 class Account(NamedTuple):
-    """Seconds that a shard worked on a message, and waited for others; and bytes that it sent to these."""
+    """Seconds that a shard worked on a message and waited for others, and bytes that it sent to them."""
 
     worked: float
     waiting: float = 0.0
@@ -73,20 +73,20 @@ class Account(NamedTuple):
 
 @dataclass
 class Timings:
-    """Where the time of exchanges with shards goes: seconds by worker.
+    """The time of exchanges with shards, in seconds by worker.
 
     Attributes
     ----------
     scan : dict from str to float
-        Its own work.
+        Own work of a worker.
     wait : dict from str to float
-        For slower workers to be done with a step of the same message.
+        Time in which it waited for slower workers within the same message.
     sent, received : dict from str to int
         Bytes of the messages to it, and of its replies.
     exchanged : dict from str to int
         Bytes that it sent to other workers.
     communicate : float
-        What exchanges took beyond the slowest worker's work: messages on their way, and the coordinator's own part of sending them.
+        Time of exchanges beyond the slowest worker's work: messages in transfer, and the coordinator's work of sending them.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class Timings:
     communicate: float = 0.0
 
     def add(self, seconds: float, accounts: Sequence[tuple[str, Account]]) -> None:
-        """Add an exchange of so many seconds, in which each worker did what its account says."""
+        """Add an exchange of ``seconds`` with the accounts of the workers."""
         for worker, (worked, waited, sent) in accounts:
             self.scan[worker] = self.scan.get(worker, 0.0) + worked
             self.wait[worker] = self.wait.get(worker, 0.0) + waited
@@ -113,10 +113,10 @@ class Timings:
 
 
 class Exchanges:
-    """Sends events of a fit's exchanges, some at a time.
+    """Sends the events of a fit's exchanges, several at a time.
 
-    To send one wakes the worker's event loop, which would take the interpreter from the coordinator just when all shards wait for
-    its next message: a millisecond for each exchange.
+    Sending an event wakes the worker's event loop, which would take the interpreter from the coordinator while all shards wait for its next
+    message: a millisecond for each exchange.
 
     Parameters
     ----------
@@ -129,13 +129,13 @@ class Exchanges:
         self._next = 0.0
 
     def note(self, **facts: Any) -> None:
-        """Note an exchange, to be sent together with the next ones."""
+        """Record an exchange, to be sent together with the next ones."""
         self._unsent.append({"fit": self._fit, "what": "exchange", **facts})
         if time.monotonic() > self._next:
             self.publish()
 
     def publish(self) -> None:
-        """Send what has not been sent."""
+        """Send the recorded exchanges."""
         unsent, self._unsent = self._unsent, []
         self._next = time.monotonic() + _SECONDS_BETWEEN_EXCHANGES
         if (worker := own_worker()) is not None:

@@ -1,11 +1,11 @@
-"""What actors send one another, from worker to worker: what is of any size goes this way, and not by the coordinator or the scheduler.
+"""Data between actors, from worker to worker; large data are sent in this way, and not by the coordinator or the scheduler.
 
-It goes by *links*: channels (:mod:`dtrees.cluster.transport.direct_channel`) one way. Nobody answers, and no thread waits at the other end:
-an actor that sends, or waits, takes in what others send it meanwhile. So two that send each other more than connections hold are not in
-each other's way.
+They are sent over *links*: one-way channels (:mod:`dtrees.cluster.transport.direct_channel`). There are no replies, and no thread waits at
+the other end: an actor that sends or waits receives the data of others in the meantime. Two actors that send each other more than
+connections hold therefore do not block each other.
 
-Whoever waits is not to wait for ever: a connection that breaks, an interruption by the coordinator, which knows who is lost, and two
-minutes in which others take nothing end it.
+Every wait ends: by a broken connection, by an interruption from the coordinator, which knows which shards are lost, or after two minutes in
+which others receive nothing.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ T = TypeVar("T")
 
 _OPERATION = "dtrees_link"
 _SLICE = 0.1
-#: For so long whoever waits looks again and again, where each actor of a machine has a core: most that is waited for comes in that time,
-#: and to be woken takes longer. Two workers of one thread boost 1M x 28 in 0.94 to 0.95 of the time for it.
+#: Time of busy waiting, in seconds, if each actor of a machine has a core: most data arrive in that time, and waking a thread takes longer.
+#: Two workers of one thread boost 1M x 28 in 0.94 to 0.95 of the time.
 _SECONDS_AWAKE = 0.0005
-#: One that lives comes to take what it is sent, whatever it does before.
+#: A running actor receives its data within this time, whatever it does before.
 _SECONDS_WITHOUT_PROGRESS = 120.0
 
 
 class PeerLost(RuntimeError):
-    """Another actor cannot be reached, or does not take what it is sent, or the wait for it was given up."""
+    """Another actor cannot be reached or does not receive its data, or the wait for it was interrupted."""
 
 
 class Peers:
-    """The other actors of a group, as one of them reaches them: its attribute ``peers``.
+    """The other actors of a group, as reached by one of them (its attribute ``peers``).
 
     Parameters
     ----------
     worker : distributed.Worker
-        That this one is on.
+        The worker of this actor.
     number : int
-        Of this one in the group.
+        The number of this actor in the group.
     take : callable
-        Given what others have sent, one thing after the other, while this one sends or waits. It is not to refer to the actor.
+        Called with each object that others have sent, while this actor sends or waits. Must not refer to the actor.
 
     Attributes
     ----------
     sent : int
-        Bytes of all that was sent so far.
+        Bytes sent so far.
     """
 
     def __init__(self, worker: Worker, number: int, take: Callable[[Any], None]) -> None:
@@ -78,7 +78,7 @@ class Peers:
         offer_connections(worker, _OPERATION, _carry_link)
 
     def meet(self, where: Sequence[tuple[str, str]]) -> None:
-        """Take in the address and the key of each actor of the group, and end what was left of what was sent to those before."""
+        """Receive the address and the key of each actor of the group, and drop data that remain to be sent to earlier ones."""
         self._hang_up()
         self._where, hosts = where, [address.rpartition(":")[0] for address, _ in where]
         self._seconds_awake = _SECONDS_AWAKE if hosts.count(hosts[self._number]) <= (os.cpu_count() or 1) else 0.0
@@ -90,12 +90,12 @@ class Peers:
         self._ring()
 
     def send(self, things: Mapping[int, Sequence[Any]]) -> None:
-        """Send something, packed, to actors by their numbers, and go on when all is on its way.
+        """Send objects, packed, to actors by number, and return when all data are on their way.
 
         Raises
         ------
         PeerLost
-            If one cannot be reached any more. Those reached take what they are sent.
+            If an actor can no longer be reached. The others receive their data.
         """
         if not things:
             return
@@ -110,18 +110,18 @@ class Peers:
         self.sent += sum(memoryview(chunk).nbytes for chunks in things.values() for chunk in chunks)
 
     def wait(self, look: Callable[[], T | None], seconds: float, name: str) -> T:
-        """Take in what others send until ``look`` returns something, and return that; ``name`` says what is waited for.
+        """Receive data of others until ``look`` returns a result, and return it; ``name`` describes the wait for errors.
 
         Raises
         ------
         PeerLost
-            If that is so for long, or there is no point in it any longer.
+            If the wait takes too long, or has become pointless.
         """
         checked = began = time.monotonic()
         while (found := look()) is None:
             self._turn()
             now = time.monotonic()
-            if now - checked >= _SLICE / 2 or self._interrupted.is_set():  # not each time that something comes
+            if now - checked >= _SLICE / 2 or self._interrupted.is_set():  # not each time that data arrive
                 checked = now
                 self._check()
                 if now - began > seconds:
@@ -129,7 +129,7 @@ class Peers:
         return found
 
     def take_link(self, link: DirectChannel) -> bool:
-        """Take in a link from another actor, in any thread; return False if this one has ended."""
+        """Accept a link from another actor, in any thread; return False if this one has ended."""
         if self._ended:
             return False
         self._came.append(link)
@@ -159,7 +159,7 @@ class Peers:
             link.close()
 
     def _ring(self) -> None:
-        with contextlib.suppress(OSError):  # it has ended, or rings already
+        with contextlib.suppress(OSError):  # it has ended, or is already notified
             self._to_ring.send(b"\0")
 
     def _by_links(self, things: Mapping[int, Sequence[Any]]) -> None:
@@ -182,7 +182,7 @@ class Peers:
             self._check(heard, unsent)
 
     def _turn(self) -> list[int]:
-        """Take in what has come, or wait a little for it; send what can be sent, and return to whom."""
+        """Receive available data, or wait a little; send what can be sent, and return the actors to which data were sent."""
         sent = []
         for key, _ in self._ready():
             if key.fileobj is self._bell:
@@ -201,7 +201,7 @@ class Peers:
         return sent
 
     def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what can be read or written, at once or after a while."""
+        """Return the sockets that can be read or written, immediately or after a short wait."""
         until = time.monotonic() + self._seconds_awake
         while time.monotonic() < until:
             if ready := self._selector.select(0.0):
@@ -211,7 +211,7 @@ class Peers:
     def _receive(self, link: DirectChannel) -> None:
         try:
             packed = link.receive()
-        except OSError:  # whoever needs more of what would have come that way finds out from the coordinator
+        except OSError:  # an actor that needs more of this data learns from the coordinator
             self._selector.unregister(link.socket)
             self._incoming.discard(link)
             link.close()
@@ -241,7 +241,7 @@ class Peers:
         sync(self._worker.loop, within_time)
 
     def _check(self, heard: float = 0.0, awaited: Any = ()) -> None:
-        """Raise :class:`PeerLost` if nobody is to wait for others any more."""
+        """Raise :class:`PeerLost` if waiting for others is pointless."""
         if self._interrupted.is_set():
             raise PeerLost("the wait for other workers was given up")
         if self._where and actor_on(self._worker, self._where[self._number][1]) is None:
@@ -251,7 +251,7 @@ class Peers:
 
     @contextlib.contextmanager
     def _named(self, i: int) -> Any:
-        """Say which actor it is that cannot be reached."""
+        """Return a description of an actor that cannot be reached."""
         try:
             yield
         except OSError as error:
@@ -259,7 +259,7 @@ class Peers:
 
 
 async def _carry_link(called: weakref.ref[Any], connection: TakenConnection) -> None:
-    """Give an actor a link, until either end or Dask closes it, or the actor is gone."""
+    """Serve a link to an actor until either end or Dask closes it, or the actor is gone."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def end(*_: Any) -> None:
