@@ -9,8 +9,8 @@ classifier, and boosting for rankings), bags of boosters, isolation forests, and
 >>> tree.predict(np.array([[1.4], [1.6]])).tolist()
 ['low', 'high']
 
-Names are loaded when first used (PEP 562) from where ``__init__.pyi`` says they are, so ``import dtrees`` costs next to nothing and pulls
-in neither Numba nor Dask.
+Names are loaded when first used (PEP 562) from the modules listed in ``__init__.pyi``, so ``import dtrees`` is fast and imports neither
+Numba nor Dask.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m dtrees``: the command line where its script is not on the path."""
+"""The command line as ``python -m dtrees``, if its script is not on the path."""
 
 from __future__ import annotations
 

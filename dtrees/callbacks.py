@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Callback", "EarlyStopping", "KeepOnInterrupt", "Monitor", "Progress", "ProgressBar", "local_callback"]
 
-if not TYPE_CHECKING:  # who checks types would take any name for one of ours
+if not TYPE_CHECKING:  # type checkers would accept any name of the module
 
     def __getattr__(name: str) -> Any:
         if name != "local_callback":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from dtrees.cluster.growing.watching import local_callback  # brings in Dask
+        from dtrees.cluster.growing.watching import local_callback  # imports Dask
 
         return local_callback
 

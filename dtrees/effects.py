@@ -28,19 +28,19 @@ from dtrees.ensemble.prediction import by_target
 from dtrees.node_texts import check_integer, column_names, short_text
 from dtrees.plots import COLOUR, INCHES, axes_for, check_model, checked_size, pyplot, short_name
 
-#: Lines of rows; categories, classes that are drawn; points of a grid for two columns; cells that are predicted at once.
+#: Limits: lines of rows; categories, and classes drawn; points of a grid for two columns; cells that are predicted at once.
 _MAX_LINES, _MAX_LEVELS, _MAX_OUTPUTS, _GRID_OF_TWO, _CELLS = 50, 20, 8, 20, 2_000_000
 _RED, _GREY, _DARK = "#d1495b", "#9a9a9a", "#303030"
 _KINDS = ("average", "individual", "both")
 
 
 def without_steps(model: Any, X: Any) -> tuple[Any, Any]:
-    """Return the estimator at the end of a pipeline, if the model is one, and X as the steps before pass it on.
+    """Return the estimator at the end of a pipeline, if the model is one, and X after the steps before it.
 
     Raises
     ------
     TypeError
-        If it is no estimator of dtrees.
+        If it is not an estimator of dtrees.
     sklearn.exceptions.NotFittedError
         If it is not fitted.
     """
@@ -55,17 +55,17 @@ def without_steps(model: Any, X: Any) -> tuple[Any, Any]:
 
 
 def members_of(model: Any) -> list[Any]:
-    """Return the boosters of a bag, or the estimator alone. The first one knows the columns, and how all were fitted."""
+    """Return the boosters of a bag, or the estimator itself. The first one has the columns and the parameters of all."""
     return list(model.estimators_) if isinstance(model, Bagging) else [model]
 
 
 class Outputs:
-    """What a model predicts: a number for each target or quantile, or the probability of each class, of two classes of the second one.
+    """The outputs of a model: a number for each target or quantile, or a probability for each class (for two classes, of the second).
 
     Attributes
     ----------
     keys : list
-        What users call them: classes, numbers of targets, or pairs of both; quantiles; None if there is only one.
+        Values that users select outputs by: classes, numbers of targets, or pairs of both; quantiles; None if there is only one output.
     """
 
     def __init__(self, model: Any) -> None:
@@ -88,11 +88,11 @@ class Outputs:
             self.explained = "log odds" if first.loss == "log_loss" and self._n_all == 2 else "raw score"
 
     def of(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the outputs, given these or those of all classes along the last axis."""
+        """Return the outputs, given these or the probabilities of all classes along the last axis."""
         return values[..., self._kept] if self._n_all and values.shape[-1] == self._n_all else values
 
     def choose(self, target: Any) -> list[int]:
-        """Return which outputs a user asks for: all for None; ValueError if there is none of that name."""
+        """Return the outputs that a user selects: all for None; ValueError if there is none of that name."""
         if target is None:
             return list(range(len(self.keys)))
         if target not in self.keys:
@@ -100,7 +100,7 @@ class Outputs:
         return [self.keys.index(target)]
 
     def said(self, what: str, chosen: Sequence[int]) -> str:
-        """Return what is drawn along an axis: ``what``, of the output if it is one."""
+        """Return the label of an axis: ``what``, with the name of the output if only one is drawn."""
         name = self.names[chosen[0]] if len(chosen) == 1 else ""
         return f"{what} of {short_name(name)}" if name else what
 
@@ -113,15 +113,15 @@ class Sample:
     ----------
     model : estimator or bag
     table : pandas.DataFrame of shape (n, n_columns)
-        Of an array, its columns are numbered, which are no names.
+        For an array, the columns are numbers, which are not names.
     encoded : sequence of ndarray of shape (n,)
-        Its columns as numbers; NaN where missing, infinities as the extremes of the dtype.
+        The columns as numbers; NaN for missing values, the extremes of the dtype for infinities.
     margin : ndarray or None
-        What predictions start from, where the model was fitted with ``base_margin``.
+        Initial raw predictions, if the model was fitted with ``base_margin``.
     names : list of str
-        Of the columns.
+        Names of the columns.
     outputs : Outputs
-        What the model predicts.
+        The outputs of the model.
     """
 
     model: Any
@@ -149,7 +149,7 @@ class Sample:
         return cls(model, X, model._schema.encode(X), base_margin, names or column_names(model), Outputs(model))
 
     def take(self, rows: NDArray[np.integer]) -> Sample:
-        """Return some of the rows, given their numbers."""
+        """Return some of the rows, by number."""
         margin = None if self.margin is None else self.margin[rows]
         return replace(self, table=self.table.iloc[rows], encoded=[values[rows] for values in self.encoded], margin=margin)
 
@@ -158,7 +158,7 @@ class Sample:
         return len(self.table)
 
     def numbers(self, j: int) -> NDArray[np.float64]:
-        """Return a column as numbers, categories as theirs; NaN where missing."""
+        """Return a column as numbers, with numbers of categories, and NaN for missing values."""
         return as_numbers(self.encoded[j])
 
     def predict(self, replaced: Mapping[int, NDArray[Any]]) -> NDArray[np.float64]:
@@ -167,7 +167,7 @@ class Sample:
         Parameters
         ----------
         replaced : mapping of int to ndarray of shape (n_points,) or (n_points, n)
-            For some columns, the values that rows have instead of their own.
+            For some columns, the values that replace those of the rows.
 
         Returns
         -------
@@ -194,7 +194,7 @@ class Sample:
         return np.hstack(shares) if isinstance(shares, list) else np.asarray(shares)
 
     def text(self, j: int, i: int) -> str:
-        """Return what a row has in a column."""
+        """Return the text of a row's value in a column."""
         value, column = float(self.numbers(j)[i]), self.model._schema.columns[j]
         if np.isnan(value):
             return "missing"
@@ -208,7 +208,7 @@ def _level(category: Any) -> str:
 
 
 def as_numbers(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the encoded values of a column as float64, with infinities, which are encoded as the extremes of the dtype."""
+    """Return the encoded values of a column as float64, with infinities in place of the extremes of the dtype."""
     numbers = values.astype(np.float64)
     if values.dtype.kind == "f":
         extreme = np.abs(values) == np.finfo(values.dtype).max
@@ -218,22 +218,22 @@ def as_numbers(values: NDArray[Any]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Axis:
-    """The points of a column that predictions are looked at: numbers, or the names of categories.
+    """The points of a column at which predictions are computed: numbers, or the names of categories.
 
     Attributes
     ----------
     values : ndarray of shape (n_points,)
-        As X holds them; NaN or None for a missing one, which is the last.
+        Values in the form of X; the last is NaN or None if it stands for missing values.
     labels : list of str or None
-        Of categories.
+        Names of categories.
     ordered : bool
-        Whether they have an order of their own.
+        Whether the categories have an order.
     deciles : ndarray of float64
-        Of a column of numbers.
+        Deciles of a numeric column.
     missing : bool
-        Whether the last point is that of missing values.
+        Whether the last point is the missing value.
     said : str
-        The name of the column, and which categories are left out.
+        The name of the column, and the categories that are left out.
     """
 
     values: NDArray[Any]
@@ -245,7 +245,7 @@ class Axis:
 
     @classmethod
     def of(cls, sample: Sample, j: int, resolution: int) -> Axis:
-        """Return the points of a column, given how many they may be if it is one of numbers."""
+        """Return the points of a column, at most ``resolution`` for a numeric one."""
         column, numbers, name = sample.model._schema.columns[j], sample.numbers(j), short_name(sample.names[j])
         present, missing = numbers[np.isfinite(numbers)], bool(np.isnan(numbers).any())
         distinct, counts = np.unique(present, return_counts=True)
@@ -257,7 +257,7 @@ class Axis:
             said = f"{name} ({rarer} rarer ones are not shown)" if rarer else name
             return cls(values, labels, bool(column.order), np.empty(0), missing, said)
         low, high = np.quantile(present, [0.01, 0.99])
-        if len(distinct) > 10:  # no extremes, but also the rare ones of a few numbers
+        if len(distinct) > 10:  # without the extremes, unless there are only a few numbers
             distinct = distinct[(distinct >= low) & (distinct <= high)]
         if len(distinct) > resolution:
             grid = np.linspace(low, high, resolution) if low < high else distinct[[0, -1]]
@@ -369,20 +369,20 @@ def plot_partial_dependence(
 
 
 def check_integers(**numbers: tuple[Any, int]) -> None:
-    """Raise TypeError or ValueError for arguments that are no integers of at least so much."""
+    """Raise TypeError or ValueError for arguments that are not integers of at least the given minimum."""
     for name, (number, least) in numbers.items():
         check_integer(name, number, least)
 
 
 def most_important(model: Any, n: int) -> list[int]:
-    """Return the columns that matter most, at most ``n``."""
-    none = np.zeros(model.n_features_in_)  # of isolation forests, which have no importances, the first columns are taken
+    """Return the ``n`` most important columns, or fewer."""
+    none = np.zeros(model.n_features_in_)  # isolation forests have no importances: the first columns are returned
     importances = np.mean([getattr(member, "feature_importances_", none) for member in members_of(model)], axis=0)
     return [int(j) for j in np.argsort(-importances, kind="stable")[:n]]
 
 
 def _place(feature: Any, names: list[str]) -> int:
-    """Return the number of a column, given it or its name."""
+    """Return the number of a column, given its number or its name."""
     if isinstance(feature, str) and feature in names:
         return names.index(feature)
     if isinstance(feature, int | np.integer) and 0 <= feature < len(names):
@@ -413,11 +413,11 @@ def draw_dependence(
         return
     axis = Axis.of(sample, places[0], resolution)
     values = outputs.of(sample.predict({places[0]: axis.values}))[:, :, chosen]
-    if len(chosen) > _MAX_OUTPUTS:  # those that change most
+    if len(chosen) > _MAX_OUTPUTS:  # the outputs that change most
         most = np.sort(np.argsort(-np.ptp(values.mean(axis=1), axis=0), kind="stable")[:_MAX_OUTPUTS])
         values, chosen = values[:, :, most], [chosen[k] for k in most]
     draw = _draw_numbers if axis.labels is None else _draw_levels
-    # A label that begins with an underscore would not be in the legend.
+    # A label that begins with an underscore is left out of the legend.
     labels = [(f" {short_name(outputs.names[k])}", f"C{i}") for i, k in enumerate(chosen)] if len(chosen) > 1 else [("_", COLOUR)]
     draw(ax, axis, values, labels, kind if len(chosen) == 1 else "average")
     (ax.set_ylabel if axis.labels is None else ax.set_xlabel)(outputs.said(outputs.predicted, chosen), parse_math=False)
@@ -434,7 +434,7 @@ def _legend(ax: Any, **options: Any) -> None:
 
 
 def _draw_numbers(ax: Any, axis: Axis, values: NDArray[np.float64], labels: list[tuple[str, str]], kind: str) -> None:
-    """Draw lines of rows, and of the mean of each output, which has a label and a colour."""
+    """Draw lines of rows, and of the mean of each output with its label and colour."""
     n = len(axis.values) - axis.missing
     points, marker = axis.values[:n], "o" if n == 1 else None
     if kind != "average":
@@ -450,7 +450,7 @@ def _draw_numbers(ax: Any, axis: Axis, values: NDArray[np.float64], labels: list
 
 
 def _draw_levels(ax: Any, axis: Axis, values: NDArray[np.float64], labels: list[tuple[str, str]], kind: str) -> None:
-    """Draw the means of categories; those without an order have the largest mean at the top."""
+    """Draw the means of categories; if these have no order, the largest mean is at the top."""
     assert axis.labels is not None
     means = values.mean(axis=1)
     order = np.arange(len(means)) if axis.ordered or len(labels) > 1 else np.argsort(means[:, 0], kind="stable")
@@ -467,7 +467,7 @@ def _draw_levels(ax: Any, axis: Axis, values: NDArray[np.float64], labels: list[
 
 
 def _draw_map(ax: Any, sample: Sample, places: Sequence[int], chosen: int, resolution: int) -> None:
-    """Draw the mean prediction at pairs of values; of columns of numbers, without missing ones."""
+    """Draw the mean prediction at pairs of values, without missing values of numeric columns."""
     axes, outputs = [Axis.of(sample, j, resolution) for j in places], sample.outputs
     values = [axis.values[: len(axis.values) - (axis.missing and axis.labels is None)] for axis in axes]
     x, y = (np.repeat(values[0], len(values[1])), np.tile(values[1], len(values[0])))
@@ -581,7 +581,7 @@ def plot_shap(
 def draw_shap(
     ax: Any, sample: Sample, chosen: Sequence[int], n_columns: int, one: bool = False, seed: int = 0, background: Any = None
 ) -> None:
-    """Draw the Shapley values of chosen outputs: points of all rows for one, bars for several; or those of the first row."""
+    """Draw the Shapley values of chosen outputs: points of all rows for one output, bars for several; or those of the first row."""
     members, outputs = members_of(sample.model), sample.outputs
     values = np.mean([member.shap_values(sample.table, background) for member in members], axis=0)
     values = outputs.of(values.reshape(*values.shape[:2], -1))[:, :, chosen]
@@ -606,11 +606,11 @@ def draw_shap(
 
 
 def _draw_swarm(ax: Any, sample: Sample, values: NDArray[np.float64], shown: NDArray[np.intp], seed: int) -> None:
-    """Draw a point for each row and column; those of about the same value lie above and below each other."""
+    """Draw a point for each row and column; points with similar values are stacked vertically."""
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("low to high", [COLOUR, "#8d55a8", _RED])
-    shuffled = np.random.default_rng(seed).permutation(len(values))  # which of them lie on top of others says nothing
+    shuffled = np.random.default_rng(seed).permutation(len(values))  # a random order, so that which points are on top has no meaning
     reach = np.ptp(values[:, shown]) or 1.0
     for place, j in enumerate(shown.tolist()):
         x, held = values[shuffled, j], sample.numbers(j)[shuffled]
@@ -635,7 +635,7 @@ def _draw_swarm(ax: Any, sample: Sample, values: NDArray[np.float64], shown: NDA
 
 
 def _draw_stacked(ax: Any, sizes: NDArray[np.float64], labels: list[str]) -> None:
-    """Draw a bar for each column, with a part for each output; those beyond the largest are one."""
+    """Draw a bar for each column, with a segment for each output; small ones share a segment."""
     order = np.argsort(-sizes.sum(axis=0), kind="stable")
     groups = [[k] for k in order[:_MAX_OUTPUTS].tolist()] + [order[_MAX_OUTPUTS:].tolist()] * (len(order) > _MAX_OUTPUTS)
     begin = np.zeros(len(sizes))
@@ -648,7 +648,7 @@ def _draw_stacked(ax: Any, sizes: NDArray[np.float64], labels: list[str]) -> Non
 
 
 def digits_of(reach: float) -> int:
-    """Return how many digits after the point tell numbers apart that lie within a range.
+    """Return the number of decimals that distinguishes numbers within a range.
 
     >>> digits_of(0.2), digits_of(3.0), digits_of(40000.0), digits_of(0.0)
     (3, 2, 0, 2)

@@ -1,4 +1,4 @@
-"""What a user may have to catch: what can go wrong on a cluster that cannot go wrong in one process.
+"""Exceptions of clusters that a user may want to catch.
 
 All are a :class:`ClusterError`. Bad data and parameters are a ValueError or TypeError, wherever a fit runs.
 

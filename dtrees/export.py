@@ -97,7 +97,7 @@ def export_text(
     branches = Branches(model, feature_names, partial(_number, decimals), show_missing, max_categories)
     classes = class_names_for(class_names, model)
     lines = []
-    # What is to be written, the next last: a line, or a node and where what is below it ends, as nodes are in preorder.
+    # Pending output, the next last: a line, or a node and the end of its subtree, as nodes are in preorder.
     waiting: list[str | tuple[int, int]] = [(0, tree.node_count)]
     while waiting:
         item = waiting.pop()
@@ -131,7 +131,7 @@ def _leaf(tree: Tree, node: int, classes: list[list[str]], decimals: int, show_w
 
 
 def _number(decimals: int, value: float) -> str:
-    """Return a number with so many decimals, a very large one with as many digits instead."""
+    """Return a number with the given decimals; a very large one has as many significant digits instead."""
     return f"{value:.{decimals}f}" if abs(value) < 1e15 else f"{value:.{max(decimals, 1)}g}"
 
 
@@ -253,7 +253,7 @@ def _statements(drawn: Drawn, colour: str | None) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    r"""Return a text as Graphviz wants it within quotes, where it knows entities, backslashes and quotes.
+    r"""Return a text in quotes for Graphviz, which interprets entities, backslashes and quotes.
 
     >>> print(_escaped('a "b" & c\\d'))
     a \"b\" &amp; c\\d

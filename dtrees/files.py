@@ -1,7 +1,7 @@
-"""Files that are either whole or not there; arrays and a JSON document in one block of bytes: safe to read, and checked.
+"""Atomic files, and arrays with a JSON document in one block of bytes: safe to read, and checked.
 
-A file is written under a temporary name in the directory of its destination, flushed to disk, and only then given its name, in
-one step of the file system. Whoever reads the destination sees the old content or the new one, also after a crash or a full disk.
+A file is written under a temporary name in the directory of its destination, flushed to disk, and then renamed in one step of the file
+system. A reader of the destination sees either the old or the new content, also after a crash or with a full disk.
 
 >>> import tempfile
 >>> path = Path(tempfile.mkdtemp()) / "numbers.csv"
@@ -12,8 +12,8 @@ False
 >>> path.read_bytes()
 b'1,2,3'
 
-The bytes of arrays are those of a safetensors file: plain arrays behind a header, in which the document is an entry. No pickle: reading
-runs no code of the author's. A digest in the document finds damage and truncation; it is no signature.
+Arrays are stored as a safetensors file: plain arrays after a header, in which the document is an entry. There is no pickle: reading runs
+no code of the file's author. A digest in the document detects damage and truncation; it is not a signature.
 
 >>> import numpy as np
 >>> content = pack("notes", {"about": "numbers"}, {"x": np.arange(3.0)})
@@ -51,7 +51,7 @@ _ABANDONED_SECONDS = 86_400.0
 
 Arrays = dict[str, NDArray[Any]]
 
-#: What the header calls dtypes.
+#: Names of dtypes in the header.
 _DTYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "F16": "<f2", "U32": "<u4", "I32": "<i4", "F32": "<f4",
     "U64": "<u8", "I64": "<i8", "F64": "<f8",
@@ -65,8 +65,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Parameters
     ----------
     path : str or path-like
-        Where the file is to appear, replacing what is there, whose permissions it keeps. A symbolic link is followed: the file it points to
-        is replaced. What is there and no file (a pipe, a device such as ``/dev/stdout``) is written to as it is.
+        Destination, which is replaced if it exists, with the same permissions. A symbolic link is followed: the file it points to is
+        replaced. Anything that is not a regular file (a pipe, a device such as ``/dev/stdout``) is written to directly.
 
     Yields
     ------
@@ -76,7 +76,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Raises
     ------
     OSError
-        If the directory does not exist or cannot be written to, or the disk is full. What was at ``path`` is then untouched.
+        If the directory does not exist or cannot be written to, or the disk is full. Content at ``path`` is then unchanged.
     """
     destination = Path(os.path.realpath(path))
     if destination.is_dir():
@@ -87,12 +87,12 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         return
     if not destination.parent.is_dir():
         raise FileNotFoundError(f"the folder {str(destination.parent)!r} does not exist; create it first.")
-    # Not tempfile: it makes files that only their owner can read, and that would stay so under the final name.
+    # Not tempfile: its files are readable by their owner only, and would remain so after the rename.
     temporary = destination.with_name(f".{destination.name}.{secrets.token_hex(6)}.tmp")
     _remove_abandoned(destination)
     mode = stat.S_IMODE(destination.stat().st_mode) if destination.exists() else None
     try:
-        # What replaces a private file is never open to others, not even before it has the mode of that.
+        # The replacement of a private file is never readable by others, not even before it has the final mode.
         private = None if mode is None else functools.partial(os.open, mode=mode & 0o700)
         with open(temporary, "xb", opener=private) as file:
             if mode is not None:
@@ -109,50 +109,50 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _remove_abandoned(destination: Path) -> None:
-    """Remove temporary files of this destination that nobody has written to for a day: those of processes that were killed."""
+    """Remove temporary files of this destination that have not been written to for a day, left by killed processes."""
     pattern = re.compile(rf"\.{re.escape(destination.name)}\.[0-9a-f]{{12}}\.tmp")
-    with contextlib.suppress(OSError):  # whoever may write here may not be allowed to list or to remove
+    with contextlib.suppress(OSError):  # a user who can write here may not be allowed to list or to remove files
         for path in destination.parent.iterdir():
             if pattern.fullmatch(path.name) and time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
                 path.unlink()
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make a rename in this directory last through a power cut, where the system can."""
+    """Make a rename in this directory survive a power failure, if the system can."""
     if os.name != "posix":
         return
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError:  # some network file systems know no fsync of a directory; the rename itself has happened
+    except OSError:  # some network file systems do not support fsync of a directory; the rename itself has happened
         pass
     finally:
         os.close(descriptor)
 
 
 def pack(key: str, document: dict[str, Any], arrays: Arrays) -> bytes:
-    """Return document and arrays as bytes, which are the same whenever these are.
+    """Return document and arrays as bytes; equal content gives equal bytes.
 
     Parameters
     ----------
     key : str
-        What kind of document it is.
+        Kind of the document.
     document : dict
-        Of JSON data. The entry ``"sha256"`` is made here.
+        JSON data. The entry ``"sha256"`` is added.
     arrays : dict from str to ndarray
     """
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    # One entry only: safetensors writes several in random order.
+    # A single entry: safetensors writes several in random order.
     return safetensors.numpy.save(arrays, {key: json.dumps({**document, "sha256": digest(document, arrays)})})
 
 
 def unpack(key: str, content: bytes) -> tuple[dict[str, Any], Arrays]:
-    """Return what :func:`pack` was given, with the same key.
+    """Return the input of :func:`pack` for the same key.
 
     Raises
     ------
     ValueError
-        If the bytes are no such document, or damaged.
+        If the bytes are not such a document, or damaged.
     """
     try:
         metadata, arrays = parse(content)
@@ -167,12 +167,12 @@ def unpack(key: str, content: bytes) -> tuple[dict[str, Any], Arrays]:
 
 
 def parse(content: bytes | mmap.mmap) -> tuple[dict[str, str], Arrays]:
-    """Return the entries of the header of :func:`pack`'s bytes that are no arrays, and the arrays, which lie in these bytes.
+    """Return the header entries of :func:`pack`'s bytes that are not arrays, and the arrays, which are views of these bytes.
 
     Raises
     ------
     ValueError, KeyError, TypeError, AttributeError
-        If the header cannot be that of such bytes; what arrays hold is not looked at.
+        If the header is invalid; the content of arrays is not checked.
     """
     start = 8 + int.from_bytes(content[:8], "little")
     if start > len(content):
@@ -198,9 +198,9 @@ def _array(content: bytes | mmap.mmap, start: int, name: str, entry: dict[str, A
 
 
 def map_file(path: str | os.PathLike[str]) -> mmap.mmap:
-    """Return a file, mapped into memory: pages are read when they are first needed, and shared with all that map the file.
+    """Map a file into memory: pages are read when they are first needed, and shared by all processes that map the file.
 
-    Arrays in it can be written to, which copies a page for this process; the file stays as it is. The pages go with the last array.
+    Arrays in it can be written to, which copies a page for this process; the file does not change. The mapping ends with the last array.
 
     Raises
     ------
@@ -214,14 +214,14 @@ def map_file(path: str | os.PathLike[str]) -> mmap.mmap:
 
 
 def check_bools(arrays: Arrays) -> None:
-    """Raise ValueError if a truth value is neither 0 nor 1, in which case NumPy and compiled code take it for different ones."""
+    """Raise ValueError if a boolean byte is neither 0 nor 1: NumPy and compiled code would interpret it differently."""
     for name, array in arrays.items():
         if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise ValueError(f"the array {name!r:.40} has truth values that are neither 0 nor 1")
 
 
 def digest(document: dict[str, Any], arrays: Arrays) -> str:
-    """Return the SHA-256 of everything but the entry for it, in an order that does not depend on the file's."""
+    """Return the SHA-256 of everything except its own entry, in an order that does not depend on the file."""
     content = {key: value for key, value in document.items() if key != "sha256"}
     found = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     for name in sorted(arrays):

@@ -39,10 +39,10 @@ from dtrees.version import __version__
 #: Version of the files written here, and the newest that can be read.
 FORMAT_VERSION = 2
 
-#: The entry of the safetensors header that holds our document.
+#: The entry of the safetensors header with our metadata.
 _KEY = "dtrees"
 
-#: The only classes that a file can ask for.
+#: The only classes that a file can name.
 _ESTIMATORS = frozenset(
     f"{kind}{task}"
     for kind in ("DecisionTree", "ExtraTree", "ExtraTrees", "RandomForest", "GradientBoosting", "Bagging")
@@ -144,7 +144,7 @@ def load(path: str | os.PathLike[str], *, mmap_mode: Literal["r"] | None = None)
     _check_path(path)
     if mmap_mode is not None and mmap_mode != "r":
         raise ValueError(f"mmap_mode is {mmap_mode!r}; wants None or 'r'")
-    with open(path, "rb"):  # the system's own error for a file that is not there or may not be read
+    with open(path, "rb"):  # raises the system's error for a file that is missing or not readable
         pass
     try:
         metadata, arrays = parse(map_file(path))
@@ -172,7 +172,7 @@ def load(path: str | os.PathLike[str], *, mmap_mode: Literal["r"] | None = None)
 
 
 def _check_path(path: Any) -> None:
-    """Raise if this cannot be a file of this machine's."""
+    """Raise unless the path can be a file on this machine."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path is {path!r}; wants the path of a file")
     if "://" in os.fspath(path):
@@ -180,7 +180,7 @@ def _check_path(path: Any) -> None:
 
 
 def _estimator_class(name: str) -> type[Any]:
-    """One of the classes of estimators. Only names of ``_ESTIMATORS`` come here."""
+    """Return an estimator class by name; only names of ``_ESTIMATORS`` are passed."""
     cls: type[Any] = getattr(dtrees, name)
     return cls
 
@@ -201,7 +201,7 @@ class ModelFileError(ValueError):
 
 
 def _unreadable(path: str | os.PathLike[str]) -> ModelFileError:
-    """What to say of a file that cannot be parsed, by whether its start shows that it was a model once."""
+    """Return the error for a file that cannot be parsed, which differs if its start shows that it was a model."""
     with open(path, "rb") as file:
         start = file.read(64)
     if start[8:].startswith(b'{"__metadata__":{"%s":' % _KEY.encode()):

@@ -1,7 +1,7 @@
 """Texts of the nodes and edges of a tree, for exports and drawings, and colours of nodes.
 
 Lines and their order are those of scikit-learn's drawings: the test of a split, impurity, samples, value and class. Edges are labelled
-"yes" or "no", and show which of them rows with a missing value take, as in XGBoost.
+"yes" or "no", and show which branch rows with a missing value take, as in XGBoost.
 
 Colours show the prediction of a node, and are stronger for purer nodes. Classes have hues for people with colour blindness (Okabe and Ito,
 2008). Numbers go from white to blue or, if there are positive and negative ones, from red through white to blue. All colours are light
@@ -30,15 +30,15 @@ from dtrees.ensemble.prediction import by_target
 from dtrees.tree.tree import Tree
 
 LABELS = ("all", "root", "none")
-#: Tests longer than this are broken into lines.
+#: Longer tests are broken into lines.
 _WIDTH = 34
-#: Values of more classes than this are those of the largest ones.
+#: With more classes than this, only the largest values are shown.
 _MAX_CLASSES, _LARGEST = 6, 3
 
 
 @dataclass(frozen=True)
 class NodeOptions:
-    """Options of the texts; see :func:`dtrees.plot_tree`."""
+    """Options of node texts; see :func:`dtrees.plot_tree`."""
 
     max_depth: int | None = None
     feature_names: ArrayLike | None = None
@@ -52,7 +52,7 @@ class NodeOptions:
     max_categories: int = 5
 
     def check(self) -> None:
-        """Raise for what cannot be shown."""
+        """Raise for options that cannot be drawn."""
         if self.label not in LABELS:
             raise ValueError(f"label is {self.label!r}; wants {', '.join(map(repr, LABELS))}")
         if self.max_depth is not None:
@@ -63,21 +63,21 @@ class NodeOptions:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A node as it is drawn.
+    """A node in a drawing.
 
     Attributes
     ----------
     number : int
-        In the tree.
+        Number of the node in the tree.
     parent : int
-        That of its parent in the tree, -1 for the root.
+        Number of its parent in the tree, -1 for the root.
     edge : str
-        What the edge from its parent says.
+        Label of the edge from its parent.
     lines : tuple of str
     bold : range
-        Which of the lines matter most: those of the test, or the prediction.
+        Lines printed in bold: the test, or the prediction.
     left_out : bool
-        Whether it stands for all that is below ``max_depth``.
+        Whether it stands for all nodes below ``max_depth``.
     """
 
     number: int
@@ -89,7 +89,7 @@ class Drawn:
 
 
 class NodeTexts:
-    """The texts of a tree.
+    """The texts of the nodes of a tree.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class NodeTexts:
         options.check()
         self.model = single_tree(decision_tree, tree_index)
         self.tree = self.model._tree
-        #: Whether nodes say shares of the classes of one target.
+        #: Whether nodes show shares of the classes of one target.
         self.classify = isinstance(self.model, TreeClassifier) and self.model.n_outputs_ == 1
         self._options = options
         self._values = self.model.tree_.value
@@ -188,13 +188,13 @@ class Branches:
     model : SingleTree
         Fitted.
     feature_names : array-like of str of shape (n_features,) or None
-        None for the names at fit, or ``feature_0``, ``feature_1``, ... where there were none.
+        None for the names at fit, or ``feature_0``, ``feature_1``, ... if there were none.
     number : callable
-        From a threshold to its text.
+        Formats a threshold.
     show_missing : bool
-        Say which way missing values go.
+        Show which way missing values go.
     max_categories : int
-        How many categories of a set are named.
+        Maximum number of categories named per set.
     """
 
     def __init__(
@@ -205,14 +205,14 @@ class Branches:
         self._number, self._show_missing, self._max_categories = number, show_missing, max_categories
 
     def of(self, node: int) -> tuple[str, str]:
-        """Return the conditions of rows that an inner node sends left, and right."""
+        """Return the conditions of rows going left and right at an inner node."""
         left, right = self.tests(node)
         if not self._show_missing or self.is_about_missing(node):
             return left, right
         return (f"{left} or missing", right) if self._tree.missing_go_to_left[node] else (left, f"{right} or missing")
 
     def tests(self, node: int) -> tuple[str, str]:
-        """Return the conditions of rows that an inner node sends left, and right, without the direction of missing values."""
+        """Return the conditions of rows going left and right at an inner node, without the direction of missing values."""
         column = int(self._tree.feature[node])
         name, threshold = self._names[column], float(self._tree.threshold[node])
         if self.is_about_missing(node):
@@ -228,7 +228,7 @@ class Branches:
         return math.isinf(float(self._tree.threshold[node]))
 
     def _categories(self, node: int, threshold: float) -> NDArray[np.int64]:
-        """Return the numbers of the categories that go left: those of the node's set, or those up to a threshold in their order."""
+        """Return the numbers of the categories going left: those of the node's set, or those up to a threshold in their order."""
         return self._tree.categories.of_node(node) if math.isnan(threshold) else np.arange(math.floor(threshold) + 1)
 
     def _listed(self, column: int, numbers: NDArray[np.int64]) -> str:
@@ -239,7 +239,7 @@ class Branches:
 
 
 def no_estimator(argument: str, model: Any) -> TypeError:
-    """Return the error that says what an argument is in place of an estimator that has trees."""
+    """Return the error for an argument that is not an estimator with trees."""
     hint = " that has trees: of a bag, one of its boosters (estimators_)" if isinstance(model, Bagging) else ""
     return TypeError(f"{argument} is of type {type(model).__name__}; wants an estimator of dtrees{hint}")
 
@@ -274,7 +274,7 @@ def single_tree(model: Any, tree_index: Any = 0) -> SingleTree:
 
 
 def check_integer(name: str, number: Any, least: int) -> None:
-    """Raise TypeError for what is no integer, and ValueError for one below the least that may be."""
+    """Raise TypeError for a number that is not an integer, and ValueError for one below ``least``."""
     if not isinstance(number, Integral) or isinstance(number, bool):
         raise TypeError(f"{name} is {number!r}; wants an integer of at least {least}")
     if number < least:
@@ -282,13 +282,13 @@ def check_integer(name: str, number: Any, least: int) -> None:
 
 
 def column_names(model: Any, given: ArrayLike | None = None) -> list[str]:
-    """Return the names of columns: those given, else those at fit, or ``feature_0``, ``feature_1``, ... where there were none."""
+    """Return the names of columns: the given ones, those at fit, or ``feature_0``, ``feature_1``, ... if there were none."""
     known = getattr(model, "feature_names_in_", [f"feature_{j}" for j in range(model.n_features_in_)])
     return names_for("feature_names", given, known, "column of the fit")
 
 
 def class_names_for(given: Any, model: SingleTree) -> list[list[str]]:
-    """Return the names of the classes of each target, those given or ``classes_`` where that is None; none for regression."""
+    """Return the names of the classes of each target, given or from ``classes_``; none for regression."""
     classes = by_target(getattr(model, "classes_", None))
     if len(classes) == 1:
         return [names_for("class_names", given, classes[0], "one of classes_")]
@@ -298,7 +298,7 @@ def class_names_for(given: Any, model: SingleTree) -> list[list[str]]:
 
 
 def names_for(argument: str, given: ArrayLike | None, default: Sequence[Any] | NDArray[Any], what: str) -> list[str]:
-    """Return the names that an argument gives, one for each of ``what``; the default where it is None."""
+    """Return the names given by an argument, one for each of ``what``, or the default for None."""
     if given is None:
         return [str(name) for name in default]
     names = np.asarray(given, dtype=object)
@@ -308,7 +308,7 @@ def names_for(argument: str, given: ArrayLike | None, default: Sequence[Any] | N
 
 
 def short_text(value: float, precision: int) -> str:
-    """Return a number with at most ``precision`` decimal places, fewer for larger numbers; whole numbers below a billion in full.
+    """Return a number with at most ``precision`` decimals, fewer for larger numbers; integers below a billion in full.
 
     >>> short_text(0.4567, 3), short_text(1234.5678, 3), short_text(6607362930.7, 3), short_text(32561.0, 3)
     ('0.457', '1234.6', '6.607e+09', '32561')
@@ -320,7 +320,7 @@ def short_text(value: float, precision: int) -> str:
 
 
 def exact_text(value: float, precision: int) -> str:
-    """Return a number with at most ``precision`` decimal places; one that would be rounded to 0 has as many significant digits.
+    """Return a number with at most ``precision`` decimals; a number that would be rounded to 0 gets significant digits.
 
     >>> exact_text(12.5, 3), exact_text(1234567.8914, 3), exact_text(0.000123456, 3), exact_text(-0.0, 3), exact_text(3e20, 3)
     ('12.5', '1234567.891', '0.000123', '0', '3e+20')
@@ -336,7 +336,7 @@ def exact_text(value: float, precision: int) -> str:
 
 _OKABE_ITO = ((230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0), (204, 121, 167))
 _BLUE, _RED, _WHITE = np.array([60.0, 130, 200]), np.array([220.0, 90, 60]), np.full(3, 255.0)
-#: How much of a colour there is at most: black text has to be read on it.
+#: Largest saturation of a colour: black text must be readable on it.
 _STRONGEST = 0.75
 
 
@@ -364,7 +364,7 @@ def node_colours(tree: Tree, classify: bool) -> list[str]:
     values = tree.value.reshape(tree.node_count, -1)
     if classify:
         strength, base = _surety(values)
-    elif values.shape[1] > 1:  # several targets: how alike rows are
+    elif values.shape[1] > 1:  # several targets: how similar rows are
         strength, base = _scaled(-tree.impurity), np.tile(_BLUE, (tree.node_count, 1))
     else:
         number = values[:, 0]
@@ -378,7 +378,7 @@ def node_colours(tree: Tree, classify: bool) -> list[str]:
 
 
 def _surety(shares: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return how far the largest class is ahead of the second one, as a share of what it could be, and its colour."""
+    """Return the lead of the largest class over the second one, as a share of its possible maximum, and the class."""
     n_classes = shares.shape[1]
     colours = np.array([class_colour(k, n_classes) for k in range(n_classes)], dtype=np.float64)
     if n_classes == 1:

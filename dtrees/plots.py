@@ -103,14 +103,14 @@ def plot_importance(
 
 
 def check_model(model: Any) -> None:
-    """Raise TypeError for what is no estimator of dtrees, and NotFittedError for one that is not fitted."""
+    """Raise TypeError for an object that is not an estimator of dtrees, and NotFittedError for one that is not fitted."""
     if not isinstance(model, TreeEstimator):
         raise no_estimator("model", model)
     model._check_fitted()
 
 
 def importance_by(model: Any, importance_type: str) -> NDArray[np.float64]:
-    """Return the importances of a model by another count than its own, shape (n_features,)."""
+    """Return the importances of a model by a given type, shape (n_features,)."""
     if importance_type not in _MEANINGS:
         raise ValueError(f"importance_type is {importance_type!r}; wants {', '.join(map(repr, _MEANINGS))}")
     if not hasattr(model, "feature_importances_"):
@@ -143,7 +143,7 @@ def _draw(ax: Any, mean: NDArray[np.float64], deviation: NDArray[np.float64] | N
 
 
 def short_name(name: Any, most: int = _MAX_NAME) -> str:
-    """Return what something is called, cut if that is long.
+    """Return the name of something, shortened if it is long.
 
     >>> short_name("a very long name", 9)
     'a very...'
@@ -153,7 +153,7 @@ def short_name(name: Any, most: int = _MAX_NAME) -> str:
 
 
 _LOSS = "loss"
-#: Metrics that follow from a loss, so that the loss of the training rows can stand beside them.
+#: Metrics that can be computed from a loss, so that the loss of the training rows can be drawn with them.
 _OF_LOSS: dict[tuple[str, str], Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     ("squared_error", "rmse"): np.sqrt,
     ("log_loss", "logloss"): np.array,
@@ -237,7 +237,7 @@ def plot_metric(
 
 
 def learning_curves(model: Any) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """Return what a boosting model knows of its rounds: by metric, and then by rows, an array of shape (n_rounds,).
+    """Return the curves of a boosting model by metric, and then by rows, as arrays of shape (n_rounds,).
 
     Examples
     --------
@@ -272,7 +272,7 @@ def learning_curves(model: Any) -> dict[str, dict[str, NDArray[np.float64]]]:
 
 
 def deciding_metric(model: Any) -> str | None:
-    """Return the metric of evaluation sets that chose the best round, or else the last one; None without any."""
+    """Return the metric of evaluation sets that chose the best round, otherwise the last one; None if there is none."""
     evaluated = getattr(model, "evals_result_", {})
     best = getattr(model, "best_iteration_", None)
     for metrics in reversed(evaluated.values()) if best is not None else ():
@@ -283,19 +283,19 @@ def deciding_metric(model: Any) -> str | None:
 
 
 def pyplot() -> Any:
-    """Return :mod:`matplotlib.pyplot`; ImportError says how to install it."""
+    """Return :mod:`matplotlib.pyplot`; its ImportError says how to install it."""
     return needed("matplotlib.pyplot", "plot")
 
 
 def axes_for(ax: Any, figsize: Any) -> Any:
-    """Return the axes to draw in: those given, or those of a new figure of a size in inches (None for matplotlib's default).
+    """Return the given axes, or those of a new figure of a size in inches (None for matplotlib's default).
 
     Raises
     ------
     TypeError
         If ``ax`` is something else.
     ValueError
-        If both are given, or ``figsize`` is no pair of positive numbers.
+        If both are given, or ``figsize`` is not a pair of positive numbers.
     """
     plt = pyplot()
     if ax is None:
@@ -308,7 +308,7 @@ def axes_for(ax: Any, figsize: Any) -> Any:
 
 
 def checked_size(figsize: Any) -> tuple[float, float] | None:
-    """Return a size in inches, or None where none is given."""
+    """Return a size in inches, or None if none is given."""
     if figsize is None:
         return None
     try:
@@ -320,12 +320,12 @@ def checked_size(figsize: Any) -> tuple[float, float] | None:
     return width, height
 
 
-#: Lengths are in points, where text has this size.
+#: Lengths are in points, for text of this size.
 _FONT_SIZE = 9.0
 _LINE, _PADDING, _GAP, _EDGE, _MARGIN = 1.25 * _FONT_SIZE, 5.0, 12.0, 34.0, 8.0
-#: No figure that is made here is larger, in points; what does not fit is drawn smaller.
+#: Largest size of a new figure, in points; larger drawings are scaled down.
 _LARGEST = 150 * 72.0
-#: In axes that are given, text is not enlarged beyond this size.
+#: Largest size of text in given axes.
 _LARGEST_FONT = 14.0
 _EDGE_COLOUR, _LEFT_OUT = "#808080", "#e0e0e0"
 
@@ -428,7 +428,7 @@ def draw_tree(
     filled: bool = True,
     rounded: bool = True,
 ) -> Any:
-    """Draw the nodes of a tree, and return the axes; ``make_figure`` makes a new figure, given ``figsize``."""
+    """Draw the nodes of a tree, and return the axes; ``make_figure`` creates a new figure, given ``figsize``."""
     layout = _Layout.of(list(texts.drawn()))
     scale, ax = _canvas(layout, make_figure, ax, figsize, fontsize)
     colours = node_colours(texts.tree, texts.classify) if filled else ["#ffffff"] * texts.tree.node_count
@@ -443,7 +443,7 @@ def draw_tree(
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where boxes are, in points from the upper left corner, y downwards."""
+    """The positions of boxes, in points from the upper left corner, y downwards."""
 
     drawn: Sequence[Drawn]
     parent: Sequence[int]
@@ -473,7 +473,7 @@ class _Layout:
 
 
 def _text_width(line: str) -> float:
-    """Return how wide a line is, as if it were bold."""
+    """Return the width of a line in bold."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -484,7 +484,7 @@ def _text_width(line: str) -> float:
 def _canvas(
     layout: _Layout, make_figure: Callable[..., Any], ax: Any, figsize: tuple[float, float] | None, fontsize: float | None
 ) -> tuple[float, Any]:
-    """Return the size of text over that of the layout, and axes without frame whose data coordinates are the layout's."""
+    """Return the scale of text relative to the layout, and axes without frame whose data coordinates are the layout's."""
     if fontsize is not None and not fontsize > 0:
         raise ValueError(f"fontsize is {fontsize!r}; wants a positive number, or None")
     wanted = 1.0 if fontsize is None else fontsize / _FONT_SIZE
@@ -498,7 +498,7 @@ def _canvas(
         ax.clear()
     ax.set_axis_off()
     inches = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
-    # Points of the page for one of the layout, so that all of it fits.
+    # Points of the page for a point of the layout, so that all of it fits.
     scale = min(72 * inches.width / width, 72 * inches.height / height, _LARGEST_FONT / _FONT_SIZE if fontsize is None else np.inf)
     spare_x, spare_y = 72 * inches.width / scale - width, 72 * inches.height / scale - height
     ax.set_xlim(-spare_x / 2, width + spare_x / 2)
@@ -528,7 +528,7 @@ def _draw_node(ax: Any, layout: _Layout, i: int, scale: float, colour: str, roun
     from matplotlib.patches import FancyBboxPatch
 
     drawn, x, top = layout.drawn[i], layout.x[i], layout.top[i]
-    # The corners are drawn around a rectangle that is smaller by their radius.
+    # Corners are drawn around a rectangle that is smaller by their radius.
     radius = _PADDING if rounded else 0.0
     box = FancyBboxPatch(
         (x - layout.width[i] / 2 + radius, top + radius),
@@ -560,16 +560,16 @@ def _draw_node(ax: Any, layout: _Layout, i: int, scale: float, colour: str, roun
 
 
 def centres(left: Sequence[int], right: Sequence[int], width: Sequence[float], gap: float) -> NDArray[np.float64]:
-    """Return the middle of each box, shape (n,); the leftmost box begins at 0.
+    """Return the centre of each box, shape (n,); the leftmost box begins at 0.
 
     Parameters
     ----------
     left, right : sequence of int
-        The children of each node, -1 where it has none. Nodes are in preorder.
+        The children of each node, -1 if it has none. Nodes are in preorder.
     width : sequence of float
-        Of the boxes.
+        Widths of the boxes.
     gap : float
-        The least space between boxes of a level.
+        Least distance between boxes of a level.
 
     Examples
     --------
@@ -578,7 +578,7 @@ def centres(left: Sequence[int], right: Sequence[int], width: Sequence[float], g
     """
     n = len(width)
     shift = np.zeros(n)
-    # The outlines of subtrees: how far they reach to the left and to the right of their root, level by level.
+    # Outlines of subtrees: how far they extend to the left and to the right of their root, level by level.
     outlines: list[tuple[list[float], list[float]]] = [([], [])] * n
     for node in range(n - 1, -1, -1):
         half = width[node] / 2

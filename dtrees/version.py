@@ -1,4 +1,4 @@
-"""The version of dtrees, and how it is installed, where every package may read them; what it does not require, but may need."""
+"""The version of dtrees, how to install it, and the import of optional packages; this module imports nothing else of dtrees."""
 
 from importlib import import_module
 from typing import Any
@@ -10,7 +10,7 @@ DISTRIBUTION = "dask-dtrees"
 
 
 def pip_install(extra: str = "") -> str:
-    """Return the command that installs dtrees, perhaps with the packages of an extra.
+    """Return the command that installs dtrees, optionally with an extra.
 
     >>> pip_install("plot")
     "pip install 'dask-dtrees[plot]'"
@@ -19,12 +19,12 @@ def pip_install(extra: str = "") -> str:
 
 
 def needed(module: str, extra: str) -> Any:
-    """Import a module that is no requirement of dtrees.
+    """Import an optional package.
 
     Raises
     ------
     ImportError
-        If it is not installed; the message says how to install it.
+        If it is not installed; the message explains how to install it.
     """
     try:
         return import_module(module)

@@ -9,14 +9,15 @@ group
     trees that add to the same outputs. Forests have one group, whose leaves hold a number for each output. Boosting has a group for each
     output, whose leaves hold one number.
 link
-    ``identity``, ``exponential``, ``logistic`` (of ``slope * raw``; the probability of the second class), ``softmax``, or ``shares``, where
-    raw predictions are the probabilities of classes themselves.
+    ``identity``, ``exponential``, ``logistic`` (of ``slope * raw``; the probability of the second class), ``softmax``, or ``shares``:
+    raw predictions are the probabilities of classes.
 matrix
-    the table that trees read: numbers as they are, categories as their numbers, NaN where a value is missing (:func:`to_numbers`).
+    the table that trees read: numbers unchanged, categories as their numbers, NaN for missing values (:func:`to_numbers`).
 
-dtrees compares a value x with a threshold t in float64. A tool that casts compares f(x) with t, where f rounds to the nearest float32. Both
-send a float32 the same way. Other values may be rounded past a threshold: for those of a given table, the threshold is moved between
-float32(a) and float32(b), where a and b are its values on both sides. Where these are the same float32, no threshold can tell them apart.
+dtrees compares a value x with a threshold t in float64. A tool that casts to float32 compares f(x) with t, where f rounds to the nearest
+float32. Both send a float32 the same way. Other values may be rounded across a threshold: for the values of a given table, the threshold
+is moved between float32(a) and float32(b), where a and b are its values on both sides. If these are the same float32, no threshold
+separates them.
 """
 
 from __future__ import annotations
@@ -52,17 +53,17 @@ class PlainModel:
     Attributes
     ----------
     estimator : TreeEstimator
-        Where it is from; of a bag, its first booster.
+        The source of the model; for a bag, its first booster.
     groups : tuple of tuple of Tree
     initial : ndarray of float64 of shape (n_outputs,)
     divisor : int
     link : str
     slope : float
-        Of the logistic link.
+        Slope of the logistic link.
     loss : str or None
-        Of boosting.
+        The loss of boosting.
     classes : ndarray or None
-        Of a classifier.
+        The classes of a classifier.
     """
 
     estimator: TreeEstimator
@@ -76,17 +77,17 @@ class PlainModel:
 
     @property
     def n_outputs(self) -> int:
-        """Raw predictions a row."""
+        """Number of raw predictions for each row."""
         return int(self.initial.shape[0])
 
     @property
     def n_features(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return self.estimator.n_features_in_
 
     @property
     def schema(self) -> Schema:
-        """The columns."""
+        """The schema of the columns."""
         return self.estimator._schema
 
     @property
@@ -96,39 +97,39 @@ class PlainModel:
 
     @property
     def names(self) -> list[str] | None:
-        """The names of the columns, None if the model was fitted on an array."""
+        """The names of the columns, None if the model was fitted to an array."""
         names = getattr(self.estimator, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
 
     def trees(self) -> list[tuple[int, Tree]]:
-        """Return all trees, each with the output that it adds to (0 where leaves hold all outputs): round by round."""
+        """Return all trees, each with the output that it adds to (0 if leaves hold all outputs): round by round."""
         return [(output, tree) for round_ in zip(*self.groups, strict=True) for output, tree in enumerate(round_)]
 
     def column(self, number: int) -> str:
-        """Return what a column is called in messages."""
+        """Return the name of a column in messages."""
         return f"column {number}" if self.names is None else f"column {self.names[number]!r}"
 
 
 def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
-    """Return what a model comes to.
+    """Return the description of a model for an exporter.
 
     Parameters
     ----------
     model : estimator
     target : str
-        Where it is to be carried, for messages.
+        The target format, for messages.
     margins : bool
-        Whether the target can add scores of rows, as a model that was fitted with ``base_margin`` wants.
+        Whether the target supports initial scores of rows, which a model that was fitted with ``base_margin`` needs.
 
     Raises
     ------
     TypeError
-        If it is no estimator of dtrees.
+        If ``model`` is not an estimator of dtrees.
     sklearn.exceptions.NotFittedError
         If it is not fitted.
     ValueError
-        If it starts from what only Python can compute, is of a loss whose link is not known, a classifier of several targets, a bag
-        whose mean is none of sums of trees, or an isolation forest.
+        If exporters cannot represent it: its initial value requires Python, the link of its loss is unknown, it is a classifier of
+        several targets, a bag whose mean is not a mean of sums of trees, or an isolation forest.
     """
     if isinstance(model, Bagging):
         return _bag(describe_members(model, target), model, target)
@@ -168,7 +169,7 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
 
 
 def describe_members(model: Any, target: str) -> list[PlainModel]:
-    """Return what each booster of a bag comes to, or the one of another model: predictions are the mean of theirs."""
+    """Return the descriptions of a bag's boosters, whose mean is the prediction, or of the model itself."""
     return [describe(member, target) for member in (_boosters(model) if isinstance(model, Bagging) else [model])]
 
 
@@ -178,7 +179,7 @@ def _boosters(bag: Bagging) -> list[Any]:
 
 
 def _bag(boosters: list[PlainModel], bag: Bagging, target: str) -> PlainModel:
-    """Return what a bag of boosters comes to: trees whose leaves hold a share of what theirs do."""
+    """Return a bag of boosters as one model: leaf values are divided by the number of boosters."""
     first, n = boosters[0], len(boosters)
     if first.link != IDENTITY:
         raise ValueError(
@@ -276,7 +277,7 @@ def to_numbers(model: Any, X: Any) -> NDArray[np.float64]:
 
 
 def last_rounded_below(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the largest float64 that, rounded to float32, are not above thresholds: they decide for x as thresholds do for float32(x).
+    """Return the largest float64 values that, rounded to float32, are not above thresholds, to compare unrounded values with.
 
     Examples
     --------
@@ -287,25 +288,25 @@ def last_rounded_below(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
     low = rounded_down(threshold)
     high = np.nextafter(low, np.float32(np.inf))
     with np.errstate(invalid="ignore"):
-        middle = (low.astype(np.float64) + high.astype(np.float64)) / 2  # exact: neighbours
-    # Halfway is rounded to the even one of the two.
+        middle = (low.astype(np.float64) + high.astype(np.float64)) / 2  # exact: the two are neighbours
+    # The midpoint is rounded to the even neighbour.
     moved = np.where(middle.astype(np.float32) <= low, middle, np.nextafter(middle, -np.inf))
     return np.where(np.isinf(high), np.inf, moved)
 
 
 def thresholds_for(model: PlainModel, estimator: Any, X: Any, target: str) -> Callable[[Tree], NDArray[np.float64]]:
-    """Return a function from a tree to its thresholds: moved such that a tool sends the rows of ``X``, if any, as dtrees does."""
+    """Return a function from a tree to its thresholds, moved such that a tool sends the rows of ``X``, if given, as dtrees does."""
     return (lambda tree: tree.threshold) if X is None else _Float32Table(model, to_numbers(estimator, X), target).thresholds
 
 
 class _Float32Table:
-    """A table whose rows a tool is to send the way that dtrees does, though it rounds their values.
+    """A table whose rows a tool that rounds to float32 has to send as dtrees does.
 
     Parameters
     ----------
     model : PlainModel
     matrix : ndarray of float64 of shape (n, n_features)
-        Numbers, as trees read them.
+        The table as numbers, as trees read them.
     target : str
         The tool, for messages.
     """
@@ -315,19 +316,19 @@ class _Float32Table:
         self._values: dict[int, NDArray[np.float64]] = {}
 
     def _sorted(self, column: int) -> NDArray[np.float64]:
-        """Return the distinct values of a column, ascending, missing ones left out."""
+        """Return the distinct values of a column, ascending, without missing ones."""
         if column not in self._values:
             values = np.unique(self._matrix[:, column])
             self._values[column] = values[~np.isnan(values)]
         return self._values[column]
 
     def thresholds(self, tree: Tree) -> NDArray[np.float64]:
-        """Return the thresholds of a tree, moved where the rounded values would be sent another way.
+        """Return the thresholds of a tree, moved if rounded values would go to the wrong side.
 
         Raises
         ------
         ValueError
-            If values on both sides of one become the same float32; the message names the column.
+            If values on both sides of a threshold become the same float32; the message names the column.
         """
         moved = tree.threshold.copy()
         colliding: list[int] = []
@@ -350,10 +351,10 @@ class _Float32Table:
         return moved
 
     def _by_rows(self, tree: Tree, node: int, leaves: NDArray[np.int32]) -> float:
-        """Return the threshold of a node by the rows that it has: those whose values collide may be elsewhere."""
+        """Return the threshold of a node for its own rows only: equal rounded values may belong to other nodes."""
         column, threshold = int(tree.feature[node]), float(tree.threshold[node])
         values = self._matrix[:, column]
-        end = node  # of the subtree: nodes are in preorder
+        end = node  # end of the subtree: nodes are in preorder
         while tree.children_left[end] >= 0:
             end = int(tree.children_right[end])
         here = (leaves >= node) & (leaves <= end) & ~np.isnan(values)
@@ -373,6 +374,6 @@ class _Float32Table:
 
 
 def _between(threshold: NDArray[np.float64], low: NDArray[np.float32], high: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return thresholds t with low <= t < high, the ones given where they are."""
+    """Return thresholds t with low <= t < high, unchanged if they satisfy this."""
     below = np.nextafter(high, np.float32(-np.inf)).astype(np.float64)
     return np.where(low > threshold, low.astype(np.float64), np.where(high <= threshold, below, threshold))

@@ -32,7 +32,7 @@ _IDENTITY, _EXPONENTIAL = (
     {"squared_error", "absolute_error", "huber", "quantile", "lambdarank", "custom"},
     {"poisson", "gamma", "tweedie", "cox", "aft"},
 )
-#: Of log odds, by the loss, how many times the raw prediction they are.
+#: The factor of raw predictions in the log odds, by loss.
 _SLOPES = {"log_loss": 1.0, "custom": 1.0, "exponential": 2.0}
 
 
@@ -60,7 +60,7 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 
 def _parse(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the document and the arrays of a file."""
+    """Return the metadata and the arrays of a file."""
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])
     document, arrays = json.loads(header.pop("__metadata__")["dtrees"]), {}
@@ -76,7 +76,7 @@ def _parse(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _digest(document: dict[str, Any], arrays: dict[str, Any]) -> str:
-    """Return the checksum of all but the entry for it."""
+    """Return the checksum of everything except its own entry."""
     found = hashlib.sha256(json.dumps({key: document[key] for key in document if key != "sha256"}, sort_keys=True).encode())
     for name in sorted(arrays):
         found.update(json.dumps([name, arrays[name].dtype.str, arrays[name].shape]).encode() + arrays[name].tobytes())
@@ -93,7 +93,7 @@ class Model:
     columns : list of str, or None
         The names of the columns, if they have any.
     classes_ : ndarray, or list of ndarray of several targets, or None
-        Of a classifier: its labels.
+        Labels of a classifier.
     """
 
     def __init__(self, estimator: str, state: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -166,12 +166,12 @@ class Model:
         return found[0] if n == 1 and "Bagging" not in self.estimator else reduce(add, found) / n
 
     def _matrix(self, X: Any) -> Any:
-        """Return a table as numbers: categories as their places among those of the column, NaN where missing or unknown."""
+        """Return a table as numbers: categories as their numbers, NaN if missing or unknown."""
         has_names = hasattr(X, "keys") or hasattr(X, "columns") or getattr(getattr(X, "dtype", None), "names", None)
         if self.columns is not None and has_names:
             columns = [X[name] for name in self.columns]
         else:
-            X = X.toarray() if hasattr(X, "toarray") else X  # sparse
+            X = X.toarray() if hasattr(X, "toarray") else X  # a sparse table
             X = np.ma.filled(X.astype(object), np.nan) if isinstance(X, np.ma.MaskedArray) else X
             is_text = isinstance(X, list | tuple) and any(column["kind"] == "categorical" for column in self._schema)
             X = np.asarray(X, object if is_text else None)
@@ -186,7 +186,7 @@ def _listed(one_or_several: Any) -> list[Any]:
 
 
 def _label_dtype(described: dict[str, Any]) -> Any:
-    """Return the dtype of labels; of text, as long as these are."""
+    """Return the dtype of labels, long enough for text labels."""
     dtype = np.dtype(described["dtype"])
     if dtype.kind not in "biufUO" or (dtype.kind != "U" and dtype.itemsize > 8):
         raise ValueError(f"labels are of dtype {described['dtype']!r:.40}")
@@ -200,7 +200,7 @@ def _is_missing(value: Any) -> bool:
 def _numbers(column: dict[str, Any], given: Any) -> Any:
     """Return the values of a column as numbers."""
     values, name = np.asarray(given), column["name"]
-    if column["kind"] == "unknown":  # no value was known at fit, and no tree asks for one
+    if column["kind"] == "unknown":  # no value was known at fit, and no tree uses the column
         return np.full(len(values), np.nan)
     if column["kind"] == "categorical":
         numbers = {category: float(number) for number, category in enumerate(column["categories"])}
@@ -224,10 +224,10 @@ def _numbers(column: dict[str, Any], given: Any) -> Any:
 
 
 class _Trees:
-    """Trees that add up, one after the other in one table of nodes, and what raw predictions mean.
+    """The trees of a model in one table of nodes, with the meaning of raw predictions.
 
-    Nodes are in preorder: a left child is the next node, and a right child, behind all that is below the left one, the next node with as
-    many places open for nodes that are to come.
+    Nodes are in preorder: a left child is the next node, and a right child follows all descendants of the left one; it is the next node
+    with the same number of places open for later nodes.
     """
 
     def __init__(self, arrays: dict[str, Any], state: dict[str, Any], labels: list[Any] | None, n_columns: int) -> None:
@@ -236,7 +236,7 @@ class _Trees:
         if counts.ndim != 2 or not 1 <= counts.min() <= counts.max() <= len(feature) or ends[-1] != len(feature):
             raise ValueError("trees do not have the nodes that there are")
         steps = np.where(inner, 1, -1)
-        after = np.cumsum(steps) + np.repeat(np.arange(counts.size), counts.ravel()) + 1  # places open behind each node
+        after = np.cumsum(steps) + np.repeat(np.arange(counts.size), counts.ravel()) + 1  # number of open places after each node
         is_last = np.zeros(len(feature), bool)
         is_last[ends - 1] = True
         if not np.array_equal(after <= 0, is_last) or after[-1]:
@@ -269,7 +269,7 @@ class _Trees:
             raise ValueError("trees have not the values of such a model")
 
     def _of_nodes(self, values: Any) -> Any:
-        """Return values of all nodes, of which some are of inner ones alone."""
+        """Return values of all nodes from values that may exclude the leaves."""
         if len(values) == len(self._feature):
             return values
         spread = np.zeros(len(self._feature), values.dtype)
@@ -277,7 +277,7 @@ class _Trees:
         return spread
 
     def _sets(self, arrays: dict[str, Any], starts: Any) -> tuple[Any, Any, Any]:
-        """Return where the set of categories of each node begins, how many words it has, and the words."""
+        """Return the start of each node's set of categories, its number of words, and the words."""
         first, size = np.zeros((2, len(self._feature)), np.int64)
         words = np.zeros(1, np.uint32)
         if "trees.set_counts" in arrays:
@@ -291,7 +291,7 @@ class _Trees:
         return first, size, words
 
     def _leaves(self, X: Any, root: int) -> Any:
-        """Return the leaf that each row falls in."""
+        """Return the leaf that each row falls into."""
         node, rows = np.full(len(X), root), np.arange(len(X))
         while True:
             rows = rows[self._feature[node[rows]] >= 0]
@@ -329,7 +329,7 @@ class _Trees:
         return raw + margin
 
     def link(self, raw: Any) -> Any:
-        """Return values, or probabilities, of several targets side by side, from raw predictions."""
+        """Return values, or probabilities, of several targets side by side, given raw predictions."""
         if self._loss is None:
             return raw / self._roots.shape[1]
         if self._in_order:
@@ -341,25 +341,25 @@ class _Trees:
 
 
 def _logistic(odds: Any) -> Any:
-    """Return the probabilities of two classes."""
+    """Return the probabilities of two classes, given log odds."""
     e = _exp(-np.abs(odds))
     small, large = e / (1.0 + e), 1.0 / (1.0 + e)
     return np.where((odds > 0.0)[:, np.newaxis], np.column_stack([small, large]), np.column_stack([large, small]))
 
 
 def _softmax(raw: Any) -> Any:
-    """Return the probabilities of classes."""
+    """Return the probabilities of classes, given raw predictions."""
     powers = _exp(raw - raw.max(axis=1, keepdims=True))
     return powers / reduce(add, powers.T, np.zeros(len(powers)))[:, np.newaxis]
 
 
-#: 1 / 13!, 1 / 12! and so on; what floats are added to, to be rounded; the logarithm of 2 in two parts, the first of which has 33 bits.
+#: 1 / 13!, 1 / 12! and so on; a constant that rounds floats when added; the logarithm of 2 in two parts, the first with 33 bits.
 _TERMS = [1.0 / math.factorial(k) for k in range(13, 1, -1)]
 _ROUNDER, _LN_2, _REST_OF_LN_2 = 1.5 * 2.0**52, 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 
 def _exp(x: Any) -> Any:
-    """Return exp(x) for x of at most 0, as dtrees computes it on every machine: with x = k log(2) + r it is 2**k exp(r)."""
+    """Return exp(x) for x <= 0, computed as in dtrees on every machine: with x = k log(2) + r it is 2**k exp(r)."""
     x = np.maximum(x, -746.0)
     multiple = (x * (1.0 / math.log(2.0)) + _ROUNDER) - _ROUNDER
     r = (x - multiple * _LN_2) - multiple * _REST_OF_LN_2

@@ -12,7 +12,7 @@ from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.model_file import save
 from dtrees.version import needed
 
-#: MLflow cuts longer values.
+#: MLflow truncates longer values.
 _LONGEST = 500
 
 
@@ -78,7 +78,7 @@ class MLflowCallback:
         return self
 
     def __call__(self, progress: Progress) -> None:
-        """Log what a round measured."""
+        """Log the metrics of a round."""
         if self.run_id is None:
             raise RuntimeError(
                 "the callback is not entered; use it as 'with MLflowCallback(model) as log: model.fit(..., callbacks=[log])'"
@@ -95,7 +95,7 @@ class MLflowCallback:
             client.log_metric(self.run_id, _name(name), value, step=progress.done)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        """Log the model file, unless there was an error, and end the run if it was begun here."""
+        """Log the model file, unless there was an error, and end the run if it began here."""
         mlflow = needed("mlflow", "mlflow")
         try:
             if error is None and self._artifact is not None and self._model.__sklearn_is_fitted__():
@@ -109,5 +109,5 @@ class MLflowCallback:
 
 
 def _name(metric: str) -> str:
-    """Return the name of a metric with those signs only that MLflow takes."""
+    """Return the name of a metric with only the characters that MLflow allows."""
     return "".join(sign if sign.isalnum() or sign in "_-. /" else "_" for sign in metric)

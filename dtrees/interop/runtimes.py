@@ -1,7 +1,8 @@
 """Convert models for ONNX Runtime and Treelite, which compare in float64 and support subsets of categories.
 
-ONNX's operator TreeEnsemble (of ai.onnx.ml) holds the inner nodes of all trees in one list, and their leaves in another; plain operators
-are the link. A leaf adds to one output, so that trees of classes, whose leaves hold a share of each, are there once for each class.
+ONNX's operator TreeEnsemble (of ai.onnx.ml) holds the inner nodes of all trees in one list, and their leaves in another; other operators
+compute the link. A leaf adds to one output, so classification trees, whose leaves hold a share of each class, are repeated for each
+class.
 
 Treelite's models are built node by node.
 """
@@ -18,13 +19,13 @@ from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, P
 from dtrees.tree.tree import Tree
 from dtrees.version import needed
 
-#: Versions of the operators, and of the format: the first that have what is used here.
+#: Versions of the operators, and of the format: the first with all features used here.
 _OPSET, _ML_OPSET, _IR_VERSION = 18, 5, 10
 #: Modes of nodes: x <= split, and x in a set.
 _LEQ, _MEMBER = 0, 6
-#: Attributes that are tensors, in place of lists.
+#: Attributes that are tensors instead of lists.
 _TENSORS = "nodes_splits", "nodes_modes", "leaf_weights", "membership_values"
-#: Treelite's name of the step from sums to predictions, and its task.
+#: Treelite's name of the function from sums to predictions, and its task.
 _TREELITE_STEPS = {
     EXPONENTIAL: ("exponential", "kRegressor"),
     LOGISTIC: ("sigmoid", "kBinaryClf"),
@@ -121,7 +122,7 @@ def to_treelite(model: Any) -> Any:
     trees = plain.trees()
     name, task = _TREELITE_STEPS.get(plain.link, ("identity", "kRegressor"))
     if plain.link == SHARES and plain.n_outputs == 1:
-        name, task = "identity", "kRegressor"  # of a single class
+        name, task = "identity", "kRegressor"  # for a single class
     by_class = plain.link in (SOFTMAX, SHARES)
     n_targets, n_classes = (1, plain.n_outputs) if by_class else (plain.n_outputs, 1)
     shape = (1, 1) if plain.by_groups else (n_targets, n_classes)
@@ -152,7 +153,7 @@ def to_treelite(model: Any) -> Any:
 
 
 class _OnnxGraph:
-    """Nodes and constants under way."""
+    """Nodes and constants of a graph while it is built."""
 
     def __init__(self, onnx: Any) -> None:
         self._onnx = onnx
@@ -177,7 +178,7 @@ class _OnnxGraph:
 
 
 def _onnx_mean(graph: _OnnxGraph, plain: PlainModel, raw: str, last: str | None = None) -> str:
-    """Add what sums start from, and divide them."""
+    """Add the initial value to sums, and divide them."""
     done = graph.add("Add", [raw, graph.constant(plain.initial)]) if plain.initial.any() else raw
     if plain.divisor > 1:
         return graph.add("Div", [done, graph.constant(np.array(float(plain.divisor)))], last)
@@ -185,7 +186,7 @@ def _onnx_mean(graph: _OnnxGraph, plain: PlainModel, raw: str, last: str | None 
 
 
 def _onnx_values(graph: _OnnxGraph, plain: PlainModel, raw: str) -> list[Any]:
-    """Add the nodes from sums to what a regressor predicts."""
+    """Add the nodes from sums to the predictions of a regressor."""
     value = _onnx_mean(graph, plain, raw)
     if plain.link == EXPONENTIAL:
         value = graph.add("Exp", [value])
@@ -222,7 +223,7 @@ def _onnx_labels(graph: _OnnxGraph, plain: PlainModel, raw: str) -> list[Any]:
 
 
 def _onnx_ensemble(onnx: Any, plain: PlainModel) -> dict[str, Any]:
-    """Return the attributes of the operator."""
+    """Return the attributes of the operator TreeEnsemble."""
     parts, n_nodes, n_leaves = [], 0, 0
     for output, tree in plain.trees():
         for k in range(tree.value.shape[1]):
@@ -237,14 +238,14 @@ def _onnx_ensemble(onnx: Any, plain: PlainModel) -> dict[str, Any]:
 
 
 def _onnx_part(tree: Tree, value: NDArray[np.float64], output: int, first_node: int, first_leaf: int) -> dict[str, NDArray[Any]]:
-    """Return what a tree adds to the attributes; nodes and leaves are numbered from those given on."""
+    """Return the attributes of one tree; its nodes and leaves are numbered from the given ones."""
     leaf = tree.children_left < 0
     place = np.where(leaf, first_leaf + np.cumsum(leaf) - 1, first_node + np.cumsum(~leaf) - 1)
     inner = np.flatnonzero(~leaf)
     sides = np.stack([tree.children_left[inner], tree.children_right[inner]])
-    if not inner.size:  # a tree wants a node: one whose sides are the same leaf
+    if not inner.size:  # the operator requires a node: one with the same leaf on both sides
         inner, sides = np.zeros(1, np.int64), np.zeros((2, 1), np.int64)
-    # Sets end by NaN. One that only tells missing values apart is empty: ONNX Runtime wants a member, so it gets what no category is.
+    # Sets end with NaN. A set that only separates missing values is empty, but ONNX Runtime requires a member: an impossible category.
     sets = [tree.categories.of_node(node).astype(np.float64) for node in tree.categories.node.tolist()]
     members = [np.append(some if some.size else -1.0, np.nan) for some in sets]
     return {
@@ -264,7 +265,7 @@ def _onnx_part(tree: Tree, value: NDArray[np.float64], output: int, first_node: 
 
 
 def _build_tree(builder: Any, tree: Tree) -> None:
-    """Add a tree."""
+    """Add a tree to a builder of Treelite."""
     builder.start_tree()
     by_set = np.isnan(tree.threshold).tolist()
     arrays = (tree.children_left, tree.children_right, tree.feature, tree.threshold, tree.missing_go_to_left, tree.value)

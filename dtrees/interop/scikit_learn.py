@@ -1,11 +1,11 @@
 """Convert models of dtrees to estimators of scikit-learn, and the other way.
 
-Tools that explain, draw or convert trees of scikit-learn take the converted estimators. Models from scikit-learn can be saved without
+Tools that explain, draw or convert trees of scikit-learn accept the converted estimators. Models from scikit-learn can be saved without
 pickle, explained and exported like other models of dtrees.
 
-Of scikit-learn's trees, arrays are not public, nor what estimators hold them. A tree is made, as unpickling makes it, by
-``Tree.__setstate__`` from an array of nodes, whose fields are compared with those that are known here. An estimator is fitted to a row a
-class first, so that it has all that its own version wants of a fitted one, and then given trees.
+The arrays of scikit-learn's trees and the attributes of its estimators are not public. A tree is created as unpickling does, by
+``Tree.__setstate__`` from an array of nodes, whose fields are compared with those that are known here. An estimator is first fitted to
+one row for each class, so that it has all attributes that its version expects, and then receives the trees.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from dtrees.tree.tree import Tree
 
 _TARGET = "scikit-learn"
 _OTHERS = "dtrees.to_onnx, dtrees.to_xgboost, dtrees.to_treelite or dtrees.to_jax"
-#: Losses that scikit-learn's gradient boosting has, too.
+#: Losses that scikit-learn's gradient boosting also has.
 _LOSSES = ("squared_error", "absolute_error", "huber", "quantile", "log_loss", "exponential")
-#: What belongs to a fit.
+#: Parameters that concern a fit only.
 _LEAVE_OUT = frozenset({"init", "warm_start", "n_estimators"})
-#: Fields of scikit-learn's nodes, and the arrays of dtrees that hold the same.
+#: Fields of scikit-learn's nodes, and the arrays of dtrees with the same data.
 _FIELDS = {
     "left_child": "children_left",
     "right_child": "children_right",
@@ -50,7 +50,7 @@ _FIELDS = {
     "missing_go_to_left": "missing_go_to_left",
 }
 
-#: What boosting clips shares of classes to, before it starts from them.
+#: Limit to which boosting clips the shares of classes for its initial value.
 LEAST_SHARE = float(np.finfo(np.float64 if SKLEARN_VERSION >= (1, 8) else np.float32).eps)
 _KINDS = ("DecisionTree", "ExtraTree", "RandomForest", "ExtraTrees", "GradientBoosting")
 _NAMES = frozenset(f"{kind}{task}" for kind in _KINDS for task in ("Regressor", "Classifier"))
@@ -128,7 +128,7 @@ def to_sklearn(model: Any, X: Any = None) -> Any:
     for name in ("init_", "max_features_"):
         if hasattr(model, name):
             setattr(estimator, name, getattr(model, name))
-    estimator.n_estimators_ = n_rounds = len(estimator.estimators_)  # a tree of each output a round
+    estimator.n_estimators_ = n_rounds = len(estimator.estimators_)  # a tree of each output in each round
     estimator.train_score_ = np.repeat(model.train_score_, model._trees.n_parallel)
     return estimator.set_params(learning_rate=rate, n_estimators=n_rounds)
 
@@ -179,7 +179,7 @@ def from_sklearn(estimator: Any) -> Any:
     boosting = name.startswith("GradientBoosting")
     names = getattr(estimator, "feature_names_in_", None)
     columns = [None] * estimator.n_features_in_ if names is None else [str(one) for one in names]
-    model = getattr(dtrees, name)(**({"reg_lambda": 0.0} if boosting else {}))  # scikit-learn's trees know no penalty
+    model = getattr(dtrees, name)(**({"reg_lambda": 0.0} if boosting else {}))  # scikit-learn's trees have no penalty
     _take_parameters(estimator.get_params(deep=False), model, frozenset({"init", "warm_start"}))
     metadata: dict[str, Any] = {
         "parameters": {key: plain(value) for key, value in model.get_params(deep=False).items()},
@@ -207,7 +207,7 @@ def from_sklearn(estimator: Any) -> Any:
 
 
 def _bag(model: Bagging, X: Any) -> Any:
-    """Return scikit-learn's bag of the boosters of one of dtrees."""
+    """Return scikit-learn's bag of boosters for a bag of dtrees."""
     check_is_fitted(model)
     boosters = [to_sklearn(booster, X) for booster in model.estimators_]
     bag = _sklearn_class(type(model).__name__)(clone(boosters[0]), n_estimators=1, bootstrap=False)
@@ -224,7 +224,7 @@ def _bag(model: Bagging, X: Any) -> Any:
 
 
 def _check_boosting(source: PlainModel) -> None:
-    """Raise for boosting that scikit-learn has not."""
+    """Raise for boosting that scikit-learn does not support."""
     if source.loss not in _LOSSES:
         raise ValueError(
             f"loss={source.loss!r} does not exist in scikit-learn's gradient boosting, which has {', '.join(_LOSSES)}; use {_OTHERS}"
@@ -242,7 +242,7 @@ def _check_boosting(source: PlainModel) -> None:
 
 
 def _fitted_template(source: PlainModel, kind: str) -> Any:
-    """Return scikit-learn's estimator, fitted to a row for each class, with the parameters of the model that it has, too."""
+    """Return scikit-learn's estimator, fitted to one row for each class, with the parameters that both libraries have."""
     estimator = _sklearn_class(kind)()
     model = source.estimator
     given = resolved(model)
@@ -268,7 +268,7 @@ def _fitted_template(source: PlainModel, kind: str) -> Any:
 
 
 def _sklearn_class(name: str) -> Any:
-    """Return scikit-learn's estimator of a name."""
+    """Return scikit-learn's estimator with this name."""
     import sklearn.ensemble
     import sklearn.tree
 
@@ -281,7 +281,7 @@ def _nodes_of(tree: Any) -> NDArray[Any]:
     Raises
     ------
     RuntimeError
-        If they are not laid out as is known here.
+        If they do not have the known layout.
     """
     nodes = tree.__getstate__()["nodes"]
     if set(nodes.dtype.names or ()) != set(_FIELDS):
@@ -293,9 +293,9 @@ def _nodes_of(tree: Any) -> NDArray[Any]:
 
 
 def _with_nodes(template: Any, tree: Tree, threshold: NDArray[np.float64], value: NDArray[np.float64]) -> Any:
-    """Return a tree of scikit-learn's, for as many columns and classes as a template, with nodes of dtrees, given thresholds, and values.
+    """Return a scikit-learn tree with the nodes of a dtrees tree and given thresholds, for the columns and classes of a template.
 
-    These have the shape (n, n_targets, n_classes).
+    ``value`` has the shape (n, n_targets, n_classes).
     """
     nodes = np.zeros(tree.node_count, _nodes_of(template).dtype)
     for theirs, ours in _FIELDS.items():
@@ -308,7 +308,7 @@ def _with_nodes(template: Any, tree: Tree, threshold: NDArray[np.float64], value
 
 
 def _take_parameters(given: dict[str, Any], estimator: Any, leave_out: frozenset[str]) -> None:
-    """Set the parameters of an estimator that it shares with given ones, and may have those values."""
+    """Set the parameters of an estimator that are also given, except for values that it does not allow."""
     for name, value in estimator.get_params(deep=False).items():
         if name in given and name not in leave_out:
             estimator.set_params(**{name: given[name]})
@@ -319,7 +319,7 @@ def _take_parameters(given: dict[str, Any], estimator: Any, leave_out: frozenset
 
 
 def _name_of(estimator: Any) -> str:
-    """Return the name of an estimator that dtrees has, too."""
+    """Return the name of an estimator that dtrees also has."""
     name, module = type(estimator).__name__, type(estimator).__module__
     if isinstance(estimator, TreeEstimator):
         raise TypeError(f"estimator is a {name} of dtrees already; wants one of scikit-learn's")
@@ -337,7 +337,7 @@ def _name_of(estimator: Any) -> str:
 
 
 def _tree(theirs: Any, scale: float = 1.0) -> Tree:
-    """Return a tree of dtrees from one of scikit-learn's; values are multiplied by ``scale``."""
+    """Return a dtrees tree from a scikit-learn tree; values are multiplied by ``scale``."""
     nodes = _nodes_of(theirs)
     order = _preorder(nodes["left_child"], nodes["right_child"])
     place = np.empty(len(order), np.int64)
@@ -358,12 +358,12 @@ def _tree(theirs: Any, scale: float = 1.0) -> Tree:
         gain=np.where(leaf, 0.0, np.maximum(loss - loss[left] - loss[right], 0.0)),
         n_node_samples=nodes["n_node_samples"],
         weighted_n_node_samples=nodes["weighted_n_node_samples"],
-        value=value.reshape(len(value), -1),  # of several targets, or of the classes of one
+        value=value.reshape(len(value), -1),  # for several targets, or for the classes of one
     )
 
 
 def _preorder(left: NDArray[np.integer], right: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the nodes in preorder. Trees whose leaves are limited are grown, and numbered, best node first."""
+    """Return the nodes in preorder. Trees with limited leaves are grown, and numbered, best node first."""
     inner = np.flatnonzero(left >= 0)
     if np.array_equal(left[inner], inner + 1):
         return np.arange(len(left))
@@ -377,7 +377,7 @@ def _preorder(left: NDArray[np.integer], right: NDArray[np.integer]) -> NDArray[
 
 
 def _start(estimator: Any) -> NDArray[np.float64] | None:
-    """Return the raw predictions that boosting starts from, shape (n_outputs,), None for zero."""
+    """Return the initial raw predictions of boosting, shape (n_outputs,), or None for zero."""
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
     init = estimator.init_

@@ -1,8 +1,8 @@
 """Convert a model to C: one file without dependencies, whose predictions equal those of the model to the last bit.
 
-The nodes of all trees are in one table, in preorder, so that a left child is the next node, and one loop walks down tree after tree. Sums
-are added up in the order of :mod:`dtrees.tree.predict`, and links are those of :mod:`dtrees.ensemble.objective.kernels`, operation by
-operation: with every operation rounded by itself, there is one result.
+The nodes of all trees are in one table, in preorder, so that a left child is the next node, and one loop walks down tree after tree.
+Values are added in the order of :mod:`dtrees.tree.predict`, and links repeat those of :mod:`dtrees.ensemble.objective.kernels`,
+operation by operation: if every operation is rounded separately, the result is unique.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from dtrees.split.numbers import elementary
 from dtrees.tree.tree import Tree
 from dtrees.version import __version__
 
-#: Numbers of an array in a line of the file.
+#: Numbers in a line of an array.
 _IN_LINE = 10
 
 
 @cache
 def _part(name: str) -> Template:
-    """Return a part of ``model.c``, which begins with its name as a comment."""
+    """Return a section of ``model.c``, which begins with its name as a comment."""
     text = (Path(__file__).parent / "model.c").read_text(encoding="ascii")
     return Template(dict(re.findall(r"^// (\w+)\n(.*?)(?=^// |\Z)", text, re.MULTILINE | re.DOTALL))[name])
 
@@ -107,12 +107,12 @@ def to_c(model: Any, *, name: str = "model") -> str:
 
 
 def _decides(model: Any) -> bool:
-    """Tell whether a model has raw predictions of classes."""
+    """Return whether a model has raw predictions of classes."""
     return hasattr(model, "decision_function")
 
 
 def _about(model: Any, plain: PlainModel, facts: dict[str, Any], n_trees: int) -> str:
-    """Return what the file begins with: a comment, and what is included."""
+    """Return the beginning of the file: a comment, and include directives."""
     names = plain.names or [""] * plain.n_features
     lists = [_quoted(column.categories) if column.kind == CATEGORICAL else "" for column in plain.schema.columns]
     columns = [(f"x[{j}]", _quoted(name) if name else "", known) for j, (name, known) in enumerate(zip(names, lists, strict=True))]
@@ -129,7 +129,7 @@ def _about(model: Any, plain: PlainModel, facts: dict[str, Any], n_trees: int) -
 
 
 def _quoted(values: Any) -> str:
-    r"""Return values as JSON that can stand in a comment.
+    r"""Return values as JSON that can be part of a C comment.
 
     >>> print(_quoted(["a */", "Ä"]))
     ["a *\u002f", "\u00c4"]
@@ -138,7 +138,7 @@ def _quoted(values: Any) -> str:
 
 
 def _trees(members: list[PlainModel], facts: dict[str, Any]) -> str:
-    """Return the tables of the trees, and the functions that add them up."""
+    """Return the tables of the trees, and the functions that add their values."""
     plain = members[0]
     groups = [group for member in members for group in member.groups]
     trees = [tree for group in groups for tree in group]
@@ -154,7 +154,7 @@ def _trees(members: list[PlainModel], facts: dict[str, Any]) -> str:
         rows = (f"{{{','.join(map(_number, row))}}}" for row in value[leaf].tolist())
         tables += _part("values").substitute(facts, values=_lines(rows))
     if any(n_categories):
-        sets += [0, 0]  # compilers look beyond an empty set
+        sets += [0, 0]  # some compilers read beyond an empty set
         tables += _part("sets").substitute(facts, n_categories=_lines(map(str, n_categories)), sets=_lines(map(str, sets)))
         test = _part("test").substitute(facts)
     nodes = zip(map(_number, number.tolist()), slot.tolist(), right.tolist(), strict=True)
@@ -171,12 +171,12 @@ def _trees(members: list[PlainModel], facts: dict[str, Any]) -> str:
 
 
 def _starts(sizes: Iterable[int]) -> list[int]:
-    """Return where each of some parts that lie side by side begins, and where the last ends."""
+    """Return the start of each of several adjacent blocks, and the end of the last."""
     return list(accumulate(sizes, initial=0))
 
 
 def _arrays(trees: list[Tree]) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], list[int]]:
-    """Return ``number``, ``slot`` and ``right`` of all nodes, those of leaves being 0, and the words of the sets."""
+    """Return ``number``, ``slot`` and ``right`` of all nodes, which are 0 for leaves, and the words of the sets."""
     number, slot, right = [], [], []
     words: list[int] = []
     for tree in trees:
@@ -193,7 +193,7 @@ def _arrays(trees: list[Tree]) -> tuple[NDArray[np.float64], NDArray[np.int64], 
 
 
 def _number(x: float) -> str:
-    """Return a float as C has it: with 15 digits or fewer, which every compiler reads as this float, or the bits of its fraction.
+    """Return a float as a C literal: with 15 digits or fewer, which every compiler reads as this float, or in hexadecimal.
 
     >>> [_number(x) for x in (0.5, 1 / 3, math.inf)]
     ['0.5', '0x1.5555555555555p-2', 'INFINITY']
@@ -205,6 +205,6 @@ def _number(x: float) -> str:
 
 
 def _lines(items: Iterable[str]) -> str:
-    """Return the items of an array, several in a line."""
+    """Return the items of an array, several in each line."""
     given = list(items)
     return "".join(f"{','.join(given[first : first + _IN_LINE])},\n" for first in range(0, len(given), _IN_LINE))

@@ -1,16 +1,16 @@
-"""Convert a model to a JAX function: the rows of a block walk down tree after tree, all at once.
+"""Convert a model to a JAX function: all rows of a block walk down one tree after the other, at the same time.
 
-The first levels of a tree are stored as a complete tree, whose nodes are all evaluated: that takes vector instructions, and no look-up.
-From where they lead, rows look up node after node. The nodes of all trees are in shared arrays, in preorder, so that a left child is the
-next node. A leaf sends every row to itself: rows that have arrived stay until all have. In deep trees they stay until most have, and the
-others go on by themselves.
+The first levels of a tree are stored as a complete tree, all of whose nodes are evaluated, by vector instructions and without look-ups.
+Below them, rows look up node after node. The nodes of all trees are in shared arrays, in preorder, so that a left child is the next
+node. A leaf sends every row to itself: rows that have arrived stay until all have. In deep trees they stay until most have, and the
+other rows continue separately.
 
 Terms
 -----
 slot
     a column as nodes read it: with missing values, which no threshold is above, or with -inf in their place, which goes left.
 end
-    where the first levels of a tree lead.
+    a node that the first levels of a tree lead to.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
 from dtrees.version import needed
 
-#: Rows of a block, and levels of that tree. Seconds of CPU for 100,000 rows and 100 trees of depth 6, where dtrees' own kernels take
-#: 0.05: 0.16 without such levels, 0.12 with 3, 0.10 with 4, and 0.15 with blocks of 4,096.
+#: Rows of a block, and complete levels. Seconds of CPU for 100,000 rows and 100 trees of depth 6, which dtrees' own kernels predict in
+#: 0.05: 0.16 without complete levels, 0.12 with 3, 0.10 with 4, and 0.15 with blocks of 4,096.
 _BLOCK, _TOP = 1024, 4
-#: In trees so deep all rows of a block walk until only a share of them has not arrived; these go on in blocks of that share. Seconds of one
-#: core for 100,000 rows and 20 trees of 25,000 nodes, the deepest leaves at 51, where dtrees' own kernels take 0.13: 0.38 if all walk on
-#: until the last has arrived, 0.34 with a share of an eighth, 0.33 with a fourth, 0.37 to 0.39 with blocks of 2,048 or 8,192.
+#: In trees of at least this depth all rows of a block walk until only a share of them has not arrived; these continue in blocks of that
+#: share. Seconds on one core for 100,000 rows and 20 trees of 25,000 nodes, with leaves at depths of up to 51, which dtrees' own kernels
+#: predict in 0.13: 0.38 if all rows walk until the last has arrived, 0.34 with a share of an eighth, 0.33 with a fourth, 0.37 to 0.39
+#: with blocks of 2,048 or 8,192.
 _DEEP, _DEEP_BLOCK, _DEEP_SHARE = 12, 4096, 4
 _BITS = 32
 
 
 class _Nodes(NamedTuple):
-    """The arrays that a function of JAX is given, all of them NumPy's.
+    """The arrays of a model for a JAX function, as NumPy arrays.
 
-    ``column``, ``missing_left`` have an entry for each slot; ``slot``, ``threshold``, ``right``, ``value`` and ``first_word`` (-1 where
-    there is no set; None if there are none at all) for each node; ``top_slot``, ``top_threshold``, ``end``, ``output`` and ``depth`` for
-    each tree; ``n_categories`` (0 for columns of numbers) for each column.
+    ``column`` and ``missing_left`` have an entry for each slot; ``slot``, ``threshold``, ``right``, ``value`` and ``first_word`` (-1
+    without a set; None if there are no sets) for each node; ``top_slot``, ``top_threshold``, ``end``, ``output`` and ``depth`` for each
+    tree; ``n_categories`` (0 for numeric columns) for each column.
     """
 
     column: Any
@@ -125,7 +126,7 @@ def to_jax(model: Any, *, X: Any = None) -> Callable[[Any], Any]:
 
 
 def _arrays(plain: PlainModel, thresholds: list[NDArray[np.float64]]) -> _Nodes:
-    """Return the arrays, given the thresholds of each tree."""
+    """Return the arrays of a model, given the thresholds of each tree."""
     outputs, trees = zip(*plain.trees(), strict=True)
     roots = np.concatenate([[0], np.cumsum([tree.node_count for tree in trees])])
     if roots[-1] >= 2**31:
@@ -137,7 +138,7 @@ def _arrays(plain: PlainModel, thresholds: list[NDArray[np.float64]]) -> _Nodes:
     right = np.concatenate([tree.children_right + root for tree, root in zip(trees, starts, strict=True)])
     used, slot = np.unique(np.where(leaf, 0, 2 * feature + missing), return_inverse=True)
     slot = slot.astype(np.int32)
-    threshold = np.where(leaf, np.nan, np.concatenate(thresholds))  # nothing goes left in a leaf
+    threshold = np.where(leaf, np.nan, np.concatenate(thresholds))  # nothing goes left at a leaf
     n_categories = np.array([max(1, len(column.categories)) if column.kind == CATEGORICAL else 0 for column in plain.schema.columns])
     first_word, words = _sets(plain, roots, n_categories)
     n_top = 0 if first_word is not None else _TOP
@@ -162,7 +163,7 @@ def _arrays(plain: PlainModel, thresholds: list[NDArray[np.float64]]) -> _Nodes:
 
 
 def _common_depth(tree: Tree) -> int:
-    """Return how deep a tree is or, if that is very deep, how deep the leaves of nearly all rows are that it was grown on."""
+    """Return the depth of a tree or, if it is very deep, the depth of the leaves of nearly all its training rows."""
     if tree.max_depth <= _DEEP:
         return tree.max_depth
     leaf = tree.feature < 0
@@ -173,7 +174,7 @@ def _common_depth(tree: Tree) -> int:
 def _first_levels(
     root: NDArray[np.int64], leaf: NDArray[np.bool_], right: NDArray[np.int64], n_levels: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the nodes of the first levels of trees, level by level, and where these lead; below a leaf, the leaf is repeated."""
+    """Return the nodes of the first levels of trees, level by level, and their ends; below a leaf, the leaf is repeated."""
     level = root[:, np.newaxis]
     above = [np.empty((len(root), 0), np.int64)]
     for _ in range(n_levels):
@@ -184,7 +185,7 @@ def _first_levels(
 
 
 def _sets(plain: PlainModel, roots: NDArray[np.int64], n_categories: NDArray[np.int64]) -> tuple[Any, Any]:
-    """Return where the words of each node's set begin, and these: as many for each set as its column has categories."""
+    """Return the start of each node's set, and the words of all sets: as many for each set as its column has categories."""
     trees = [tree for _, tree in plain.trees()]
     words_of_nodes: list[NDArray[np.uint32]] = []
     first_word, n_words = np.full(roots[-1], -1, np.int32), 0
@@ -217,7 +218,7 @@ def _walk(nodes: _Nodes, rows: Any, *, deep: bool) -> Any:
 
     def of_block(some: Any) -> Any:
         if nodes.n_categories is not None:
-            # What is no category goes where missing values go.
+            # Values that are not categories go where missing values go.
             foreign = (nodes.n_categories > 0) & ~((some >= 0) & (some < nodes.n_categories))
             some = jnp.where(foreign, jnp.nan, some)
         slots = some.T[nodes.column]
@@ -239,16 +240,16 @@ def _walk(nodes: _Nodes, rows: Any, *, deep: bool) -> Any:
             return jnp.where(goes_left(at, row), at + 1, take(nodes.right, at))
 
         def walk_on(state: Any) -> Any:
-            """Take some of the rows that are still on their way to their leaves."""
+            """Move some of the rows that have not reached their leaves."""
             at, walking = state
             row = jnp.nonzero(walking, size=few, fill_value=block)[0].astype(jnp.int32)
-            there = jnp.minimum(row, block - 1)  # beyond the last of them, any will do
+            there = jnp.minimum(row, block - 1)  # beyond the last of them, any row will do
             way = lax.while_loop(lambda way: way[1], lambda way: _moved(way[0], step(way[0], there)), (take(at, there), True))[0]
             return at.at[row].set(way, mode="drop"), walking.at[row].set(False, mode="drop")
 
         def ends(top_slot: Any, top_threshold: Any) -> Any:
             def below(node: int) -> Any:
-                """Return which end rows get to from a node of the first levels."""
+                """Return the end that rows reach from a node of the first levels."""
                 if node >= n_ends - 1:
                     return jnp.int32(node - (n_ends - 1))
                 x = lax.dynamic_index_in_dim(slots, top_slot[node], 0, keepdims=False)
@@ -273,7 +274,7 @@ def _walk(nodes: _Nodes, rows: Any, *, deep: bool) -> Any:
 
 
 def _moved(before: Any, after: Any) -> Any:
-    """Return where rows are, and whether any has moved."""
+    """Return the new positions of rows, and whether any has moved."""
     return after, (after != before).any()
 
 

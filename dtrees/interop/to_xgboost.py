@@ -1,8 +1,8 @@
 """Convert models to XGBoost, as the JSON that XGBoost itself writes.
 
-XGBoost sends ``x < condition`` left, in float32, so that ``x <= t`` becomes ``x < c``, where c is the float32 that follows t. Its sets say
-which categories go right, so that the sides of such a node change places. What a model starts from is ``base_score``, which passes a link
-in float32; what that loses is added to the leaves of the first round.
+XGBoost sends ``x < condition`` left, in float32, so ``x <= t`` becomes ``x < c``, where c is the next float32 after t. Its sets contain
+the categories that go right, so the sides of such a node are swapped. The initial value becomes ``base_score``, which passes through a
+link in float32; the rounding error is added to the leaves of the first round.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from dtrees.tree.tree import Tree
 from dtrees.version import needed
 
 _TARGET = "XGBoost"
-#: The first version that has a base score for each output.
+#: The first version with a base score for each output.
 _VERSION = [3, 1, 0]
 #: The parent of a root.
 _NO_NODE = 2**31 - 1
 
 _SCALE = {"reg_loss_param": {"scale_pos_weight": "1"}}
-#: XGBoost's objective for a loss of one target, and its parameters; others go by their link.
+#: XGBoost's objective for a loss of one target, and its parameters; for other losses the link decides.
 _OBJECTIVES: dict[str | None, tuple[str, dict[str, Any]]] = {
     "squared_error": ("reg:squarederror", _SCALE),
     "absolute_error": ("reg:absoluteerror", {}),
@@ -97,7 +97,7 @@ def to_xgboost(model: Any, path: str | os.PathLike[str] | None = None, *, X: Any
 
 
 def _document(plain: PlainModel, thresholds: Callable[[Tree], NDArray[np.float64]]) -> bytes:
-    """Return the model as XGBoost writes one."""
+    """Return the model as JSON in XGBoost's format."""
     objective, parameters = _objective(plain)
     base, left_over = _base(plain)
     parts: list[tuple[int, Tree, NDArray[np.float64]]] = []
@@ -149,13 +149,13 @@ def _document(plain: PlainModel, thresholds: Callable[[Tree], NDArray[np.float64
 
 
 def _names(plain: PlainModel) -> list[str]:
-    """Return the names of columns, none where XGBoost would not have them."""
+    """Return the names of columns, or none if XGBoost does not allow them."""
     names = plain.names or []
     return [] if any(sign in name for name in names for sign in "[]<") else names
 
 
 def _objective(plain: PlainModel) -> tuple[str, dict[str, Any]]:
-    """Return the objective, and its parameters."""
+    """Return the name and the parameters of the objective."""
     if plain.link == LOGISTIC:
         return "binary:logistic", _SCALE
     if plain.link == SOFTMAX:
@@ -169,7 +169,7 @@ def _objective(plain: PlainModel) -> tuple[str, dict[str, Any]]:
 
 
 def _base(plain: PlainModel) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Return the base score of each output, and what it lacks of what raw predictions start from."""
+    """Return the base score of each output, and its difference to the initial raw prediction."""
     raw = plain.initial * plain.slope
     if plain.link == LOGISTIC:
         base = np.clip(1.0 / (1.0 + exp(-raw)), 1e-7, 1.0 - 1e-7).astype(np.float32)
@@ -182,10 +182,10 @@ def _base(plain: PlainModel) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
 
 
 def _tree(number: int, tree: Tree, value: NDArray[np.float64], n_features: int, threshold: NDArray[np.float64]) -> dict[str, Any]:
-    """Return a tree as XGBoost writes one."""
+    """Return a tree in XGBoost's JSON format."""
     sets = {node: tree.categories.of_node(node).tolist() for node in tree.categories.node.tolist()}
     by_set = np.isnan(tree.threshold)
-    empty = [node for node, some in sets.items() if not some]  # only missing values may go left; XGBoost has no empty sets
+    empty = [node for node, some in sets.items() if not some]  # only missing values go left; XGBoost has no empty sets
     by_set[empty], threshold = False, np.where(by_set, -1.0, threshold)
     left = np.where(by_set, tree.children_right, tree.children_left)
     right = np.where(by_set, tree.children_left, tree.children_right)
@@ -198,7 +198,7 @@ def _tree(number: int, tree: Tree, value: NDArray[np.float64], n_features: int, 
     parents = np.full(len(order), _NO_NODE, np.int64)
     parents[left[inner]] = parents[right[inner]] = inner
     condition = np.nextafter(rounded_down(np.where(tree.feature < 0, 0.0, threshold)), np.float32(np.inf))
-    # No number is larger than the largest: all that are not missing go left.
+    # No number is above the largest: all values that are not missing go left.
     condition = np.minimum(condition, np.finfo(np.float32).max)[order]
     single = value.astype(np.float32)[order]
     node_sets = sorted((int(place[node]), some) for node, some in sets.items() if some)
@@ -224,7 +224,7 @@ def _tree(number: int, tree: Tree, value: NDArray[np.float64], n_features: int, 
 
 
 def _by_levels(left: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the nodes level by level, children side by side: XGBoost takes the node after a left child for the right one."""
+    """Return the nodes level by level, children side by side: XGBoost expects the right child after the left one."""
     levels = [np.zeros(1, np.int64)]
     while levels[-1].size:
         inner = levels[-1][left[levels[-1]] >= 0]

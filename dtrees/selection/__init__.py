@@ -1,7 +1,7 @@
 """Select models: score estimators on held-out rows, and search for better parameters.
 
 ``folds``
-    a table that is presorted once, and subsets of its rows to which estimators are fitted.
+    a table that is presorted once, and the subsets of its rows that estimators are fitted to.
 ``curves``
     the results: scores of folds, and losses by round.
 ``cross_validation``

@@ -1,7 +1,7 @@
 """Cross-validation on one presorted table: scores, losses by round, and the best number of rounds.
 
 The table is checked and presorted once. Each fold takes its rows from the presorted table (:mod:`dtrees.selection.folds`), so a fold
-costs little more than its trees. Its model is the same as that of a fit to these rows alone.
+takes little longer than growing its trees. Its model equals that of a fit to these rows alone.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class FoldResult:
-    """What came of one fold.
+    """Results of one fold.
 
     Attributes
     ----------
     estimator : estimator
-        Fitted.
+        The fitted estimator.
     fit_time, score_time : float
         Seconds.
     scores, train_scores : dict of float
-        By the names of scorers; a single one is called "score".
+        By names of scorers; "score" for a single scorer.
     curves : dict of ndarray of float64
-        By the names of metrics, after each round; empty without curves.
+        By names of metrics, after each round; empty without curves.
     """
 
     estimator: Any
@@ -70,15 +70,15 @@ def check_estimator(estimator: Any) -> Any:
 
 
 class Validation:
-    """A presorted table, its folds and what is scored on them.
+    """A presorted table, its folds, and how they are scored.
 
     Parameters
     ----------
     estimator, X, y, cv, scoring, sample_weight, groups
-        As of :func:`cross_validate`; of a ranker, ``groups`` are its queries.
+        As in :func:`cross_validate`; for a ranker, ``groups`` are its queries.
     """
 
-    #: Whether several threads may fit folds.
+    #: Whether several threads may fit folds at the same time.
     takes_threads = True
 
     def __init__(self, estimator: Any, X: Any, y: Any, cv: Any, scoring: Any, sample_weight: Any, groups: Any) -> None:
@@ -105,24 +105,24 @@ class Validation:
                 )
 
     def _load(self, X: Any, estimator: Any) -> Any:
-        """Return the table that folds are taken of."""
+        """Return the table whose rows form the folds."""
         return PresortedTable(X, estimator.n_jobs)
 
     def check_jobs(self, n_jobs: int | None) -> int | None:
-        """Return how many fits run side by side; raise ValueError if there may be only one."""
+        """Return the number of fits at the same time; raise ValueError if only one is possible."""
         if n_jobs in (None, 1) or self.takes_threads:
             return n_jobs
         raise ValueError(f"n_jobs is {n_jobs}, but X is a Dask collection, each of whose fits takes all workers; wants n_jobs=None")
 
     def has_curve(self, estimator: Any, fold: tuple[Rows, Rows]) -> bool:
-        """Return whether an estimator is a booster, and knows all labels of a fold's held-out rows."""
+        """Return whether an estimator is a booster whose training rows have all labels of a fold's held-out rows."""
         if not isinstance(estimator, Boosting) or not is_classifier(estimator):
             return isinstance(estimator, Boosting)
         train, test = (self._y[rows] for rows in fold)
         return all(np.isin(labels_of(test, k), labels_of(train, k)).all() for k in range(train.shape[1] if train.ndim == 2 else 1))
 
     def fit(self, estimator: Any, fold: tuple[Rows, Rows], *, curves: bool = True, score: bool = True, train: bool = False) -> FoldResult:
-        """Fit an estimator, which is its own, to a fold, and score it if that is wanted, also on the rows that it is fitted to."""
+        """Fit a copy of an estimator to a fold, and score it on held-out rows and, with ``train``, on training rows."""
         began = time.perf_counter()
         stops = isinstance(estimator, Boosting) and estimator.early_stopping_rounds is not None
         watched = stops or (curves and self.has_curve(estimator, fold))
@@ -137,7 +137,7 @@ class Validation:
         return FoldResult(estimator, fitted - began, scored - fitted, scores, of_train, by_round)
 
     def _to_score(self, estimator: Any) -> Any:
-        """Return what scorers are given as the estimator."""
+        """Return the object that scorers receive as the estimator."""
         return estimator
 
     def _given(self, X: Any, y: Any, weight: Any) -> tuple[Any, Any, dict[str, Any]]:
@@ -146,7 +146,7 @@ class Validation:
         return (X, y[:, 0], {"qid": y[:, 1], **given}) if self._ranks else (X, y, given)
 
     def _evaluated(self, X: Any, y: Any, weight: Any) -> tuple[Any, ...]:
-        """Return an evaluation set."""
+        """Return the held-out rows as an evaluation set."""
         return (X, y[:, 0], y[:, 1], weight) if self._ranks else (X, y, weight)
 
     def _score(self, estimator: Any, X: Any, y: Any, weight: Any) -> dict[str, float]:
@@ -161,7 +161,7 @@ def learns_from_queries(estimator: Any) -> bool:
 
 
 def groups_of(estimator: Any, groups: Any, qid: Any, scoring: Any) -> Any:
-    """Return the groups of splitters, of a ranker its queries; raise ValueError for arguments that do not go with the estimator."""
+    """Return the groups for splitters, for a ranker its queries; raise ValueError for arguments that do not fit the estimator."""
     kind = type(estimator).__name__
     if not learns_from_queries(estimator):
         if qid is not None:
@@ -179,14 +179,14 @@ def groups_of(estimator: Any, groups: Any, qid: Any, scoring: Any) -> Any:
 
 
 def metrics_of(estimator: Any) -> list[str | Callable[..., Any]]:
-    """Return the metrics of a booster; the last one decides."""
+    """Return the metrics of a booster; the last one chooses the number of rounds."""
     classify = is_classifier(estimator)
     default = registry.default_metric(registry.name_of(estimator.loss), classify=classify)
     return check_metrics(estimator.eval_metric, classify=classify, default=default, columns=registry.columns_of(estimator.loss))
 
 
 def curves_of(estimator: Any, folds: Sequence[FoldResult]) -> dict[str, Curve]:
-    """Return the curves of all folds together."""
+    """Return the curves of all folds by metric."""
     if not any(fold.curves for fold in folds):
         return {}
     curves = {}
@@ -295,7 +295,7 @@ def _cross_validate(
     estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any, *, cv: Any, scoring: Any, n_jobs: int | None, estimators: bool,
     indices: bool, kept: dict[str, bool],
 ) -> CrossValidation:  # fmt: skip
-    """Cross-validate where the data is."""
+    """Cross-validate in the process, or on the cluster, that holds the data."""
     validation = backend_for(X).validation(Validation, estimator, X, y, cv, scoring, sample_weight, groups)
 
     def run(fold: tuple[Rows, Rows]) -> FoldResult:
@@ -316,7 +316,7 @@ def _cross_validate(
 
 
 def side_by_side(run: Callable[[T], R], items: Sequence[T], n_jobs: int | None) -> list[R]:
-    """Return what ``run`` returns for each of some items, so many of which are run at a time."""
+    """Return the results of ``run`` for some items, of which ``n_jobs`` are run at a time."""
     n_threads = min(effective_n_jobs(n_jobs), len(items))
     if n_threads < 2:
         return [run(item) for item in items]

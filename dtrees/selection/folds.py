@@ -1,8 +1,8 @@
 """Presort a table once, and fit estimators to subsets of its rows.
 
-Taking rows from presorted columns sorts nothing: it numbers the distinct values that these rows have. What comes out is, to the last byte,
-what presorting the rows by themselves gives, and so is the model, whatever follows from the number of rows, their categories and classes,
-or is drawn among them.
+Taking rows from presorted columns takes no sorting: it numbers the distinct values that these rows have. The result equals, byte for
+byte, that of presorting the rows alone, and so does the model, including everything that depends on the number of rows, their categories
+and classes, and random draws among them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Rows = NDArray[np.int64]
 
 
 class PresortedTable:
-    """A table in memory and its columns, presorted.
+    """A table in memory, and its presorted columns.
 
-    A sparse one is not: its stored cells are presorted for each set of rows.
+    A sparse table is not presorted: its stored cells are sorted for each set of rows.
 
     Parameters
     ----------
@@ -39,22 +39,22 @@ class PresortedTable:
     ----------
     n_rows : int
     X : array, sparse table or frame
-        What splitters look at.
+        The table that splitters receive.
     """
 
     def __init__(self, X: Any, n_jobs: int | None) -> None:
         X = checked_table(X)
-        self.X = X.tocsr() if is_sparse(X) else X  # rows can be taken of
+        self.X = X.tocsr() if is_sparse(X) else X  # a format that rows can be selected from
         self.n_rows = int(X.shape[0])
         self.columns: Any = None if is_sparse(X) else presort_table(Schema.infer(X), X, n_jobs)
 
     def rows(self, rows: NDArray[np.int64]) -> PresortedRows:
-        """Return some rows, for an estimator to be fitted to."""
+        """Return some rows as the X of an estimator's fit."""
         return PresortedRows(self, rows)
 
     @contextmanager
     def fold(self, train: Rows, test: Rows, y: NDArray[Any], weight: NDArray[np.float64] | None) -> Iterator[Fold]:
-        """Give a fold, for as long as the block lasts."""
+        """Yield a fold, whose data is valid inside the block."""
         rows, held_out = self.rows(train), safe_indexing(self.X, test)
         (y_train, own), (y_test, others) = ((y[some], None if weight is None else weight[some]) for some in (train, test))
         yield Fold((rows, y_train, own), (held_out, y_test, others), (rows.X, y_train, own))
@@ -66,9 +66,9 @@ class Fold(NamedTuple):
     Attributes
     ----------
     to_fit : tuple
-        What an estimator is fitted to; its X stands for the rows.
+        Arguments of ``fit``; its X is a :class:`PresortedRows`.
     held_out, seen : tuple
-        The rows held out, and those fitted to, to be predicted and scored.
+        The held-out rows and the training rows, for prediction and scores.
     """
 
     to_fit: tuple[Any, Any, Any]
@@ -77,7 +77,7 @@ class Fold(NamedTuple):
 
 
 class PresortedRows:
-    """Some rows of a presorted table; stands for X where an estimator is fitted.
+    """Some rows of a presorted table, which an estimator accepts as X.
 
     Attributes
     ----------
@@ -101,24 +101,24 @@ class PresortedRows:
         def as_stored(j: int, distinct: NDArray[Any]) -> NDArray[Any]:
             nonlocal regular
             column = schema.columns[j]
-            if column.kind == CATEGORICAL:  # numbers of categories are in the order of those of the whole table, or of numbers
+            if column.kind == CATEGORICAL:  # categories are in the order of those of the whole table, or of numbers
                 regular &= len(distinct) == len(column.categories)
                 distinct = np.arange(len(distinct))
             return distinct.astype(column.stored_dtype, copy=False)
 
         with Threads(effective_n_jobs(n_jobs)) as threads:
             columns = take_table(whole, self._rows.astype(np.uint32), as_stored, threads.map)
-        # The largest number of a dtype and infinity are one number, but may be two categories.
+        # The largest number of a dtype and infinity are encoded alike, but may be different categories.
         return columns if regular else presort_table(schema, X, n_jobs)
 
 
 class FoldBackend(Backend):
-    """The backend of rows of a presorted table."""
+    """The backend for rows of a presorted table."""
 
     def header(self, X: Any) -> Any:
         """Return the rows."""
         return LOCAL.header(X.X)
 
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
-        """Check and encode a training set, and take its columns from those that are presorted."""
+        """Check and encode a training set, and take its columns from the presorted ones."""
         return load_table(X.X, y, sample_weight, options, X.presort)

@@ -40,7 +40,7 @@ Space = Mapping[str, "BaseDistribution"] | Callable[["optuna.Trial"], dict[str, 
 
 #: Names of attributes of trials and of studies.
 _ROUNDS, _AS_GIVEN, _SCORES, _JUDGED_BY = "n_estimators", "as_given", "scores", "judged_by"
-#: A fold of boosting ends when its curve has not improved for this share of its rounds, and at least so many.
+#: A fold of boosting ends when its curve has not improved for this share of its rounds, and at least this number.
 _PATIENCE, _LEAST_PATIENCE = 0.1, 10
 
 
@@ -199,7 +199,7 @@ def _tune(
     estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any, *, cv: Any, search: dict[str, Any], study: Any, given: dict[str, Any],
     limits: dict[str, Any],
 ) -> Tuned:  # fmt: skip
-    """Search where the data is."""
+    """Search in the process, or on the cluster, that holds the data."""
     optuna, scoring = needed("optuna", "tune"), None if isinstance(estimator, Boosting) else search["scoring"]
     validation = backend_for(X).validation(Validation, estimator, X, y, cv, scoring, sample_weight, groups)
     trials = _Search(estimator, validation, **search)
@@ -215,14 +215,14 @@ def _tune(
 
 
 class _Search:
-    """What a study optimises: from a trial to what it is judged by.
+    """The objective of a study: a function from a trial to its score.
 
     Attributes
     ----------
     estimator : estimator
-        What trials set parameters of.
+        The estimator whose parameters trials set.
     boosts : bool
-        Whether trials are judged by curves.
+        Whether trials are scored by curves.
     direction : {"minimize", "maximize"}
     """
 
@@ -249,7 +249,7 @@ class _Search:
         self.direction = "maximize" if not self.boosts or greater_is_better(metric) else "minimize"
 
     def check(self, study: optuna.Study) -> None:
-        """Raise ValueError for a study whose trials are judged by something else."""
+        """Raise ValueError for a study whose trials have another kind of score."""
         said = study.user_attrs.get(_JUDGED_BY, self._judged_by)
         directions = [direction.name.lower() for direction in study.directions]
         if directions != [self.direction] or said != self._judged_by:
@@ -260,7 +260,7 @@ class _Search:
         study.set_user_attr(_JUDGED_BY, self._judged_by)
 
     def __call__(self, trial: optuna.Trial) -> float:
-        """Return what a trial comes to; raise TrialPruned if it falls behind."""
+        """Return the score of a trial; raise TrialPruned if it falls behind."""
         estimator, folds = self._set(trial), []
         if self.boosts and estimator.early_stopping_rounds is None:
             estimator.early_stopping_rounds = max(_LEAST_PATIENCE, int(_PATIENCE * estimator.n_estimators))
@@ -275,7 +275,7 @@ class _Search:
         return value
 
     def _judge(self, estimator: Any, folds: Sequence[FoldResult], trial: optuna.Trial) -> float:
-        """Return what some folds come to, and note the details."""
+        """Return the score of some folds, and store the details in the trial."""
         if not self.boosts:
             scores = [fold.scores["score"] for fold in folds]
             trial.set_user_attr(_SCORES, scores)
@@ -286,7 +286,7 @@ class _Search:
         return curve.best_score
 
     def _set(self, trial: Any) -> Any:
-        """Return an estimator with the parameters of a trial, which is under way or has ended."""
+        """Return an estimator with the parameters of a running or finished trial."""
         if trial.user_attrs.get(_AS_GIVEN):
             return clone(self.estimator)
         return clone(self.estimator).set_params(**self._space(trial))
@@ -302,18 +302,18 @@ class _Search:
 
 
 def _check_space(space: Any, estimator: Any) -> None:
-    """Raise TypeError or ValueError for a space that is no dict of distributions of parameters."""
+    """Raise TypeError or ValueError for a space that is not a dict from parameters to distributions."""
     kind = needed("optuna", "tune").distributions.BaseDistribution
     if not isinstance(space, Mapping) or not all(isinstance(values, kind) for values in space.values()):
         raise TypeError(
             f"space is {space!r:.100}; wants a dict from names of parameters to distributions of Optuna, such as "
             "optuna.distributions.FloatDistribution(0.01, 0.3, log=True), or a function from a trial to a dict of parameters"
         )
-    clone(estimator).set_params(**dict.fromkeys(space))  # which says of a wrong name what may be meant
+    clone(estimator).set_params(**dict.fromkeys(space))  # its error suggests the correct name
 
 
 def _suggest(trial: Any, space: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a trial for parameters."""
+    """Return a trial's values of parameters."""
     asked = {}
     for name, values in space.items():
         if hasattr(values, "choices"):

@@ -1,7 +1,7 @@
-"""Which categories go left: the splits of a tree on columns that hold categories.
+"""Subsets of categories that go left, for the splits of a tree on columns of categories.
 
-Such a split has no threshold, but a *set*: a bit for each category, by its number. What is not in it goes right, categories with higher
-numbers than it has bits for included. Missing values go where the node sends them.
+Such a split has a *set* in place of a threshold: a bit for each category, by its number. Categories that are not in the set go right,
+including those with numbers beyond its last bit. Missing values go where the node sends them.
 
 >>> import numpy as np
 >>> sets = CategorySets.of(np.array([0, 4]), [np.array([1, 33]), np.array([0])])
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 #: Bits of a word.
 _BITS = 32
-#: No column has more categories: their numbers are exact as float64, and the rows that have them are numbered by 32 bits.
+#: Most categories of a column: their numbers are exact in float64, and rows with them are numbered by 32 bits.
 MAX_CATEGORIES = 2**32
 
 
@@ -33,7 +33,7 @@ class CategorySets(NamedTuple):
     node : ndarray of int32, shape (n,)
         The numbers of the nodes, ascending.
     offset : ndarray of int64, shape (n + 1,)
-        Set i has the words ``offset[i]:offset[i + 1]``, of which the last is not 0.
+        Set i has the words ``offset[i]:offset[i + 1]``; the last of these is not 0.
     words : ndarray of uint32
         Bit ``c % 32`` of word ``c // 32`` of a set says whether category ``c`` goes left.
     """
@@ -44,7 +44,7 @@ class CategorySets(NamedTuple):
 
     @classmethod
     def of(cls, node: NDArray[np.integer], categories: Sequence[NDArray[np.integer]]) -> CategorySets:
-        """Return the sets of nodes by the numbers of the categories that go left in each."""
+        """Return the sets of nodes, given the numbers of the categories that go left in each."""
         sizes = [int(some.max(initial=-1)) // _BITS + 1 for some in categories]
         words = np.zeros(sum(sizes), np.uint32)
         offset = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -53,7 +53,7 @@ class CategorySets(NamedTuple):
         return cls(np.asarray(node, np.int32), offset, words)
 
     def take(self, nodes: NDArray[np.integer]) -> CategorySets:
-        """Return the sets of those of some nodes that have one, numbered by their places among these."""
+        """Return the sets of some nodes, numbered by the positions of the nodes among these."""
         if not self.node.shape[0]:
             return NO_SETS
         place = np.searchsorted(self.node, nodes)
@@ -81,17 +81,17 @@ class CategorySets(NamedTuple):
         return self.words[self.offset[i] : self.offset[i + 1]]
 
     def equals(self, other: CategorySets) -> bool:
-        """Tell whether both are the same sets of the same nodes."""
+        """Return whether both are the same sets of the same nodes."""
         pairs: Iterable[tuple[Any, Any]] = zip(self, other, strict=True)
         return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
 
     def validate(self, inner: NDArray[np.bool_]) -> None:
-        """Check that these are sets of a tree, given which of its nodes are inner ones.
+        """Check that these can be the sets of a tree, given which of its nodes are inner ones.
 
         Raises
         ------
         ValueError
-            If a set is of no inner node, or sets do not have the words there are.
+            If a set belongs to a node that is not an inner one, or the words do not match the offsets.
         """
         node, offset, words = self
         kinds = [array.dtype.name for array in self]
@@ -105,5 +105,5 @@ class CategorySets(NamedTuple):
             raise ValueError("a tree has sets of categories for nodes that are not inner nodes")
 
 
-#: Those of a tree whose columns all hold numbers.
+#: The sets of a tree with numeric columns only.
 NO_SETS = CategorySets(np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.uint32))

@@ -1,7 +1,7 @@
-"""Trees without what follows from the rest of them: a third of the bytes, for pickles and for the way between processes.
+"""Compact form of trees, without arrays that follow from the others: a third of the bytes, for pickles and messages.
 
-In preorder, a node's left child comes next, and its right one after all that is below the left one: so it is enough to know which nodes are
-leaves. The rows of an inner node are those of its leaves together.
+In preorder, a node's left child comes next, and its right child after all descendants of the left one: so it is enough to store which
+nodes are leaves. The rows of an inner node are those of its leaves together.
 
 >>> import numpy as np
 >>> nodes = {
@@ -31,16 +31,16 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class CompactTree(NamedTuple):
-    """What the arrays of a tree (:class:`~dtrees.tree.tree.Tree`) follow from.
+    """The arrays from which all arrays of a tree (:class:`~dtrees.tree.tree.Tree`) follow.
 
     Attributes
     ----------
     feature : ndarray of the smallest signed integers that hold it, shape (n,)
     threshold, gain : ndarray of float64, shape (n_inner,)
     missing_go_to_left : ndarray of bool, shape (n_inner,)
-    impurity : ndarray of float64, shape (n,), or (n_inner,) where that of each leaf is 0
+    ndarray of float64, shape (n,), or (n_inner,) if that of each leaf is 0
     n_node_samples : ndarray of the smallest unsigned integers that hold it, shape (n_leaves,)
-    weighted_n_node_samples : the same where all are integers, else ndarray of float64, shape (n_leaves,)
+    weighted_n_node_samples : the same if all are integers, otherwise ndarray of float64, shape (n_leaves,)
     value : ndarray of float64, shape (n, n_values)
     """
 
@@ -55,9 +55,9 @@ class CompactTree(NamedTuple):
 
 
 def compact(arrays: Mapping[str, NDArray[Any]]) -> CompactTree | None:
-    """Return what the arrays of a tree follow from; None where they do not, to the last bit: not everything was grown by us."""
+    """Return the compact form of a tree; None if it does not reproduce the arrays exactly, as for some trees of other libraries."""
     feature, impurity = arrays["feature"], arrays["impurity"]
-    complete = np.cumsum(np.where(feature < 0, 1, -1)[::-1])  # whole subtrees at and behind a node
+    complete = np.cumsum(np.where(feature < 0, 1, -1)[::-1])  # number of complete subtrees from each node to the end
     if complete.min() < 1 or complete[-1] != 1:
         return None
     inner, leaf = np.flatnonzero(feature >= 0), np.flatnonzero(feature < 0)
@@ -79,7 +79,7 @@ def expanded(small: CompactTree) -> Arrays:
     feature = small.feature.astype(np.int32)
     inner = feature >= 0
     of_leaves = np.stack([small.n_node_samples, small.weighted_n_node_samples], axis=1).astype(np.float64)
-    left, right, sums = add_up(feature, of_leaves)  # numbers of rows have 32 bits: they are exact
+    left, right, sums = add_up(feature, of_leaves)  # numbers of rows have 32 bits, so their sums are exact in float64
     return {
         "children_left": left,
         "children_right": right,
@@ -95,7 +95,7 @@ def expanded(small: CompactTree) -> Arrays:
 
 
 def _smallest(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers as the smallest unsigned integers that hold them; as they are if they are none."""
+    """Return numbers as the smallest unsigned integers that hold them; unchanged if they are not such integers."""
     low, high = numbers.min(), numbers.max()
     if not (low >= 0 and high < 2**32) or (numbers.dtype.kind == "f" and not np.array_equal(np.trunc(numbers), numbers)):
         return numbers
@@ -103,7 +103,7 @@ def _smallest(numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _spread(values: NDArray[Any], where: NDArray[np.bool_], other: Any) -> NDArray[Any]:
-    """Return an array with ``values`` in their order where it says so, and something else at the other places."""
+    """Return an array with ``values`` in order where the mask is true, and ``other`` elsewhere."""
     array = np.full(where.shape[0], other, values.dtype)
     array[where] = values
     return array
@@ -111,15 +111,15 @@ def _spread(values: NDArray[Any], where: NDArray[np.bool_], other: Any) -> NDArr
 
 @kernel
 def add_up(feature, of_leaves):  # type: ignore[no-untyped-def]
-    """Return the children of nodes in preorder, and for each node the sum of its leaves' numbers, of shape (n_leaves, n_numbers).
+    """Return the children of nodes in preorder, and for each node the sum over its leaves, of shape (n_nodes, n_numbers).
 
-    From the last node to the first: a node's sum is that of its children.
+    Nodes are processed from last to first: a node's sum is that of its children.
     """
     n, n_numbers = feature.shape[0], of_leaves.shape[1]
     left, right = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     totals = np.empty((n, n_numbers), of_leaves.dtype)
     leaf = n // 2 + 1
-    roots = np.empty(leaf, np.int64)  # of the subtrees whose parents are still to come, the first one last
+    roots = np.empty(leaf, np.int64)  # of complete subtrees whose parents come later, the first one last
     n_roots = 0
     for i in range(n - 1, -1, -1):
         if feature[i] < 0:

@@ -1,4 +1,4 @@
-"""Quantiles of the values that lie in the leaves of trees, each with a weight.
+"""Weighted quantiles of the target values in the leaves of trees.
 
 >>> start, number, weight = np.array([0, 2, 3]), np.array([0, 2, 1], np.int32), np.array([2, 2, 4])  # node 0 has two values, node 1 one
 >>> found = np.empty((2, 2))
@@ -13,25 +13,25 @@ import numpy as np
 
 from dtrees.split.compile.kernels import kernel
 
-#: Values that are looked at together, as a power of two: of many, most have no weight for a row.
+#: Values that are processed together, as a power of two: if there are many, most have no weight for a row.
 _BLOCK_BITS = 7
-#: Which share of a weight may be missing, as weights that are rounded may lack their last bits.
+#: The share of a weight that may be missing because of rounding.
 _LACKING = 2.0**-40
 
 
 @kernel
 def leaf_quantiles(nodes, start, number, weight, values, q, first, found):  # type: ignore[no-untyped-def]
-    """Write quantiles of rows from ``first`` on: the smallest value up to which values have a share of all weight; NaN without any.
+    """Write quantiles of rows from ``first`` on: the smallest value that reaches a share of the total weight; NaN without weight.
 
     Parameters
     ----------
     nodes : ndarray of int64, shape (n, n_trees)
-        The leaves of each row, numbered through; -1 leaves a tree out.
+        The leaves of each row, in a common numbering of all trees; -1 skips a tree.
     start : ndarray of int64, shape (n_nodes + 1,)
         Node ``i`` has the values ``number[start[i]:start[i + 1]]``, and their weights.
     number : ndarray of int32
     weight : ndarray of int64
-        Above 0.
+        Positive.
     values, q : ndarray of float64
         Ascending.
     first : int

@@ -1,7 +1,7 @@
-"""Packed trees as plain arrays: what a model file holds besides trees, so that prediction can work with the mapped file itself.
+"""Packed trees as plain arrays in a model file, so that prediction can use the mapped file itself.
 
-Kernels that predict do not check bounds, so arrays that come from a file are compared with what the trees say they must be. They are not
-replaced by it: all processes that map a file share its pages.
+Kernels that predict do not check bounds, so arrays from a file are compared with those that the trees would be packed to. They are not
+replaced by these, so all processes that map a file share its pages.
 
 >>> import numpy as np
 >>> from dtrees.tree.predict import packed_for, sum_values
@@ -29,24 +29,24 @@ from dtrees.tree.packing import Packed, pack
 from dtrees.tree.predict_sets import PackedWithSets, pack_with_sets
 from dtrees.tree.tree import Tree
 
-#: What trees with sets of categories were packed as before; they are packed anew.
+#: Fields of packed trees with sets of categories in files of an earlier version; they are packed again.
 _FIELDS_BEFORE = {*PackedWithSets._fields, "first_code"} - {"n_words", "n_codes", "stride", "table_of", "first_entry"}
-#: What a packed tree has an entry of.
+#: Fields with an entry for each tree.
 _OF_TREES = ("top_slot", "top_threshold", "top_end", "shallow")
 
 
 def packed_arrays(packed: Packed | PackedWithSets) -> dict[str, NDArray[Any]]:
-    """Return trees that were packed for float64 as arrays of numbers, by field; records as rows of words."""
+    """Return trees packed for float64 as numeric arrays, by field; records become rows of words."""
     return {name: _plain(array) for name, array in packed._asdict().items()}
 
 
 def packed_of(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> Packed | PackedWithSets:
-    """Return what :func:`packed_arrays` was given, made of these very arrays, unless they are of an earlier version.
+    """Return the input of :func:`packed_arrays`, using these very arrays, unless they are of an earlier version.
 
     Raises
     ------
     ValueError
-        If they are not what the trees are when packed.
+        If they differ from the packed trees.
     """
     with_sets = any(tree.categories.node.shape[0] for tree in trees)
     kind: type[Packed | PackedWithSets] = PackedWithSets if with_sets else Packed
@@ -66,7 +66,7 @@ def packed_of(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> Pack
 
 
 def _are_packed(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> bool:
-    """Tell whether arrays hold packed trees, to the last bit; no more than one tree is packed for it at a time."""
+    """Return whether arrays equal the packed trees exactly; at most one tree at a time is packed for comparison."""
     all_columns = _tree_of_all_columns(trees)
     sizes = np.array([tree.node_count for tree in trees])
     roots, leaves = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) for counts in (sizes, (sizes + 1) // 2))
@@ -88,7 +88,7 @@ def _are_packed(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> bo
 
 
 def _tree_of_all_columns(trees: Sequence[Tree]) -> Tree:
-    """Return a tree that splits on all columns that trees split on: what is packed with it has the slots that it has with all others."""
+    """Return a tree that splits on all columns used: other trees packed with it get the same slots as with all trees."""
     columns = np.unique(np.concatenate([np.unique(tree.feature[tree.feature >= 0]) for tree in trees]))
     n = 2 * len(columns) + 1
     inner = np.arange(0, n - 1, 2)
@@ -100,7 +100,7 @@ def _tree_of_all_columns(trees: Sequence[Tree]) -> Tree:
 
 
 def _plain(array: Any) -> NDArray[Any]:
-    """Return an array of numbers for one of records, each a row of words, 0 between its fields, or for a number; others as they are."""
+    """Return a numeric array for an array of records, each a row of words with 0 as padding, or for a number; others are unchanged."""
     array = np.atleast_1d(array)
     if array.dtype.names is None:
         return array
@@ -111,13 +111,13 @@ def _plain(array: Any) -> NDArray[Any]:
 
 
 def _like(plain: NDArray[Any], array: Any) -> Any:
-    """Return what :func:`_plain` was given, without a copy, by an array of that kind."""
+    """Return the input of :func:`_plain`, without a copy, given an array of the same kind."""
     if np.ndim(array) == 0:
         return plain[0]
     return plain if array.dtype.names is None else plain.reshape(-1).view(array.dtype)
 
 
 def _same(plain: NDArray[Any], array: Any) -> bool:
-    """Tell whether :func:`_plain` makes the one of the other, to the last bit, and it can be taken for it."""
+    """Return whether :func:`_plain` converts ``array`` to ``plain`` exactly, so that the conversion can be reversed."""
     wanted = _plain(array)
     return bool(plain.dtype == wanted.dtype and plain.shape == wanted.shape and plain.tobytes() == wanted.tobytes())

@@ -1,18 +1,19 @@
 """Trees laid out for prediction.
 
-A tree's nodes stand in a table of small records, the two children of a node side by side, so that one addition finds the child: no branch
-to guess wrong. Its first levels stand apart, as a complete tree that vector instructions evaluate for many rows at once.
+A tree's nodes are stored in a table of small records, the two children of a node side by side, so that one addition finds the child,
+without a branch to mispredict. Its first levels are stored separately, as a complete tree that vector instructions evaluate for many
+rows at once.
 
 Terms
 -----
 slot
-    a column as nodes read it: even with its missing values above every threshold, odd with them below. Predicting copies a block of rows
-    into slots first, and comparing ``x <= threshold`` then sends missing values where they belong. Where nothing is missing, an even slot
-    and the odd one after it are the same. Slots 0 and 1 hold nothing and mark leaves.
+    a column as nodes read it: even with its missing values above every threshold, odd with them below. Prediction copies a block of rows
+    into slots first, and the comparison ``x <= threshold`` then sends missing values to the right side. If no value is missing, an even
+    slot and the odd one after it are equal. Slots 0 and 1 are unused and mark leaves.
 position
-    a node's place in its tree's table, the root's is 0.
+    a node's index in its tree's table; the root has 0.
 leaf number
-    a leaf's place among the leaves of its tree, in the order of the table.
+    a leaf's index among the leaves of its tree, in the order of the table.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dtrees.tree.tree import Tree
 
 #: Numbers below this fit the small records.
 _SMALL_PLACES = 2**32
-#: Nodes and ends of the complete first part of a tree: two storeys of three levels.
+#: Nodes and ends of the complete first part of a tree: two tiers of three levels.
 TOP_NODES, TOP_ENDS = 63, 64
 
 
@@ -43,19 +44,19 @@ class Packed(NamedTuple):
     feature : ndarray of int64, shape (n_slots // 2,)
         The column of each pair of slots; -1 for the first pair.
     nodes : structured ndarray, shape (n_nodes,)
-        ``threshold``, and ``place``: shifted left by ``bits``, the position of a node's left child or the number of a leaf; in the low
-        bits the slot. The right child follows the left one.
+        ``threshold``, and ``place``: in the upper bits (from ``bits`` on) the position of a node's left child or the number of a leaf,
+        in the lower bits the slot. The right child follows the left one.
     bits : int
     top_slot : ndarray of uint64, shape (n_trees, 63)
-        A storey is three levels, seven nodes by level: first the upper storey, then the eight that hang from it.
+        A tier is three levels, seven nodes by level: first the upper tier, then the eight tiers below it.
     top_threshold : ndarray, shape (n_trees, 63)
     top_end : ndarray of uint32, shape (n_trees, 64)
-        Where the first levels lead: the numbers of leaves for shallow trees, positions for others.
+        The nodes that the first levels lead to: numbers of leaves for shallow trees, positions for others.
     shallow : ndarray of bool, shape (n_trees,)
-        Whether the first levels are all.
+        Whether the first levels are the whole tree.
     value : ndarray of float64, shape (n_leaves, n_values)
     number : ndarray of int32, shape (n_leaves,)
-        The numbers of leaves as nodes of their tree.
+        The node numbers of the leaves in their trees.
     roots, leaves : ndarray of int64, shape (n_trees + 1,)
         Tree ``t`` has the nodes ``roots[t]:roots[t + 1]`` and the leaves ``leaves[t]:leaves[t + 1]``.
     """
@@ -85,8 +86,8 @@ def pack(trees: Sequence[Tree], dtype: Any = np.float64) -> Packed:
     ----------
     trees : sequence of Tree
     dtype : {float32, float64}, default=float64
-        Of the rows to be predicted. Trees packed for float32 take half the space, decide the same for every float32, and are no good for
-        float64.
+        Dtype of the rows to be predicted. Trees packed for float32 take half the space, decide alike for every float32, and cannot be
+        used for float64.
     """
     used = np.unique(np.concatenate([np.unique(tree.feature[tree.feature >= 0]) for tree in trees])).astype(np.int64)
     slot_of = np.zeros(used.max(initial=0) + 1, np.int64)
@@ -123,16 +124,16 @@ def pack(trees: Sequence[Tree], dtype: Any = np.float64) -> Packed:
 
 
 def node_record(**more: Any) -> np.dtype[Any]:
-    """Return the dtype of a node as a record of the fields that :func:`pack_nodes` writes, and of more, which are left as they are.
+    """Return the dtype of a node record with the fields that :func:`pack_nodes` writes, and ``more`` fields, which it does not change.
 
-    ``feature`` is -1 at leaves; ``first_word`` and ``n_words`` are the words of the node's set, from -1 and none where it has a threshold.
+    ``feature`` is -1 at leaves; ``first_word`` and ``n_words`` are the words of the node's set, -1 and 0 if it has a threshold.
     """
     fields = {"threshold": np.float64, "first_word": np.int64, **more, "n_words": np.int32, "feature": np.int32}
     return np.dtype([*(fields | {"left": np.int32, "right": np.int32, "missing_left": np.bool_}).items()], align=True)
 
 
 def pack_nodes(trees: Sequence[Tree], record: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.uint32]]:
-    """Return where each tree's nodes begin, the nodes of all trees as records, in their order, and the words of their sets of categories.
+    """Return the start of each tree's nodes, the records of all nodes in their order, and the words of their sets of categories.
 
     ``record`` is the dtype of a node (:func:`node_record`).
     """
@@ -154,7 +155,7 @@ def pack_nodes(trees: Sequence[Tree], record: np.dtype[Any]) -> tuple[NDArray[np
 
 @kernel
 def _lay_out(left, right, feature, threshold, missing_left, n_rows, slot_of, bits, nodes, top_slot, top_threshold, top_end, number):  # type: ignore[no-untyped-def]
-    """Fill one tree's part of the arrays; return whether the first levels are all of it."""
+    """Fill one tree's part of the arrays; return whether the first levels are the whole tree."""
     n = left.shape[0]
     position = np.zeros(n, np.uint64)
     leaf_number = np.empty(n, np.uint64)
@@ -177,7 +178,7 @@ def _lay_out(left, right, feature, threshold, missing_left, n_rows, slot_of, bit
             slot[node] = slot_of[feature[node]] + np.int64(missing_left[node])
             record.threshold = threshold[node]
             record.place = (n_placed << bits) | slot[node]
-            # The larger child's own children come next, likely in the same cache line.
+            # The larger child's children come next, likely in the same cache line.
             i, j = left[node], right[node]
             position[i], position[j] = n_placed, n_placed + np.uint64(1)
             n_placed += np.uint64(2)
@@ -188,7 +189,7 @@ def _lay_out(left, right, feature, threshold, missing_left, n_rows, slot_of, bit
     end = np.zeros(64, np.int64)
     storey = np.zeros(15, np.int64)
     for s in range(9):
-        # The upper storey hangs from the root, the others from its ends. Below a leaf, the leaf is repeated.
+        # The upper tier starts at the root, the others at its ends. Below a leaf, the leaf is repeated.
         first = 7 * s
         storey[0] = end[8 * (s - 1)] if s > 0 else 0
         for i in range(7):
@@ -213,7 +214,7 @@ def _lay_out(left, right, feature, threshold, missing_left, n_rows, slot_of, bit
 
 @inner_kernel
 def goes_left(node, words, x):  # type: ignore[no-untyped-def]
-    """Tell whether a number, or a category, goes left at a node of :func:`pack_nodes`."""
+    """Return whether a number, or a category, goes left at a node from :func:`pack_nodes`."""
     if x != x:
         return node.missing_left
     if node.first_word < 0:
@@ -225,7 +226,7 @@ def goes_left(node, words, x):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def divide(node, words, x, left):  # type: ignore[no-untyped-def]
-    """Write which of some values go left at a node."""
+    """Write which values go left at a node."""
     if node.first_word < 0:
         threshold, missing = node.threshold, node.missing_left
         for r in range(x.shape[0]):

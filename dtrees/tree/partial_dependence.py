@@ -1,7 +1,7 @@
 """Partial dependence of a tree: its mean prediction as a function of some columns.
 
-A point of these columns goes down the tree. At splits on other columns it goes both ways, weighted by the shares of the training rows
-that did (Friedman, 2001, section 8.2).
+A point of these columns walks down the tree. At splits on other columns it takes both branches, weighted by the shares of the training
+rows in each (Friedman, 2001, section 8.2).
 
 >>> import numpy as np
 >>> from dtrees.tree.predict import stump
@@ -24,7 +24,7 @@ from dtrees.split.compile.kernels import kernel
 from dtrees.tree.packing import goes_left, node_record, pack_nodes
 from dtrees.tree.tree import Tree
 
-#: A node, and where in a point its column is, or -1.
+#: A node, and the index of its column in a point, or -1.
 _NODE = node_record(place=np.int64)
 
 
@@ -35,9 +35,9 @@ def partial_dependence(tree: Tree, grid: ArrayLike, columns: ArrayLike) -> NDArr
     ----------
     tree : Tree
     grid : array-like of shape (n_points, n)
-        Values of some columns; NaN is missing.
+        Values of the columns; NaN is missing.
     columns : array-like of int of shape (n,)
-        Their numbers.
+        Numbers of the columns.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def partial_dependence(tree: Tree, grid: ArrayLike, columns: ArrayLike) -> NDArr
     numbers = np.asarray(columns, np.int64)
     feature = tree.feature
     place = np.full(max(int(feature.max()), int(numbers.max(initial=0))) + 1, -1, np.int64)
-    place[numbers[::-1]] = np.arange(numbers.shape[0])[::-1]  # of a column that is there twice, the first counts
+    place[numbers[::-1]] = np.arange(numbers.shape[0])[::-1]  # the first occurrence of a repeated column counts
     out = np.zeros((points.shape[0], tree.value.shape[1]))
     _, nodes, words = pack_nodes([tree], _NODE)
     nodes["place"] = np.where(feature >= 0, place[np.maximum(feature, 0)], -1)
@@ -57,7 +57,7 @@ def partial_dependence(tree: Tree, grid: ArrayLike, columns: ArrayLike) -> NDArr
 
 @kernel
 def _add_dependence(nodes, words, weight, value, points, out):  # type: ignore[no-untyped-def]
-    """Add the mean values of the leaves that points come to."""
+    """Add the mean values of the leaves that points reach."""
     open_nodes, shares = np.empty(nodes.shape[0], np.int64), np.empty(nodes.shape[0])
     for i in range(points.shape[0]):
         open_nodes[0], shares[0] = 0, 1.0

@@ -1,13 +1,13 @@
-"""Prediction: rows through trees.
+"""Prediction: passes blocks of rows through trees.
 
-A block of rows goes through all trees of a :class:`~dtrees.tree.packing.Packed`, so that block and tree stay in the cache. The first
-levels of a tree are evaluated whole, by comparing many rows at once. What lies below is walked level by level, all rows of the block that
-have not reached their leaf side by side, so that the processor waits for many nodes at a time. Where rows are few, each walks through
-all trees side by side instead.
+A block of rows passes through all trees of a :class:`~dtrees.tree.packing.Packed`, so that block and tree stay in the cache. The first
+levels of a tree are evaluated completely, by comparing many rows at once. Below them, all rows of the block that have not reached their
+leaf advance level by level, side by side, so that the processor waits for many nodes at a time. A small number of rows passes row by
+row, through all trees side by side.
 
-Values are added tree by tree, in order, for each row by itself: predictions do not depend on blocks or threads.
+Values are added tree by tree, in order, separately for each row: predictions do not depend on blocks or threads.
 
-Rows of a sparse table are made dense a block at a time, in those columns only that trees ask for:
+Rows of a sparse table are converted to dense blocks of the columns that trees use:
 
 >>> rows = SparseRows(np.array([0, 2, 2]), np.array([0, 3]), np.array([5.0, 7.0]), 4)
 >>> [block.tolist() for _, block in rows.blocks(0, 2, np.array([1, 3]))]
@@ -44,9 +44,9 @@ class SparseRows:
     starts : ndarray of int32 or int64, shape (n_rows + 1,)
         Row ``i`` has the cells ``starts[i]:starts[i + 1]``.
     columns : ndarray of int32 or int64, shape (n_cells,)
-        Each once in a row.
+        Each at most once in a row.
     data : ndarray of float32 or float64, shape (n_cells,)
-        NaN is missing; what is not stored is 0.
+        NaN is missing; a cell that is not stored is 0.
     n_columns : int
     """
 
@@ -66,7 +66,7 @@ class SparseRows:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the values."""
+        """Dtype of the values."""
         return self.data.dtype
 
     def blocks(self, first: int, last: int, columns: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -76,7 +76,7 @@ class SparseRows:
         step = max(_FEWEST_ROWS, _DENSE_BYTES // (self.dtype.itemsize * (columns.shape[0] + 1)))
         for start in range(first, last, step):
             stop = min(start + step, last)
-            block = np.zeros((columns.shape[0], stop - start), self.dtype)  # trees ask for one column after the other
+            block = np.zeros((columns.shape[0], stop - start), self.dtype)  # trees use one column after the other
             arguments = self.starts[start : stop + 1].astype(np.int64), self.columns, self.data, place_of, block
             bind(_fill_dense, *arguments, any_layout=(self.columns, self.data))(*arguments)
             yield start, block.T
@@ -95,23 +95,23 @@ def _fill_dense(starts, columns, data, place_of, block):
 #: Rows to be predicted.
 Table = NDArray[Any] | SparseRows
 
-#: Rows of a block, at most; fewer where they would take more bytes than this in slots.
+#: Rows of a block, at most, and bytes of their slots, at most.
 _BLOCK, _BLOCK_BYTES = 512, 2**18
-#: Rows and bytes in slots of a chunk, likewise.
+#: The same for a chunk.
 _CHUNK, _CHUNK_BYTES = 2**15, 2**24
-#: Fewer rows than this go through all trees one by one.
+#: Up to this many rows pass through the trees row by row.
 _FEW_ROWS = 16
-#: Rows times trees that are worth starting threads for.
+#: Rows times trees for which starting threads pays.
 SERIAL_WORK = 50_000
-#: Where the numbers of leaves are not wanted.
+#: If the numbers of leaves are not needed.
 _NO_NUMBERS = np.empty((0, 0), np.int32)
 
 
 @inner_kernel
 def _sizes(packed, X):
-    """Return how many rows a block has, and how many blocks a chunk of rows.
+    """Return the number of rows of a block, and the number of blocks of a chunk of rows.
 
-    A tree is fetched once for all blocks of a chunk: large trees want many.
+    A tree is fetched once for all blocks of a chunk: chunks are larger for large trees.
     """
     row_bytes = X.itemsize * 2 * packed.feature.shape[0]
     n_rows = min(_BLOCK, max(_FEW_ROWS, _BLOCK_BYTES // row_bytes))
@@ -121,9 +121,9 @@ def _sizes(packed, X):
 
 @inner_kernel
 def _fill_slots(packed, X, first, n, slots):
-    """Copy rows into slots, and return by how much to shift the number of a slot to find it.
+    """Copy rows into slots, and return the shift that turns the number of a slot into its index.
 
-    Without missing values one copy of a column serves both of its slots: the less there is, the more of it stays in the cache.
+    Without missing values one copy of a column serves both of its slots, which takes less of the cache.
     """
     missing = False
     slots[0, :n] = 0.0
@@ -147,12 +147,12 @@ def _fill_slots(packed, X, first, n, slots):
 
 @inner_kernel
 def _storey(slot, threshold, slots, shift, n, above, number, end):
-    """Evaluate seven nodes, three levels, for the rows for which ``above`` is ``number``; add which of the eight ends they reach."""
+    """Evaluate seven nodes, three levels, for the rows whose ``above`` is ``number``; add the index of the end that they reach."""
     s0, s1, s2, s3 = slot[0] >> shift, slot[1] >> shift, slot[2] >> shift, slot[3] >> shift
     s4, s5, s6 = slot[4] >> shift, slot[5] >> shift, slot[6] >> shift
     t0, t1, t2, t3, t4, t5, t6 = threshold[0], threshold[1], threshold[2], threshold[3], threshold[4], threshold[5], threshold[6]
     for i in range(n):
-        # All seven are compared: no branches, so that the compiler takes many rows at once.
+        # All seven are compared: there are no branches, so the loop is vectorised.
         end3 = np.int32(0) if slots[s3, i] <= t3 else np.int32(1)
         end4 = np.int32(2) if slots[s4, i] <= t4 else np.int32(3)
         end5 = np.int32(4) if slots[s5, i] <= t5 else np.int32(5)
@@ -188,7 +188,7 @@ def _find_leaves(packed, slots, shift, n, tree, leaf, space):
         at[i] = top_end[np.uint64(end[i])]
     n_walking = n
     while n_walking > 0:
-        # Those that have arrived write their leaf and are overwritten.
+        # Rows that have arrived write their leaf and are overwritten.
         n_left = 0
         for i in range(n_walking):
             r = np.uint64(row[i])
@@ -197,7 +197,7 @@ def _find_leaves(packed, slots, shift, n, tree, leaf, space):
             s, target = place & mask, place >> bits
             leaf[r] = target
             child = target + (np.uint64(0) if slots[s >> shift, r] <= node.threshold else np.uint64(1))
-            prefetch(nodes, np.int64(child))  # the other rows have their turn before it is needed
+            prefetch(nodes, np.int64(child))  # the other rows come before it is used
             row[n_left] = r
             at[n_left] = child
             n_left += s > 1
@@ -233,7 +233,7 @@ def _find_leaves_of_row(packed, slots, shift, i, start, stop, leaf, space):
 
 @inner_kernel
 def _take_leaves(packed, tree, leaf, out, numbers):
-    """Add the values of the leaves that rows reached in a tree or, where ``numbers`` has rows, write the numbers of these leaves."""
+    """Add the values of the leaves that rows reached in a tree or, if ``numbers`` has rows, write the numbers of these leaves."""
     first, last = packed.leaves[tree], packed.leaves[tree + 1]
     value = packed.value[first:last]
     if numbers.shape[0] > 0:
@@ -250,13 +250,13 @@ def _take_leaves(packed, tree, leaf, out, numbers):
 
 @inner_kernel
 def _make_space(n):
-    """Return an array for leaf numbers and scratch arrays, for up to so many rows, or trees for a single row."""
+    """Return an array for leaf numbers and scratch arrays, for up to ``n`` rows, or trees for a single row."""
     return np.empty(n, np.uint32), (np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.uint32), np.empty(n, np.uint32))
 
 
 @kernel
 def _visit(packed, X, first, last, start, stop, out, numbers):
-    """Add the values of the trees ``start:stop`` for the rows ``first:last`` or, where ``numbers`` has rows, write the leaves' numbers."""
+    """Add the values of the trees ``start:stop`` for the rows ``first:last`` or, if ``numbers`` has rows, write the leaves' numbers."""
     n_values = out.shape[1]
     if last - first < _FEW_ROWS and numbers.shape[0] == 0:
         slots = np.empty((2 * packed.feature.shape[0], last - first), X.dtype)
@@ -299,7 +299,7 @@ def _run(
     n_threads: int,
     numbers: NDArray[np.int32] = _NO_NUMBERS,
 ) -> None:
-    """Have all rows visit the trees ``start:stop``, without or with sets of categories, in threads where it pays; see :func:`_visit`."""
+    """Pass all rows through the trees ``start:stop``, with or without sets, in threads if that pays; see :func:`_visit`."""
     if isinstance(packed, Packed) and packed.top_threshold.dtype == np.float32 and X.dtype != np.float32:
         raise ValueError(f"X has dtype {X.dtype}, but the trees are packed for float32; pack them for {X.dtype}")
     n_rows, rows = X.shape[0], np.empty((0, 0), X.dtype) if isinstance(X, SparseRows) else X
@@ -309,7 +309,7 @@ def _run(
     def run(first: int, last: int) -> None:
         if isinstance(X, SparseRows):
             assert isinstance(packed, Packed), "sparse tables have no categories"
-            own = packed._replace(feature=np.arange(-1, packed.feature.shape[0] - 1))  # of the blocks
+            own = packed._replace(feature=np.arange(-1, packed.feature.shape[0] - 1))  # columns of the blocks
             for begin, block in X.blocks(first, last, packed.feature[1:]):
                 of_block = slice(begin, begin + block.shape[0])
                 kernel(own, block, 0, block.shape[0], start, stop, out[of_block], numbers[of_block])
@@ -329,7 +329,7 @@ def _run(
 def sum_values(
     packed: Packed | PackedWithSets, X: Table, n_threads: int = 1, start: int = 0, stop: int | None = None
 ) -> NDArray[np.float64]:
-    """Add up the values of the leaves that rows fall in.
+    """Add the values of the leaves that rows fall into.
 
     Parameters
     ----------
@@ -347,7 +347,7 @@ def sum_values(
     Raises
     ------
     ValueError
-        If X is of another dtype than the trees are packed for.
+        If X has another dtype than the trees are packed for.
     """
     out = np.zeros((X.shape[0], packed.value.shape[1]))
     _run(packed, X, out, start, packed.n_trees if stop is None else stop, n_threads)
@@ -367,7 +367,7 @@ def apply(packed: Packed | PackedWithSets, X: Table, n_threads: int = 1) -> NDAr
 
 
 def stump() -> Tree:
-    """Return a tree of one split, of the first column: what one is handled by can be compiled by handling it."""
+    """Return a tree with one split, of the first column, to compile kernels with."""
     return Tree.from_arrays(
         children_left=[1, -1, -1],
         children_right=[2, -1, -1],
@@ -383,7 +383,7 @@ def stump() -> Tree:
 
 
 def compile_prediction(with_sets: bool) -> None:
-    """Compile what predicts, by trees with sets of categories or without."""
+    """Compile the kernels of prediction, for trees with or without sets of categories."""
     some = CategorySets.of(np.zeros(1, np.int32), [np.zeros(1, np.int64)])
     tree = stump().with_categories(some) if with_sets else stump()
     sum_values(packed_for([tree], np.float64), np.zeros((1, 1)))

@@ -1,12 +1,12 @@
 """Prediction with trees that split on categories.
 
-The first six levels of a tree are evaluated without walking. Each end of them is a bit of a word, all set at first; a node whose test fails
-clears the bits of the ends below its left child, in any order of nodes, and the lowest bit that is left is that of the end that the row
-comes to (Lucchese et al. 2015, "QuickScorer"). What all nodes of a column of categories clear follows from the row's category alone: it is
-looked up in a table, which is made of the sets for each tree. So a column takes one look-up, however many nodes test it. Columns of few
-categories take one look-up together.
+The first six levels of a tree are evaluated without walking. Each end of them has a bit of a word, all set at first; a node whose test
+fails clears the bits of the ends below its left child, in any order of nodes, and the lowest remaining bit is that of the end that the
+row reaches (Lucchese et al. 2015, "QuickScorer"). For a column of categories, the bits that its nodes clear follow from the row's
+category: they are looked up in a table, which is built from the sets of each tree. So a column takes one look-up, however many nodes
+test it. Several columns of few categories share one look-up.
 
-What lies below is walked, as is all of a tree where rows are so few that tables do not pay.
+Lower levels are walked, and so is the whole tree if there are too few rows for tables to pay.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from dtrees.split.table.zone_map import join
 from dtrees.tree.packing import goes_left, node_record, pack_nodes
 from dtrees.tree.tree import Tree
 
-#: Rows of a chunk, which share the tables of a tree, and those of a block, which go through its tests together.
+#: Rows of a chunk, which share the tables of a tree, and of a block, which pass its tests together.
 _CHUNK, _BLOCK = 2**14, 512
-#: Nodes and ends of the first levels.
+#: Number of nodes and ends of the first levels.
 _TOP_NODES, _TOP_ENDS = 63, 64
-#: Fewest rows that are worth tables, and how many numbers of a table take as long as a row that walks.
+#: Fewest rows for which tables pay, and the elements of a table that take as long as walking a row.
 _TABLE_ROWS, _TABLE_NUMBERS = 64, 64
-#: Most entries of the table of several columns: a few tables are to stay in the first cache.
+#: Most entries of the table of several columns: a few tables should fit the first-level cache.
 _JOINED_ENTRIES = 512
 
 _NODE = node_record()
@@ -38,9 +38,9 @@ _TEST = np.dtype(
     [
         ("threshold", np.float64),
         ("first_word", np.int64),
-        ("keeps", np.uint64),  # the bits of the ends that are left if the test fails
+        ("keeps", np.uint64),  # the bits of the ends that remain if the test fails
         ("n_words", np.int32),
-        ("place", np.int32),  # of the column, among those that are tested by thresholds or by sets
+        ("place", np.int32),  # index of the column among those tested by thresholds or by sets
         ("missing_left", np.bool_),
     ],
     align=True,
@@ -55,29 +55,29 @@ class PackedWithSets(NamedTuple):
     ----------
     nodes : structured ndarray, shape (n_nodes,)
     words : ndarray of uint32
-        The sets of all nodes, one after the other.
+        The sets of all nodes, concatenated.
     value : ndarray of float64, shape (n_nodes, n_values)
     roots : ndarray of int64, shape (n_trees + 1,)
-        Tree ``t`` has the nodes ``roots[t]:roots[t + 1]``, numbered from 0 in each.
+        Tree ``t`` has the nodes ``roots[t]:roots[t + 1]``, numbered from 0 in each tree.
     tests : structured ndarray
         The nodes of the first levels of each tree: those with thresholds first, then those with sets, column by column.
     first_test, first_set : ndarray of int64, shape (n_trees + 1,) and (n_trees,)
         Tree ``t`` has the tests ``first_test[t]:first_test[t + 1]``, those with sets from ``first_set[t]`` on.
     ends : ndarray of int32, shape (n_trees, 64)
-        The nodes that the ends of the first levels are.
+        The nodes at the ends of the first levels.
     shallow : ndarray of bool, shape (n_trees,)
         Whether these are all leaves.
     fewest : ndarray of int64, shape (n_trees,)
-        From how many rows on the tests are worth their tables.
+        Fewest rows for which the tests pay for their tables.
     by_threshold, by_set : ndarray of int64
-        The columns that are tested in either way.
+        The columns that are tested by thresholds, and by sets.
     n_words : ndarray of int64, shape (n_by_set,)
-        Of each column of categories, the most words of a set.
+        For each column of categories, the most words of a set.
     n_codes, stride, table_of : ndarray of int64, shape (n_by_set,)
-        A row's code in such a column is the number of its category; the last two codes are those of categories that no set has, and of
-        missing values. Codes times strides add up to the row's place in the table of some columns together, those next to each other.
+        A row's code in such a column is the number of its category; the last two codes are for categories that no set has, and for
+        missing values. The sum of codes times strides is the row's index in the joint table of adjacent columns.
     first_entry : ndarray of int64, shape (n_tables + 1,)
-        Where the entries of each table begin.
+        Start of the entries of each table.
     """
 
     nodes: NDArray[Any]
@@ -153,7 +153,7 @@ def _fewest_rows(
     table_of: NDArray[np.int64],
     sizes: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return from how many rows on the tests of each tree are worth their tables."""
+    """Return the number of rows from which the tests of each tree pay for their tables."""
     by_set = tests["first_word"] >= 0
     trees, places = tree_of[by_set], tests["place"][by_set]
     n_numbers = np.bincount(trees, 32 * tests["n_words"][by_set], n_trees)
@@ -164,9 +164,9 @@ def _fewest_rows(
 
 
 def _count_codes(nodes: NDArray[Any], words: NDArray[np.uint32], columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return two more than the categories of columns, up to the highest that any set of these nodes has, and the most words of a set.
+    """Return the number of codes of each column, two more than the categories up to the highest in any set, and the most words of a set.
 
-    The last words of a set may be 0, in a model from elsewhere.
+    The last words of a set may be 0, in a model from another library.
     """
     n_codes, n_words = np.full(columns.shape[0], 2), np.zeros(columns.shape[0], np.int64)
     some = nodes[nodes["n_words"] > 0]
@@ -179,8 +179,8 @@ def _count_codes(nodes: NDArray[Any], words: NDArray[np.uint32], columns: NDArra
 
 @kernel
 def _take_first_levels(nodes, roots, place_of, tests, ends, n_tests):  # type: ignore[no-untyped-def]
-    """Write the tests of the first levels of trees, where they end, and how many there are with thresholds and with sets."""
-    at = np.zeros(127, np.int64)  # the node at each place of a complete tree, the root at 0; below a leaf, the leaf
+    """Write the tests of the first levels of trees, their ends, and the numbers of tests with thresholds and with sets."""
+    at = np.zeros(127, np.int64)  # the node at each position of a complete tree, the root at 0; below a leaf, the leaf
     n_tests[:] = 0
     for t in range(tests.shape[0]):
         root = roots[t]
@@ -192,7 +192,7 @@ def _take_first_levels(nodes, roots, place_of, tests, ends, n_tests):  # type: i
             ends[t, i] = at[63 + i]
         first, width = 0, 64
         for i in range(63):
-            if i == 2 * first + 1:  # another level
+            if i == 2 * first + 1:  # the next level
                 first, width = i, width // 2
             node = nodes[root + at[i]]
             if node.feature >= 0:
@@ -207,7 +207,7 @@ def _take_first_levels(nodes, roots, place_of, tests, ends, n_tests):  # type: i
 
 @inner_kernel
 def _leaf_of(packed, X, row, root):  # type: ignore[no-untyped-def]
-    """Return the number, within its tree, of the leaf that a row falls in."""
+    """Return the number, within its tree, of the leaf that a row falls into."""
     at = np.int64(0)
     while True:
         node = packed.nodes[root + at]
@@ -218,7 +218,7 @@ def _leaf_of(packed, X, row, root):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _allocate(packed, X, n):  # type: ignore[no-untyped-def]
-    """Return buffers for a chunk of rows: numbers and places in tables, by column or table; tables and one of a column; bits, leaves."""
+    """Return buffers for a chunk: numbers and table indices of rows, by column or table; tables and one of a column; bits, leaves."""
     n_tables = packed.first_entry.shape[0] - 1
     return (
         np.empty((packed.by_threshold.shape[0], n), X.dtype),
@@ -233,7 +233,7 @@ def _allocate(packed, X, n):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _fill(packed, X, first, n, numbers, entries):  # type: ignore[no-untyped-def]
-    """Copy rows column by column, and write their places in tables."""
+    """Copy rows column by column, and write their indices in tables."""
     for start in range(0, n, _BLOCK):  # rows stay in the cache from column to column
         stop = min(start + _BLOCK, n)
         for k in range(numbers.shape[0]):
@@ -250,7 +250,7 @@ def _fill(packed, X, first, n, numbers, entries):  # type: ignore[no-untyped-def
 
 @inner_kernel
 def _make_tables(packed, tree, buffers, used):  # type: ignore[no-untyped-def]
-    """Write the tables of the columns that a tree tests by sets: the bits that tests keep; return how many tables are ``used``."""
+    """Build the tables of the columns that a tree tests by sets, of the bits that remain; return how many tables are ``used``."""
     tables, of_column = buffers
     k, stop, n_used = packed.first_set[tree], packed.first_test[tree + 1], 0
     while k < stop:
@@ -273,7 +273,7 @@ def _make_tables(packed, tree, buffers, used):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _make_table(packed, place, k, stop, table):  # type: ignore[no-untyped-def]
-    """Write the bits that the tests of one column keep, by code; they begin with the ``k``-th. Return which test comes next."""
+    """Write the bits that remain after the tests of one column, by code, from test ``k`` on; return the next test."""
     n_codes, others, missing = packed.n_codes[place], ~np.uint64(0), ~np.uint64(0)
     table[:] = others
     while k < stop and packed.tests[k].place == place:
@@ -296,13 +296,13 @@ def _make_table(packed, place, k, stop, table):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _table_of(packed, tables, entries, table, first, n):  # type: ignore[no-untyped-def]
-    """Return a table, and the places in it of the rows of a block."""
+    """Return a table, and the indices of a block's rows in it."""
     return tables[packed.first_entry[table] : packed.first_entry[table + 1]], entries[table, first : first + n]
 
 
 @inner_kernel
 def _keep(packed, tree, numbers, entries, tables, used, first, bits):  # type: ignore[no-untyped-def]
-    """Write which ends of the first levels are left for the rows of a block; ``used`` are the tables to look up."""
+    """Write the bits of the first levels' ends that remain for the rows of a block; ``used`` are the tables to look up."""
     n = bits.shape[0]
     all_ends = ~np.uint64(0)
     bits[:] = all_ends
@@ -316,7 +316,7 @@ def _keep(packed, tree, numbers, entries, tables, used, first, bits):  # type: i
             for i in range(n):
                 bits[i] &= all_ends if mine[i] <= threshold else keeps
     in_fours = used.shape[0] & ~3
-    for k in range(0, in_fours, 4):  # four look-ups for each time that bits are read and written
+    for k in range(0, in_fours, 4):  # four look-ups for each read and write of the bits
         one, a = _table_of(packed, tables, entries, used[k], first, n)
         two, b = _table_of(packed, tables, entries, used[k + 1], first, n)
         three, c = _table_of(packed, tables, entries, used[k + 2], first, n)
@@ -331,7 +331,7 @@ def _keep(packed, tree, numbers, entries, tables, used, first, bits):  # type: i
 
 @inner_kernel
 def _find_leaves(packed, X, begin, n, tree, buffers):  # type: ignore[no-untyped-def]
-    """Write the leaves of a tree that the rows of a chunk fall in."""
+    """Write the leaves of a tree that the rows of a chunk fall into."""
     numbers, entries, tables, bits, walking, leaf, used = buffers
     root = packed.roots[tree]
     if n < packed.fewest[tree]:
@@ -351,7 +351,7 @@ def _find_leaves(packed, X, begin, n, tree, buffers):  # type: ignore[no-untyped
 
 @inner_kernel
 def _walk_on(packed, X, begin, n, root, leaf, walking):  # type: ignore[no-untyped-def]
-    """Have rows walk from nodes to leaves, level by level, so that the processor waits for many nodes at a time."""
+    """Move rows from nodes to leaves, level by level, so that the processor waits for many nodes at a time."""
     row, at = walking
     n_walking = 0
     for i in range(n):
@@ -378,7 +378,7 @@ def _walk_on(packed, X, begin, n, root, leaf, walking):  # type: ignore[no-untyp
 
 @kernel
 def visit_with_sets(packed, X, first, last, start, stop, out, numbers):  # type: ignore[no-untyped-def]
-    """Add the values of the trees ``start:stop`` for the rows ``first:last`` or, where ``numbers`` has rows, write the leaves' numbers."""
+    """Add the values of the trees ``start:stop`` for the rows ``first:last`` or, if ``numbers`` has rows, write the leaves' numbers."""
     buffers = _allocate(packed, X, min(_CHUNK, last - first))
     leaf = buffers[5]
     for begin in range(first, last, _CHUNK):

@@ -1,11 +1,11 @@
-"""Cost-complexity pruning: which splits of a finished tree are worth their leaves (Breiman, Friedman, Olshen and Stone, 1984, chapter 3).
+"""Cost-complexity pruning, which removes splits that do not pay for their leaves (Breiman, Friedman, Olshen and Stone, 1984, ch. 3).
 
-A tree costs the impurities of its leaves, by their share of all weight, plus ``alpha`` for each leaf. As ``alpha`` grows from 0, the split
-node whose subtree is the cheapest to give up, for each leaf that goes (the *weakest link*), becomes a leaf, then the next. The first
-one in preorder goes first among equals.
+The cost of a tree is the sum of the impurities of its leaves, weighted by their shares of the weight, plus ``alpha`` for each leaf. As
+``alpha`` grows from 0, the split node whose subtree costs least to remove, for each leaf removed (the *weakest link*), becomes a leaf,
+then the next. Among equals, the first in preorder is pruned.
 
-All is computed in the order in which scikit-learn does it, so that both prune the same tree alike, to the last bit. Unlike there, the
-weakest link is found without asking every node each time: a change only concerns the nodes above it.
+Everything is computed in the same order as in scikit-learn, so that both prune the same tree exactly alike. Unlike there, the weakest
+link is found without a pass over all nodes: a change affects the ancestors only.
 
 >>> import numpy as np
 >>> from dtrees.tree.predict import stump
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import inner_kernel, kernel, plain
 from dtrees.tree.tree import Tree
 
-#: What the arrays of a tree say of a leaf; other arrays say the same of it as of the node before.
+#: The values of a new leaf in the arrays of a tree; in other arrays it has those of the node.
 _OF_LEAVES: dict[str, Any] = {
     "children_left": -1, "children_right": -1, "feature": -2, "threshold": -2.0, "missing_go_to_left": False, "gain": 0.0,
 }  # fmt: skip
@@ -40,19 +40,19 @@ def cost(tree: Tree) -> NDArray[np.float64]:
 
 
 def pruning_path(tree: Tree) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the values of ``alpha`` at which splits go, 0 before them, and the cost of all leaves after each."""
+    """Return the values of ``alpha`` at which splits are removed, with 0 in front, and the cost of all leaves after each."""
     _, alphas, costs = _prune(plain(tree.children_left), plain(tree.children_right), cost(tree), np.inf)
     return alphas, costs
 
 
 def kept_nodes(left: NDArray[np.int32], right: NDArray[np.int32], costs: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
-    """Tell which nodes, in preorder, are left after pruning with ``alpha``, shape (node_count,)."""
+    """Return which nodes, in preorder, remain after pruning with ``alpha``, shape (node_count,)."""
     kept: NDArray[np.bool_] = _prune(plain(left), plain(right), costs, alpha)[0]
     return kept
 
 
 def pruned(tree: Tree, kept: NDArray[np.bool_]) -> Tree:
-    """Return the tree that consists of some nodes of another, the children of which come in pairs; leaves say what the nodes said."""
+    """Return the tree of the kept nodes, whose children are kept in pairs; new leaves have the values of the nodes."""
     if kept.all():
         return tree
     number = np.cumsum(kept, dtype=np.int32) - np.int32(1)
@@ -70,16 +70,16 @@ def pruned(tree: Tree, kept: NDArray[np.bool_]) -> Tree:
 
 
 def nodes_above(kept: NDArray[np.bool_], leaves: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for leaves of a tree, the nodes that are in their place when only some nodes are kept.
+    """Return, for leaves of a tree, the nodes that replace them when only some nodes are kept.
 
-    In preorder that is the last node kept before: what is between them was below it.
+    In preorder that is the last kept node up to the leaf: the nodes between were its descendants.
     """
     return np.maximum.accumulate(np.where(kept, np.arange(kept.shape[0]), -1))[leaves]
 
 
 @kernel
 def _prune(left, right, costs, alpha):  # type: ignore[no-untyped-def]
-    """Return which nodes are kept, the alphas at which splits go, up to the one given, and the cost of all leaves at each."""
+    """Return which nodes are kept, the alphas at which splits are removed, up to the given one, and the cost of all leaves at each."""
     n = left.shape[0]
     parent, n_leaves, below = _add_up_leaves(left, right, costs)
     links, size = _make_links(left, costs, below, n_leaves)
@@ -111,7 +111,7 @@ def _prune(left, right, costs, alpha):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _add_up_leaves(left, right, costs):  # type: ignore[no-untyped-def]
-    """Return the parent of each node, the number of leaves below it, 0 for a leaf, and what they cost."""
+    """Return the parent of each node, the number of leaves below it, 0 for a leaf, and their cost."""
     n = left.shape[0]
     parent = np.full(n, -1, np.int64)
     n_leaves = np.zeros(n, np.int64)
@@ -132,7 +132,7 @@ def _add_up_leaves(left, right, costs):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _take_away_below(left, right, node, kept, links, size, stack):  # type: ignore[no-untyped-def]
-    """Make a node a leaf: its descendants go, and neither it nor they are links any more."""
+    """Make a node a leaf: its descendants are removed, and none of these nodes is a link any more."""
     _set_link(links, size, node, np.inf)
     stack[0], stack[1] = left[node], right[node]
     n_stack = 2
@@ -149,14 +149,14 @@ def _take_away_below(left, right, node, kept, links, size, stack):  # type: igno
 
 @inner_kernel
 def _link(cost, below, n_leaves):  # type: ignore[no-untyped-def]
-    """Return what it costs to give up a subtree, for each leaf that goes; infinite where costs are no numbers."""
+    """Return the cost of removing a subtree, for each leaf removed; infinite if costs are NaN."""
     link = (cost - below) / (n_leaves - 1)
     return link if link == link else np.inf
 
 
 @inner_kernel
 def _make_links(left, costs, below, n_leaves):  # type: ignore[no-untyped-def]
-    """Return the links of all splits as the last level of a tree of minima, and the size of that level."""
+    """Return the links of all splits as the last level of a binary tree of minima, and the size of that level."""
     n = left.shape[0]
     size = 1
     while size < n:
@@ -181,7 +181,7 @@ def _set_link(links, size, node, value):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _weakest(links, size):  # type: ignore[no-untyped-def]
-    """Return the first node of the least link."""
+    """Return the first node with the least link."""
     i = 1
     while i < size:
         i *= 2

@@ -1,13 +1,13 @@
-"""Shapley values of predictions: what each column of a row has added, exactly, over all orders in which columns may become known.
+"""Exact Shapley values of predictions: the contribution of each column of a row, over all orders in which columns may become known.
 
-Trees are packed for it, with shares of weight instead of weights, and what is to be known of a tree before rows go through it. A block of
-rows goes through all trees while what it needs stays in the cache. Values are added tree by tree, in order, for each row by itself: they do
-not depend on blocks or threads.
+Trees are packed with shares of weight instead of weights, and with data of each tree that is computed before rows pass through it. A
+block of rows passes through all trees while its buffers stay in the cache. Values are added tree by tree, in order, separately for each
+row, so they do not depend on blocks or threads.
 
 Terms
 -----
 share
-    of the weight of a node's rows, what goes left. Where a column is unknown, a row goes left with this share of itself.
+    the part of the weight of a node's rows that goes left. If a column is unknown, this share of a row goes left.
 points
     where the integral of a tree's Shapley values is evaluated (:mod:`dtrees.tree.shapley_by_path`).
 """
@@ -31,7 +31,7 @@ from dtrees.tree.packing import node_record, pack_nodes
 from dtrees.tree.predict import SparseRows, Table
 from dtrees.tree.tree import Tree
 
-#: A node, whose column is numbered among those that trees ask for.
+#: A node, whose column is numbered among those that trees use.
 _NODE = node_record(share=np.float64)
 
 
@@ -43,21 +43,21 @@ class Paths(NamedTuple):
     ----------
     nodes : structured ndarray, shape (n_nodes,)
     words : ndarray of uint32
-        The sets of all nodes, one after the other.
+        The sets of all nodes, concatenated.
     value : ndarray of float64, shape (n_nodes, n_values)
     roots : ndarray of int64, shape (n_trees + 1,)
-        Tree ``t`` has the nodes ``roots[t]:roots[t + 1]``, numbered from 0 in each.
+        Tree ``t`` has the nodes ``roots[t]:roots[t + 1]``, numbered from 0 in each tree.
     depth : ndarray of int64, shape (n_trees,)
     n_distinct : ndarray of int64, shape (n_trees,)
-        The most columns that a path of the tree asks for.
+        The most distinct columns of a path of the tree.
     mean : ndarray of float64, shape (n_trees, n_values)
-        The mean of the leaves by weight.
+        The weighted mean of the leaves.
     columns : ndarray of int64, shape (n_columns,)
-        The columns that trees ask for, ascending.
+        The columns that trees use, ascending.
     points, weights : ndarray of float64
-        Of the rules by Gauss and Legendre for the integral from 0 to 1.
+        Points and weights of the Gauss-Legendre rules for the integral from 0 to 1.
     first_point : ndarray of int64, shape (n_trees,)
-        Where those of a tree begin: it has ``(n_distinct + 1) // 2``.
+        Start of the points of each tree; there are ``(n_distinct + 1) // 2``.
     """
 
     nodes: NDArray[Any]
@@ -94,7 +94,7 @@ def pack_paths(trees: Sequence[Tree]) -> Paths:
 
 
 def _shares(tree: Tree) -> NDArray[np.float64]:
-    """Return the share of each node's weight that goes left; a half where neither side has any."""
+    """Return the share of each node's weight that goes left, one half if the node has no weight."""
     inner = tree.children_left >= 0
     weight = tree.weighted_n_node_samples
     left, right = weight[tree.children_left[inner]], weight[tree.children_right[inner]]
@@ -109,7 +109,7 @@ def _shares(tree: Tree) -> NDArray[np.float64]:
 def _gauss_legendre(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the points, ascending, and the weights of the Gauss-Legendre rule of n points on [-1, 1], each rounded once.
 
-    Eigenvalues, which SciPy makes them of, differ in the last bits from one processor to another.
+    SciPy computes them from eigenvalues, which differ in the last bits between processors.
     """
     points, weights = np.zeros(n), np.empty(n)
     with localcontext(prec=40):
@@ -130,7 +130,7 @@ def _gauss_legendre(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _rules(n_points: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return the points and weights of the rules with so many points, each once, and where each begins."""
+    """Return the points and weights of the rules with these numbers of points, without repetition, and the start of each."""
     sizes, which = np.unique(np.maximum(n_points, 1), return_inverse=True)
     rules = [_gauss_legendre(int(size)) for size in sizes]
     points = np.concatenate([(1.0 + at) / 2 for at, _ in rules])
@@ -140,7 +140,7 @@ def _rules(n_points: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np
 
 @kernel
 def _measure(nodes, value, roots, depth, n_distinct, mean):
-    """Write depth, distinct columns of the longest path and mean value of each tree."""
+    """Write depth, most distinct columns of a path and mean value of each tree."""
     for tree in range(roots.shape[0] - 1):
         mine, values = nodes[roots[tree] : roots[tree + 1]], value[roots[tree] : roots[tree + 1]]
         n = mine.shape[0]
@@ -163,14 +163,14 @@ def _measure(nodes, value, roots, depth, n_distinct, mean):
             weight[mine[node].right] = weight[node] * (1.0 - mine[node].share)
 
 
-#: Rows of a block, at most, and the bytes of its intermediate results: with 64 rows, boosting by trees of depth 6 takes twice as long, and
-#: a forest of depth 46 a third longer.
+#: Rows of a block, at most, and the bytes of its intermediate results: with 64 rows, boosting with trees of depth 6 takes twice as long,
+#: and a forest of depth 46 a third longer.
 _BLOCK, _BLOCK_BYTES = 256, 2**24
-#: A block is not made smaller than this for threads' sake: processors take eight rows at once, and more are on the way.
+#: Fewest rows of a block when rows are divided among threads: processors take eight rows at once, with more in flight.
 _FEWEST_ROWS = 32
-#: The bytes of the tables of trees that rows go through together.
+#: Bytes of the tables of trees that rows pass through together.
 _TABLES_BYTES = 2**26
-#: By tables, a row takes so many times as long for each leaf and column of a path as by a pair of rows: measured on trees of depth 6.
+#: Time of a row with tables, for each leaf and column of a path, relative to that of a pair of rows: measured on trees of depth 6.
 _LEAVES_OF_A_PAIR = 300
 
 
@@ -184,7 +184,7 @@ def add_values(paths: Paths, X: Table, n_threads: int, out: NDArray[np.float64])
         NaN is missing.
     n_threads : int
     out : ndarray of float64, shape (n_rows, n_features, n_values), of interactions (n_rows, n_features, n_features, n_values)
-        Each of the two places of a pair gets half of its interaction; on the diagonal is what is left of each column's value.
+        Each of the two elements of a pair gets half of its interaction; the diagonal has the remainder of each column's value.
     """
     from dtrees.tree.shapley_by_path import add_path_dependent
 
@@ -205,7 +205,7 @@ def add_values(paths: Paths, X: Table, n_threads: int, out: NDArray[np.float64])
 
 
 def add_interventional_values(paths: Paths, X: Table, background: Table, n_threads: int, out: NDArray[np.float64]) -> None:
-    """Add interventional Shapley values, means over the rows of ``background``; the rest as in :func:`add_values`."""
+    """Add interventional Shapley values, means over the rows of ``background``; other parameters are those of :func:`add_values`."""
     from dtrees.tree.shapley_by_background import add_by_pairs, walk_with_tables
 
     others = np.hstack([block for _, block in _blocks(background, 0, background.shape[0], paths.columns, _BLOCK)])
@@ -237,7 +237,7 @@ def _table_shape(paths: Paths, tree: int) -> tuple[int, int, int]:
 
 
 def _chunks(paths: Paths, n_background: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield the first and last trees that rows go through together, and whether they have tables, which must not take too much memory."""
+    """Yield ranges of trees that rows pass through together, and whether they have tables, which must not take too much memory."""
     from dtrees.tree.shapley_by_background import MOST_COLUMNS
 
     starts, kinds, size = [0], [False], 0
@@ -263,12 +263,12 @@ def _zeros(paths: Paths, block: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _write(out: NDArray[np.float64], first: int, paths: Paths, found: NDArray[np.float64]) -> None:
-    """Add what was found for a block of rows, shape (n_columns, n_values, n)."""
+    """Add the results for a block of rows, shape (n_columns, n_values, n)."""
     out[first : first + found.shape[2], paths.columns] += found.transpose(2, 0, 1)
 
 
 def _bytes_of_row(paths: Paths) -> int:
-    """Return how many bytes of intermediate results a row has: products, and sums of both children, by depth."""
+    """Return the bytes of a row's intermediate results: products, and sums of both children, by depth."""
     n_points, n_values = max(1, (int(paths.n_distinct.max()) + 1) // 2), paths.value.shape[1]
     return 8 * (int(paths.depth.max()) + 1) * n_points * (1 + 2 * n_values)
 

@@ -1,13 +1,14 @@
-"""Interventional Shapley values: what is unknown of a row is as in the rows of a background.
+"""Interventional Shapley values: unknown columns of a row have the values of background rows.
 
-The game of a tree, a row and a background row is the value of the leaf that a row falls in which has some columns of the one and the
-others of the other. On the path to a leaf with the value v, let p be the number of columns whose splits only the row passes all, and m of
-those whose splits only the other passes. Unless both fail somewhere, v adds v (p - 1)! m! / (p + m)! to the values of the former columns,
-and -v p! (m - 1)! / (p + m)! to those of the latter (Lundberg et al., 2020). Values are means over the background.
+The game of a tree, a row and a background row is the value of the leaf for a row that has some columns from the one and the others from
+the other. On the path to a leaf with the value v, let p be the number of columns whose splits only the row passes, and m the number of
+columns whose splits only the background row passes. Unless both fail in some column, the leaf adds v (p - 1)! m! / (p + m)! to the
+values of the former columns, and -v p! (m - 1)! / (p + m)! to those of the latter (Lundberg et al., 2020). Values are means over the
+background.
 
-Trees of few leaves and paths of few columns get *tables*: for each leaf, how many rows of the background pass by which of its columns, and
-what thus becomes of a row that passes by some of them. A row then takes as long as the tree has leaves, however large the background. In
-other trees, each row goes down along with each row of the background, to those leaves that the two come to.
+Trees of few leaves, with few columns on each path, get *tables*: for each leaf, the number of background rows that pass in each set of
+its columns, and the resulting values of a row that passes in some set. The time for a row is then proportional to the number of leaves,
+however large the background. In other trees, each row walks down together with each background row, to the leaves that either can reach.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import numpy as np
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.tree.packing import divide, goes_left
 
-#: Tables have a column for each set of columns that a row may pass by: no more than for so many columns of a path.
+#: Most columns of a path for tables, which have a column for each set of columns that a row may pass.
 MOST_COLUMNS = 8
 
 
 @inner_kernel
 def _shares(n):
-    """Return (p - 1)! m! / (p + m)! for p and m up to n, 0 where p is."""
+    """Return (p - 1)! m! / (p + m)! for p and m up to n, 0 for p = 0."""
     found = np.zeros((n + 1, n + 1))
     for p in range(1, n + 1):
         found[p, 0] = 1.0 / p
@@ -34,7 +35,7 @@ def _shares(n):
 
 @inner_kernel
 def _pass_on(node, words, x, pattern, is_new, bit, left, below_left, below_right):
-    """Write which columns the rows of two children pass by, a bit for each column of the path, and 1 for that of the node."""
+    """Write the columns in which the rows of two children pass, a bit for each column of the path, and 1 for the node's column."""
     divide(node, words, x, left)
     for r in range(x.shape[0]):
         passed = is_new or pattern[r] & bit
@@ -45,7 +46,7 @@ def _pass_on(node, words, x, pattern, is_new, bit, left, below_left, below_right
 
 @inner_kernel
 def _add_to_tables(pattern, n_columns, shares, counts, table):
-    """Write what becomes of rows at a leaf, shape (n_columns, 2 ** n_columns), given which columns rows of the background pass by."""
+    """Write the values of rows at a leaf, shape (n_columns, 2 ** n_columns), from the columns in which background rows pass."""
     n_sets = 1 << n_columns
     counts[:n_sets] = 0.0
     for r in range(pattern.shape[0]):
@@ -58,7 +59,7 @@ def _add_to_tables(pattern, n_columns, shares, counts, table):
         for j in range(n_columns):
             p += (needed >> j) & 1
         subset = passed
-        while True:  # the columns that both pass by
+        while True:  # the columns in which both pass
             m = 0
             for j in range(n_columns):
                 m += ((passed ^ subset) >> j) & 1
@@ -75,10 +76,10 @@ def _add_to_tables(pattern, n_columns, shares, counts, table):
 
 @kernel
 def walk_with_tables(paths, tree, X, tables, out):
-    """Make the tables of a tree, or use them.
+    """Build the tables of a tree, or use them.
 
-    ``X`` has shape (n_columns, n). Without elements in ``out`` it is the background, and ``tables`` are zeros to be filled, of shape
-    (n_leaves, n_columns of the longest path, 2 to the power of these). Otherwise the values of its rows are added to ``out``, shape
+    ``X`` has shape (n_columns, n). If ``out`` is empty, X is the background, and ``tables`` are zeros to be filled, of shape (n_leaves,
+    n_columns of the longest path, 2 to the power of these). Otherwise the values of the rows of X are added to ``out``, shape
     (n_columns, n_values, n).
     """
     n = X.shape[1]
@@ -126,18 +127,18 @@ def walk_with_tables(paths, tree, X, tables, out):
 
 @kernel
 def add_by_pairs(paths, tree, X, background, out):
-    """Add the values of rows ``X``, shape (n_columns, n), by a tree, to ``out``, shape (n_columns, n_values, n)."""
+    """Add the values of the rows ``X``, shape (n_columns, n), for a tree, to ``out``, shape (n_columns, n_values, n)."""
     nodes, value = paths.nodes[paths.roots[tree] : paths.roots[tree + 1]], paths.value[paths.roots[tree] : paths.roots[tree + 1]]
     most = paths.n_distinct[tree]
     shares = _shares(most)
-    # The columns that rows part by, of which only the one or the other passes, in order; and branches that are still to be taken.
+    # The columns in which only one of the two rows passes, in order, and the branches still to be taken.
     path, branch, branch_length, branch_own = (
         np.empty(most, np.int64),
         np.empty(most, np.int64),
         np.empty(most, np.int64),
         np.empty(most, np.int64),
     )
-    who = np.zeros(X.shape[0], np.int8)  # 1 where the row's way is taken in a column, 2 where the other's
+    who = np.zeros(X.shape[0], np.int8)  # 1 if the row's branch is taken in a column, 2 if the background row's
     n_background = background.shape[1]
     for r in range(X.shape[1]):
         for b in range(n_background):
@@ -165,7 +166,7 @@ def add_by_pairs(paths, tree, X, background, out):
                         out[path[j], k, r] += value[node, k] * share
                 if n_branches == 0:
                     break
-                # Back to where the rows parted last, and the other's way from there.
+                # Return to where the rows separated last, and take the background row's branch from there.
                 n_branches -= 1
                 while length > branch_length[n_branches]:
                     length -= 1

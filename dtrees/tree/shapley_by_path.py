@@ -1,20 +1,20 @@
-"""Path-dependent Shapley values: what is unknown of a row goes both ways at a split, by the shares of the weight.
+"""Path-dependent Shapley values: if a column is unknown, a row takes both branches of a split, by their shares of the weight.
 
 The game of a tree is the sum over its leaves of v * product over the columns of the leaf's path of (x if the column is known, else c),
 where v is the leaf's value, x is 1 if the row passes all splits by that column on the path and 0 otherwise, and c is the share of the
 weight that does. A Shapley value is the integral of a derivative of the game's multilinear extension (Owen, 1972), in which a column is
-known with probability t: of (x_i - c_i) * v * product over the other columns of (t x + (1 - t) c), from t = 0 to 1. That is a polynomial in
-t whose degree is the number of other columns on the path, which the rule by Gauss and Legendre with half as many points integrates
-exactly. All factors and weights are between 0 and 1, so that nothing cancels or grows, however deep the tree.
+known with probability t: the integral of (x_i - c_i) * v * product over the other columns of (t x + (1 - t) c) from t = 0 to 1. The
+integrand is a polynomial in t whose degree is the number of other columns on the path, which the Gauss-Legendre rule with half as many
+points integrates exactly. All factors and weights are between 0 and 1, so there is no cancellation or growth, however deep the tree.
 
-At a node that splits by column i, let c and F = t + (1 - t) c be that column's share and factor by the splits above it, P the product of
-all factors above, and U of a child the sum over its leaves of v times the factors that the path below adds, each as the ratio to the factor
-before. For rows that pass all splits by column i above, the two children then add
+At a node that splits by column i, let c and F = t + (1 - t) c be that column's share and factor from the splits above, P the product of
+all factors above, and U of a child the sum over its leaves of v times the factors that the path below adds, each divided by the previous
+factor of its column. For rows that pass all splits by column i above, the two children then add
 
     P / F^2 * (U_left - U_right) * (c_right if the row goes left, else -c_left)
 
-to the integrand, and nothing for others. So one way down and up a tree gives the values of a block of rows for all columns. Interaction
-values are integrals of second derivatives, found likewise with a factor for each column above.
+to the integrand, and nothing for other rows. So one traversal of a tree gives the values of a block of rows for all columns. Interaction
+values are integrals of second derivatives, computed likewise with a factor for each column above.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class _Split(NamedTuple):
     Attributes
     ----------
     left : ndarray of bool, shape (n,)
-        Which rows go left.
+        The rows that go left.
     share : float
         The share of the node's weight that goes left.
     passing : ndarray of bool, shape (n,)
-        Which rows pass those above that are by the same column; all, if there is none.
+        Which rows pass the splits above by the same column; all, if there are none.
     above : float
-        The share of the weight that does.
+        The share of the weight that passes these.
     product : ndarray of float64, shape (n_points, n)
-        Of all factors above.
+        Product of all factors above.
     points, weights : ndarray of float64, shape (n_points,)
-        Of the integral.
+        Points and weights of the integral.
     """
 
     left: NDArray[np.bool_]
@@ -58,7 +58,7 @@ class _Split(NamedTuple):
 
 @inner_kernel
 def _enter(split, wants_left, share, known, product_below):
-    """Write which rows pass a column's splits up to a child, which has a share of its parent's weight, and the product of factors there."""
+    """Write which rows pass a column's splits up to a child, given its share of the weight, and the product of factors there."""
     left, _, passing, above, product, points, _ = split
     n = left.shape[0]
     for r in range(n):
@@ -75,7 +75,7 @@ def _enter(split, wants_left, share, known, product_below):
 
 @inner_kernel
 def _combine(split, sums, out, total, scratch):
-    """Write a node's sums given its children's ``sums``, and add to the values of its column.
+    """Write a node's sums, given its children's ``sums``, and add to the values of its column.
 
     ``sums`` has shape (2, n_values, n_points, n), ``out`` (n_values, n_points, n), ``total`` (n_values, n).
     """
@@ -101,7 +101,7 @@ def _combine(split, sums, out, total, scratch):
 
 @inner_kernel
 def _combine_leaves(split, one, other, out, total, scratch):
-    """Write the sums of a node whose children are leaves, of the values ``one`` and ``other``, and add to the values of its column."""
+    """Write the sums of a node whose children are leaves with the values ``one`` and ``other``, and add to the values of its column."""
     left, share, passing, above, product, points, weights = split
     n = left.shape[0]
     integral = scratch
@@ -134,7 +134,7 @@ def _combine_leaves(split, one, other, out, total, scratch):
 def _combine_pairs(split, sums, other, other_share, total, scratch):
     """Add to the interaction values of a node's column and another one on the path, whose splits the rows ``other`` pass.
 
-    ``total`` has shape (n_values, n); the rest is as in :func:`_combine`.
+    ``total`` has shape (n_values, n); other parameters are those of :func:`_combine`.
     """
     left, share, passing, above, product, points, weights = split
     n = left.shape[0]
@@ -158,8 +158,9 @@ def _combine_pairs(split, sums, other, other_share, total, scratch):
 def add_path_dependent(paths, X, out, pairs):
     """Add the Shapley values of a block of rows, and their interaction values.
 
-    ``X`` has shape (n_columns, n), ``out`` (n_columns, n_values, n), and ``pairs`` (n_columns, n_columns, n_values, n), or no elements
-    where it is not wanted; columns are those that trees ask for. Of each pair, one of its two places in ``pairs`` gets all.
+    ``X`` has shape (n_columns, n), ``out`` (n_columns, n_values, n), and ``pairs`` (n_columns, n_columns, n_values, n), or is empty if
+    interactions are not needed; columns are those that trees use. For each pair, one of its two elements in ``pairs`` gets the full
+    value.
     """
     n_columns, n = X.shape
     wants_pairs = pairs.shape[0] > 0
@@ -167,8 +168,8 @@ def add_path_dependent(paths, X, out, pairs):
     depth, n_points = np.max(paths.depth), max(1, (np.max(paths.n_distinct) + 1) // 2)
     product, sums = np.ones((depth + 1, n_points, n)), np.empty((depth + 1, 2, n_values, n_points, n))
     left, known = np.empty((depth + 1, n), np.bool_), np.ones((depth + 1, n), np.bool_)
-    # By depth: the node, how many of its children are done, whether it is the right one of its parent, the share of its parent's column
-    # that comes to it, and where on the path that of its own column is noted.
+    # By depth: the node, the number of its finished children, whether it is the right child of its parent, its share of the weight for
+    # its parent's column, and the position on the path where the share of its own column is stored.
     at, done, side, share, noted = (
         np.zeros(depth + 1, np.int64),
         np.zeros(depth + 1, np.int64),
@@ -176,7 +177,7 @@ def add_path_dependent(paths, X, out, pairs):
         np.ones(depth + 1),
         np.zeros(depth + 1, np.int64),
     )
-    last = np.zeros(n_columns, np.int64)  # by column, where on the path its share is noted; at the root, where it is 1
+    last = np.zeros(n_columns, np.int64)  # by column, the position on the path where its share is stored; at the root, where it is 1
     scratch = np.empty(n)
     for tree in range(paths.roots.shape[0] - 1):
         nodes, value = paths.nodes[paths.roots[tree] : paths.roots[tree + 1]], paths.value[paths.roots[tree] : paths.roots[tree + 1]]

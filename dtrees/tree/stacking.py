@@ -1,10 +1,10 @@
-"""Trees of a model as a few arrays, for files: small, and checked when they come back.
+"""Trees of a model as a few arrays, for files: small, and checked when they are read.
 
-There are two layouts. Trees of few nodes lie one behind the other, array by array. Where there are more, only what the rest follows from is
-kept (:mod:`dtrees.tree.compact`), a third of the bytes; files of earlier versions do without. Names begin with ``trees.``, and
-``trees.node_counts`` says where each tree ends.
+There are two layouts. Small models concatenate the arrays of their trees. Larger ones store only the compact form
+(:mod:`dtrees.tree.compact`), a third of the bytes; files of earlier versions always have the first layout. Names begin with ``trees.``,
+and ``trees.node_counts`` gives the number of nodes of each tree.
 
-Files may be damaged, or made to do damage, so all that kernels rely on is checked here: they do not check bounds.
+Files may be damaged or malicious, so everything that kernels rely on is checked here: kernels do not check bounds.
 
 >>> import numpy as np
 >>> stump = Tree.from_arrays(
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, NDArray[Any]]
 
-#: What the arrays of the compact layout may be, and how many entries they have: one for each node, each inner node, or each leaf.
+#: The possible dtypes of the arrays of the compact layout, and their lengths: one entry for each node, each inner node, or each leaf.
 _KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "feature": (("int8", "int16", "int32"), "node"),
     "threshold": (("float64",), "inner node"),
@@ -50,7 +50,7 @@ _KINDS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def stacked(groups: Sequence[Sequence[Tree]], *, whole: bool = False) -> Arrays:
-    """Return groups of as many trees each, at least one, as named arrays; ``whole``: one behind the other, however many nodes they have."""
+    """Return groups of equally many trees as named arrays; ``whole`` selects the first layout for any number of nodes."""
     trees = [tree for group in groups for tree in group]
     small = None if whole else _compact(trees)
     if small is None:
@@ -66,12 +66,12 @@ def stacked(groups: Sequence[Sequence[Tree]], *, whole: bool = False) -> Arrays:
 
 
 def unstacked(arrays: Arrays, n_groups: int, n_values: int, n_features: int) -> list[list[Tree]]:
-    """Return the groups that :func:`stacked` was given.
+    """Return the input of :func:`stacked`.
 
     Raises
     ------
     ValueError
-        If they are not trees of so many values and features that prediction can use.
+        If they are not trees with ``n_values`` values and ``n_features`` features that prediction can use.
     KeyError
         If an array is missing.
     """
@@ -80,7 +80,7 @@ def unstacked(arrays: Arrays, n_groups: int, n_values: int, n_features: int) -> 
         raise ValueError(
             f"the model's node counts have dtype {counts.dtype} and shape {counts.shape}; wants {n_groups} rows of int64 above 0"
         )
-    n_nodes = sum(counts.ravel().tolist())  # too large a sum is no other number
+    n_nodes = sum(counts.ravel().tolist())  # Python integers do not overflow
     if n_nodes != len(arrays["trees.feature"]):
         raise ValueError(f"the model's trees have {n_nodes} nodes, but the array 'feature' has {len(arrays['trees.feature'])}")
     groups = restacked(arrays)
@@ -91,14 +91,14 @@ def unstacked(arrays: Arrays, n_groups: int, n_values: int, n_features: int) -> 
 
 
 def restacked(arrays: Arrays) -> list[list[Tree]]:
-    """Return the groups that :func:`stacked` was given, with nodes unchecked, for trees that are not from a file.
+    """Return the input of :func:`stacked` without checking nodes, for trees that do not come from a file.
 
     Raises
     ------
     ValueError
-        If arrays do not belong together.
+        If arrays do not match each other.
     KeyError
-        If one is missing.
+        If an array is missing.
     """
     counts = arrays["trees.node_counts"]
     is_compact = "trees.children_left" not in arrays
@@ -111,7 +111,7 @@ def restacked(arrays: Arrays) -> list[list[Tree]]:
 
 
 def _sets_stacked(sets: Sequence[CategorySets]) -> Arrays:
-    """Return the sets of categories of trees as named arrays: how many each tree has, of which nodes, of how many words, and these."""
+    """Return the sets of categories of trees as named arrays: number of sets of each tree, their nodes, numbers of words, and words."""
     return {
         "set_counts": np.array([len(of_tree.node) for of_tree in sets], np.int64),
         "set_nodes": np.concatenate([of_tree.node for of_tree in sets]),
@@ -121,12 +121,12 @@ def _sets_stacked(sets: Sequence[CategorySets]) -> Arrays:
 
 
 def _sets_unstacked(arrays: Arrays, n_trees: int) -> list[CategorySets]:
-    """Return the sets that :func:`_sets_stacked` was given.
+    """Return the input of :func:`_sets_stacked`.
 
     Raises
     ------
     ValueError
-        If the arrays do not belong together; whether the sets are those of trees is left to these.
+        If the arrays do not match each other; the trees check whether the sets are theirs.
     KeyError
         If an array is missing.
     """
@@ -146,7 +146,7 @@ def _sets_unstacked(arrays: Arrays, n_trees: int) -> list[CategorySets]:
 
 
 def _cut(found: Arrays, ends: NDArray[np.int64], sets: Sequence[CategorySets]) -> list[Tree]:
-    """Return trees that lie one behind the other, by the numbers of nodes up to the end of each."""
+    """Return trees from concatenated arrays, given the end of each tree's nodes."""
     lengths = {name: len(array) for name, array in found.items()}
     if set(lengths.values()) != {ends[-1]}:
         raise ValueError(f"the model's arrays have lengths {lengths}, but its trees have {ends[-1]} nodes")
@@ -158,7 +158,7 @@ def _cut(found: Arrays, ends: NDArray[np.int64], sets: Sequence[CategorySets]) -
 
 
 def _compact(trees: Sequence[Tree]) -> list[CompactTree] | None:
-    """Return what trees follow from; None where that would not pay, or does not say all."""
+    """Return the compact forms of trees; None if there are too few nodes, or a tree has no compact form."""
     if sum(tree.node_count for tree in trees) < LARGE:
         return None
     small = [made for tree in trees if (made := tree.compact()) is not None]
@@ -170,12 +170,12 @@ def _is_pure(tree: CompactTree) -> bool:
 
 
 def _expanded(found: Arrays, ends: NDArray[np.int64], sets: Sequence[CategorySets]) -> list[Tree]:
-    """Return trees of the compact layout, by the numbers of nodes up to the end of each.
+    """Return trees from the compact layout, given the end of each tree's nodes.
 
     Raises
     ------
     ValueError
-        If arrays are of the wrong dtype or length, or their nodes are not trees in preorder.
+        If arrays have a wrong dtype or length, or their nodes are not trees in preorder.
     """
     for name, (dtypes, _) in _KINDS.items():
         array = found[name]
@@ -186,10 +186,10 @@ def _expanded(found: Arrays, ends: NDArray[np.int64], sets: Sequence[CategorySet
             )
     _check_preorder(found["feature"] >= 0, ends)
     of_node = ends.tolist()
-    of_inner = [(end - i) // 2 for i, end in enumerate(of_node, 1)]  # a tree has one leaf more than inner nodes
+    of_inner = [(end - i) // 2 for i, end in enumerate(of_node, 1)]  # a tree has one more leaf than inner nodes
     last = {"node": of_node, "inner node": of_inner, "leaf": [end - inner for end, inner in zip(of_node, of_inner, strict=True)]}
     entries = {name: each for name, (_, each) in _KINDS.items()}
-    if len(found["impurity"]) != of_node[-1]:  # left out for leaves, where it is 0
+    if len(found["impurity"]) != of_node[-1]:  # omitted for leaves, where it is 0
         entries["impurity"] = "inner node"
     for name, each in entries.items():
         if len(found[name]) != last[each][-1]:
@@ -199,10 +199,10 @@ def _expanded(found: Arrays, ends: NDArray[np.int64], sets: Sequence[CategorySet
 
 
 def _check_preorder(inner: NDArray[np.bool_], ends: NDArray[np.int64]) -> None:
-    """Raise unless nodes, each an inner one or a leaf, are whole trees in preorder that end where they are said to.
+    """Raise unless the nodes are complete trees in preorder with the given ends.
 
-    Each node takes one of the places that are open for one, and each inner node opens two: in a tree there is always one open until its
-    last node has come, and then none. Opened places are counted on from one tree to the next.
+    Each node fills one open place, and each inner node opens two: in a tree there is always an open place until its last node, and none
+    after it. Open places are counted across trees.
     """
     open_places = np.cumsum(np.where(inner, 1, -1)) + np.repeat(np.arange(1, len(ends) + 1), np.diff(ends, prepend=0))
     is_last = np.zeros(len(inner), np.bool_)

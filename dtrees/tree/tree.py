@@ -1,7 +1,7 @@
 """The finished tree, a structure of arrays.
 
-Nodes are numbered in preorder: the root is 0, a node's left subtree comes before its right one. The field names are scikit-learn's where
-they mean the same. Two trees are the same tree if and only if all their arrays are equal.
+Nodes are numbered in preorder: the root is 0, a node's left subtree comes before its right one. Fields have scikit-learn's names if they
+have the same meaning. Two trees are equal if and only if all their arrays are equal.
 
 >>> import numpy as np
 >>> from dtrees.tree.tree import Tree
@@ -27,10 +27,10 @@ from dtrees.tree.category_sets import NO_SETS, CategorySets
 if TYPE_CHECKING:
     from dtrees.tree.compact import CompactTree
 
-#: Fewer nodes are pickled and saved as they are: that takes less time than to make them smaller.
+#: Trees of fewer nodes are pickled and saved in full, which takes less time than compacting them.
 LARGE = 1024
 
-#: Where a tree that was pickled compactly keeps what its arrays follow from, until they are made.
+#: The attribute for the compact form of an unpickled tree, until its arrays are needed.
 _COMPACT = "_compact"
 
 
@@ -48,20 +48,20 @@ class Tree:
         Rows with ``x <= threshold`` go left; +inf sends every value left and missing ones right. -2 at leaves. NaN where a node splits on
         categories.
     missing_go_to_left : ndarray of bool, shape (node_count,)
-        Where rows go whose value is missing.
+        Whether missing values go left.
     impurity : ndarray of float64, shape (node_count,)
         Impurity of the node's rows by the criterion; for boosted trees the mean of the loss's second-order model that a leaf value
         would remove, ``G^2 / (H + reg_lambda) / H``.
     gain : ndarray of float64, shape (node_count,)
         Decrease of impurity times weight by the split; 0 at leaves.
     n_node_samples : ndarray of int64, shape (node_count,)
-        Rows the tree was grown on.
+        Number of training rows.
     weighted_n_node_samples : ndarray of float64, shape (node_count,)
-        Their weight (boosted trees: their sum of hessians).
+        Weight of the training rows (boosted trees: their sum of hessians).
     value : ndarray of float64, shape (node_count, n_values)
-        What the node predicts: mean target, fraction of each class, or the step of a boosted tree.
+        Prediction of the node: mean target, fraction of each class, or the step of a boosted tree.
     categories : CategorySets
-        Which categories go left, of nodes that split on a column of categories.
+        Categories that go left, for nodes that split on a column of categories.
     """
 
     children_left: NDArray[np.int32]
@@ -76,7 +76,7 @@ class Tree:
     value: NDArray[np.float64]
     categories: CategorySets = NO_SETS
 
-    #: The arrays of all trees and their types, in order.
+    #: The arrays of all trees and their dtypes, in order.
     ARRAYS: ClassVar[dict[str, Any]] = {
         "children_left": np.int32,
         "children_right": np.int32,
@@ -92,12 +92,12 @@ class Tree:
 
     @classmethod
     def from_arrays(cls, **arrays: ArrayLike) -> Tree:
-        """Make a tree of array-likes, converted to the right types; no node splits on categories."""
+        """Return a tree from array-likes, converted to the right dtypes; no node splits on categories."""
         given: dict[str, Any] = {name: np.ascontiguousarray(arrays[name], dtype) for name, dtype in cls.ARRAYS.items()}
         return cls(**given)
 
     def with_categories(self, sets: CategorySets) -> Tree:
-        """Return the tree with sets of categories, in place of the thresholds of the nodes that have them."""
+        """Return the tree with sets of categories, which replace the thresholds of their nodes."""
         threshold = self.threshold.copy()
         threshold[sets.node] = np.nan
         return replace(self, threshold=threshold, categories=sets)
@@ -110,7 +110,7 @@ class Tree:
 
     @classmethod
     def from_compact(cls, categories: CategorySets, *small: NDArray[Any]) -> Tree:
-        """Return the tree of a :class:`~dtrees.tree.compact.CompactTree`; its arrays are made when one is first asked for."""
+        """Return the tree of a :class:`~dtrees.tree.compact.CompactTree`; its arrays are computed when they are first needed."""
         from dtrees.tree.compact import CompactTree
 
         tree = cls.__new__(cls)
@@ -118,15 +118,15 @@ class Tree:
         return tree
 
     def compact(self) -> CompactTree | None:
-        """Return what the arrays follow from (:mod:`dtrees.tree.compact`); None where they do not, to the last bit."""
-        from dtrees.tree.compact import compact  # compiles
+        """Return the compact form (:mod:`dtrees.tree.compact`); None if it does not reproduce the arrays exactly."""
+        from dtrees.tree.compact import compact  # compiles kernels
 
         return vars(self).get(_COMPACT) or compact({name: getattr(self, name) for name in self.ARRAYS})
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Make the arrays of a tree that was pickled compactly when one is first asked for: many a tree is only passed on."""
+            """Compute the arrays of a compact tree when one is first needed: many trees are only passed on."""
             state = vars(self)
             small = state.get(_COMPACT)
             if small is not None and name in self.ARRAYS:
@@ -134,13 +134,13 @@ class Tree:
 
                 state.update(expanded(small))
                 state.pop(_COMPACT, None)
-            if name in state:  # by now, from another thread perhaps
+            if name in state:  # another thread may have computed it meanwhile
                 return state[name]
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     @property
     def node_count(self) -> int:
-        """Number of nodes, leaves included."""
+        """Number of nodes, including leaves."""
         return int(vars(self).get(_COMPACT, self).feature.shape[0])
 
     @property
@@ -166,17 +166,17 @@ class Tree:
         return int(self.node_depth.max())
 
     def make_read_only(self) -> None:
-        """Refuse writes to the arrays from now on."""
+        """Make the arrays read-only."""
         for array in [getattr(self, name) for name in self.ARRAYS]:
             array.flags.writeable = False
 
     def equals(self, other: Tree) -> bool:
-        """Tell whether both are the same tree, byte for byte."""
+        """Return whether both trees are equal, byte for byte."""
         same = all(getattr(self, name).tobytes() == getattr(other, name).tobytes() for name in self.ARRAYS)
         return same and self.categories.equals(other.categories)
 
     def validate(self, n_features: int, n_values: int | None = None) -> None:
-        """Check that prediction can neither leave the arrays nor run forever.
+        """Check that prediction can neither read outside the arrays nor run forever.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class Tree:
             raise ValueError("tree arrays disagree about which nodes are leaves")
         inner = np.flatnonzero(~leaf)
         left, right = self.children_left[inner], self.children_right[inner]
-        # In preorder the left child is the next node, and the right child comes later: so there are no cycles.
+        # In preorder the left child is the next node, and the right child comes later, so there are no cycles.
         if not np.array_equal(left, inner + 1) or np.any(right <= left) or np.any(right >= n):
             raise ValueError("tree nodes are not in preorder")
         if inner.size != n // 2 or np.unique(np.concatenate([left, right])).size != n - 1:
@@ -216,5 +216,5 @@ class Tree:
 
 
 def _from_compact(categories: CategorySets, *small: NDArray[Any]) -> Tree:
-    """Return a tree that an earlier version pickled compactly."""
+    """Return a tree from the compact pickle of an earlier version."""
     return Tree.from_compact(categories, *small)
