@@ -1,14 +1,14 @@
-"""Measurements of dtrees beside other libraries: ``python -m benchmarks``.
+"""Benchmarks of dtrees and other libraries: ``python -m benchmarks``.
 
 Terms
 -----
 benchmark
-    a function registered under a name (:mod:`benchmarks.registry`), which yields rows of the table and points of plots. They are in
-    :mod:`benchmarks.works`, one file a subject.
+        a function registered under a name (:mod:`benchmarks.registry`), which yields rows of a table. They are in
+        :mod:`benchmarks.works`, one file for each subject.
 contender
-    a function that does the work once: dtrees', or a peer's. Contenders take turns, and the fastest of each are compared.
+    a function that does the work once, with dtrees or a peer. Contenders take turns, and the fastest run of each is compared.
 scale
-    ``full`` is what targets are stated for, ``small`` a quick look, ``tiny`` a test that everything runs; ratios mean nothing there.
+    ``full`` is what targets refer to, ``small`` gives a quick impression, ``tiny`` tests that everything runs; its ratios mean nothing.
 
 To add a benchmark, write a function in a file of :mod:`benchmarks.works`::
 

@@ -12,7 +12,7 @@ from benchmarks.machine import describe, load_average, n_cores
 from benchmarks.registry import benchmarks
 from benchmarks.run import Run
 
-#: Processes waiting for a core on a machine that is idle enough.
+#: Number of processes waiting for a core up to which a machine counts as idle.
 _IDLE = 0.7
 
 
@@ -37,7 +37,7 @@ def main(
     out: Path | None,
     data: str | None,
 ) -> None:
-    """Measure dtrees beside other libraries: all benchmarks, or those named."""
+    """Measure dtrees and other libraries: all benchmarks, or those named."""
     known = benchmarks()
     if listing:
         width = max(map(len, known))
@@ -58,7 +58,7 @@ def main(
         for row in known[name].run(run):
             rows.append(row)
             click.echo(f"| {' | '.join(results.cells(row))} |")
-            if out is not None:  # after each: what is done stays if a later one is interrupted
+            if out is not None:  # after each benchmark: finished results remain if a later one is interrupted
                 results.write(out, name, results.Results(machine, tuple(rows)))
 
 

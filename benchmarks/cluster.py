@@ -1,13 +1,13 @@
-"""Clusters of processes on this machine for benchmarks, and what fits tell while they run on them.
+"""Clusters of processes on this machine for benchmarks, and the events of fits that run on them.
 
 Terms
 -----
 exchange
-    a message to some shards, and their replies; what is known of it is in the events of :mod:`dtrees.cluster.transport.events`.
+    a message to some shards, and their replies; its data is in the events of :mod:`dtrees.cluster.transport.events`.
 level
     a ``Start`` or ``Advance``.
 overhead
-    what an exchange takes beyond the slowest worker's own work.
+    the time of an exchange beyond the slowest worker's own work.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 from benchmarks.data import synthetic
 from benchmarks.resident import give_back, resident_bytes
 
-#: Rows of a partition that is made where it is needed.
+#: Rows of a partition that is generated on a worker.
 PART_ROWS = 125_000
 
 
 @contextlib.contextmanager
 def cluster(n_workers: int, threads: int = 1, memory_limit: int = 0) -> Iterator[Client]:
-    """Give the current client of as many workers, each a process, by default without limits of memory."""
+    """Yield the current client of a cluster of ``n_workers`` processes, by default without memory limits."""
     with (
         LocalCluster(
             n_workers=n_workers, threads_per_worker=threads, memory_limit=memory_limit, host="127.0.0.1", dashboard_address="127.0.0.1:0",
@@ -48,7 +48,7 @@ def cluster(n_workers: int, threads: int = 1, memory_limit: int = 0) -> Iterator
 
 
 def collections(client: Client, X: NDArray[Any], y: NDArray[Any], n_parts: int = 8) -> tuple[Any, Any]:
-    """Return Dask arrays of a table whose partitions lie on the workers."""
+    """Return Dask arrays of a table whose partitions are on the workers."""
     rows = -(-X.shape[0] // n_parts)
     starts = range(0, X.shape[0], rows)
     sent = [client.scatter([array[first : first + rows] for first in starts]) for array in (X, y)]
@@ -60,7 +60,7 @@ def collections(client: Client, X: NDArray[Any], y: NDArray[Any], n_parts: int =
 
 
 def made_on_workers(n_rows: int, n_columns: int, part_rows: int = PART_ROWS) -> tuple[Any, Any]:
-    """Return Dask arrays whose partitions are made whenever they are asked for."""
+    """Return Dask arrays whose partitions are generated whenever they are computed."""
     lengths = [min(part_rows, n_rows - first) for first in range(0, n_rows, part_rows)]
     parts = [dask.delayed(synthetic, nout=2)(length, n_columns=n_columns, seed=seed) for seed, length in enumerate(lengths)]
     X = [da.from_delayed(part[0], (length, n_columns), np.float32) for part, length in zip(parts, lengths, strict=True)]
@@ -69,13 +69,13 @@ def made_on_workers(n_rows: int, n_columns: int, part_rows: int = PART_ROWS) -> 
 
 
 def placed(how: str) -> Any:
-    """Have fits inside the block use a placement, whatever they would choose."""
+    """Make fits inside the block use a placement, whatever they would choose."""
     return dask.config.set({"dtrees.placement": how})
 
 
 @dataclass(frozen=True)
 class News:
-    """What a fit told: the facts of :mod:`dtrees.cluster.transport.events`, of its exchanges and of its rounds."""
+    """The events of a fit (:mod:`dtrees.cluster.transport.events`): of its exchanges and of its rounds."""
 
     exchanges: list[dict[str, Any]]
     rounds: list[dict[str, Any]]
@@ -86,9 +86,9 @@ class News:
 
 
 def news(client: Client, fit: str | None = None) -> News:
-    """Return what a fit, by default the last, has told so far. Dask keeps the latest thousand exchanges, and forgets earlier ones.
+    """Return the events of a fit so far, by default of the last. Dask stores the latest thousand exchanges only.
 
-    Asked for afterwards rather than listened to: every event that is passed on would cost this process a turn on some core.
+    They are requested afterwards: a listener for every event would take time of this process on some core.
     """
     told = {topic: client.get_events(topic) for topic in ("dtrees", "dtrees-exchange")}
     fit = fit or (told["dtrees"][-1][1]["fit"] if told["dtrees"] else None)
@@ -103,16 +103,16 @@ def overhead(exchange: dict[str, Any]) -> float:
 
 
 def forget_peak() -> int:
-    """Return freed memory to the system, forget earlier peaks, and return the bytes that are resident."""
+    """Return freed memory to the system, reset the peak, and return the resident bytes."""
     give_back()
     return resident_bytes()
 
 
 def peak() -> int:
-    """Return the largest number of bytes that were resident since then."""
+    """Return the largest number of resident bytes since the last reset."""
     return resident_bytes("VmHWM")
 
 
 def process_ids(client: Client) -> dict[str, int]:
-    """Return the process of each worker."""
+    """Return the process id of each worker."""
     return dict(client.run(os.getpid))

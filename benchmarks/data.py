@@ -1,4 +1,4 @@
-"""The tables: one synthetic, three real."""
+"""Tables for benchmarks: synthetic and real ones."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from scipy import sparse
 
 #: Columns of the synthetic table.
 N_COLUMNS = 28
-#: The environment variable that names the folder of real tables; without it, a folder beside the checkout is tried.
+#: The environment variable with the folder of real tables; without it, a folder beside the checkout is tried.
 DATA_VARIABLE = "DTREES_DATA"
 
 
 class TrainTest(NamedTuple):
-    """A table in two parts: float32 columns and float64 targets or int64 classes."""
+    """A training and a test set: float32 columns and float64 targets or int64 classes."""
 
     X: NDArray[Any]
     y: NDArray[Any]
@@ -35,13 +35,13 @@ def synthetic(n_rows: int, classify: bool = False, n_columns: int = N_COLUMNS, s
 
 
 def classes(n_rows: int, n_classes: int, n_columns: int = N_COLUMNS) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the synthetic columns, and classes of equal size by its target."""
+    """Return the synthetic columns, and classes of equal size derived from its target."""
     X, y = synthetic(n_rows, n_columns=n_columns)
     return X, np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))
 
 
 def texts(n_rows: int, n_words: int, length: int) -> tuple[Any, NDArray[np.int64]]:
-    """Return a sparse table like one of TF-IDF: words as common as in texts (by Zipf's law), a value for each; and two classes."""
+    """Return a sparse table similar to TF-IDF: words as frequent as in texts (Zipf's law), with a value each; and two classes."""
     random = np.random.default_rng(0)
     share = 1 / np.arange(1, n_words + 1) ** 0.9
     words = random.choice(n_words, n_rows * length, p=share / share.sum()).astype(np.int32)
@@ -53,15 +53,15 @@ def texts(n_rows: int, n_words: int, length: int) -> tuple[Any, NDArray[np.int64
 
 
 def data_folder(given: str | None = None) -> Path | None:
-    """Return the folder of real tables: the one given, the environment's, or the one beside the checkout, if it is there."""
+    """Return the folder of real tables: the given one, the environment's, or the one beside the checkout, if it exists."""
     path = Path(given or os.environ.get(DATA_VARIABLE) or Path(__file__).parents[2] / "shared" / "data")
     return path if path.is_dir() else None
 
 
 def california(folder: Path | None) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Return California housing (20,640 x 9), or None if it is not at hand.
+    """Return California housing (20,640 x 9), or None if it is not available.
 
-    Text is replaced by numbers, and missing numbers by the column's median, so that every library takes the table.
+    Text is replaced by numbers, and missing numbers by the column's median, so that every library accepts the table.
     """
     frame = _read(folder, "california_housing.csv")
     if frame is None:
@@ -84,7 +84,7 @@ def adult(folder: Path | None) -> TrainTest | None:
 
 
 def adult_frames(folder: Path | None) -> tuple[Any, NDArray[Any], Any, NDArray[Any]] | None:
-    """Return Adult as frames with columns of categories, of which "missing" may be one: X, y, and those to test on; None if not at hand."""
+    """Return Adult as frames with columns of categories, including "missing": X, y, and test data; None if it is not available."""
     frames = [_read(folder, f"adult_{part}.csv") for part in ("train", "test")]
     if frames[0] is None or frames[1] is None:
         return None
@@ -100,7 +100,7 @@ def adult_frames(folder: Path | None) -> tuple[Any, NDArray[Any], Any, NDArray[A
 
 
 def hold_out(X: NDArray[Any], y: NDArray[Any], fraction: float = 0.2) -> TrainTest:
-    """Hold out a fraction of the rows, drawn at random, the same each time."""
+    """Hold out a fraction of the rows, drawn at random with a fixed seed."""
     order = np.random.default_rng(0).permutation(X.shape[0])
     n_test = max(1, int(fraction * X.shape[0]))
     test, train = order[:n_test], order[n_test:]

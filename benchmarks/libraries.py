@@ -1,6 +1,6 @@
-"""The estimators that are compared, set to grow the same kind of trees, with dtrees first.
+"""The estimators that are compared, configured to grow the same kind of trees, with dtrees first.
 
-Each function returns makers of unfitted estimators by the name of their library; libraries are imported when an estimator is made.
+Each function returns functions that create unfitted estimators, by library; libraries are imported when an estimator is created.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import dtrees
 
 Makers = dict[str, Callable[[], Any]]
 
-#: The package behind the first word of a contender's name, and what pip calls it.
+#: The package for the first word of a contender's name, and its name for pip.
 PACKAGES = {
     "dtrees": ("dtrees", "dtrees"),
     "scikit-learn": ("sklearn", "scikit-learn"),
@@ -30,18 +30,18 @@ PACKAGES = {
 
 
 def is_installed(name: str) -> bool:
-    """Tell whether the library of a contender is installed; contenders that name no library are our own."""
+    """Return whether the library of a contender is installed; contenders without a library belong to dtrees."""
     package = PACKAGES.get(name.split()[0].rstrip(","))
     return package is None or importlib.util.find_spec(package[0]) is not None
 
 
 def _of(module: str, regressor: str, classifier: str, classify: bool, /, **parameters: Any) -> Any:
-    """Make an estimator of a module by name."""
+    """Create an estimator of a module by name."""
     return getattr(importlib.import_module(module), classifier if classify else regressor)(**parameters)
 
 
 def our_boosting(n_trees: int, threads: int, classify: bool = False, depth: int | None = 6, leaves: int | None = None) -> Any:
-    """Return dtrees' boosting with the parameters that XGBoost has by default; trees with a number of leaves have no depth."""
+    """Return dtrees' boosting with XGBoost's default parameters; trees with a number of leaves have no limit of depth."""
     return _of(
         "dtrees", "GradientBoostingRegressor", "GradientBoostingClassifier", classify,
         n_estimators=n_trees, learning_rate=0.1, max_depth=None if leaves else depth, max_leaf_nodes=leaves, reg_lambda=1.0,
@@ -62,14 +62,14 @@ def lightgbm(n_trees: int, threads: int, classify: bool = False, **parameters: A
 
 
 def catboost(n_trees: int, threads: int, classify: bool = False, **parameters: Any) -> Any:
-    """Return CatBoost's estimator, with symmetric trees of depth 6 unless parameters say otherwise."""
+    """Return CatBoost's estimator, with symmetric trees of depth 6 unless parameters override it."""
     settings = {"iterations": n_trees, "learning_rate": 0.1, "depth": 6, "thread_count": threads}
     settings |= {"verbose": False, "allow_writing_files": False, "random_seed": 0}
     return _of("catboost", "CatBoostRegressor", "CatBoostClassifier", classify, **(settings | parameters))
 
 
 def boosting(n_trees: int, threads: int, classify: bool = False, leaves: int | None = None) -> Makers:
-    """Boosting with steps of a tenth and trees of depth 6, or best-first with a number of leaves: dtrees and the histogram libraries."""
+    """Boosting with a learning rate of 0.1 and trees of depth 6, or best-first with a number of leaves: dtrees, histogram libraries."""
     of_xgboost = {"max_depth": 0, "max_leaves": leaves, "grow_policy": "lossguide"} if leaves else {}
     of_lightgbm = {"max_depth": -1, "num_leaves": leaves} if leaves else {}
     of_catboost = {"depth": 16, "max_leaves": leaves, "grow_policy": "Lossguide"} if leaves else {}
@@ -95,7 +95,7 @@ def sklearn_hist_boosting(n_trees: int, threads: int, classify: bool = False) ->
 
 
 def boosting_by_default(threads: int, classify: bool, rounds: int | None = None) -> Makers:
-    """Boosting with each library's own defaults, or, where ``rounds`` are given, with these and its own defaults for all else."""
+    """Boosting with each library's defaults, except that ``rounds`` sets the number of rounds."""
     kind = "GradientBoostingRegressor", "GradientBoostingClassifier"
     hist = "HistGradientBoostingRegressor", "HistGradientBoostingClassifier"
     quiet = {"thread_count": threads, "verbose": False, "allow_writing_files": False}
@@ -120,7 +120,7 @@ def forest_by_default(threads: int, classify: bool) -> Makers:
 
 
 class InThreads:
-    """An estimator that has no ``n_jobs`` and takes all of OpenMP's threads, held to some."""
+    """An estimator without ``n_jobs`` that uses all threads of OpenMP, limited to a number of threads."""
 
     def __init__(self, estimator: Any, threads: int) -> None:
         self._estimator, self._threads = estimator, threads
@@ -159,7 +159,7 @@ def forests(n_trees: int, threads: int, classify: bool, max_features: Any) -> Ma
 
 
 def extra_trees(n_trees: int, threads: int, classify: bool = False) -> Makers:
-    """Extra-trees of full depth, every column tried (for classification: their square root)."""
+    """Extra-trees of full depth, with all columns tried in each node (for classification: the square root of their number)."""
     settings = {"n_estimators": n_trees, "n_jobs": threads, "random_state": 0}
     names = "ExtraTreesRegressor", "ExtraTreesClassifier"
     return {
@@ -170,9 +170,9 @@ def extra_trees(n_trees: int, threads: int, classify: bool = False) -> Makers:
 
 
 def lightgbm_forest(n_trees: int, threads: int, classify: bool, n_rows: int, max_features: float) -> Any:
-    """Return LightGBM's random forest, grown as deep as it will: as many leaves as rows, and columns drawn for each node.
+    """Return LightGBM's random forest of full depth: as many leaves as rows, and columns drawn for each node.
 
-    It keeps a histogram for each leaf, and is held to 2 GB of them.
+    It stores a histogram for each leaf; these are limited to 2 GB.
     """
     return lightgbm(
         n_trees, threads, classify, boosting_type="rf", num_leaves=min(max(n_rows, 2), 131_072), max_depth=-1, min_child_samples=1,
@@ -181,7 +181,7 @@ def lightgbm_forest(n_trees: int, threads: int, classify: bool, n_rows: int, max
 
 
 class YdfForest:
-    """YDF's random forest of full depth behind scikit-learn's interface; its splits are exact."""
+    """YDF's random forest of full depth with scikit-learn's interface; its splits are exact."""
 
     def __init__(self, n_trees: int, threads: int, classify: bool, max_features: Any) -> None:
         import ydf
@@ -193,7 +193,7 @@ class YdfForest:
             num_trees=n_trees,
             max_depth=-1,
             min_examples=1,
-            num_candidate_attributes=0 if max_features == "sqrt" else None,  # 0: the square root
+            num_candidate_attributes=0 if max_features == "sqrt" else None,  # 0 means the square root
             num_candidate_attributes_ratio=None if max_features == "sqrt" else float(max_features),
             compute_oob_performances=False,
             winner_take_all=False,

@@ -1,4 +1,4 @@
-"""Shards of rows in this process: the reference for other executors, and for tests."""
+"""Shards of rows in this process: a reference for other executors, and for tests."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from dtrees.split.table.mmap_arrays import Allocate, mapped
 
 
 class PayloadsMissing(RuntimeError):
-    """Shards wait for payloads that nobody is going to send."""
+    """Shards wait for payloads that no shard will send."""
 
 
 class LocalRowsExecutor(Executor):
-    """Carries messages to shards of rows in this process, which take their steps by turns.
+    """An executor for shards of rows in this process, which carry out their steps in turns.
 
     Parameters
     ----------
     shards : sequence of RowShard
     n_rows, n_columns : int
-        Of the whole table.
+        Shape of the whole table.
     """
 
     places_rows = True
@@ -46,9 +46,9 @@ class LocalRowsExecutor(Executor):
         n_threads: int = 1,
         allocate: Allocate = mapped,
     ) -> LocalRowsExecutor:
-        """Return an executor of shards that have some ranges of rows each: the first row, and the one after the last.
+        """Return an executor of shards with given ranges of rows: the first row, and the one after the last.
 
-        ``allocate`` makes the arrays of their cells, in memory or on disk.
+        ``allocate`` creates the arrays of their cells, in memory or on disk.
         """
         shards = []
         for ranges in cuts:
@@ -59,7 +59,7 @@ class LocalRowsExecutor(Executor):
         return cls(shards, target.shape[0], len(table))
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        """Have shards carry out messages, step by step.
+        """Make shards carry out messages, step by step.
 
         Raises
         ------
@@ -81,7 +81,7 @@ class LocalRowsExecutor(Executor):
         return replies
 
     def _go_on(self, shard: int, program: Program, sent: Any, replies: dict[int, Any]) -> Step | None:
-        """Have a shard go on to its next step, or to its reply."""
+        """Advance a shard to its next step, or to its reply."""
         try:
             step = program.send(sent)
         except StopIteration as end:
@@ -91,12 +91,12 @@ class LocalRowsExecutor(Executor):
         return step
 
     def hand_over(self, shard: int, step: Step) -> None:
-        """Hand over the payloads that a shard has."""
+        """Deliver the payloads of a shard."""
         for other, payload in step.payloads.items():
             self.shards[other].mailbox.put(payload)
 
     def wants_repair(self) -> bool:
-        """Return False: shards are here, for as long as this process is."""
+        """Return False: the shards live as long as this process."""
         return False
 
     def repair(self) -> None:

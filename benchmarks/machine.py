@@ -1,4 +1,4 @@
-"""What the measurements were made on: nothing that names the machine or its owner."""
+"""Description of the machine of a measurement, without anything that identifies it or its owner."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cpu_model() -> str:
 
 
 def load_average() -> float:
-    """Return how many processes wanted a core in the last minute; 0 where that is unknown."""
+    """Return the average number of processes that wanted a core in the last minute; 0 if it is unknown."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
@@ -41,7 +41,7 @@ def memory_bytes() -> int | None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of dtrees, its peers and what it is built on, as far as they are installed."""
+    """Return the versions of dtrees, its peers and its dependencies that are installed."""
     found = {}
     for name in [*(pip_name for _, pip_name in PACKAGES.values()), *_BENEATH]:
         try:

@@ -5,11 +5,11 @@ RESULTS is the folder that ``python -m benchmarks --out`` and ``python -m benchm
 ``{{machine NAME ...}}``
     the machine and versions of benchmarks
 ``{{ratios NAME ...}}``
-    a table of benchmarks, a line for each work, a column for each peer with its time over dtrees'; ratios below 1 are bold
+    a table of benchmarks, a row for each work, a column for each peer with its time divided by dtrees'; ratios below 1 are bold
 ``{{values NAME ...: heading, heading}}``
-    the same with what was measured in place of ratios; the headings, which may be left out, are those of the works and of dtrees
+    the same with the measured values instead of ratios; the optional headings are those of the works and of dtrees
 
-A section of whose tables no benchmark has results is left out.
+A section is left out if none of its tables has results.
 """
 
 from __future__ import annotations

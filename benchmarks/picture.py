@@ -1,4 +1,4 @@
-"""The README's picture, time against rows: ``python -m benchmarks.picture benchmarks/measured docs/images/boosting.svg``.
+"""The picture of the README, time by rows: ``python -m benchmarks.picture benchmarks/measured docs/images/boosting.svg``.
 
 It is drawn from the results of the benchmark ``boosting-sizes``.
 """
@@ -27,7 +27,7 @@ def main(results: Path, path: Path) -> None:
 
 
 def lines(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
-    """Return seconds by the number of rows of each library, dtrees first, of works that are named by their shape alone."""
+    """Return seconds by the number of rows for each library, dtrees first, of works whose name is a shape only."""
     found: dict[str, dict[int, float]] = {OURS: {}}
     for row in rows:
         if (shape := _WORK.fullmatch(row.work)) and row.theirs is not None:
@@ -38,7 +38,7 @@ def lines(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draw seconds against rows, both logarithmic."""
+    """Draw seconds by rows, both logarithmic."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -52,13 +52,13 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
         )
     title = f"Gradient boosting, 100 trees of depth 6, {N_COLUMNS} columns, 2 cores"
     axes.set(xscale="log", yscale="log", xlabel="rows", ylabel="seconds", title=title)
-    for axis, digits in ((axes.xaxis, (1,)), (axes.yaxis, (1, 2, 5))):  # plain numbers
+    for axis, digits in ((axes.xaxis, (1,)), (axes.yaxis, (1, 2, 5))):  # tick labels without exponents
         axis.set_major_locator(LogLocator(subs=digits))
         axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
         axis.set_minor_formatter(NullFormatter())
     axes.grid(alpha=0.3)
     axes.legend()
-    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "dtrees"}):  # text as text, and the same file for the same figures
+    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "dtrees"}):  # text as text, and the same file for the same data
         figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
 

@@ -1,6 +1,6 @@
-"""The plain full presort scan: exact trees with no cleverness, the yardstick of the worst cases.
+"""A plain full scan of presorted columns: the baseline of the worst cases, exact trees without pruned searches.
 
-Every column is sorted once. A node's rows are then kept in the order of every column, all of them are scanned for the best split by squared
+Every column is sorted once. A node's rows are stored in the order of every column, all of them are scanned for the best split by squared
 error, and all are divided, stably, among its children (SPRINT: Shafer, Agrawal and Mehta, 1996). One thread; no missing values.
 """
 
@@ -31,7 +31,7 @@ def presort(X: NDArray[Any]) -> NDArray[np.uint64]:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def best_split(keys, first, last, g, total, penalty):
-    """Scan a node in all columns; return column and place of the best split's last row on the left, or -1, and its score.
+    """Scan a node in all columns; return the column and the last place on the left of the best split, or -1, and its score.
 
     The score is that of :mod:`dtrees.split.criteria.squares`.
     """
@@ -73,7 +73,7 @@ def divide(keys, first, last, column, place, goes_left, spare):
 def grow(keys, g, y, max_depth, penalty, values):
     """Grow a tree on presorted keys, which are rearranged; write each row's leaf value, and return the number of leaves.
 
-    ``g`` are sums in fixed point. With a penalty a split must gain something; without, nodes are split until they are pure in ``y``.
+    ``g`` are numbers in fixed point. With a penalty a split must have a positive gain; otherwise nodes are split until pure in ``y``.
     """
     n = g.shape[0]
     goes_left = np.zeros(n, np.uint8)

@@ -1,4 +1,4 @@
-"""What benchmarks yield, measures and rows of a table, and the JSON files that hold them."""
+"""Results of benchmarks: measures, rows of a table, and the JSON files that store them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SMALLER = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 @dataclass(frozen=True)
 class Measure:
-    """What several measurements say.
+    """The summary of several measurements.
 
     Attributes
     ----------
     value : float
-        The least of the times of several turns, as other work on the machine only adds to them; of other measurements the median.
+        The least of the times of several turns, as other work on the machine only adds to them; for other measurements the median.
     spread : float
         Half the distance between the smallest and the largest.
     n : int
@@ -46,7 +46,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: a work as dtrees does it, and as a peer does it, if there is one.
+    """One row of a table: a work with dtrees, and with a peer, if there is one.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Theirs over ours."""
+        """The peer's value divided by dtrees'."""
         return None if self.theirs is None else self.theirs.value / max(self.ours.value, 1e-12)
 
 

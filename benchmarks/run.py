@@ -1,4 +1,4 @@
-"""One run of the benchmarks: how large, how often, with how many threads, and what all of them share."""
+"""One run of benchmarks: scale, repetitions, threads, and shared helpers."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from benchmarks.results import Measure, Row
 from benchmarks.timing import PAUSE, interleave
 
 T = TypeVar("T")
-#: Makes an unfitted estimator.
+#: Creates an unfitted estimator.
 Maker = Callable[[], Any]
 OURS = "dtrees"
-#: Rows that peers are warmed up with: enough to start their threads.
+#: Rows of the warm-up of peers: enough to start their threads.
 _WARM_UP_ROWS = 2000
 
 
 @dataclass
 class Run:
-    """How large, how often and with how many threads benchmarks run, and what all of them share.
+    """Scale, repetitions and threads of a run, and helpers of all benchmarks.
 
     Attributes
     ----------
     scale : {"tiny", "small", "full"}
     repeats : int
-        Turns of each contender.
+        Number of turns of each contender.
     threads : int
-        Threads of dtrees and of peers, where a benchmark does not ask for one.
+        Threads of dtrees and of peers, unless a benchmark sets them.
     data : Path or None
         The folder of real tables.
     say : callable
-        Told what is skipped, and why.
+        Called with messages about skipped work.
     """
 
     scale: str
@@ -52,13 +52,13 @@ class Run:
         return {"tiny": tiny, "small": small, "full": full}[self.scale]
 
     def skip(self, text: str) -> None:
-        """Say what is skipped, once."""
+        """Report something that is skipped, once."""
         if text not in self._said:
             self._said.add(text)
             self.say(f"skipped: {text}")
 
     def installed(self, contenders: Mapping[str, T]) -> dict[str, T]:
-        """Return the contenders whose library is installed, and say which are not."""
+        """Return the contenders whose library is installed, and report the others."""
         found = {}
         for name, contender in contenders.items():
             if is_installed(name):
@@ -74,11 +74,11 @@ class Run:
         return interleave(contenders, self.repeats, pause=PAUSE)
 
     def compare(self, work: str, contenders: Mapping[str, Callable[[], Any]]) -> Iterator[Row]:
-        """Time contenders, one of them dtrees, all warm and of installed libraries, and yield a row for each peer."""
+        """Time contenders of installed libraries, including dtrees, all warmed up, and yield a row for each peer."""
         yield from self.rows(work, self.measure(contenders))
 
     def rows(self, work: str, measures: Mapping[str, Measure]) -> Iterator[Row]:
-        """Yield a row for each peer's measure beside dtrees'."""
+        """Yield a row with each peer's and dtrees' measure."""
         peers = [name for name in measures if name != OURS]
         for name in peers:
             yield Row(work, measures[OURS], name, measures[name])
@@ -86,11 +86,11 @@ class Run:
             yield Row(work, measures[OURS])
 
     def fits(self, work: str, X: Any, y: NDArray[Any], makers: Mapping[str, Maker]) -> Iterator[Row]:
-        """Compare fits: everything from the user's arrays on, after one fit that is not counted."""
+        """Compare complete fits from the user's arrays, after one fit that is not counted."""
         yield from self.rows(work, self.measure_fits(X, y, makers))
 
     def measure_fits(self, X: Any, y: NDArray[Any], makers: Mapping[str, Maker]) -> dict[str, Measure]:
-        """Time fits in turns. dtrees compiles for what the whole table needs; peers only start their threads on a part."""
+        """Time fits in turns. The warm-up of dtrees is a fit of the whole table, to compile kernels; that of peers a fit of a part."""
         makers = self.installed(makers)
         for name, make in makers.items():
             n = X.shape[0] if name == OURS else _WARM_UP_ROWS
@@ -98,7 +98,7 @@ class Run:
         return self.measure({name: lambda make=make: make().fit(X, y) for name, make in makers.items()})
 
     def losses(self, work: str, table: TrainTest, makers: Mapping[str, Maker], metric: Callable[[Any, Any], float]) -> Iterator[Row]:
-        """Compare losses on rows held out, of probabilities where there are any."""
+        """Compare losses on held-out rows, of probabilities if available."""
         measures = {}
         for name, make in self.installed(makers).items():
             model = make().fit(table.X, table.y)

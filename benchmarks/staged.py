@@ -1,4 +1,4 @@
-"""Fits that note the time after each round, and the held-out loss of their rounds."""
+"""Fits with the time after each round, and the held-out loss by round."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ class Staged:
     Attributes
     ----------
     fit : callable
-        (X, y, note) to a fitted model; calls ``note`` after each round.
+        Function of (X, y, note) that returns a fitted model and calls ``note`` after each round.
     predict : callable
-        (model, X, rounds) to predictions (numbers, or probabilities of the second class) after some rounds, ascending.
+        Function of (model, X, rounds) that returns predictions (numbers, or probabilities of the second class) after some rounds,
+        ascending.
     """
 
     fit: Callable[[NDArray[Any], NDArray[Any], Callable[[], None]], Any]
     predict: Callable[[Any, NDArray[Any], Sequence[int]], Iterator[NDArray[Any]]]
 
     def trace(self, X: NDArray[Any], y: NDArray[Any]) -> tuple[Any, NDArray[np.float64]]:
-        """Fit; return the model, and the seconds from the beginning to the end of each round."""
+        """Fit; return the model, and the seconds from the start to the end of each round."""
         times: list[float] = []
         began = time.perf_counter()
         model = self.fit(X, y, lambda: times.append(time.perf_counter() - began))

@@ -1,4 +1,4 @@
-"""Timing contenders that take turns."""
+"""Timing of contenders in turns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 from benchmarks.results import Measure
 
-#: Pools of OpenMP threads go on spinning for a while after their work (Intel's and LLVM's for 0.2 s), which would slow down the next.
+#: Pools of OpenMP threads spin for a while after their work (Intel's and LLVM's for 0.2 s), which would slow down the next contender.
 PAUSE = 0.3
-#: What takes less is timed many calls at once, so many that they take this long.
+#: Shorter work is called several times, for at least this number of seconds in total.
 _SHORTEST = 0.2
-#: A contender that has taken so many seconds is not timed again.
+#: A contender that has taken this many seconds is not timed again.
 LONG = 20.0
 
 
@@ -29,16 +29,16 @@ def interleave(
     shortest: float = _SHORTEST,
     long: float = LONG,
 ) -> dict[str, Measure]:
-    """Time each contender ``repeats`` times, in turns; they should have been warmed up.
+    """Time each contender ``repeats`` times, in turns, after a warm-up by the caller.
 
     Parameters
     ----------
     contenders : mapping of str to callable
     repeats : int
     pause : float
-        Seconds of rest before each turn.
+        Seconds of pause before each turn.
     shortest : float
-        Seconds a turn should take at least: short work is called several times, and its time divided.
+        Minimum seconds of a turn: short work is called several times, and its time divided.
     long : float
         Seconds after which a contender has no further turn.
     """
@@ -50,7 +50,7 @@ def interleave(
             if taken > long:
                 continue
             once = time_calls(contender, calls[name], pause)
-            if calls[name] == 1 and once < shortest / 2:  # the first turn only says how many calls make one
+            if calls[name] == 1 and once < shortest / 2:  # the first turn determines the number of calls
                 calls[name] = math.ceil(shortest / max(once, 1e-7))
                 once = time_calls(contender, calls[name], 0.0)
             seconds[name].append(once)
@@ -58,7 +58,7 @@ def interleave(
 
 
 def time_calls(contender: Callable[[], Any], calls: int, pause: float) -> float:
-    """Return the seconds of one call, the mean of some."""
+    """Return the mean seconds of a number of calls."""
     tidy_up()
     time.sleep(pause)
     began = time.perf_counter()
@@ -68,12 +68,12 @@ def time_calls(contender: Callable[[], Any], calls: int, pause: float) -> float:
 
 
 def tidy_up() -> None:
-    """Have freed memory put in order, and given back to the system where that can be done.
+    """Consolidate freed memory, and return it to the system if possible.
 
-    Who asks for memory after a model of millions of small chunks was freed pays for that otherwise: 2 s after a forest of YDF.
+    Otherwise the next contender pays for a freed model of millions of small chunks when it allocates memory: 2 s after a forest of YDF.
     """
     gc.collect()
-    with suppress(AttributeError, OSError, TypeError):  # only glibc has it
+    with suppress(AttributeError, OSError, TypeError):  # only glibc has this function
         ctypes.CDLL(None).malloc_trim(0)
 
 

@@ -1,9 +1,9 @@
-"""The dtrees of this checkout against that of another one, by turns: ``python -m benchmarks.versions CHECKOUT``.
+"""Compare dtrees in this checkout with another one, in turns: ``python -m benchmarks.versions CHECKOUT``.
 
-Each version runs in a process of its own, which keeps its tables and has its kernels compiled; they fit the same table one after the other,
-so that whatever else the machine does meets both. The ratio is the other's median over this version's: below 1 this one is slower. One
-process is faster than another of the same version, by up to 5 %, for as long as it lives. So both are started anew some times, and the
-ratio is the median of those of each start.
+Each version runs in its own process, which stores its tables and compiles its kernels; the versions fit the same table one after the
+other, so that other load of the machine affects both. The ratio is the other's median divided by this version's: below 1 this version is
+slower. A process may be up to 5 % faster than another one of the same version, during its whole life. So both are restarted several
+times, and the ratio is the median over restarts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import click
 from benchmarks import results
 from benchmarks.machine import describe
 
-#: Works by name: how many turns to take of ten, and the expressions that make a table and what is timed.
+#: Works by name: the number of turns out of ten, and the expressions for the table and the timed call.
 _WORKS = {
     "boosting, 100 trees, 100,000 x 28": (10, "table(100_000)", "GBR(n_estimators=100, max_depth=6, n_jobs=2).fit(X, y)"),
     "boosting, 30 trees, 1,000,000 x 28": (3, "table(1_000_000)", "GBR(n_estimators=30, max_depth=6, n_jobs=2).fit(X, y)"),
@@ -103,7 +103,7 @@ class _Version:
         self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def seconds(self, timed: str, made: str = "") -> float:
-        """Time an expression, after making a table."""
+        """Time an expression, after creating a table."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{made}\t{timed}\n")
@@ -128,7 +128,7 @@ class _Version:
 @click.option("--starts", type=click.IntRange(1), default=3, show_default=True, help="How often both versions are started.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write the results to versions.json in this folder.")
 def main(checkout: Path, only: str, turns: int, starts: int, out: Path | None) -> None:
-    """Time this version and the one at CHECKOUT by turns."""
+    """Time this version and the one at CHECKOUT in turns."""
     folders = (checkout.resolve(), Path(__file__).parents[1])
     rows = []
     click.echo(results.table(results.HEADINGS, ()))
@@ -146,10 +146,10 @@ def main(checkout: Path, only: str, turns: int, starts: int, out: Path | None) -
 
 
 def _medians(folders: tuple[Path, ...], made: str, timed: str, turns: int) -> dict[Path, float]:
-    """Start the version of each folder, and return the median of its seconds."""
+    """Start the version in each folder, and return the median of its seconds."""
     versions = {folder: _Version(folder) for folder in folders}
     for version in versions.values():
-        version.seconds(timed, made)  # compiles, and fills caches
+        version.seconds(timed, made)  # compiles kernels, and fills caches
     seconds: dict[Path, list[float]] = {folder: [] for folder in folders}
     for turn in range(turns):
         for folder in folders[:: 1 if turn % 2 else -1]:

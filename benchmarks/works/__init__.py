@@ -1,1 +1,1 @@
-"""The benchmarks, one file a subject; each registers what it measures."""
+"""The benchmarks, one file for each subject; each function registers itself."""

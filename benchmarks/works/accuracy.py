@@ -1,4 +1,4 @@
-"""What is learnt with default parameters, beside other libraries with theirs."""
+"""Accuracy with default parameters, of dtrees and other libraries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.results import Measure, Row
 from benchmarks.run import Run
 
 _N_FOLDS = 5
-#: How often tables are divided into folds: one division says little.
+#: Number of repetitions of cross-validation: one division into folds says little.
 _N_REPEATS = 3
 
 
@@ -34,11 +34,11 @@ def accuracy(run: Run) -> Iterator[Row]:
 
 
 def _row(work: str, scores: dict[str, Any], unit: str) -> Row:
-    """Compare with the best peer, fold by fold: dtrees should not be behind by more than the standard error of the difference."""
+    """Compare with the best peer, fold by fold: dtrees should not be worse by more than the standard error of the difference."""
     ours = scores.pop("dtrees")
     peer = max(scores, key=lambda name: float(np.mean(scores[name])))
     behind = scores[peer] - ours
-    # Of the folds of one division: those of several are not independent.
+    # Only folds of the same division are independent.
     error = statistics.stdev(behind.tolist()) / _N_FOLDS**0.5
     theirs, mine = (Measure(float(np.mean(some)), unit=unit) for some in (scores[peer], ours))
     return Row(work, mine, peer, theirs, f"behind by {behind.mean():.4f}, standard error {error:.4f}")

@@ -70,7 +70,7 @@ def tasks(run: Run) -> Iterator[Row]:
     yield from work(f"a monotonic column, {n(100, 3)} trees", *synthetic(n(100_000)), _monotonic(n(100, 3), t, signs))
     X, y = texts(n(20_000), n(5_000), 50)
     makers = libraries.boosting_by_default(t, True, n(100, 3))
-    del makers["scikit-learn hist"]  # which takes dense tables only
+    del makers["scikit-learn hist"]  # supports dense tables only
     yield from work(f"sparse, {X.nnz:,} values, two classes, defaults, {n(100, 3)} trees", X, y, makers)
     incomes, frames = adult(run.data), adult_frames(run.data)
     if incomes is None or frames is None or run.scale == "tiny":
@@ -84,7 +84,7 @@ def tasks(run: Run) -> Iterator[Row]:
 
 
 def _monotonic(n_trees: int, threads: int, signs: list[int]) -> dict[str, Maker]:
-    """Return the makers of boosting with monotonic columns; those of CatBoost only are symmetric trees."""
+    """Return the functions that create boosting with monotonic columns; CatBoost's has symmetric trees."""
     return {
         OURS: lambda: libraries.our_boosting(n_trees, threads).set_params(monotonic_cst=signs),
         "XGBoost hist": lambda: libraries.xgboost(n_trees, threads, "hist", monotone_constraints=tuple(signs)),
@@ -94,7 +94,7 @@ def _monotonic(n_trees: int, threads: int, signs: list[int]) -> dict[str, Maker]
 
 
 def kinds(n: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Give tables of ``n`` rows and 28 columns, with their names: each kind has its own way to be slow."""
+    """Yield tables of ``n`` rows and 28 columns with names; each kind may be slow for its own reason."""
     random = np.random.default_rng(0)
     shape = n, N_COLUMNS
 
@@ -116,7 +116,7 @@ def kinds(n: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
 
 
 def target_of(X: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return a target of five columns, as that of the synthetic table, whatever their scale."""
+    """Return a target of five columns, like that of the synthetic table, for any scale of the columns."""
     x = np.nan_to_num(X[:, :5]).astype(np.float64)
     x = np.clip((x - x.mean(axis=0)) / (x.std(axis=0) + 1e-9), -3, 3)
     signal = x[:, 0] * x[:, 1] + np.sin(2 * x[:, 2]) + x[:, 3] * (x[:, 4] > 0)

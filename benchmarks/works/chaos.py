@@ -1,12 +1,12 @@
-"""Fits on a cluster while its workers are killed, stopped, woken up, restarted, retired and added at random: the model has to be the same.
+"""Fits on a cluster whose workers are killed, stopped, resumed, restarted, retired and added at random: the model must be the same.
 
 Terms
 -----
 fault
-    something done to a worker (:class:`Fault`). Which, to whom and after how long is drawn from a seed; what the fit is doing at that
-    moment is up to chance.
+        an action on a worker (:class:`Fault`). Its kind, worker and time are drawn from a seed; the state of the fit at that time is up
+        to chance.
 saboteur
-    the thread that carries out faults for as long as a fit runs (:class:`Saboteur`).
+    the thread that carries out faults during a fit (:class:`Saboteur`).
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from dtrees.cluster.transport.clients import threads_of_workers
 
 logger = logging.getLogger("benchmarks")
 
-#: What is done to workers, and how often in relation to each other.
+#: The kinds of faults, and their relative frequencies.
 KINDS = {"kill": 4, "kill two": 2, "stop shortly": 2, "stop for long": 3, "restart": 2, "retire": 1, "scale": 1}
-#: Seconds of silence until a worker counts as lost, to begin with.
+#: Initial seconds of silence after which a worker counts as lost.
 PATIENCE = 5.0
-#: Seconds that a fit may take with all that is done to it.
+#: Seconds that a disturbed fit may take.
 _DEADLINE = 600.0
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something done to a worker.
+    """An action on a worker.
 
     Attributes
     ----------
     kind : str
         One of :data:`KINDS`.
     pause : float
-        Seconds after the one before.
+        Seconds after the previous fault.
     victim : float
-        Which worker, as a share of the list of them.
+        The worker, as a share of the list of workers.
     duration : float
-        Seconds for which it is stopped, where it is.
+        Seconds for which it is stopped, if it is.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class Fault:
 
 
 def script(seed: int, seconds_between: float, kinds: Mapping[str, int] = KINDS) -> Iterator[Fault]:
-    """Yield faults without end, the same for the same seed."""
+    """Yield an endless sequence of faults, the same for the same seed."""
     rng = random.Random(seed)
     while True:
         (kind,) = rng.choices(list(kinds), list(kinds.values()))
@@ -77,17 +77,17 @@ def script(seed: int, seconds_between: float, kinds: Mapping[str, int] = KINDS) 
 
 
 def kills(rng: random.Random) -> Iterator[Fault]:
-    """Yield the kills of a fit: of one worker or two, at once or one after the other, the coordinator's among them, each after 0 to 2 s."""
+    """Yield the kills of a fit: one or two workers, at once or in sequence, including the coordinator's, each after 0 to 2 s."""
     for _ in range(rng.choice([1, 1, 2])):
         yield Fault(rng.choice(["kill", "kill two", "kill coordinator"]), rng.uniform(0.0, 2.0), rng.random(), 0.0)
 
 
 @contextlib.contextmanager
 def cluster_to_break(n_workers: int, replaced_after: str = "200ms") -> Iterator[tuple[LocalCluster, Client]]:
-    """Give a cluster of processes whose scheduler does not hold their deaths against the tasks they had, and its current client.
+    """Yield a cluster of processes whose scheduler does not blame tasks for the deaths of workers, and its current client.
 
-    A worker gone for so long is replaced by the cluster. Where nannies restart workers that are killed, that must take less: a replacement
-    has the name of the worker it replaces, and Dask gives up one that finds its name taken.
+    The cluster replaces a worker that has been gone for ``replaced_after``. Nannies that restart killed workers must be faster: a
+    replacement has the name of the worker it replaces, and Dask drops a worker whose name is taken.
     """
     settings = {
         "dtrees.patience": PATIENCE,
@@ -105,17 +105,17 @@ def cluster_to_break(n_workers: int, replaced_after: str = "200ms") -> Iterator[
 
 
 class Saboteur:
-    """Carries out faults on a cluster until the with block ends; then stopped workers are woken up.
+    """Carries out faults on a cluster until the with block ends; then stopped workers are resumed.
 
     Parameters
     ----------
     cluster : LocalCluster
     client : Client
     n_workers : int
-        How many the cluster is to have, but for one more or less by scaling: those that end for good are replaced.
+        Intended number of workers, up to one more or less by scaling: those that end for good are replaced.
     faults : iterator of Fault
     most : int, optional
-        After so many there is peace.
+        Maximum number of faults.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class Saboteur:
     def _run(self) -> None:
         for fault in self._faults:
             due = time.monotonic() + fault.pause
-            # Others are left, and have time: otherwise no fit would ever end.
+            # Enough workers remain, and have time: otherwise no fit would ever end.
             n_needed = max(3 if fault.kind == "kill two" else 2, self._n_workers - 1)
             while time.monotonic() < due or len(self._processes()) < n_needed:
                 if self._over.wait(0.1):
@@ -161,7 +161,7 @@ class Saboteur:
             self._cluster.scale(self._n_workers + self._n_more)
 
     def _processes(self) -> dict[str, int]:
-        """Return the addresses and the processes of workers that are up and awake, in order."""
+        """Return the addresses and processes of workers that are running and not stopped, in order."""
         known = threads_of_workers(self._client)
         asleep = {process for _, process in self._asleep}
         found = {}
@@ -172,7 +172,7 @@ class Saboteur:
         return dict(sorted(found.items()))
 
     def _coordinator(self) -> str:
-        """Return the worker that coordinates the fit; "" where it has not begun."""
+        """Return the worker that coordinates the fit; "" before it has begun."""
         running = self._client.processing()
         return next((worker for worker, keys in running.items() if any(str(key).startswith("dtrees-fit") for key in keys)), "")
 
@@ -198,7 +198,7 @@ class Saboteur:
         elif fault.kind == "scale":
             self._n_more = 1 - self._n_more
         elif fault.kind == "restart":
-            with contextlib.suppress(Exception):  # it may be gone before, or take its time
+            with contextlib.suppress(Exception):  # it may have ended before, or take long
                 self._client.restart_workers([address], timeout=5, raise_for_error=False)
         else:
             with contextlib.suppress(Exception):
@@ -212,7 +212,7 @@ def _signal(process: int, number: signal.Signals) -> None:
 
 @dataclass(frozen=True)
 class Work:
-    """What is fitted: a name, where boosting is to happen, the estimator, and options of ``fit``."""
+    """A fit to disturb: a name, the placement of boosting, the estimator, and options of ``fit``."""
 
     name: str
     placement: str
@@ -223,7 +223,7 @@ class Work:
 
 
 def works(size: int) -> list[Work]:
-    """Return the fits to disturb; ``size`` multiplies how long they take."""
+    """Return the fits to disturb; ``size`` multiplies their length."""
     boosting = dtrees.GradientBoostingRegressor
     return [
         Work("boosting over shards", "sharded", lambda: boosting(n_estimators=10 * size, max_depth=4, subsample=0.8, random_state=1)),
@@ -262,19 +262,19 @@ def make_table(n_rows: int, seed: int) -> tuple[pd.DataFrame, pd.Series, pd.Seri
 
 @dataclass
 class Outcome:
-    """What came of fits that were disturbed.
+    """Results of disturbed fits.
 
     Attributes
     ----------
     n_fits : int
     different : int
-        How many models were not the same.
+        Number of models that differed.
     hung : int
-        How many fits did not end in time.
+        Number of fits that did not end in time.
     unusable : int
-        How often the cluster was not whole again in time after a fit.
+        How often the cluster did not recover in time after a fit.
     faults : Counter
-        By kind.
+        Number of faults by kind.
     seconds : float
     """
 
@@ -287,7 +287,7 @@ class Outcome:
 
 
 class Chaos:
-    """Fits works while a saboteur is about, and compares the models with those fitted in peace in this process.
+    """Disturbs fits by a saboteur, and compares the models with those of undisturbed fits in this process.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ class Chaos:
         self._wanted: dict[str, Any] = {}
 
     def fit(self, work: Work, faults: Iterator[Fault], outcome: Outcome, most: int | None = None, deadline: float = _DEADLINE) -> None:
-        """Fit once, for no longer than so many seconds, and add to an outcome what came of it."""
+        """Fit once, for at most ``deadline`` seconds, and add the result to an outcome."""
         X, y = self._table[0], self._table[2 if work.classify else 1]
         if work.name not in self._wanted:
             self._wanted[work.name] = work.make().fit(X, y, **self._options(work, lazy=False))
@@ -331,7 +331,7 @@ class Chaos:
         return {"eval_set": [(_lazy(X), _lazy(y)) if lazy else (X, y)]}
 
     def wait_until_whole(self, outcome: Outcome, deadline: float) -> None:
-        """Wait until every worker does what it is told, for no longer than so many seconds."""
+        """Wait until every worker responds, for at most ``deadline`` seconds."""
         ends = time.monotonic() + deadline
         while len(self._client.run(os.getpid, on_error="ignore")) < self._n_workers:
             self._cluster.scale(self._n_workers)
@@ -341,7 +341,7 @@ class Chaos:
             time.sleep(0.1)
 
     def left_over(self) -> list[str]:
-        """Return what of fits is still on the cluster a while later: tasks, records, results and actors; there should be none."""
+        """Return what remains of fits on the cluster after a while: tasks, records, results and actors; it should be empty."""
         deadline = time.monotonic() + 60.0
         while (found := self._left_now()) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -357,7 +357,7 @@ def _lazy(data: Any) -> Any:
 
 
 def _state(dask_scheduler: Any) -> dict[str, Any]:
-    """Return the states of workers, of tasks that are not done, and of fits."""
+    """Return the states of workers, of unfinished tasks, and of fits."""
     workers = {address: str(worker.status) for address, worker in dask_scheduler.workers.items()}
     records = dask_scheduler.plugins.get("dtrees-fits")
     waiting = {
@@ -386,12 +386,12 @@ def _on_worker(dask_worker: Any) -> list[str]:
 
 
 def _members(model: Any) -> list[Any]:
-    """Return the models that a bag is made of, or the model."""
+    """Return the boosters of a bag, or the model itself."""
     return [model] if hasattr(model, "_trees") else list(model.estimators_)
 
 
 def same_model(one: Any, other: Any) -> bool:
-    """Tell whether models are the same in every bit of their trees and scores."""
+    """Return whether models have the same trees and scores, bit for bit."""
     trees = [[tree for member in _members(model) for group in member._trees.groups for tree in group] for model in (one, other)]
     scores = [getattr(model, name, None) for model in (one, other) for name in ("train_score_", "oob_prediction_")]
     held_out = [getattr(model, "evals_result_", None) for model in (one, other)]

@@ -1,6 +1,6 @@
-"""Clusters of processes on this machine: boosting and forests on several workers, what travels, memory, and what a lost worker costs.
+"""Clusters of processes on this machine: boosting and forests on several workers, traffic, memory, and the cost of a lost worker.
 
-Where there are more workers than cores they share the cores, and the time that they wait for one another counts as overhead.
+If there are more workers than cores, they share the cores, and the time that they wait for each other counts as overhead.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from dtrees.cluster.growing.watching import local_callback
 
 #: Levels of a tree.
 _DEPTH = 6
-#: Seconds after which a fit is given up.
+#: Seconds after which a fit is abandoned.
 _DEADLINE = 600.0
-#: Placements of boosting, by the names of their contenders.
+#: Placements of boosting, by contender.
 _PLACEMENTS = {OURS: "auto", "dtrees, over columns": "sharded", "dtrees, over rows": "rows"}
 
 
 def placed_fit(client: Client, how: str, model: Any, X: Any, y: Any) -> News:
-    """Fit with a placement, and return what was published of it."""
+    """Fit with a placement, and return the events of the fit."""
     with placed(how):
         model.fit(X, y)
     return news(client)
 
 
 def resident(n: int, *, classify: bool = False) -> tuple[Any, Any]:
-    """Return Dask arrays of a table that the workers of the current client have made and hold."""
+    """Return Dask arrays of a table that the workers of the current client have generated and hold."""
     X, y = made_on_workers(n, N_COLUMNS, part_rows=-(-n // 8))
     X, y = dask.persist(X, (y > 0).astype("int64") if classify else y)
     wait([X, y])
@@ -76,7 +76,7 @@ def _boosting(run: Run, n: int, n_trees: int, classify: bool) -> Iterator[Row]:
 
 
 def _xgboost_on(client: Client, X: Any, y: Any, n_trees: int, classify: bool) -> Any:
-    """Have XGBoost boost on a cluster, loading included."""
+    """Fit XGBoost on a cluster, including loading."""
     from xgboost import dask as xgboost
 
     settings = {"tree_method": "hist", "max_depth": _DEPTH, "eta": 0.1, "verbosity": 0}
@@ -127,7 +127,7 @@ def grow_forest(client: Client, X: Any, y: Any, n_trees: int) -> float:
     with local_callback(lambda progress: seconds.append(progress.seconds), client) as note:
         began = time.monotonic()
         forests(n_trees, 1, classify=False, max_features=1 / 3)[OURS]().fit(X, y, callbacks=[note])
-        while len(seconds) < n_trees:  # the last words may still be on their way
+        while len(seconds) < n_trees:  # the last events may not have arrived
             if time.monotonic() > began + _DEADLINE:
                 raise TimeoutError("the forest's progress was not told")
             time.sleep(0.01)
@@ -153,7 +153,7 @@ def cluster_recovery(run: Run) -> Iterator[Row]:
     """What a worker killed in the middle of a fit costs: at most the tree under way, and loading again."""
     n, n_trees = run.size(tiny=500, small=50_000, full=500_000), run.size(tiny=6, small=20, full=20)
     n_workers = run.size(tiny=2, small=4, full=4)
-    X, y = made_on_workers(n, N_COLUMNS)  # what lay on the lost worker only must be made again
+    X, y = made_on_workers(n, N_COLUMNS)  # only partitions on the lost worker must be computed again
     lost: list[float] = []
     loads: list[float] = []
     trees: list[float] = []
@@ -176,7 +176,7 @@ def _steps(told: News) -> list[float]:
 
 
 def _fit_with_a_loss(client: Client, n_trees: int, X: Any, y: Any) -> News:
-    """Boost, and kill a worker other than the coordinator's when half of the trees are there."""
+    """Boost, and kill a worker other than the coordinator's when half of the trees are finished."""
     processes = process_ids(client)
     with placed("sharded"):
         future = dtrees.submit(our_boosting(n_trees, 1), X, y, client=client)

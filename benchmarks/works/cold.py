@@ -19,7 +19,7 @@ from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Row
 from benchmarks.run import Run
 
-#: Fits, one after the other in one process: a name, the estimator, its parameters, the kind of table and the target.
+#: Fits in one process, in order: a name, the estimator, its parameters, the kind of table and the target.
 _KINDS: tuple[tuple[str, str, dict[str, Any], str, str], ...] = (
     ("boosting, the first of the process", "GradientBoostingRegressor", {}, "numbers", "y"),
     ("boosting of two classes", "GradientBoostingClassifier", {}, "numbers", "two"),
@@ -33,12 +33,12 @@ _KINDS: tuple[tuple[str, str, dict[str, Any], str, str], ...] = (
     ("extra-trees", "ExtraTreesRegressor", {"n_estimators": 10}, "numbers", "y"),
     ("extra-trees of two classes", "ExtraTreesClassifier", {"n_estimators": 10}, "numbers", "two"),
 )
-#: All estimators with two or three criteria each: the task, the criteria, and the target. Boosting comes on top.
+#: All estimators except boosting, with two or three criteria each: the task, the criteria, and the target.
 _CRITERIA = (
     ("Regressor", ("squared_error", "poisson", "absolute_error"), "y"),
     ("Classifier", ("gini", "entropy"), "two"),
 )
-#: Seconds that compiling may go on for after a fit.
+#: Seconds that compiling may continue after a fit.
 _COMPILES_AT_MOST = 600
 _PREDICT = """
 import sys, time
@@ -54,7 +54,7 @@ def cold(run: Run) -> Iterator[Row]:
     """The first fits of each kind, the demo, and a loaded model's first prediction, with an empty and with a full kernel cache."""
     n_rows, n_trees = run.size(tiny=(300, 2), small=(20_640, 50), full=(20_640, 200))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        # A tiny run finds what has been compiled: all it shows is that this works.
+        # A tiny run uses the existing kernels: it only shows that the benchmark works.
         cache = None if run.scale == "tiny" else Path(folder) / "kernels"
         kinds = _KINDS[:1] if run.scale == "tiny" else _KINDS
         model = Path(folder) / "model.dtrees"
@@ -84,7 +84,7 @@ def _demo(cache: Path) -> float:
 
 
 def _by_criterion() -> Iterator[tuple[str, str, dict[str, Any], str, str]]:
-    """Yield what :data:`_KINDS` holds for all estimators that are not boosted and all of their criteria."""
+    """Yield entries like those of :data:`_KINDS` for all criteria of all estimators except boosting."""
     for task, criteria, target in _CRITERIA:
         for criterion in criteria:
             for kind in ("DecisionTree", "ExtraTree", "RandomForest", "ExtraTrees"):
@@ -92,7 +92,7 @@ def _by_criterion() -> Iterator[tuple[str, str, dict[str, Any], str, str]]:
 
 
 def _fits(cache: Path | None, kinds: Any, *arguments: Any) -> dict[str, float]:
-    """Return the seconds of fits in a process of their own, by name; the first is from its start on."""
+    """Return the seconds of fits in a new process, by name; the first includes the start of the process."""
     program = "from benchmarks.works.cold import fit_in_turn; fit_in_turn()"
     found = json.loads(_run(cache, "-c", program, json.dumps([kinds, *arguments])))
     _await_compilers(cache)
@@ -100,7 +100,7 @@ def _fits(cache: Path | None, kinds: Any, *arguments: Any) -> dict[str, float]:
 
 
 def fit_in_turn() -> None:
-    """Fit what the command line says, and print names and seconds as JSON."""
+    """Run the fits given on the command line, and print names and seconds as JSON."""
     kinds, n_rows, n_trees, threads, path = json.loads(sys.argv[1])
     r = np.random.default_rng(0)
     X: Any = r.normal(size=(n_rows, 8))
@@ -137,7 +137,7 @@ def _processes(folder: str) -> list[psutil.Process]:
 
 
 def _await_compilers(cache: Path | None) -> None:
-    """Wait for the processes that still compile for a fit that has ended: they would slow down whatever is measured next."""
+    """Wait for processes that still compile after a fit: they would slow down the next measurement."""
     if cache is not None:
         _, left = psutil.wait_procs(_processes(str(cache)), timeout=_COMPILES_AT_MOST)
         if left:
@@ -145,7 +145,7 @@ def _await_compilers(cache: Path | None) -> None:
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:
-    """Return the environment of a process; it is empty where there is none to be read."""
+    """Return the environment of a process; empty if it cannot be read."""
     try:
         return process.environ()
     except (psutil.Error, OSError):
@@ -153,7 +153,7 @@ def _environment(process: psutil.Process) -> dict[str, str]:
 
 
 def _run(cache: Path | None, *arguments: str) -> str:
-    """Return what a fresh Python prints."""
+    """Run a new Python process, and return its output."""
     environment = os.environ | ({} if cache is None else {"NUMBA_CACHE_DIR": str(cache)})
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     return subprocess.run([sys.executable, *arguments], env=environment, check=True, capture_output=True, text=True).stdout

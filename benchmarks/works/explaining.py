@@ -53,6 +53,6 @@ def _table(rows: Any) -> Any:
 
 
 def _warm(explain: Callable[[Any, Any], Any], model: Any, rows: Any) -> Callable[[], Any]:
-    """Return a call that explains rows, after it has been made for a few of them."""
+    """Return a function that explains rows, after a call with a few of them."""
     assert np.isfinite(explain(model, rows[:50])).all()
     return lambda: explain(model, rows)

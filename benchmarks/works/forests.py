@@ -1,4 +1,4 @@
-"""Time of trees and forests, of small and sparse tables and of several targets too."""
+"""Time of trees and forests, including small and sparse tables and several targets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def forests(run: Run) -> Iterator[Row]:
 
 
 def _three_targets(n_rows: int, n_columns: int) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Return the synthetic table with two more targets, of other columns."""
+    """Return the synthetic table with two more targets, from other columns."""
     X, y = synthetic(n_rows, n_columns=n_columns)
     noise = np.random.default_rng(1).normal(scale=0.5, size=(2, n_rows))
     return X, np.column_stack([y, X[:, 5] * X[:, 0] + noise[0], np.sin(2 * X[:, 6]) + X[:, 7] + noise[1]])

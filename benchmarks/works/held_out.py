@@ -1,4 +1,4 @@
-"""Losses of held-out rows, by losses, criteria, constraints and sets of categories, beside the libraries that have them."""
+"""Losses on held-out rows by loss, criterion, constraint and column type, for dtrees and the libraries that support these."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from benchmarks.registry import benchmark
 from benchmarks.results import Row
 from benchmarks.run import OURS, Run
 
-# --- what each criterion of trees and forests, and each constraint, comes to on rows held out, beside the libraries that have it ---
+# --- criteria of trees and forests, and constraints ---
 
 
 _ALPHA = 0.8
 _Metric = Callable[[Any, Any], float]
-#: What is measured for each criterion.
+#: The metric for each criterion.
 _REGRESSION: dict[str, _Metric] = {
     "squared_error": sklearn.metrics.mean_squared_error,
     "friedman_mse": sklearn.metrics.mean_squared_error,
@@ -30,17 +30,17 @@ _REGRESSION: dict[str, _Metric] = {
     "poisson": sklearn.metrics.mean_poisson_deviance,
 }
 _CLASSIFICATION: dict[str, _Metric] = {"gini": sklearn.metrics.log_loss, "entropy": sklearn.metrics.log_loss}
-#: Columns of California housing: prices rise with incomes and fall with the number of people in a block; the place, and all else.
+#: Columns of California housing: prices increase with incomes and decrease with the number of people in a block.
 _PRICES = {7: 1, 5: -1}
 _PLACE = (0, 1)
-#: Columns of Adult: chances of a high income rise with years of school and capital gains.
+#: Columns of Adult: the probability of a high income increases with years of school and capital gains.
 _INCOMES = {4: 1, 10: 1}
 _PERSON = (0, 3, 4, 5, 7, 8, 9)
 
 
 @benchmark("held_out")
 def held_out(run: Run) -> Iterator[Row]:
-    """What criteria of trees and forests, and constraints, come to on held-out rows: scikit-learn, XGBoost, LightGBM."""
+    """Losses on held-out rows by criterion of trees and forests, and by constraint: scikit-learn, XGBoost, LightGBM."""
     housing, incomes = california(run.data), adult(run.data)
     if housing is None or incomes is None or run.scale == "tiny":
         X, y = synthetic(run.size(tiny=300, small=5_000, full=20_000), n_columns=14)
@@ -64,7 +64,7 @@ def held_out(run: Run) -> Iterator[Row]:
 
 
 def _by_criterion(run: Run, criterion: str, kind: str) -> Iterator[tuple[str, Makers]]:
-    """Give a tree and a forest of a criterion, of dtrees and of scikit-learn if that has it."""
+    """Yield a tree and a forest with a criterion, of dtrees and of scikit-learn if it has the criterion."""
     import sklearn.ensemble
     import sklearn.tree
 
@@ -90,7 +90,7 @@ def _by_criterion(run: Run, criterion: str, kind: str) -> Iterator[tuple[str, Ma
 
 
 def _constrained(run: Run, classify: bool, given: dict[str, Any]) -> Makers:
-    """Return boosting under constraints of the libraries that know them, trees of depth 6 with steps of a tenth."""
+    """Return constrained boosting of the libraries that support the constraints, with trees of depth 6 and a learning rate of 0.1."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     n_trees = run.size(tiny=5, small=50, full=200)
@@ -101,7 +101,7 @@ def _constrained(run: Run, classify: bool, given: dict[str, Any]) -> Makers:
         of_xgboost, of_lightgbm = {"monotone_constraints": tuple(signs)}, {"monotone_constraints": signs}
     else:
         sets = [list(columns) for columns in given["interaction_cst"]]
-        # A list would be one of names to XGBoost.
+        # XGBoost would interpret a list as names.
         of_xgboost, of_lightgbm = {"interaction_constraints": str(sets)}, {"interaction_constraints": sets}
     settings = {"learning_rate": 0.1, "max_depth": 6, "random_state": 0}
     return {
@@ -112,11 +112,11 @@ def _constrained(run: Run, classify: bool, given: dict[str, Any]) -> Makers:
     }
 
 
-# --- the losses of boosting: what each comes to on rows held out, beside the libraries that have it ---
+# --- the losses of boosting ---
 
 
 _QUANTILE, _POWER = 0.8, 1.5
-#: What is measured for each loss for regression. Huber's loss is for means without outliers: what counts is the absolute error.
+#: The metric for each regression loss. Huber's loss estimates means without outliers, so the metric is the absolute error.
 _OF_LOSSES: dict[str, Callable[[Any, Any], float]] = {
     "squared_error": sklearn.metrics.mean_squared_error,
     "absolute_error": sklearn.metrics.mean_absolute_error,
@@ -147,7 +147,7 @@ _HIST = {"squared_error": {}, "absolute_error": {}, "quantile": {"quantile": _QU
 
 @benchmark("objectives")
 def objectives(run: Run) -> Iterator[Row]:
-    """What each loss of boosting comes to on held-out rows: scikit-learn, XGBoost, LightGBM."""
+    """Losses on held-out rows by loss of boosting: scikit-learn, XGBoost, LightGBM."""
     housing, incomes = california(run.data), adult(run.data)
     n_trees = run.size(tiny=5, small=50, full=200)
     if housing is None or incomes is None or run.scale == "tiny":
@@ -161,7 +161,7 @@ def objectives(run: Run) -> Iterator[Row]:
 
 
 def _regressors(loss: str, n_trees: int, threads: int) -> Makers:
-    """Return the estimators that have a loss, with trees of depth 6 and steps of a tenth."""
+    """Return the estimators that have a loss, with trees of depth 6 and a learning rate of 0.1."""
     from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 
     own = {"quantile": {"alpha": _QUANTILE}}.get(loss, {})
@@ -176,7 +176,7 @@ def _regressors(loss: str, n_trees: int, threads: int) -> Makers:
             loss=loss, **_HIST[loss], max_iter=n_trees, max_depth=6, max_leaf_nodes=None, early_stopping=False, random_state=0
         )
     if loss in _XGBOOST:
-        method = "hist" if loss in ("absolute_error", "quantile") else "exact"  # which do not have these losses
+        method = "hist" if loss in ("absolute_error", "quantile") else "exact"  # exact does not have these losses
         makers[f"XGBoost {method}"] = lambda: xgboost(n_trees, threads, method).set_params(**_XGBOOST[loss])
     if loss in _LIGHTGBM:
         makers["LightGBM"] = lambda: lightgbm(n_trees, threads, **_LIGHTGBM[loss])
@@ -193,7 +193,7 @@ def _exponential(n_trees: int, threads: int) -> Makers:
     }
 
 
-# --- columns of categories, which all three split by sets ---
+# --- columns of categories, which all three libraries split by subsets ---
 
 
 @benchmark("categories")
@@ -210,7 +210,7 @@ def categories(run: Run) -> Iterator[Row]:
 
 
 def _levels(n_levels: int, n_rows: int) -> TrainTest:
-    """Return a table with four numbers and a column of categories that each have an effect, a third of it held out."""
+    """Return a table of four numeric columns and a column of categories with individual effects; a third of the rows is held out."""
     import pandas as pd
 
     random = np.random.default_rng(0)

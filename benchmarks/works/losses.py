@@ -15,7 +15,7 @@ from benchmarks.results import Row
 from benchmarks.run import Run
 from benchmarks.timing import PAUSE, summary
 
-#: Losses are computed after every so many rounds.
+#: Losses are computed every this many rounds.
 _EVERY = 5
 
 
@@ -54,7 +54,7 @@ def _compare(run: Run, name: str, table: TrainTest, classify: bool) -> Iterator[
         for contender, boosting in contenders.items():
             time.sleep(run.size(tiny=0.0, small=PAUSE, full=PAUSE))
             times[contender].append(boosting.trace(table.X, table.y)[1][_EVERY - 1 :: _EVERY])
-    common = max(min(values) for values in losses.values())  # the best that all of them reach
+    common = max(min(values) for values in losses.values())  # the best loss that all of them reach
     measures = {
         contender: summary([float(turn[first_below(losses[contender], common)]) for turn in turns]) for contender, turns in times.items()
     }
@@ -62,5 +62,5 @@ def _compare(run: Run, name: str, table: TrainTest, classify: bool) -> Iterator[
 
 
 def first_below(values: Sequence[float], bound: float) -> int:
-    """Return the index of the first value up to the bound."""
+    """Return the index of the first value that is not above a bound."""
     return next(i for i, value in enumerate(values) if value <= bound)

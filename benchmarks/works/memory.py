@@ -1,4 +1,4 @@
-"""Memory of fits, and a table of three times the workers' memory."""
+"""Memory of fits, including a table of three times the workers' memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.run import OURS, Run
 from benchmarks.timing import summary
 
 _PEERS = {"boosting": ["XGBoost hist", "LightGBM", "CatBoost"], "tree": ["scikit-learn"], "forest": ["scikit-learn"]}
-#: Seconds after which a measurement is given up.
+#: Seconds after which a measurement is abandoned.
 _DEADLINE = 1800.0
 
 
@@ -53,7 +53,7 @@ def _measure(run: Run, kind: str, library: str, n_rows: int, n_columns: int) -> 
 
 @benchmark("past-memory")
 def past_memory(run: Run) -> Iterator[Row]:
-    """Loading from partitions that are made when they are asked for, and trees of depth 4, two workers of a thread."""
+    """Loading partitions that are generated on request, and growing trees of depth 4, on two workers of one thread."""
     n, k, limit = run.size(tiny=(2_000, N_COLUMNS, 0), small=(400_000, N_COLUMNS, 0), full=(5_000_000, 200, 1_200_000_000))
     n_trees = run.size(tiny=2, small=3, full=3)
     with cluster(2, memory_limit=limit) as client, dask.config.set({"dtrees.storage": "auto" if limit else "disk"}):

@@ -1,4 +1,4 @@
-"""Prediction: many rows, and one."""
+"""Prediction of many rows, and of one row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def prediction(run: Run) -> Iterator[Row]:
     yield from _predict(run, f"boosting of {n_trees} trees of depth 6", n, makers)
     n_trees = run.size(tiny=3, small=20, full=32)
     makers = libraries.forests(n_trees, run.threads, classify=False, max_features=1 / 3)
-    del makers["YDF"]  # which cannot predict by trees of so many nodes
+    del makers["YDF"]  # cannot predict with trees of this size
     yield from _predict(run, f"forest of {n_trees} full trees", n, makers)
 
 
@@ -37,7 +37,7 @@ def _predict(run: Run, model: str, n_train: int, makers: dict[str, Maker]) -> It
     one = many[:1].copy()
     contenders = _calls(fitted, one)
     if "scikit-learn" in fitted and run.threads > 1:
-        # Its forests hand a single row to all threads too, which takes longer than the work: it is given a chance on one.
+        # Its forests use all threads for a single row, too, which takes longer than the work: a forest with one thread is also tried.
         alone = libraries.forests(1, 1, classify=False, max_features=1 / 3)["scikit-learn"]()
         alone.__dict__.update({**fitted["scikit-learn"].__dict__, "n_jobs": 1})
         contenders |= _calls({"scikit-learn, 1 thread": alone}, one)
@@ -45,7 +45,7 @@ def _predict(run: Run, model: str, n_train: int, makers: dict[str, Maker]) -> It
 
 
 def _calls(fitted: dict[str, Any], X: NDArray[Any]) -> _Contenders:
-    """Return predictions of the same rows, each made once so that it is warm."""
+    """Return functions that predict the same rows, each called once as a warm-up."""
     contenders = {name: lambda model=model: model.predict(X) for name, model in fitted.items()}
     for contender in contenders.values():
         contender()

@@ -1,4 +1,4 @@
-"""Cross-validation and tuning on one presorted table, beside scikit-learn's function, and Optuna over other libraries."""
+"""Cross-validation and tuning on one presorted table, compared with scikit-learn's function, and with Optuna for other libraries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cross_validation(run: Run) -> Iterator[Row]:
         for booster, table in loaded:
             fit_presorted(booster, table, None)
 
-    grow()  # compiles
+    grow()  # compiles kernels
     dtrees.cross_validate(clone(estimator).set_params(n_estimators=1), X, y, cv=_FOLDS)
     measures = run.measure(
         {
@@ -54,12 +54,12 @@ def cross_validation(run: Run) -> Iterator[Row]:
     yield Row(f"{work}, scores", measures["scores"], "scikit-learn's function", measures["scikit-learn"])
 
 
-# --- the search for parameters: time, and the loss on rows held out ---
+# --- the search for parameters: time, and the loss on held-out rows ---
 
 
 @benchmark("tuning")
 def tuning(run: Run) -> Iterator[Row]:
-    """Tuning of boosting by Optuna, as many trials each, with pruning: LightGBM, XGBoost. Time, and losses of held-out rows."""
+    """Tuning of boosting by Optuna, with equally many trials and pruning: LightGBM, XGBoost. Time, and loss on held-out rows."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -92,12 +92,12 @@ def _ours(threads: int, n_trials: int, n_rounds: int, classify: bool, X: Any, y:
     return dtrees.tune(kind(n_estimators=n_rounds, n_jobs=threads), X, y, n_trials=n_trials, cv=_FOLDS, random_state=0).estimator
 
 
-#: Fits to a fold, and returns the best loss of its held-out rows, and the number of rounds; without a fold, fits that many rounds.
+#: Fits to a fold, and returns the best loss on its held-out rows, and the number of rounds; without a fold, fits that number of rounds.
 _Fit = Callable[..., tuple[Any, float, int]]
 
 
 def _peers(fit: _Fit, threads: int, n_trials: int, n_rounds: int, classify: bool, X: Any, y: Any) -> Any:
-    """Return the estimator of another library that a study finds, by the folds, sampler and pruner of ours."""
+    """Return the estimator of another library that a study finds, with the same folds, sampler and pruner as for dtrees."""
     import optuna
 
     splitter = sklearn.model_selection.check_cv(_FOLDS, y, classifier=classify)

@@ -1,4 +1,4 @@
-"""Tables on which skipping work saves nothing, against the plain scan of everything, on one core."""
+"""Tables on which pruning saves nothing, compared with a full scan, on one core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAIN = "plain full scan"
 
 
 def cases(n: int) -> dict[str, tuple[NDArray[Any], NDArray[np.float64]]]:
-    """Return tables of ``n * 28`` cells or a few times as many, by name."""
+    """Return tables of ``n * 28`` cells or several times as many, by name."""
     random = np.random.default_rng(0)
     X = random.standard_normal((n, N_COLUMNS), np.float32)
     noise = random.standard_normal(n)
@@ -37,7 +37,7 @@ def cases(n: int) -> dict[str, tuple[NDArray[Any], NDArray[np.float64]]]:
 
 @benchmark("worst-cases")
 def worst_cases(run: Run) -> Iterator[Row]:
-    """Noise, ties, one huge column, 2,000 columns, heavy tails: a plain scan of presorted columns."""
+    """Noise, ties, one very long column, 2,000 columns, heavy tails: a full scan of presorted columns."""
     n_trees = run.size(tiny=1, small=10, full=20)
     for case, (X, y) in cases(run.size(tiny=200, small=10_000, full=100_000)).items():
         shape = f"{X.shape[0]:,} x {X.shape[1]:,}"
