@@ -1,8 +1,8 @@
-"""What every executor must agree about: estimators, tables and options, as data. See the tests
-of conformance of estimators and of clusters.
+"""Cases on which every executor must agree: estimators, tables and options, as data.
 
-A case is small, and has as much as possible in it of what could go another way elsewhere: rows in another order of sums, columns on another
-worker, random draws, ties, missing values, categories, weights of zero, columns that do not vary in a node.
+They are used by the conformance tests of estimators and of clusters. A case is small, and contains as much as possible of what could
+differ between executors: the order of sums, columns on other workers, random draws, ties, missing values, categories, zero weights,
+columns that are constant in a node.
 """
 
 import functools
@@ -39,7 +39,7 @@ N_ROWS, N_HELD_OUT = 300, 150
 
 
 def _frame(n_rows: int, seed: int) -> pd.DataFrame:
-    """Nine columns: those of :func:`table`, one that varies in few nodes, one that never does, a heavy-tailed one."""
+    """Nine columns: those of :func:`table`, one that varies in few nodes, one that is constant, a heavy-tailed one."""
     rng = np.random.default_rng(seed + 100)
     return table(n_rows, seed).assign(
         rare=rng.random(n_rows) < 0.02, constant=1.0, skewed=np.exp(rng.normal(0, 8, n_rows)).astype(np.float32)
@@ -66,24 +66,24 @@ WEIGHTS, HELD_OUT_WEIGHTS = weights(N_ROWS), weights(N_HELD_OUT, seed=6)
 
 @dataclass(frozen=True)
 class Case:
-    """An estimator, and what it is given.
+    """An estimator, and the arguments of its fit.
 
     Attributes
     ----------
     task : {"regression", "several", "several classes", "amounts", "binary", "multiclass"}
-        Which target.
+        The target.
     estimator : estimator
-        Of which each fit has a copy.
+        Each fit has a copy of it.
     array : bool
-        Whether the table is an array (of the columns that are numbers) rather than a frame (with missing values and categories).
+        Whether the table is an array (of the numeric columns) instead of a frame (with missing values and categories).
     weighted : bool
     evaluated : bool
         Whether there are evaluation sets, one of them with weights.
     callbacks : tuple
     scored : bool
-        Whether trees start from a score of each row.
+        Whether trees start from a score for each row.
     before : dict
-        Parameters of an earlier fit that this one goes on from; none, if empty.
+        Parameters of an earlier fit that this one continues; empty if there is none.
     """
 
     task: str
@@ -101,7 +101,7 @@ class Case:
 
     @property
     def is_constrained(self) -> bool:
-        """Whether splits are to respect constraints, which those of sparse tables do not know."""
+        """Whether the case has constraints, which sparse tables do not support."""
         return self.estimator.monotonic_cst is not None or self.estimator.interaction_cst is not None
 
     @property
@@ -111,13 +111,13 @@ class Case:
 
 
 def squares_of_residuals(y: Any, raw: Any, weight: Any) -> tuple[Any, Any]:
-    """An objective, that of squared error but for rows of large residuals."""
+    """An objective: squared error, except for rows with large residuals."""
     factor = np.where(np.abs(y - raw) < 3.0, 1.0, 0.5) * (1.0 if weight is None else weight)
     return factor * (raw - y), factor
 
 
 def multinomial(y: Any, raw: Any, weight: Any) -> tuple[Any, Any]:
-    """An objective of several outputs: log loss with a bound on its hessian. It is not made row by row."""
+    """An objective of several outputs that is not computed row by row: log loss with a bound on its hessian."""
     shares = np.exp(raw - raw.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     factor = (np.ones(len(y)) if weight is None else weight)[:, np.newaxis]
@@ -125,7 +125,7 @@ def multinomial(y: Any, raw: Any, weight: Any) -> tuple[Any, Any]:
 
 
 def coupled(y: Any, raw: Any, weight: Any) -> tuple[Any, Any]:
-    """An objective of several targets, of which rows count the less the worse all their predictions are."""
+    """An objective of several targets that weights rows less if all their predictions are bad."""
     error = raw - y
     factor = (np.ones(len(y)) if weight is None else weight) / (1.0 + np.abs(error).sum(axis=1))
     return factor[:, np.newaxis] * error, np.repeat(factor[:, np.newaxis], y.shape[1], axis=1)
@@ -143,7 +143,7 @@ CASES: dict[str, Case] = {
         "regression", DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=1), array=True
     ),
     "tree of classes": Case("multiclass", DecisionTreeClassifier(max_features=1, random_state=2), weighted=False),
-    # Sets of categories by these have kernels of their own, which differ from others in the score of a split alone.
+    # Their sets of categories have kernels of their own, which differ from others only in the score of a split.
     "tree by entropy": Case(
         "multiclass", DecisionTreeClassifier(criterion="entropy", max_features=1, categorical_features=None, random_state=2), weighted=False
     ),
@@ -152,7 +152,7 @@ CASES: dict[str, Case] = {
         RandomForestRegressor(3, criterion="poisson", oob_score=True, max_features=0.5, categorical_features=None, random_state=20),
     ),
     "extra tree": Case("regression", ExtraTreeRegressor(random_state=3)),
-    # Without sets of categories, which have a case of their own.
+    # Without sets of categories, which have a separate case.
     "forest": Case(
         "regression",
         RandomForestRegressor(
@@ -191,7 +191,7 @@ CASES: dict[str, Case] = {
     "forest of several targets of classes": Case(
         "several classes", RandomForestClassifier(4, oob_score=True, class_weight="balanced_subsample", max_leaf_nodes=40, random_state=36)
     ),
-    # Of every column, so that there are sets on every shard.
+    # All columns are drawn, so that there are sets on every shard.
     "forest of several targets by sets": Case(
         "several",
         RandomForestRegressor(5, oob_score=True, max_depth=6, categorical_features=list(range(9)), min_samples_category=3, random_state=39),
@@ -204,11 +204,11 @@ CASES: dict[str, Case] = {
         "several", DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=37), array=True
     ),
     "extra trees": Case("regression", ExtraTreesRegressor(4, max_depth=6, keep_targets=True, random_state=7), array=True),
-    # Without sets of categories, which an extra tree has.
+    # Without sets of categories, which an extra tree covers.
     "extra trees of classes": Case(
         "multiclass", ExtraTreesClassifier(4, bootstrap=True, max_samples=0.5, categorical_features=None, random_state=8), weighted=False
     ),
-    # Of a table without y: what they are given is not looked at.
+    # Its table has no y: the target is ignored.
     "isolation forest": Case("regression", IsolationForest(n_estimators=4, contamination=0.1, random_state=42), weighted=False),
     "isolation forest, by weight": Case(
         "regression", IsolationForest(n_estimators=4, max_samples=60, max_features=3, random_state=43), array=True
@@ -218,7 +218,7 @@ CASES: dict[str, Case] = {
     ),
     "boosting": Case("regression", regressor(n_estimators=5, subsample=0.7, max_features=0.4, random_state=9)),
     "boosting with defaults": Case("binary", GradientBoostingClassifier(n_estimators=4, random_state=9)),
-    # Every column holds some, so that there are sets on every shard.
+    # Every column has some, so that there are sets on every shard.
     "boosting with categories": Case(
         "regression",
         regressor(n_estimators=4, subsample=0.7, max_depth=4, categorical_features=list(range(9)), min_samples_category=3, random_state=9),
@@ -398,7 +398,7 @@ CASES: dict[str, Case] = {
         "regression", regressor(n_estimators=4, subsample=0.7, max_features=1, max_depth=4, random_state=9), before={"n_estimators": 2}
     ),
 }
-#: Cases with kernels that no other has, which take long to compile.
+#: Cases with kernels of their own, which take long to compile.
 SLOW = {
     "tree of absolute error",
     "tree by entropy",
@@ -426,7 +426,7 @@ SLOW = {
 
 
 def _kind(name: str) -> tuple[Any, ...]:
-    """Return what decides how trees of a case are grown: criterion, loss, whether targets are many."""
+    """Return everything that decides how trees of a case are grown: criterion, loss, whether there are several targets."""
     case = CASES[name]
     estimator = case.make()
     loss = getattr(estimator, "loss", "")
@@ -438,15 +438,15 @@ def _kind(name: str) -> tuple[Any, ...]:
 FIRST_OF_KIND = {*{_kind(name): name for name in reversed(CASES)}.values()}
 
 
-#: Sparse tables beside several targets have kernels of their own (of one of each kind, see test_targets_of_trees.py).
+#: Sparse tables with several targets have kernels of their own (one of each kind is in test_targets_of_trees.py).
 RARE_IN_SPARSE = {"extra trees of several targets", "tree of medians of several targets"}
 
-#: Shares of the rows in each of so many partitions; some are empty.
+#: Shares of the rows in each partition, by the number of partitions; some are empty.
 _SHARES = {1: [1.0], 3: [0.2, 0.1, 0.7], 7: [0.0, 0.1, 0.5, 0.0, 0.1, 0.1, 0.2]}
 
 
 def _spread(data: Any, n_parts: int) -> Any:
-    """Return a Dask collection of some data; an array's chunks are of three columns."""
+    """Return a Dask collection; the chunks of an array have three columns."""
     lengths = [round(share * len(data)) for share in _SHARES[n_parts]]
     if isinstance(data, np.ndarray):
         rows = tuple(length for length in lengths if length)
@@ -455,9 +455,9 @@ def _spread(data: Any, n_parts: int) -> Any:
 
 
 def fit(case: Case, n_parts: int | None = None, n_jobs: int | None = None, sparse: bool = False, of: Any = None, **more: Any) -> Any:
-    """Fit in this process, or from Dask collections of so many partitions; from a sparse table or sparse blocks if that is wanted.
+    """Fit in this process, or from Dask collections of ``n_parts`` partitions, or from a sparse table or sparse blocks.
 
-    ``of`` is an estimator to fit in place of the case's own; there may be more parameters of it, and options of ``fit``.
+    ``of`` is an estimator that replaces the case's own; other arguments are its parameters, or options of ``fit``.
     """
 
     def give(X: pd.DataFrame, *more: pd.Series | pd.DataFrame | None) -> list[Any]:
@@ -488,7 +488,7 @@ def fit(case: Case, n_parts: int | None = None, n_jobs: int | None = None, spars
     return model.set_params(n_jobs=None) if "n_jobs" in known else model
 
 
-#: What fitting leaves besides the trees.
+#: Results of a fit besides the trees.
 _OUTCOMES: Sequence[str] = (
     "oob_score_", "oob_scores_", "oob_improvement_", "oob_prediction_", "oob_decision_function_", "train_score_", "validation_score_",
     "best_iteration_", "best_score_", "n_estimators_", "feature_importances_",
@@ -496,7 +496,7 @@ _OUTCOMES: Sequence[str] = (
 
 
 def found(model: Any) -> dict[str, bytes]:
-    """Return all that came of a fit, as bytes: the saved model, scores, scores on evaluation sets."""
+    """Return all results of a fit as bytes: the saved model, scores, scores on evaluation sets."""
     assert any(tree.node_count > 1 for group in model._trees.groups for tree in group)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.dtrees"
@@ -510,12 +510,12 @@ def found(model: Any) -> dict[str, bytes]:
 
 @functools.cache
 def wanted(name: str) -> dict[str, bytes]:
-    """Return what comes of a case with one thread."""
+    """Return the results of a case with one thread."""
     return found(fit(CASES[name], n_jobs=1))
 
 
 def check(model: Any, name: str) -> None:
-    """Compare all that came of a fit with what comes of the case with one thread."""
+    """Compare the results of a fit with those of the case with one thread."""
     ours, theirs = found(model), wanted(name)
     assert ours.keys() == theirs.keys()
     assert [key for key in theirs if ours[key] != theirs[key]] == []

@@ -1,10 +1,10 @@
-"""Model files that are changed at random: each is refused by the one documented error, or is a sound model.
+"""Model files that are changed at random: each is refused with the documented error, or is a valid model.
 
-Half of the files get a checksum that fits what was changed, as a file has that was made to do damage: they may be loaded as another model,
-which must then predict what its trees say. The other half are changed byte by byte: what is loaded must predict what it did before.
-Files of all kinds of models are tried, half of them mapped into memory too.
+Half of the files get a checksum that matches the change, like a malicious file: they may load as another model, whose predictions must
+agree with its trees. The other half are changed byte by byte: a model that loads must predict the same as before. Files of all kinds of
+models are tried, half of them mapped into memory, too.
 
-``python -m tests.changed_model_files --files 20000`` tries so many.
+``python -m tests.changed_model_files --files 20000`` tries that number of files.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from dtrees.interop import dtrees_numpy
 from tests import earlier_models
 from tests.tree.trees import naive_leaf
 
-#: Seconds that a file may take.
+#: Seconds allowed for a file.
 PATIENCE = 120
-#: Models of earlier files with kernels that take long to compile.
+#: Models of earlier versions with kernels that take long to compile.
 RARE = {
     "tree-absolute-error",
     "tree-quantile",
@@ -65,14 +65,14 @@ def nested(depth: int) -> Any:
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None], key: str = "dtrees") -> None:
-    """Change the document and arrays of a file, with a checksum that fits: what an attacker could do."""
+    """Change the document and arrays of a file, with a matching checksum, as an attacker could."""
     document, arrays = unpack(key, path.read_bytes())
     change(document, arrays)
     path.write_bytes(pack(key, document, arrays))
 
 
 def models(rare: bool) -> list[Any]:
-    """Return models of every kind; those with kernels of their own, which further trees would be grown by, if they are wanted."""
+    """Return models of every kind; with ``rare``, also those with kernels of their own, which growing more trees would compile."""
     random = np.random.default_rng(5)
     few, many, labels = random.normal(size=(60, 4)), random.normal(size=(3000, 3)), np.array([7.0, 2.0, -3.0])
     return [
@@ -85,7 +85,7 @@ def models(rare: bool) -> list[Any]:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Give the way to each part of a JSON document."""
+    """Yield the path to each part of a JSON document."""
     yield path
     if isinstance(value, dict | list):
         for key in value if isinstance(value, dict) else range(len(value)):
@@ -94,7 +94,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def change_document(state: dict[str, Any], random: np.random.Generator) -> None:
     ways = [way for way in places(state) if way]
-    # Short ways first, so that they are not drowned by long lists.
+    # Short paths are as likely as long ones, which are many in long lists.
     depth = random.integers(1, max(map(len, ways)) + 1)
     ways = [way for way in ways if len(way) == depth]
     *way, last = ways[random.integers(len(ways))]
@@ -140,7 +140,7 @@ def change_arrays(arrays: dict[str, Any], random: np.random.Generator) -> None:
 
 
 def change_bools(arrays: dict[str, Any], random: np.random.Generator) -> None:
-    """Let a truth value be a byte that is neither 0 nor 1."""
+    """Set a boolean byte to a number other than 0 and 1."""
     names = [name for name, array in arrays.items() if array.dtype == np.bool_ and array.size]
     if names:
         name = str(random.choice(names))
@@ -161,11 +161,11 @@ def change(document: dict[str, Any], arrays: dict[str, Any], files: list[File], 
 
 
 def change_bytes(content: bytes, random: np.random.Generator) -> bytes:
-    """Damage a file: bits flip, bytes are lost, come twice, are others, or are cut off."""
+    """Damage a file: flip bits, remove, repeat or replace bytes, or truncate it."""
     data = bytearray(content)
     header = 8 + int.from_bytes(content[:8], "little")
     for _ in range(random.integers(1, 4)):
-        # The header is short, and every byte of it counts.
+        # The header is short, and every byte of it matters.
         at = int(random.integers(min(header, len(data)) if random.integers(2) else len(data)))
         length = int(random.integers(1, 65))
         what = random.integers(8)
@@ -190,7 +190,7 @@ def change_bytes(content: bytes, random: np.random.Generator) -> bytes:
 
 
 def rows_for(model: Any, random: np.random.Generator) -> Any:
-    """Rows that a model must be able to predict, by the columns that it says it has."""
+    """Return rows that a model must be able to predict, according to its columns."""
     columns = model._schema.columns
     if columns[0].name is None:
         return random.normal(size=(7, len(columns)))
@@ -220,7 +220,7 @@ def use(model: Any, path: Path, random: np.random.Generator) -> None:
     if not is_bag(model):
         dtrees.export_text(model)
         dtrees.export_graphviz(model)
-        with contextlib.suppress(ValueError, OverflowError):  # numbers that scikit-learn cannot hold
+        with contextlib.suppress(ValueError, OverflowError):  # scikit-learn cannot hold some numbers
             dtrees.to_sklearn(model)
     if hasattr(model, "warm_start"):
         add_a_tree(copy.deepcopy(model), X)
@@ -231,7 +231,7 @@ def use(model: Any, path: Path, random: np.random.Generator) -> None:
 
 
 def add_a_tree(model: Any, X: Any) -> None:
-    """Continue a fit, on rows that it may refuse."""
+    """Continue a fit on rows that may be refused."""
     classes = getattr(model, "classes_", [0.0, 1.0])
     columns = [np.resize(labels, len(X)) for labels in (classes if isinstance(classes[0], np.ndarray) else [classes] * model._n_targets)]
     model.set_params(warm_start=True, n_estimators=model._trees.n_rounds + 1)
@@ -245,12 +245,12 @@ def is_bag(model: Any) -> bool:
 
 
 def own_raw(model: Any, X: Any) -> Any:
-    """Return the raw predictions of a model, of a bag those of its boosters side by side."""
+    """Return the raw predictions of a model; for a bag, those of its boosters side by side."""
     return np.hstack([one._trees.raw(one._schema.matrix(X), 1) for one in (model.estimators_ if is_bag(model) else [model])])
 
 
 def naive_raw(model: Any, X: Any) -> Any:
-    """Walk each row through each tree: raw predictions as the arrays say them; of the boosters of a bag, side by side."""
+    """Return raw predictions by walking each row through each tree; for a bag, those of its boosters side by side."""
     if is_bag(model):
         return np.hstack([naive_raw(booster, X) for booster in model.estimators_])
     matrix = model._schema.matrix(X)
@@ -266,7 +266,7 @@ def naive_raw(model: Any, X: Any) -> Any:
 
 @dataclass
 class File:
-    """A sound model file."""
+    """A valid model file."""
 
     model: Any
     mappable: bool
@@ -277,7 +277,7 @@ class File:
 
 @functools.cache
 def sound_files(rare: bool) -> list[File]:
-    """Return a file of each model, saved to be mapped and not."""
+    """Return a file of each model, saved with and without ``mappable``."""
     found = []
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
@@ -292,7 +292,7 @@ def sound_files(rare: bool) -> list[File]:
 
 
 def try_file(seed: int, folder: Path, rare: bool = True) -> str:
-    """Change a file, load it, and return what came of it; raises AssertionError for what may not be."""
+    """Change a file, load it, and return what happened; raises AssertionError for a wrong result."""
     random = np.random.default_rng(seed)
     files = sound_files(rare)
     file = files[random.integers(len(files))]
@@ -354,7 +354,7 @@ def try_files(first: int, n_files: int, folder: Path, rare: bool = True) -> Coun
 
 
 def main() -> None:
-    """Try many files; a crash or a hang ends it, with the number of the file in what was said last."""
+    """Try many files; a crash or a hang ends the run, and the last line printed has the number of the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=20_000, help="how many; default 20000")
     parser.add_argument("--first", type=int, default=0, help="the number of the first")

@@ -1,7 +1,7 @@
-"""What all tests share: hypothesis profiles and the real data, where it is at hand.
+"""Fixtures of all tests: hypothesis profiles, and the real data, if available.
 
-The wall-clock cap of every test is set in pyproject.toml (``timeout``, by pytest-timeout), and so is that slow and thorough tests are left
-out unless they are asked for (``-m slow``, ``-m thorough``).
+The timeout of every test is set in pyproject.toml (``timeout``, by pytest-timeout), and so is the exclusion of slow and thorough tests
+unless they are requested (``-m slow``, ``-m thorough``).
 """
 
 import gc
@@ -19,26 +19,25 @@ from hypothesis import HealthCheck, settings
 from tests.examples import examples
 from tests.kernel_cache import compile_kernels
 
-# To look for garbage again and again among all that is imported and collected would take a fifth of the time that this takes; tests leave
-# little.
+# Garbage collection over all imported and collected objects would take a fifth of the time; tests leave little garbage.
 gc.disable()
 gc.set_threshold(50_000)
 
-# Test processes and workers import the same packages many times: bytecode is kept, also where the environment says not to.
+# Test processes and workers import the same packages many times: bytecode is written even if the environment disables it.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# A shell has what it starts in the background ignore Ctrl-C, which some tests press.
+# A shell makes background processes ignore Ctrl-C, which some tests use.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Workers are forked from a process that has all they need.
+# Workers are forked from a process with all imports.
 if "forkserver" in multiprocessing.get_all_start_methods():
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     get_mp_context().set_forkserver_preload(["tests.preloaded"])
 
-# Some ten clusters are there until the tests end, and mostly wait. Nobody looks at samples of what they do, a hundred in a second, and all
-# their processes looking at their memory ten times in a second would take as long as many of the tests do.
+# About ten clusters exist until the tests end, and mostly wait. Their profiles are not used, and taking a hundred samples a second, and
+# measuring memory ten times a second in all their processes, would take as long as many of the tests.
 dask.config.set(
     {
         "distributed.worker.profile.enabled": False,
@@ -48,7 +47,7 @@ dask.config.set(
     }
 )
 
-# There are as many test processes as the machine can take, each of which compiles what it needs.
+# There are as many test processes as the machine supports, each of which compiles its kernels.
 os.environ["DTREES_HELPER"] = "0"
 
 # No deadline: the first example of a test may compile kernels. In CI the examples are the same in every run.
@@ -63,20 +62,20 @@ settings.register_profile(
 )
 settings.load_profile("dtrees")
 
-#: What loads all kernels when it is imported: it is for the processes of clusters.
+#: It loads all kernels when it is imported, for the processes of clusters.
 collect_ignore = ["preloaded.py"]
 
-#: The environment variable that says where the real data is; without it, a folder beside the checkout is tried.
+#: The environment variable with the folder of real data; without it, a folder beside the checkout is tried.
 DATA_VARIABLE = "DTREES_DATA"
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many test processes there are, for ``-n logical``: two more than processors, since tests of clusters mostly wait."""
+    """Return the number of test processes for ``-n logical``: two more than processors, since tests of clusters mostly wait."""
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 2
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Before tests are spread over processes, compile what all of them would wait for, each within the time that a test is given."""
+    """Before tests are distributed to processes, compile the kernels that all would wait for, each within its timeout."""
     if not hasattr(session.config, "workerinput") and session.config.option.dist != "no":
         gc.enable()
         compile_kernels()
@@ -84,7 +83,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave thorough tests out of the slow ones, also where their parameters alone are thorough and their function or module is slow."""
+    """Deselect thorough tests in slow runs, also if only their parameters are thorough and their function or module is slow."""
     if config.option.markexpr == "slow":
         thorough = [item for item in items if item.get_closest_marker("thorough")]
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
@@ -92,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Leave what is there before the first test out of further collections of garbage: half a million objects, a third of a second each."""
+    """Exclude the objects before the first test from garbage collections: half a million objects, a third of a second each time."""
     gc.collect()
     gc.freeze()
     gc.enable()

@@ -1,9 +1,9 @@
-"""A differential fuzzer: a fit gives the same model in every way that there is to do it.
+"""A differential fuzzer: a fit gives the same model in every possible way.
 
-``python -m tests.differential --cases 5000 --seed 0`` draws estimators, parameters and tables at random. Each case is fitted plainly (one
-thread, in this process, a dense table), and again in some other ways: :data:`WAYS`. The bytes of the model file, all that is pickled, and
-predictions must be the same. A case that differs is printed as Python, once as it was drawn and once with all left out that it does not
-take; ``--case "Case(...)"`` runs it again.
+``python -m tests.differential --cases 5000 --seed 0`` draws estimators, parameters and tables at random. Each case is fitted in the
+plain way (one thread, in this process, a dense table), and again in some other ways: :data:`WAYS`. The bytes of the model file, of the
+pickle, and predictions must be the same. A case that differs is printed as Python, once as drawn and once reduced to the necessary
+fields; ``--case "Case(...)"`` runs it again.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("DTREES_HELPER", "0")  # kernels are waited for, not stood in for by others
+os.environ.setdefault("DTREES_HELPER", "0")  # wait for kernels instead of using substitutes
 
 import dask
 import dask.array as da
@@ -42,11 +42,11 @@ from tests.cluster.samples import in_partitions
 from tests.engine.shards import ShardedExecutor
 from tests.random_cases import Case, draw
 
-#: Seconds that a case may take, with all kernels that it compiles.
+#: Seconds for a case, including all kernels that it compiles.
 PATIENCE = 600
 WAYS = ("threads", "columns", "rows", "sparse", "saved", "pickled", "continued", "reloaded", "resumed", "cluster")
 PLACEMENTS = ("one-worker", "sharded", "rows", "replicated")
-#: What a model knows of how its fits were done.
+#: Attributes of a model that describe how it was fitted.
 _CIRCUMSTANCES = {"_loading_seconds", "_growing_seconds", "_n_grown", "_grown_by", "placement_", "_members", "_packs", "n_jobs"}
 
 
@@ -56,11 +56,11 @@ def applicable(case: Case) -> list[str]:
     left_out = set()
     if not isinstance(case.table(), np.ndarray) or {"monotonic_cst", "interaction_cst", "categorical_features"} & names:
         left_out.add("sparse")
-    if getattr(model, "criterion", "") in ("absolute_error", "quantile"):  # they are refused
+    if getattr(model, "criterion", "") in ("absolute_error", "quantile"):  # these criteria are refused
         left_out.add("rows")
     if not hasattr(model, "warm_start") or model.n_estimators < 2:
         left_out |= {"continued", "reloaded", "resumed"}
-    if {"n_iter_no_change", "drop_rate"} & set(names):  # one that has stopped goes on when it is continued; with dropout none can be
+    if {"n_iter_no_change", "drop_rate"} & set(names):  # a stopped fit continues when it is continued; with dropout it cannot be continued
         left_out |= {"continued", "reloaded"}
     return [way for way in WAYS if way not in left_out]
 
@@ -83,7 +83,7 @@ def _in_parts(data: Any, case: Case) -> Any:
 
 @contextlib.contextmanager
 def _over_shards(rows: bool, case: Case) -> Iterator[None]:
-    """Have trees of dense tables grown over two or three shards of this process, of columns or of rows."""
+    """Make trees of dense tables grow on two or three shards of this process, of columns or of rows."""
     n_shards = int(case.random(5).integers(2, 4))
 
     def executor(table: Any) -> Any:
@@ -113,7 +113,7 @@ def _over_shards(rows: bool, case: Case) -> Iterator[None]:
 
 
 def fitted(case: Case, way: str, folder: Path) -> Any:
-    """Return the model of a case, fitted in one way; "" is the plain one."""
+    """Return the model of a case, fitted in one way; "" is the plain way."""
     model, data = case.estimator(), case.data()
     part = 1 + case.seed % max(getattr(model, "n_estimators", 1) - 1, 1)
 
@@ -155,7 +155,7 @@ def fitted(case: Case, way: str, folder: Path) -> Any:
 
 
 def _parts(value: Any, name: str = "") -> Iterator[tuple[str, bytes]]:
-    """Give all that a value holds as bytes, by where it is."""
+    """Yield all data in a value as bytes, by its path."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         yield name, repr((value.dtype, value.shape)).encode() + value.tobytes()
     elif isinstance(value, dict):
@@ -172,7 +172,7 @@ def _parts(value: Any, name: str = "") -> Iterator[tuple[str, bytes]]:
 
 
 def outcome(model: Any, X: Any, folder: Path) -> dict[str, bytes]:
-    """Return what came of a fit as bytes, by name: the model file, what a pickle holds, predictions."""
+    """Return the results of a fit as bytes, by name: the model file, the content of a pickle, predictions."""
     found = dict(_parts(model, "pickled"))
     try:
         dtrees.save(model, folder / "saved")
@@ -187,7 +187,7 @@ def outcome(model: Any, X: Any, folder: Path) -> dict[str, bytes]:
 
 
 def result(case: Case, way: str) -> dict[str, bytes]:
-    """Return what came of a fit in one way, or that it was refused, or failed as none may."""
+    """Return the results of a fit in one way, or that it was refused, or that it failed unexpectedly."""
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
         logging.disable(logging.ERROR)
@@ -202,9 +202,9 @@ def result(case: Case, way: str) -> dict[str, bytes]:
 
 
 def differences(case: Case, ways: Iterable[str], wanted: dict[str, bytes] | None = None) -> Iterator[tuple[str, list[str]]]:
-    """Give each of the ways in which another model comes of a case, and what of it differs; "" for a plain fit that fails.
+    """Yield each way that gives another model for a case, and the differences; "" for a plain fit that fails.
 
-    ``wanted``: what comes of the plain fit, if that is known.
+    ``wanted``: the results of the plain fit, if known.
     """
     wanted = result(case, "") if wanted is None else wanted
     if "failed" in wanted:
@@ -215,7 +215,7 @@ def differences(case: Case, ways: Iterable[str], wanted: dict[str, bytes] | None
         names = wanted.keys() | found.keys()
         if "refused" in wanted.keys() & found.keys() or b"placement" in found.get("refused", b""):
             continue
-        # Models from files, and from a cluster, do not know all that others do of what they were fitted on.
+        # Models from files, and from a cluster, lack some data about their fit.
         unknown = {"saved": "pickled", "reloaded": "pickled._", "cluster": "pickled._"}.get(way, "-")
         names = {name for name in names if not name.startswith(unknown)}
         different = sorted(name for name in names if wanted.get(name) != found.get(name))
@@ -225,7 +225,7 @@ def differences(case: Case, ways: Iterable[str], wanted: dict[str, bytes] | None
 
 
 def simpler(case: Case) -> Iterator[Case]:
-    """Give cases that have a little less in them than this one."""
+    """Yield cases that are slightly simpler than this one."""
     for name in case.parameters:
         if not name.endswith(("n_estimators", "random_state")):
             yield replace(case, parameters={key: value for key, value in case.parameters.items() if key != name})
@@ -238,7 +238,7 @@ def simpler(case: Case) -> Iterator[Case]:
 
 
 def shrunk(case: Case, way: str) -> Case:
-    """Return a case that has only what it takes to differ in this way."""
+    """Return the simplest case that still differs in this way."""
     for one in simpler(case):
         if way in ["", *applicable(one)] and any(differences(one, [way] if way else [])):
             return shrunk(one, way)
@@ -246,9 +246,9 @@ def shrunk(case: Case, way: str) -> Case:
 
 
 def run(cases: Iterable[tuple[Any, Case]], *, n_ways: int = len(WAYS), on_cluster: float = 0.0) -> Counter[str]:
-    """Try some ways for each case, write those that differ, and return how many were tried, refused and different.
+    """Try some ways for each case, print those that differ, and return the numbers of tried, refused and different ones.
 
-    ``on_cluster``: in which share of cases a cluster is among the ways.
+    ``on_cluster``: the share of cases whose ways include a cluster.
     """
     count: Counter[str] = Counter()
     for number, case in cases:
@@ -260,7 +260,7 @@ def run(cases: Iterable[tuple[Any, Case]], *, n_ways: int = len(WAYS), on_cluste
         for way, what in differences(case, ways, wanted):
             count["DIFFERENT"] += 1
             sys.stdout.write(f"case {number}, {way or 'plainly fitted'}: {', '.join(what[:6])}\n  {case}\n")
-            sys.stdout.flush()  # before a smaller case is looked for, which takes a while
+            sys.stdout.flush()  # before the search for a smaller case, which takes long
             sys.stdout.write(f"  {shrunk(case, way)}\n")
         if count["cases"] % 250 == 0:
             sys.stdout.write(f"{dict(count)}\n")
@@ -269,7 +269,7 @@ def run(cases: Iterable[tuple[Any, Case]], *, n_ways: int = len(WAYS), on_cluste
 
 
 def watched(numbers: Iterable[int], seed: int, few_kernels: bool) -> Iterator[tuple[int, Case]]:
-    """Give the cases of some numbers; one that takes too long ends the process."""
+    """Yield the cases with given numbers; one that takes too long ends the process."""
     for number in numbers:
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         yield number, draw(seed, number, few_kernels)
@@ -294,7 +294,7 @@ def main() -> None:
         count = run(cases, n_ways=options.ways, on_cluster=options.on_cluster)
     sys.stdout.write(f"{dict(count)} in {time.perf_counter() - began:.0f} s\n")
     sys.stdout.flush()
-    os._exit(count["DIFFERENT"] > 0)  # without the seconds that a cluster takes to close
+    os._exit(count["DIFFERENT"] > 0)  # without the seconds that closing a cluster takes
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Model files of an earlier version, and what that version predicted by them.
+"""Model files of an earlier version, and the predictions of that version.
 
-The files in ``tests/models`` are of dtrees 0.1.0, one of each kind of model. ``python -m tests.earlier_models FOLDER`` wrote them and their
-predictions, ``predictions.npz``. They stay as they are; those of a later version would be another folder.
+The files in ``tests/models`` are of dtrees 0.1.0, one for each kind of model. ``python -m tests.earlier_models FOLDER`` wrote them and
+their predictions, ``predictions.npz``. They must not change; files of a later version would be in another folder.
 """
 
 import sys
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import dtrees
 
 FOLDER = Path(__file__).parent / "models"
-#: These follow from raw predictions by exp, whose last bit need not be that of every version.
+#: Outputs computed from raw predictions by exp, whose last bit may differ between versions.
 BY_EXP = ("predict_proba", "predict of amounts")
 #: The file that can be mapped.
 MAPPABLE = "tree-classes"
@@ -55,7 +55,7 @@ def targets() -> dict[str, Any]:
 
 
 def models() -> dict[str, tuple[Any, str]]:
-    """Return a model of each kind to be fitted, and its target, by the name of its file."""
+    """Return an unfitted model of each kind, and its target, by the name of its file."""
     some: dict[str, Any] = {"random_state": 1, "max_depth": 4}
     few: dict[str, Any] = {**some, "n_estimators": 3}
     boosting: dict[str, Any] = {**few, "learning_rate": 0.5, "reg_lambda": 1.0, "min_samples_leaf": 2}
@@ -92,7 +92,7 @@ def models() -> dict[str, tuple[Any, str]]:
 
 
 def predictions(model: Any) -> dict[str, NDArray[Any]]:
-    """Return predictions for the rows that models were fitted to and for others, by what they are."""
+    """Return predictions for the training rows and for others, by method."""
     X = pd.concat([rows(), rows(N_ROWS).assign(word="unseen")], ignore_index=True)
     amounts = getattr(model, "loss", "") == "poisson"
     found = {"predict of amounts" if amounts else "predict": model.predict(X)}
@@ -105,7 +105,7 @@ def predictions(model: Any) -> dict[str, NDArray[Any]]:
 
 
 def main(folder: Path) -> None:
-    """Fit all models, and write them and what they predict."""
+    """Fit all models, and write them and their predictions."""
     folder.mkdir(exist_ok=True)
     found = {}
     for name, (model, target) in models().items():
@@ -113,7 +113,7 @@ def main(folder: Path) -> None:
             warnings.simplefilter("ignore")
             model.fit(rows(), targets()[target])
         dtrees.save(model, folder / f"{name}.dtrees", mappable=name == MAPPABLE)
-        # Text has a dtype of its own length, which needs no pickle.
+        # The dtype of text includes its length, and needs no pickle.
         found |= {f"{name}/{what}": array.astype(str) if array.dtype == object else array for what, array in predictions(model).items()}
     np.savez_compressed(folder / "predictions.npz", **found)
 

@@ -16,7 +16,7 @@ def succeed(*arguments: object) -> Result:
 
 
 def fail(*arguments: object, code: int = 1) -> str:
-    """Run a command that must fail, and return its one line."""
+    """Run a command that must fail, and return its line of output."""
     result = run(*arguments)
     assert result.exit_code == code, result.output
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]

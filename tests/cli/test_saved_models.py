@@ -1,4 +1,4 @@
-"""Commands about a saved model: what they print is what the model says."""
+"""Commands about a saved model: their output agrees with the model."""
 
 import json
 import math
@@ -104,7 +104,7 @@ def test_what_cannot_be_evaluated(folder: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_compared_with_a_classifier(folder: Path, tmp_path: Path) -> None:
-    """Classes that were not there at the fit count as wrong, and a target without any of the model's is named."""
+    """Classes that were not seen at fit count as wrong, and a target without any of the model's classes is refused."""
     frame = pd.read_csv(folder / "dear.csv", dtype={"dear": str})
     rent = pd.read_csv(folder / "flats.csv")["rent"]
     frame.assign(rent=rent).to_csv(tmp_path / "numbers.csv", index=False)
@@ -228,7 +228,7 @@ def test_export_as_c(file: str, name: str, folder: Path, tmp_path: Path) -> None
 
 
 def test_export_of_the_module_for_numpy(folder: Path, tmp_path: Path) -> None:
-    """Tests of ``dtrees.interop`` see that it predicts the same."""
+    """Tests of ``dtrees.interop`` check that its predictions are the same."""
     assert "(numpy, " in succeed("export", folder / "rent.dtrees", "--to", "numpy", "-o", tmp_path / "dtrees_numpy.py").stdout
     assert (tmp_path / "dtrees_numpy.py").read_bytes() == Path(dtrees_numpy.__file__).read_bytes()
 
@@ -236,7 +236,7 @@ def test_export_of_the_module_for_numpy(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["onnx", "xgboost", "treelite"])
 def test_export_of_a_model(form: str, folder: Path, tmp_path: Path) -> None:
-    """The files are read by the tools; tests of ``dtrees.interop`` see that they predict the same."""
+    """The files can be read by the tools; tests of ``dtrees.interop`` check that predictions are the same."""
     module = pytest.importorskip(form)
     path = tmp_path / ("model.json" if form == "xgboost" else "model")
     succeed("export", folder / "rent.dtrees", "--to", form, "-o", path)
@@ -326,7 +326,7 @@ def test_a_bag_predicts_and_is_evaluated(folder: Path, tmp_path: Path) -> None:
 
 
 def test_models_without_a_column_of_answers(tmp_path: Path) -> None:
-    """Scores of isolation forests, rankers and survival models are written; they are not scored by a column."""
+    """Scores of isolation forests, rankers and survival models are written, but not compared with a column."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
     relevance, query = np.clip(np.round(frame["a"]), 0, 2), np.arange(60) % 6

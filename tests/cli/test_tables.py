@@ -55,7 +55,7 @@ def test_compressed_and_tab_separated(tmp_path: Path) -> None:
 
 
 def test_dtypes_are_those_of_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks that look alike at first: integers then a gap, integers then text, flags then a gap, nothing then text."""
+    """Blocks that look different at first: integers then a gap, integers then text, flags then a gap, nothing then text."""
     monkeypatch.setattr(tables, "BLOCK_SIZE", 4096)
     n = 2000
     lines = [f"{i},{i},{'true' if i % 2 else 'false'},,{i / 2},007" for i in range(n)]
@@ -75,7 +75,7 @@ def test_dtypes_are_those_of_all_rows(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("quotes", ['"', '""'])
 def test_line_breaks_within_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, quotes: str) -> None:
-    """Blocks may begin within them; where none does, blocks stay blocks."""
+    """Blocks may begin within quotes; if no block does, the blocks are used."""
     monkeypatch.setattr(tables, "BLOCK_SIZE", 400)
     wanted = [(i, f"first line\n{i},second line\nthird line {quotes[1:]}") for i in range(200)]
     frame = pd.DataFrame(wanted, columns=["a", "b"])

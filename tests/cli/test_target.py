@@ -28,7 +28,7 @@ from dtrees.cli.target import (
     summarize_part,
 )
 
-# --- the target: which task it calls for, and in which dtype it is trained on ---
+# --- the target: task and dtype ---
 
 
 MANY_NUMBERS = list(range(11))
@@ -198,7 +198,7 @@ def test_a_class_that_training_never_saw_counts_as_wrong() -> None:
     assert loss.model > 30
 
 
-# --- where a command writes: nothing that is read, nothing twice ---
+# --- destinations: not a file that is read, and not the same file twice ---
 
 
 def test_free_places(tmp_path: Path) -> None:

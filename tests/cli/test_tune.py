@@ -40,7 +40,7 @@ def test_a_model_is_found_and_saved(table: Path, tmp_path: Path) -> None:
 
 
 def test_its_parameters_give_the_model(table: Path, tmp_path: Path) -> None:
-    """``dtrees fit`` with the parameters that were found, as JSON has them, comes to the same scores."""
+    """``dtrees fit`` with the parameters found, as given in JSON, has the same scores."""
     given = (table, "--target", "rent", "--model", "forest", "-p", "max_depth=5", "--json")
     found = json.loads(succeed("tune", *given, "-p", "n_estimators=4", "--trials", 4, "--folds", 2, "--jobs", 2, "--scoring", "r2").stdout)
     assert (found["judged_by"], found["n_trials"]) == ("r2", 4)

@@ -1,4 +1,4 @@
-"""Clusters of a test's own, and processes of Dask's commands."""
+"""Clusters for single tests, and processes of Dask's commands."""
 
 import contextlib
 import importlib
@@ -13,7 +13,7 @@ from distributed.utils import get_mp_context
 
 @contextlib.contextmanager
 def cluster_of(n_workers: int, threads_per_worker: int = 1, **options: Any) -> Iterator[Client]:
-    """A cluster of its own for a test, and the current client of it."""
+    """A cluster for one test, and its current client."""
     with contextlib.ExitStack() as stack:
         cluster = LocalCluster(
             n_workers=n_workers, threads_per_worker=threads_per_worker, host="127.0.0.1", dashboard_address="127.0.0.1:0", **options
@@ -25,9 +25,9 @@ def cluster_of(n_workers: int, threads_per_worker: int = 1, **options: Any) -> I
 
 @contextlib.contextmanager
 def process(module: str, *options: str) -> Iterator[BaseProcess]:
-    """One of Dask's commands, killed at the end of the block."""
+    """A process of one of Dask's commands, killed at the end of the block."""
     arguments = ["--host", "127.0.0.1", "--no-dashboard", *options]
-    if module == "dask_worker":  # to import dtrees takes seconds, in which a worker that is known already would be silent
+    if module == "dask_worker":  # importing dtrees takes seconds, in which a worker that is already registered would be silent
         arguments += ["--preload", "dtrees.cluster.growing.fits"]
     command = get_mp_context().Process(target=_run, args=(module, arguments))
     command.start()
@@ -39,6 +39,6 @@ def process(module: str, *options: str) -> Iterator[BaseProcess]:
 
 
 def _run(module: str, arguments: list[str]) -> None:
-    """Be one of Dask's commands."""
+    """Run one of Dask's commands."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     importlib.import_module(f"distributed.cli.{module}").main(arguments)

@@ -41,16 +41,16 @@ def client(cluster_of_3: LocalCluster) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def mortal_cluster() -> Iterator[LocalCluster]:
-    """Three workers that their nannies start again."""
+    """Three workers that are restarted by their nannies."""
     with dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}), _cluster(3, 1) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def mortal_client(mortal_cluster: LocalCluster) -> Iterator[Client]:
-    """The current client in a test that loses workers: all three are there at its beginning, and behave at its end."""
+    """The current client in a test that loses workers: all three are there when it begins, and work normally when it ends."""
     with Client(mortal_cluster, set_as_default=False) as client, client.as_current():
-        # A worker that Dask itself has removed ends, and so does its nanny: then it is for the cluster to start another.
+        # A worker that Dask itself has removed ends, and so does its nanny: the cluster has to start another.
         wait_until(lambda: mortal_cluster.scale(3) or len(client.run(os.getpid, on_error="ignore")) == 3, 60)
         try:
             yield client
@@ -60,7 +60,7 @@ def mortal_client(mortal_cluster: LocalCluster) -> Iterator[Client]:
 
 @pytest.fixture(params=["plain", "carried"])
 def connections(client: Client, request: pytest.FixtureRequest) -> Iterator[None]:
-    """How actors are reached: "plain" TCP, or what event loops have "carried", as where connections are encrypted."""
+    """How actors are reached: by "plain" TCP, or "carried" by event loops, as for encrypted connections."""
     kind = None if request.param == "carried" else TCP
     _take(kind)
     client.run(_take, kind)
@@ -75,7 +75,7 @@ def _take(kind: type | None) -> None:
 
 @pytest.fixture
 def no_nannies() -> Iterator[Client]:
-    """Two workers that nobody starts again."""
+    """Two workers that are not restarted."""
     with cluster_of(0) as client, contextlib.ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(process("dask_worker", client.scheduler.address, "--no-nanny", "--nthreads", "1"))
@@ -92,7 +92,7 @@ def sharded() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def cluster_of_threads() -> Iterator[LocalCluster]:
-    """Five workers that are threads of this process: each may use the machine's memory, as what a worker uses is what the process does."""
+    """Five workers that are threads of this process, each with the machine's memory, as a worker's memory is the process's."""
     options = {"processes": False, "memory_limit": 1.0, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
@@ -103,7 +103,7 @@ def cluster_of_threads() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def client_of_threads(cluster_of_threads: LocalCluster) -> Iterator[Client]:
-    """The client that the workers use too, as they find it in their process. It must not go with any of them."""
+    """The client that the workers use, too, since it is in their process. It must not close when a worker ends."""
     with Client(cluster_of_threads) as client:
         yield client
 

@@ -1,7 +1,7 @@
-"""Faults by a script: workers that are killed, stand still, or are cut off from everybody, at a certain message.
+"""Scripted faults: workers that are killed, stopped, or cut off from all others, at a certain message.
 
-Signals are for workers that are processes. Workers that are threads of the tests' own process are cut off instead: if all their connections
-break at once, that is a death to everybody else.
+Signals are for workers that are processes. Workers that are threads of the tests' own process are cut off instead: if all their
+connections break at once, the others consider them dead.
 """
 
 import os
@@ -19,15 +19,15 @@ from dtrees.cluster.growing.shards import ShardActor
 from dtrees.cluster.transport.direct_channel import Failed
 from dtrees.engine.protocol.exchange import Step
 
-#: What carries out messages, and sends payloads: a message, or a step with these, is the last argument.
+#: Functions that carry out messages and send payloads: a message, or a step with payloads, is the last argument.
 _PLACES: tuple[tuple[Any, str], ...] = ((ShardActor, "handle"), (ShardActor, "hand_over"))
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A shard's process gets a signal before it carries out the ``at``-th message of a kind or sends the payloads of a step of that name.
+    """A signal to a shard's process before it carries out the ``at``-th message of a kind, or sends the payloads of a step of that name.
 
-    The first ``times`` processes to come so far get it; ``own`` asks for the coordinator's process, or for others.
+    The first ``times`` processes to get there receive it; ``own`` selects the coordinator's process, or others.
     """
 
     folder: Path
@@ -39,17 +39,17 @@ class Fault:
 
 
 def install(client: Client, *faults: Fault, workers: list[str] | None = None) -> None:
-    """Have the processes of all workers, or of some, follow a script."""
+    """Make the processes of all workers, or of some, follow a script."""
     client.run(_install, faults, workers=workers)
 
 
 def uninstall(client: Client) -> None:
-    """Have the processes that are left behave."""
-    client.run(_uninstall, on_error="ignore")  # some may be on their way out
+    """Restore normal behaviour of the remaining processes."""
+    client.run(_uninstall, on_error="ignore")  # some may be about to end
 
 
 def stopped(*faults: Fault) -> list[int]:
-    """Return the processes that got their signal."""
+    """Return the processes that received their signal."""
     return [int(path.name.rpartition("-")[2]) for fault in faults for path in fault.folder.glob(f"{fault.kind}-*")]
 
 
@@ -61,7 +61,7 @@ def _install(faults: tuple[Fault, ...]) -> None:
 
 
 def _following(faults: tuple[Fault, ...], original: Callable[..., Any], counts: dict[str, int]) -> Callable[..., Any]:
-    """Return a method with signals by a script."""
+    """Return a method that sends signals by a script."""
 
     def handle(self: Any, *call: Any) -> Any:
         kinds = _kinds(call[-1])
@@ -86,7 +86,7 @@ def _coordinates() -> bool:
 
 
 def _take_place(fault: Fault) -> bool:
-    """Take one of the places for processes to get the signal; files make sure that no place is taken twice."""
+    """Claim one of the ``times`` signals; files ensure that none is claimed twice."""
     for place in range(fault.times):
         try:
             os.close(os.open(fault.folder / f"place-{fault.kind}-{place}", os.O_CREAT | os.O_EXCL))
@@ -99,11 +99,11 @@ def _take_place(fault: Fault) -> bool:
 
 @dataclass(frozen=True)
 class Cut:
-    """What becomes of the worker of the shard that gets the ``at``-th message of a kind, or is to send the payloads of a step of that name.
+    """A fault of the worker whose shard gets the ``at``-th message of a kind, or is about to send the payloads of a step of that name.
 
-    It is "killed" before it carries the message out, or it does so "unheard": the connections that others have to it break before its
-    reply, and it lives on. Never is it the coordinator's worker, whose thread could not be ended, and whose shard is called without a
-    connection; then it is the next one's turn.
+    It is "killed" before it carries the message out, or does so "unheard": the connections from others to it break before its reply, and
+    it lives on. It is never the coordinator's worker, whose thread could not be ended and whose shard is called without a connection;
+    then the next worker is chosen.
     """
 
     kind: str
@@ -113,14 +113,14 @@ class Cut:
 
 @contextmanager
 def cut_off(*cuts: Cut) -> Iterator[list[Cut]]:
-    """Have workers in this process be cut off by a script, one after the other; yield what came about of it so far."""
+    """Cut workers of this process off by a script, one after the other; yield the cuts so far."""
     originals = [getattr(actor, name) for actor, name in _PLACES]
     done: list[Cut] = []
     seen = 0
     lock = threading.Lock()
 
     def is_up(message: Any) -> Cut | None:
-        """Return the cut whose turn it is, None if it is nobody's."""
+        """Return the cut that is due, None if none is."""
         nonlocal seen
         with lock:
             cut = cuts[len(done)] if len(done) < len(cuts) else None
@@ -161,7 +161,7 @@ def cut_off(*cuts: Cut) -> Iterator[list[Cut]]:
 
 
 def _kinds(message: Any) -> set[str]:
-    """Return the name of a step and of those that it is made of, or of a message's type."""
+    """Return the name of a step and of its parts, or of a message's type."""
     if isinstance(message, Step):
         return {message.name, *message.name.rpartition(": ")[2].split(", ")}
     return {type(message).__name__}
@@ -172,4 +172,4 @@ def _break_connections(worker: Worker, how: str, broken: threading.Event) -> Non
         worker.batched_stream.abort()
     for comm in list(worker._comms):
         comm.abort()
-    worker.loop.add_callback(broken.set)  # after what is to be done when a connection is closed
+    worker.loop.add_callback(broken.set)  # after the handlers of a closed connection

@@ -62,7 +62,7 @@ def weights(n_rows: int = N_ROWS, seed: int = 2) -> pd.Series:
 
 
 def in_partitions(data: pd.DataFrame | pd.Series, lengths: list[int]) -> Any:
-    """A Dask frame with partitions of given lengths (some may be 0), of unknown divisions."""
+    """A Dask frame with partitions of given lengths (some may be 0), and unknown divisions."""
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     assert bounds[-1] == len(data)
     parts = [data.iloc[a:b] for a, b in itertools.pairwise(bounds)]
@@ -77,7 +77,7 @@ WEIGHTS = weights()
 
 
 def training_set(task: str = "regression", n_partitions: int = 3) -> tuple[Any, Any]:
-    """Return the columns and a target as collections."""
+    """Return the columns and a target as Dask collections."""
     return in_partitions(FRAME, LENGTHS[n_partitions]), in_partitions(TARGETS[task], LENGTHS[n_partitions])
 
 
@@ -95,7 +95,7 @@ def trees_of(model: Any) -> list[Any]:
 
 
 def assert_same_model(found: Any, wanted: Any) -> None:
-    """Check that models are the same in every bit of every node."""
+    """Check that models are equal in every bit of every node."""
     found_trees, wanted_trees = trees_of(found), trees_of(wanted)
     assert len(found_trees) == len(wanted_trees)
     assert any(tree.node_count > 1 for tree in wanted_trees)
@@ -108,19 +108,19 @@ def assert_same_model(found: Any, wanted: Any) -> None:
 
 
 def endless(n_estimators: int = 10**6) -> dtrees.GradientBoostingRegressor:
-    """Boosting of so many rounds that a fit goes on until it is ended."""
+    """Boosting with enough rounds for a fit to last until it is ended."""
     return dtrees.GradientBoostingRegressor(n_estimators=n_estimators, max_depth=3, random_state=0)
 
 
 def going_on(client: Client, marker: Path) -> tuple[Future, str]:
-    """Submit a fit that ends when there is a file; return its future once it has rounds, and the worker that coordinates it."""
+    """Submit a fit that ends when a file exists; return its future once it has rounds, and the worker that coordinates it."""
     future = dtrees.submit(endless(), *training_set(), callbacks=[lambda progress: marker.exists()])
     wait_until(lambda: len(events(client, "round", future.key)) > 2)
     return future, events(client, "round", future.key)[-1]["worker"]
 
 
 def assert_goes_on(client: Client, future: Future, marker: Path) -> None:
-    """A fit that ends at the marker goes on for some rounds; then it ends, with the model of as many rounds in this process."""
+    """Check that a fit that ends at the marker continues for some rounds; then its model is that of the same rounds in this process."""
     seen = events(client, "round", future.key)[-1]["round"]
     wait_until(lambda: events(client, "round", future.key)[-1]["round"] > seen + 3)
     marker.touch()
@@ -129,7 +129,7 @@ def assert_goes_on(client: Client, future: Future, marker: Path) -> None:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 150.0) -> None:
-    """Wait for something that must come about, and fail if it does not in time."""
+    """Wait for a condition, and fail if it does not become true in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "still not so"
@@ -137,17 +137,17 @@ def wait_until(condition: Callable[[], bool], seconds: float = 150.0) -> None:
 
 
 def events(client: Client, what: str, fit: str | None = None) -> list[dict[str, Any]]:
-    """The events of a kind that a fit has sent: the given one, or the last."""
+    """The events of a kind that a fit, by default the last, has sent."""
     sent = [event for _, event in client.get_events("dtrees-exchange" if what == "exchange" else "dtrees")]
     fit = fit or sent[-1]["fit"]
     return [event for event in sent if event["fit"] == fit and event["what"] == what]
 
 
 def assert_clean(client: Client, *, in_processes: bool = True) -> None:
-    """Check that nothing is left on the cluster, after fits whose results and data the test itself has let go of.
+    """Check that nothing of fits is left on the cluster, after the test has released its results and data.
 
-    No task, wish or published data on the scheduler; on workers no task, result or actor, nor, where workers are processes, a table that
-    something still refers to.
+    The scheduler has no task, client request or published data; workers have no task, result or actor, nor, if they are processes, a
+    table that is still referenced.
     """
     try:
         wait_until(lambda: not _left_over(client, in_processes))
@@ -159,7 +159,7 @@ def _left_over(client: Client, in_processes: bool) -> list[str]:
     on_scheduler = client.run_on_scheduler(_left_on_scheduler)
     if on_scheduler:
         return list(on_scheduler)
-    # A worker may be on its way out.
+    # A worker may be about to end.
     on_workers = client.run(_left_on_worker, in_processes, on_error="ignore")
     return [f"{worker}: {what}" for worker, found in on_workers.items() for what in found]
 
@@ -181,13 +181,13 @@ def _left_on_worker(in_processes: bool, dask_worker: Any) -> list[str]:
     found += [f"result {key}" for key in state.data] + [f"actor {key}" for key in state.actors]
     if found or not in_processes:
         return found
-    DequeHandler.clear_all_instances()  # Dask's log keeps the last errors of connections, with all that their frames refer to
-    gc.collect()  # tracebacks and the frames they refer to are circles
+    DequeHandler.clear_all_instances()  # Dask's log stores the last errors of connections, with all objects that their frames refer to
+    gc.collect()  # tracebacks and their frames are reference cycles
     return [f"a {type(item).__name__}" for item in gc.get_objects() if type(item) in (Columns, Shard)]
 
 
 def records(client: Client) -> dict[str, dict[str, Any]]:
-    """Return of each fit that the scheduler has a record of its state, its turns, and how many trees are kept."""
+    """Return the state, the turns and the number of stored trees of each fit that has a record on the scheduler."""
     found: dict[str, dict[str, Any]] = client.run_on_scheduler(_records)
     return found
 

@@ -1,4 +1,4 @@
-"""Input that cannot be learnt from: the error says what is wrong, and the cluster is as it was."""
+"""Invalid input: the error says what is wrong, and the cluster is unchanged."""
 
 import contextlib
 import functools
@@ -60,13 +60,13 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
 }
 
 
-#: What differs from others in what is looked at, not in where that is done.
+#: Cases that differ from others in the check, not in where it is done.
 MORE = {"zero weights", "rows in another number of partitions", "rows of an array", "rows of a local y", "rows of weights", "one dimension"}
 
 
 @pytest.mark.parametrize("case", slow_for(MORE, CASES))
 def test_messages(client: Client, case: str) -> None:
-    """What loads a table is the same for all models: they take turns."""
+    """Loading a table is the same for all models: they are used in turn."""
     make, message = CASES[case]
     model = dtrees.DecisionTreeRegressor() if list(CASES).index(case) % 2 else dtrees.GradientBoostingRegressor()
     with pytest.raises(ValueError, match=message):
@@ -75,7 +75,7 @@ def test_messages(client: Client, case: str) -> None:
 
 
 def test_sparse_blocks(client: Client) -> None:
-    """They want all columns on a worker, and to be all of a kind."""
+    """They need all columns on a worker, and all blocks of the same kind."""
     X = da.from_array(np.nan_to_num(NUMBERS.astype(float)), chunks=(200, -1))
     sparse, y = X.map_blocks(csr_array), da.from_array(REGRESSION.to_numpy(), chunks=200)
     model = dtrees.RandomForestRegressor(2)
@@ -107,14 +107,14 @@ def test_one_class_is_as_in_one_process(client: Client) -> None:
 
 
 def usable(client: Client) -> None:
-    """Check that the cluster is as it was before a fit failed."""
+    """Check that the cluster is in the same state as before a failed fit."""
     assert_clean(client)
     dtrees.DecisionTreeRegressor(max_depth=2).fit(parts(FRAME), parts(REGRESSION))
     assert_clean(client)
 
 
 def account_of(error: BaseException) -> str:
-    """What the user gets to see of an error."""
+    """Return the text of an error that the user sees."""
     return "".join(traceback.format_exception(error))
 
 
@@ -134,7 +134,7 @@ def read(part: pd.DataFrame) -> pd.DataFrame:
 
 @pytest.mark.parametrize("role", slow_for({"y", "sample_weight"}, ["X", "y", "sample_weight", "eval_set"]))
 def test_a_partition_that_raises(client: Client, role: str) -> None:
-    """What loads a table is the same for all models: they take turns."""
+    """Loading a table is the same for all models: they are used in turn."""
     data = {"X": FRAME, "y": REGRESSION, "sample_weight": WEIGHTS}
     given = {name: parts(values) for name, values in data.items()}
     broken = {name: given[name].map_partitions(read, meta=values.iloc[:0]) for name, values in data.items()}
@@ -164,7 +164,7 @@ def test_a_callback_or_metric_that_raises(client: Client, placement: str) -> Non
 @pytest.mark.parametrize(("placement", "role"), one_of_each(one_quick(["sharded", "one-worker"]), one_quick(["callbacks", "eval_metric"])))
 @pytest.mark.parametrize("kind", one_quick([SystemExit, KeyboardInterrupt]))
 def test_what_would_end_a_process_ends_the_fit_alone(client: Client, placement: str, role: str, kind: type[BaseException]) -> None:
-    """Dask would lose worker after worker by it."""
+    """Otherwise Dask would lose one worker after another."""
     workers = client.run(os.getpid)
 
     def end(*_: Any) -> float:
@@ -191,7 +191,7 @@ def broken(*args: Any, **options: Any) -> Any:
 
 @contextlib.contextmanager
 def broken_on_one_worker(client: Client, where: str) -> Iterator[str]:
-    """A function that raises on one worker; gives the worker's address."""
+    """Make a function raise on one worker; yield the worker's address."""
     worker = min(client.nthreads())
     client.run(lambda: mock.patch(where, broken).start() and None, workers=[worker])
     try:
@@ -222,14 +222,14 @@ def test_what_raises_on_one_worker(client: Client, where: str, make: Callable[[]
             make().fit(parts(FRAME), parts(REGRESSION), **options)
         assert str(caught.value) == "mine"
         assert "in broken" in account_of(caught.value)
-        if "columns" not in where and "growing" not in where:  # shards and scorers say where they are
+        if "columns" not in where and "growing" not in where:  # shards and scorers report their location
             assert worker in account_of(caught.value)
         assert_clean(client)
     usable(client)
 
 
 def test_no_memory(client: Client) -> None:
-    """Workers that run out of memory are killed; so are these, and nobody can tell the difference."""
+    """Workers that run out of memory are killed, like these: the two cannot be distinguished."""
 
     def die(part: pd.DataFrame) -> pd.DataFrame:
         os._exit(137)
@@ -239,13 +239,14 @@ def test_no_memory(client: Client) -> None:
         forest().fit(greedy, parts(REGRESSION))
     assert "it takes more memory than they have: give them more" in str(caught.value)
     assert "a call of os._exit" in str(caught.value)
-    # Not wait_for_workers: it replaces what the LocalCluster knows of its workers, which then fails over news of one that is gone already.
+    # Not wait_for_workers: it replaces the LocalCluster's information about workers, which then fails for a worker that has already
+    # gone.
     wait_until(lambda: len(client.nthreads()) == 3, 100)
     usable(client)
 
 
 def test_workers_too_small_for_anything() -> None:
-    """It takes no time to find out."""
+    """The check takes no time."""
     with cluster_of(1, memory_limit="300MB") as client:
         for act in (forest().fit, functools.partial(submit, forest())):
             with pytest.raises(NotEnoughMemory, match=r"may use 2\d\d\.\d* MiB \(of a limit of 286.10 MiB\), and Python with dtrees"):

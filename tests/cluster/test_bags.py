@@ -1,4 +1,4 @@
-"""Bags on a cluster: each booster a task of its own, the bag that of one process, byte for byte, also where a worker is lost."""
+"""Bags on a cluster: each booster is a task, and the bag equals that of one process, byte for byte, also after a worker was lost."""
 
 import functools
 import os
@@ -36,7 +36,7 @@ def wanted(task: str) -> dict[str, bytes]:
 
 
 def found(bag: Any) -> dict[str, bytes]:
-    """All that comes of a fit, in bytes."""
+    """Return all results of a fit as bytes."""
     metadata, arrays = bag._to_state()
     out_of_bag = bag.oob_prediction_ if hasattr(bag, "oob_prediction_") else bag.oob_decision_function_
     return {"facts": repr(metadata).encode(), "oob": out_of_bag.tobytes()} | {name: array.tobytes() for name, array in arrays.items()}
@@ -74,7 +74,7 @@ def test_the_bag_of_one_process(client: Client, task: str, placement: str, n_par
 
 @pytest.mark.parametrize("blocks", ["frames", pytest.param("sparse", marks=pytest.mark.slow)])
 def test_a_worker_is_lost(mortal_client: Client, tmp_path: Path, blocks: str) -> None:
-    """While all are growing boosters."""
+    """While all workers grow boosters."""
     processes, killed = mortal_client.run(os.getpid), tmp_path / "killed"
 
     def kill_another(progress: Any) -> None:

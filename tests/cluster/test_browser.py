@@ -1,4 +1,4 @@
-"""The page in a browser: headless Chromium, through Selenium, looks at a fit on a LocalCluster. Skipped where these are not installed."""
+"""The page of fits in a browser: headless Chromium, controlled by Selenium. Skipped if these are not installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def walking(found: str, visit: str) -> str:
-    """A script that visits all nodes of the page, also those in the shadow trees of Bokeh's models, and returns what it found."""
+    """Return a script that visits all nodes of the page, including the shadow trees of Bokeh's models, and returns what it found."""
     return f"""
 const found = {found};
 const walk = (node) => {{
@@ -40,7 +40,7 @@ TEXTS = walking(
     "if (node.nodeType === Node.TEXT_NODE && node.textContent.trim()) found.push(node.textContent.trim());"
     'if (node.nodeName === "STYLE" || node.nodeName === "SCRIPT") return;',
 )
-#: Of each plot on the screen, how many of its pixels have the colour of the first curve, and that of bars for seconds of work.
+#: For each visible plot, the numbers of pixels in the colour of the first curve, and in that of bars for seconds of work.
 PIXELS = walking(
     "[]",
     """if (node.nodeName === "CANVAS" && node.width && node.height) {
@@ -53,7 +53,7 @@ PIXELS = walking(
         found.push(counts);
     }""",
 )
-#: Where the tables end, and where what happened begins: pixels from above.
+#: The ends of the tables, and the start of the list of events, in pixels from above.
 HEIGHTS = walking(
     "{tables: [], lines: 0}",
     'if (node.nodeName === "TABLE") found.tables.push(node.getBoundingClientRect().bottom);'
@@ -79,7 +79,7 @@ def browser() -> Iterator[Any]:
 
 
 def test_a_fit_is_followed(client: Client, browser: Any, tmp_path: Path) -> None:
-    """The page shows it growing and then, without being opened again, finished, with curves and bars drawn, and without an error."""
+    """The page shows it growing and then, without a reload, finished, with curves and bars drawn, and without an error."""
     go_on = tmp_path / "go on"
 
     def wait_for_word(progress: dtrees.callbacks.Progress) -> None:
@@ -87,7 +87,7 @@ def test_a_fit_is_followed(client: Client, browser: Any, tmp_path: Path) -> None
             wait_until(go_on.exists, 120)
 
     model = dtrees.GradientBoostingRegressor(n_estimators=4)
-    many = np.tile(np.arange(len(FRAME)), 500)  # so that workers have more to do than to tell one another
+    many = np.tile(np.arange(len(FRAME)), 500)  # so that workers work longer than they communicate
     X, y = in_partitions(FRAME.iloc[many], (100_000, 110_000)), in_partitions(Y.iloc[many], (100_000, 110_000))
     future = dtrees.submit(model, X, y, client=client, callbacks=[wait_for_word], placement="sharded")
 
@@ -102,7 +102,7 @@ def test_a_fit_is_followed(client: Client, browser: Any, tmp_path: Path) -> None
     assert "sharded" in texts
     for worker in client.scheduler_info()["workers"]:
         assert worker.removeprefix("tcp://") in texts
-    heights = browser.execute_script(HEIGHTS)  # the lines stood beside the table of workers, and some of its columns under them
+    heights = browser.execute_script(HEIGHTS)  # the lines were once drawn beside the table of workers, over some of its columns
     assert len(heights["tables"]) == 2
     assert max(heights["tables"]) <= heights["lines"]
     errors = [line["message"] for line in browser.get_log("browser") if line["level"] == "SEVERE" and "favicon" not in line["message"]]
@@ -113,14 +113,14 @@ def test_a_fit_is_followed(client: Client, browser: Any, tmp_path: Path) -> None
 
 
 def seen_in(browser: Any, address: str) -> list[str]:
-    """Open a page anew, and return its texts."""
+    """Load a page, and return its texts."""
     browser.get(address)
     time.sleep(1.0)
     return [str(text) for text in browser.execute_script(TEXTS)]
 
 
 def curves_and_bars_are_drawn(browser: Any) -> bool:
-    """Tell whether one plot has the first curve, and another one more of the bars than their legend is."""
+    """Return whether one plot has the first curve, and another one more of the bars than their legend."""
     pixels = browser.execute_script(PIXELS)
     return any(curve > 50 and bars == 0 for curve, bars in pixels) and any(bars > 2000 for _, bars in pixels)
 

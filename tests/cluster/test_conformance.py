@@ -1,8 +1,8 @@
-"""One set of cases over every executor: what comes of a fit is the same in every byte, wherever it ran and whatever was lost on the way.
+"""The same cases on every executor: the result of a fit is equal in every byte, wherever it ran and whichever workers were lost.
 
 The reference is the fit in this process with one thread. Cases are in :mod:`tests.cases`; an executor is a number of workers and a
-placement. Workers of the larger cluster are threads of this process that talk over TCP, which start in no time; those of the others are
-processes.
+placement. Workers of the larger cluster are threads of this process that communicate by TCP, which start quickly; those of the others
+are processes.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scor
 
 @dataclass(frozen=True)
 class Place:
-    """Where to fit: on how many workers, with which placement, from how many partitions."""
+    """An executor: the number of workers, the placement, and the number of partitions."""
 
     n_workers: int
     placement: str
     n_parts: int
 
 
-#: The last but one is the place of every run, the last that of the largest cluster.
+#: Every run uses the last but one, and the last for the largest cluster.
 BOOSTING = [Place(1, "one-worker", 1), Place(1, "sharded", 3), Place(3, "one-worker", 7), Place(3, "sharded", 3), Place(5, "sharded", 7)]
 FORESTS = [Place(1, "replicated", 7), Place(3, "replicated", 1), Place(3, "sharded", 7), Place(5, "sharded", 3)]
 
@@ -66,16 +66,16 @@ def _id(value: Any) -> str:
     return f"{value.n_workers} workers, {value.placement}" if isinstance(value, Place) else str(value)
 
 
-#: Cases, and what is lost in each: a worker or one after another. Those of "boosting" and "forest" that are lost first are of every run, in
-#: which shards of one process are lost at all messages (tests/engine/test_lost_shards_of_columns.py). What is done about a lost worker does
-#: not depend on how it was lost: of those not heard of any more, a few are enough. (Trees of a forest grow side by side.)
+#: Cases, and lost workers in each: one or several in sequence. The first losses of "boosting" and "forest" belong to every run, in which
+#: shards of one process are lost at all messages (tests/engine/test_lost_shards_of_columns.py). Recovery does not depend on how a worker
+#: was lost, so few of them are merely silent. (Trees of a forest grow side by side.)
 LOSSES: dict[str, list[list[Cut]]] = {
     "boosting": [
         *([Cut("rows", 7)], [Cut("Open")], [Cut("Open", 1, "unheard")], [Cut("standing")]),
         *([Cut("marks", 7)], [Cut("marks", 7, "unheard")], [Cut("GrowTree", 7)]),
     ],
     "boosting that goes on": [[Cut("further columns", 7)], [Cut("Replay", 7)], [Cut("marks", 3)]],
-    # The shards of two in one round: one of their successors is not on the coordinator's worker.
+    # Two shards in one round: one of their successors is not on the coordinator's worker.
     "boosting of classes": [[Cut("marks", 31), Cut("Open")], [Cut("marks", 31), Cut("marks"), Cut("state")]],
     # In the middle of a round.
     "boosting of parallel trees": [[Cut("marks", 15)], [Cut("GrowTree", 5)]],
@@ -99,7 +99,7 @@ def _losses() -> Iterator[Any]:
             yield pytest.param(name, cuts, marks=() if number == 0 and name in ("boosting", "forest") else pytest.mark.slow)
 
 
-#: Cases that differ from others in what a shard does by itself: on clusters they are fitted in slow runs.
+#: Cases that differ from others only within a shard: on clusters they belong to slow runs.
 ALONE = {
     "tree",
     "forest, pruned",
@@ -112,7 +112,7 @@ ALONE = {
 
 
 def _places() -> Iterator[Any]:
-    """Give cases that lose no worker (below) the usual place, and those that are the first of their kind the largest cluster and others."""
+    """Yield the usual place for cases that lose no worker, and the largest cluster and others for the first case of each kind."""
     tried: set[Place] = set()
     for number, (name, case) in enumerate(CASES.items()):
         places = BOOSTING if case.boosts else FORESTS
@@ -137,4 +137,4 @@ def test_a_worker_is_lost(five_threads: Client, monkeypatch: pytest.MonkeyPatch,
     with cut_off(*cuts) as done, dask.config.set({"dtrees.placement": "sharded"}):
         check(fit(CASES[name], 3), name)
     assert done == cuts
-    assert_clean(five_threads, in_processes=False)  # a worker that was killed here leaves what it had to this process
+    assert_clean(five_threads, in_processes=False)  # a worker that was killed here leaves its memory to this process

@@ -1,4 +1,4 @@
-"""What is known of fits from their events, bounded and right whatever happens to them, and the page in Dask's dashboard that shows it."""
+"""The state of fits as derived from their events, bounded and correct in all cases, and the page of Dask's dashboard that shows it."""
 
 import pickle
 import re
@@ -25,7 +25,7 @@ from tests.cluster.samples import FRAME, in_partitions, wait_until
 from tests.cluster.samples import REGRESSION as Y
 from tests.slow import one_quick
 
-# --- what is known of a fit: bounded, and right whatever happens to the fit ---
+# --- the state of a fit: bounded, and correct whatever happens to the fit ---
 
 
 def round_event(done: int, total: int = 100, **facts: Any) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def test_it_stays_small() -> None:
     assert len(pickle.dumps(history)) < 200_000
 
 
-# --- the page in Dask's dashboard: what it shows, that it is served, and that fits go on without it ---
+# --- the page in Dask's dashboard: its content, its URL, and fits that continue without it ---
 
 
 class Worker:
@@ -178,7 +178,7 @@ def source_of(page: Page, name: str) -> dict[str, list[Any]]:
 
 
 def cells(markup: str) -> list[list[str]]:
-    """What a table of HTML says, row by row."""
+    """Return the cells of an HTML table, row by row."""
     return [[re.sub("<[^>]*>", "", cell).strip() for cell in re.split("</t[hd]>", row)[:-1]] for row in markup.split("</tr>")[:-1]]
 
 
@@ -222,7 +222,7 @@ def test_it_follows_a_fit_and_shows_the_one_that_is_chosen() -> None:
     page.update()
     assert "GradientBoostingRegressor" in page._heading.text
     assert len(page._choice.options) == 4
-    fits.pop()  # it is so long ago that it is forgotten
+    fits.pop()  # so old that it has been removed
     new.take({"what": "tree", "progress": {"done": 3, "total": 4, "seconds": 1.0}})
     page.update()
     assert "newest" in page._heading.text
@@ -246,7 +246,7 @@ def read(client: Client, path: str) -> str:
 
 
 def seen(client: Client, workers: bool = True) -> tuple[dict[frozenset[str], Any], list[list[str]], list[list[str]]]:
-    """What somebody sees who opens the page: the sources of plots, the fits and the workers of the latest."""
+    """Return what a user of the page sees: the sources of plots, the fits and the workers of the latest."""
     port = client.scheduler_info()["services"]["dashboard"]
     with pull_session(url=f"http://127.0.0.1:{port}/dtrees") as session:
         sources = {frozenset(source.data): source.data for source in session.document.select({"type": ColumnDataSource})}
@@ -289,7 +289,7 @@ def test_forests_are_shown(client: Client, placement: str) -> None:
 
 @pytest.mark.slow
 def test_a_killed_worker_is_shown(mortal_client: Client, tmp_path: Path) -> None:
-    """It is lost, another one has its columns, and the fit is that of an undisturbed one; all of it is on the page."""
+    """The page shows that it is lost, that another one has its columns, and that the fit equals an undisturbed one."""
     install(mortal_client, Fault(tmp_path, "marks", at=12))
     model = dtrees.GradientBoostingRegressor(n_estimators=6, random_state=0)
     model.fit(in_partitions(FRAME, (200, 220)), in_partitions(Y, (200, 220)), placement="sharded")
@@ -326,7 +326,7 @@ def test_a_dashboard_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(compat.NoDashboard, match=r"the dashboard of distributed .* does not take it \(AttributeError"):
         compat.add_dashboard_page(scheduler, "dtrees", lambda document: None)
     Application.app_paths = ("/status", "/dtrees")
-    compat.add_dashboard_page(scheduler, "dtrees", lambda document: None)  # it is there
+    compat.add_dashboard_page(scheduler, "dtrees", lambda document: None)  # it exists already
 
 
 @pytest.mark.slow
@@ -350,13 +350,13 @@ def test_a_fit_whose_client_has_left(cluster_of_3: LocalCluster, tmp_path: Path)
 
 
 def shown_of(client: Client, key: str) -> list[str]:
-    """What the list of fits says of one, from its state on."""
+    """Return the cells of a fit in the list of fits, from its state on."""
     _, fits, _ = seen(client, workers=False)
     return next((fit[2:] for fit in fits if fit[1] == key), ["unknown"])
 
 
 def test_malformed_events_are_left_aside() -> None:
-    """Anybody may log on the topic: the scheduler takes no harm."""
+    """Anyone may log on the topic: the scheduler is not affected."""
     with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster, Client(cluster) as client:
         future = dtrees.submit(dtrees.RandomForestRegressor(2), FRAME, Y)
         dtrees.progress(future)

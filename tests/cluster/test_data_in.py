@@ -1,6 +1,6 @@
-"""Collections of all kinds: the model is that of the same table in memory, byte for byte, or the error says what is wrong.
+"""Collections of all kinds: the model equals that of the same table in memory, byte for byte, or the error says what is wrong.
 
-A tree on all columns of a table tells whether each came in as it should: targets are made of all columns, and all must be split on.
+A tree on all columns of a table shows whether each was loaded correctly: targets depend on all columns, and all must be split on.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ SEVEN = LENGTHS[7]
 
 
 def shuffled(values: Any, dtype: Any, *, missing: bool = True) -> pd.Series:
-    """The values in an order of their own (so that columns are worth splitting on), some of them missing."""
+    """Return the values in random order (so that columns are worth splitting on), some of them missing."""
     rng = np.random.default_rng(zlib.crc32(repr(dtype).encode()))
     series = pd.Series(rng.permutation(np.asarray(values))).astype(dtype)
     return series.where(rng.random(N_ROWS) > 0.1) if missing else series
@@ -121,7 +121,7 @@ def test_unknown_categories(client: Client) -> None:
     np.testing.assert_array_equal(found.predict(lazy).compute(), wanted.predict(X))
 
 
-#: For each column what its partitions hold, by turns, and what that is as a whole.
+#: The contents of each column's partitions, in turn, and of the whole column.
 DIFFERENT: dict[str, tuple[list[Callable[[Any], Any]], Any]] = {
     "int, float": ([lambda v: v, lambda v: v.astype(float), lambda v: pd.array(v, "Int64")], COUNTS),
     "float32, float64": ([lambda v: v.astype("f4"), lambda v: v, lambda v: pd.array(v, "Float32")], REALS.astype("f4").astype("f8")),
@@ -181,7 +181,7 @@ Y = pd.Series(TARGET)
 
 
 def with_part(i: int, change: Callable[[pd.DataFrame], pd.DataFrame]) -> Any:
-    """A collection of three partitions, one of which is something else than the others."""
+    """Return a collection of three partitions, one of which is different."""
     parts = np.split(np.arange(N_ROWS), [100, 120])
     frames = [FRAME.iloc[part] for part in parts]
     return dd.from_map(lambda part: part, [change(frame) if k == i else frame for k, frame in enumerate(frames)], meta=FRAME.iloc[:0])
@@ -265,7 +265,7 @@ def test_one_row(client: Client, n_partitions: int) -> None:
 
 @pytest.mark.parametrize("y", one_quick([pd.Series(WORDS), Y]), ids=["words", "numbers"])
 def test_frames_of_different_numbers_of_partitions(client: Client, y: pd.Series) -> None:
-    """Of the same rows in all."""
+    """They have the same rows in total."""
     kind = dtrees.DecisionTreeRegressor if y is Y else dtrees.DecisionTreeClassifier
     weight = in_partitions(pd.Series(WEIGHT), [210, 210])
     fitted = kind(random_state=0).fit(in_partitions(FRAME, [84] * 5), in_partitions(y, [105] * 4), sample_weight=weight)
@@ -340,7 +340,7 @@ def lazy_masked(values: Any, mask: Any, *, chunks: int = 100) -> Any:
 
 @pytest.mark.parametrize("there", [True, False])
 def test_masked_values_of_X_are_missing(request: pytest.FixtureRequest, there: bool) -> None:
-    """At fit, in evaluation sets, at predict and where an estimator is fitted before."""
+    """At fit, in evaluation sets, at predict and in an initial estimator."""
     y = FLOATS.sum(axis=1)
     X, missing = lazy_masked(FLOATS, HIDDEN), np.where(HIDDEN, np.nan, FLOATS)
     model = regressor(n_estimators=2, init=DummyRegressor())
@@ -358,7 +358,7 @@ def test_masked_values_of_X_are_missing(request: pytest.FixtureRequest, there: b
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("name", ["y", "sample_weight", "base_margin"])
 def test_masked_values_of_others_are_refused(request: pytest.FixtureRequest, name: str, there: bool) -> None:
-    """Chunks of another length than X has are cut anew, with their masks."""
+    """Chunks of other lengths than those of X are rechunked, with their masks."""
     here = {"y": FLOATS.sum(axis=1)} | {name: np.abs(FLOATS[:, 0])}
     lazy = {other: da.from_array(values, chunks=100) for other, values in here.items()}
     X = da.from_array(FLOATS, chunks=(100, 3))
@@ -371,7 +371,7 @@ def test_masked_values_of_others_are_refused(request: pytest.FixtureRequest, nam
 
 @pytest.mark.parametrize(("n_rows", "n_warnings"), [(400, 0), (50, 1)])
 def test_warning_of_many_classes(client: Client, n_rows: int, n_warnings: int) -> None:
-    """It is of all rows, not of each partition."""
+    """It concerns all rows, not each partition."""
     labels = np.arange(n_rows) % 30
     collections = [da.from_array(array, chunks=n_rows // 8) for array in (labels.astype(float), labels)]
     with warnings.catch_warnings(record=True) as caught:
@@ -408,7 +408,7 @@ def test_collections_that_cannot_be_used(client: Client, data: Callable[[], tupl
 
 @pytest.mark.parametrize("kind", one_quick(["mixed", "frames", "arrays"]))
 def test_evaluation_sets(client: Client, kind: str) -> None:
-    """Of dtypes, kinds and chunks other than the training set's."""
+    """Their dtypes, kinds and chunks differ from those of the training set."""
     frame = FRAME.drop(columns="word").assign(y=Y, weight=WEIGHT)
     lazy, rest = in_partitions(frame, SEVEN), frame[MASK]
     lazy_rest = lazy[lazy["count"] > 9]

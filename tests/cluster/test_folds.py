@@ -1,4 +1,4 @@
-"""Cross-validation and tuning of Dask collections, beside that of the same table in memory."""
+"""Cross-validation and tuning of Dask collections, compared with the same table in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.cluster.samples import FRAME, LENGTHS, TARGETS, WEIGHTS, assert_clean
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.filterwarnings("ignore:no tree found")]
 
-#: Noise is summed in other units where rows of weight 0 are beside those of a fold.
+#: Parameters without noise estimates and draws, which depend on rows of weight 0.
 SAME: dict[str, Any] = {"max_features": None, "split_shrinkage": 0.0, "random_state": 0}
 REGRESSOR = dtrees.GradientBoostingRegressor(n_estimators=6, max_depth=4, eval_metric=["mae", "rmse"], **SAME)
 CLASSIFIER = dtrees.GradientBoostingClassifier(n_estimators=3, max_depth=3, **SAME)
@@ -36,7 +36,7 @@ def lazily(*data: Any, n_parts: int = 3) -> list[Any]:
 
 
 def assert_same(here: Any, there: Any) -> None:
-    """Compare results of folds, but for times and estimators, whose predictions are compared."""
+    """Compare results of folds, except times and estimators, whose predictions are compared."""
     assert here.keys() == there.keys()
     for name in here.keys() - {"fit_time", "score_time", "estimator", "indices"}:
         assert_array_equal(here[name], there[name], err_msg=name)
@@ -146,7 +146,7 @@ def test_a_search_on_a_cluster(client: Client) -> None:
 
 
 def test_what_is_drawn_is_drawn_among_all_rows(client: Client) -> None:
-    """Scores are of models that differ from those of the rows alone, but not by much; and always the same ones."""
+    """The models differ slightly from those of the rows alone, and their scores are reproducible."""
     estimator = clone(REGRESSOR).set_params(subsample=0.7, n_iter_no_change=5)
     one, two = (dtrees.cross_validate(estimator, *lazily(FRAME, TARGETS["regression"], n_parts=n), cv=3) for n in (3, 7))
     here = dtrees.cross_validate(estimator, FRAME, TARGETS["regression"], cv=3)

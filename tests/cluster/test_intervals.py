@@ -1,4 +1,4 @@
-"""Quantiles and intervals of Dask collections; that what a forest keeps is the same in every byte is for test_conformance.py."""
+"""Quantiles and intervals of Dask collections; test_conformance.py checks that a forest's stored data is equal in every byte."""
 
 from typing import Any
 

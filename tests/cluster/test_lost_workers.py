@@ -1,4 +1,4 @@
-"""More workers lost than can be replaced, and schedulers: an error that says so, never a hang; recovery without nannies; chaos."""
+"""Loss of more workers than can be replaced, and of schedulers: an error, never a hang; recovery without nannies; random faults."""
 
 import contextlib
 import functools
@@ -39,18 +39,18 @@ from tests.slow import one_quick
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("sharded")]
 
-# --- more workers lost than can be replaced, and schedulers: an error that says so, never a hang. And recovery without nannies ---
+# --- loss of more workers than can be replaced, and of schedulers: an error, never a hang; recovery without nannies ---
 
 
 @pytest.fixture
 def impatient() -> Iterator[None]:
-    """A few seconds of silence count as a loss, so that the tests need not wait for longer."""
+    """Workers count as lost after a few seconds of silence, so that the tests are fast."""
     with dask.config.set({"dtrees.patience": 3.0}):
         yield
 
 
 def after(n_done: int, act: Callable[[], Any]) -> Callable[[Any], None]:
-    """A callback that acts when so many trees or rounds are done."""
+    """Return a callback that acts after ``n_done`` trees or rounds."""
 
     def callback(progress: Any) -> None:
         if progress.done == n_done:
@@ -98,12 +98,12 @@ def test_a_worker_that_joins_grows_trees_of_a_forest_whose_columns_are_on_each(n
 
 
 def _grows(client: Client, others: set[str]) -> bool:
-    """Tell whether a worker other than some is to grow trees."""
+    """Return whether a worker other than ``others`` should grow trees."""
     return any(str(key).startswith("dtrees-trees-") for worker, keys in client.processing().items() if worker not in others for key in keys)
 
 
 def _grow_when(marker: Path) -> None:
-    """Have this process grow no trees of a forest until there is a file."""
+    """Keep this process from growing trees of a forest until a file exists."""
     grow = fits._grow_batch
 
     def wait_and_grow(*args: Any) -> Any:
@@ -145,7 +145,7 @@ def test_the_scheduler_is_lost(name: str, tmp_path: Path) -> None:
 
 
 def test_the_first_worker_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    """However long it takes: those of an adaptive cluster come when there are tasks, and those of a queue when it is their turn."""
+    """However long it takes: workers of an adaptive cluster come when there are tasks, those of a queue when it is their turn."""
     with cluster_of(0) as client, dask.config.set({"dtrees.patience": 0.5}), ThreadPoolExecutor() as pool:
         fitting = pool.submit(dtrees.DecisionTreeRegressor().fit, *training_set(), client=client)
         time.sleep(2.0)
@@ -160,7 +160,7 @@ def test_the_first_worker_is_waited_for(caplog: pytest.LogCaptureFixture) -> Non
 )
 @pytest.mark.slow
 def test_scattered_data_is_lost(no_nannies: Client, name: str, when: str) -> None:
-    """Nothing can make it again; the error says which argument it was."""
+    """It cannot be recomputed; the error names the argument."""
     X, y = training_set()
     given = {"X": X, "y": y, "sample_weight": in_partitions(weights(), LENGTHS[3])}
     local = {"X": FRAME, "y": REGRESSION, "sample_weight": weights(), "eval_set": FRAME}[name]
@@ -208,7 +208,7 @@ def test_a_worker_runs_out_of_memory(tmp_path: Path) -> None:
 
 
 def _eat(marker: Path, megabytes: int) -> None:
-    """Take memory, once, until it is noticed."""
+    """Use more and more memory, once, until the nanny reacts."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
         eaten = [b"x" * 10**6 for _ in range(megabytes)]
@@ -249,7 +249,7 @@ def test_no_memory_left_for_what_was_lost() -> None:
 
 
 def _fill_and_kill(processes: dict[str, int], progress: Any) -> None:
-    """Have the scheduler believe that this worker is full, and kill the other."""
+    """Make the scheduler believe that this worker is full, and kill the other."""
     if progress.done == 3:
         here = get_client()
         here.run_on_scheduler(_fill, get_worker().address)
@@ -262,13 +262,13 @@ def _fill(address: str, dask_scheduler: Any) -> None:
     dask_scheduler.workers[address].memory_limit = 1
 
 
-# --- faults at random, the short form of the benchmark: workers are killed, stopped, restarted and retired while models are fitted ---
+# --- random faults, a short form of the benchmark: workers are killed, stopped, restarted and retired while models are fitted ---
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.slow
 def test_models_are_the_same_whatever_happens_to_workers() -> None:
-    quick = {kind: weight for kind, weight in KINDS.items() if kind != "stop for long"}  # that takes the patience to notice
+    quick = {kind: weight for kind, weight in KINDS.items() if kind != "stop for long"}  # a long stop takes the patience to be detected
     faults = script(seed=5, seconds_between=0.5, kinds=quick)
     outcome = Outcome()
     with cluster_to_break(3) as (cluster, client):

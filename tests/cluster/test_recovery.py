@@ -1,6 +1,6 @@
-"""Workers that are lost during a fit: the fit goes on, and the model is that of the undisturbed fit, byte for byte.
+"""Workers that are lost during a fit: the fit continues, and the model equals that of an undisturbed fit, byte for byte.
 
-Here workers are processes, which get signals. What happens when one is lost at this message or that is in test_conformance.py.
+Here workers are processes, which receive signals. Losses at particular messages are in test_conformance.py.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ def fit(name: str = "regression", **options: Any) -> Any:
                 ("out of bag", [{"kind": "Open"}]),
                 ("classes", [{"kind": "marks", "at": 20, "times": 2}]),
                 ("out of bag", [{"kind": "found", "at": 8, "times": 2}]),
-                # The coordinator, while another is recovered from.
+                # The coordinator's worker is lost during another recovery.
                 ("classes", [{"kind": "marks", "at": 20}, {"kind": "state", "own": True}]),
             )
         ),
@@ -108,7 +108,7 @@ def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name:
 @pytest.mark.parametrize("name", FORESTS)
 @pytest.mark.slow
 def test_the_worker_of_a_forests_coordinator_is_killed(client: Client, tmp_path: Path, name: str) -> None:
-    """The fit is run again elsewhere; where only trees are wanted, it finds those that were finished."""
+    """The fit runs again elsewhere; if only trees are wanted, it finds those that were finished."""
     fault = Fault(tmp_path, "found", at=12, own=True)
     install(client, fault)
     task, make = MODELS[name]
@@ -123,7 +123,7 @@ def test_one_stands_still_and_wakes_up_later(client: Client, tmp_path: Path) -> 
     fault = Fault(tmp_path, "marks", at=9, number=signal.SIGSTOP)
     install(client, fault)
     with dask.config.set({"dtrees.patience": 3.0}):
-        # It wakes up while the fit goes on without it.
+        # It resumes while the fit continues without it.
         model = fit(callbacks=[functools.partial(_wake, fault, 9)])
     assert_same_model(model, fitted_here("regression"))
     assert len(stopped(fault)) == 1
@@ -141,7 +141,7 @@ def _wake(fault: Fault, at: int, progress: Any) -> None:
 @pytest.mark.parametrize("detached", [False, True])
 @pytest.mark.slow
 def test_the_coordinators_worker_stands_still(client: Client, tmp_path: Path, detached: bool) -> None:
-    """Also if nobody waits for the fit: the registry of fits notices."""
+    """Also if nobody waits for the fit: the registry of fits detects it."""
     fault = Fault(tmp_path, "marks", at=25, number=signal.SIGSTOP, own=True)
     install(client, fault)
     try:
@@ -164,7 +164,7 @@ def test_the_coordinators_worker_stands_still(client: Client, tmp_path: Path, de
 @pytest.mark.parametrize("interval", [0, 3600])
 @pytest.mark.slow
 def test_the_coordinators_worker_is_killed_with_a_checkpoint(client: Client, tmp_path: Path, interval: float) -> None:
-    """Trees come back from the checkpoint as far as it goes, and the others are grown again; the file is that of an undisturbed fit."""
+    """Trees of the checkpoint are used, and the others are grown again; the file equals that of an undisturbed fit."""
     _, make = MODELS["regression"]
     make().fit(FRAME, TARGETS["regression"], checkpoint=tmp_path / "here", checkpoint_interval=interval)
     fault = Fault(tmp_path, "marks", at=25, own=True)
@@ -177,7 +177,7 @@ def test_the_coordinators_worker_is_killed_with_a_checkpoint(client: Client, tmp
 
 
 def test_a_worker_leaves_in_good_order(client: Client, tmp_path: Path) -> None:
-    """As at the end of its ``--lifetime``; a worker that runs a shard can leave in no other way, since Dask does not move actors."""
+    """As at the end of its ``--lifetime``; a worker that runs a shard can only leave this way, since Dask does not move actors."""
     marker = tmp_path / "running"
     future, coordinator = going_on(client, marker)
     key = future.key
@@ -216,7 +216,7 @@ def test_the_one_worker_that_boosts_is_killed(client: Client, tmp_path: Path) ->
 
 
 def _end(process: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it may have woken up, and ended by itself
+    with contextlib.suppress(ProcessLookupError):  # it may have resumed, and ended by itself
         os.kill(process, signal.SIGKILL)
 
 
@@ -226,7 +226,7 @@ def _die_once(marker: Path, at: int, progress: Any) -> None:
 
 
 def _be_lost_once(marker: Path, number: signal.Signals) -> None:
-    """Have the first process to come here get a signal; the marker tells which it was."""
+    """Send a signal to the first process that gets here; the marker stores which it was."""
     with contextlib.suppress(FileExistsError):
         place = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
         os.write(place, str(os.getpid()).encode())
@@ -269,23 +269,23 @@ def test_lost_while_loading(client: Client, tmp_path: Path, number: signal.Signa
 )
 @pytest.mark.slow
 def test_lost_at_a_task(client: Client, tmp_path: Path, where: str, number: signal.Signals) -> None:
-    """Of a forest whose columns are on every worker; the worker may be the coordinator's too."""
+    """For a forest whose columns are on every worker; the worker may be the coordinator's."""
     marker = tmp_path / "lost"
-    # A worker of the test before may be on its way out still.
+    # A worker of the previous test may be about to end.
     wait_until(lambda: len(client.run(_lose_one_at, where, marker, number, on_error="ignore")) == 3, 60)
     forest = dtrees.RandomForestRegressor(40, oob_score=True, random_state=0)
     try:
         with dask.config.set({"dtrees.placement": "replicated", "dtrees.patience": 3.0 if number == signal.SIGSTOP else 20.0}):
             forest.fit(*training_set())
     finally:
-        _end(int(marker.read_text()))  # first: one that stands still would never answer
+        _end(int(marker.read_text()))  # first, as a stopped process would never answer
         client.run(_lose_no_more, where, on_error="ignore")
     assert_same_model(forest, dtrees.RandomForestRegressor(40, oob_score=True, random_state=0).fit(FRAME, TARGETS["regression"]))
     assert_clean(client)
 
 
 def _lose_one_at(where: str, marker: Path, number: signal.Signals) -> None:
-    """Have the first process to call a function get a signal."""
+    """Send a signal to the first process that calls a function."""
     _lose_no_more(where)
     module, name = where.split(":")
     owner = importlib.import_module(f"dtrees.cluster.{module}")

@@ -1,4 +1,4 @@
-"""Rows that stay where they are: every byte is that of a fit here, whatever the workers and the losses, in memory or on workers' disks."""
+"""Fits by rows: every byte equals a local fit, for any workers and losses, with data in memory or on workers' disks."""
 
 import errno
 import functools
@@ -36,7 +36,7 @@ QUICK, SETS, BY_ORDER = "boosting, best first", "boosting with categories", "boo
 
 
 def fit(name: str) -> Any:
-    """Fit a case from seven partitions, of which some have no rows."""
+    """Fit a case from seven partitions, some of which are empty."""
     return cases.fit(CASES[name], 7)
 
 
@@ -48,7 +48,7 @@ def by_rows() -> Iterator[None]:
 
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes are grown by all shards together, but for small ones; for workers in this process."""
+    """Small nodes are few: most nodes are grown by all shards together; for workers in this process."""
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
     monkeypatch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
     monkeypatch.setattr("dtrees.engine.rows.searcher.ROWS_PER_FINER_PART", 1)
@@ -66,7 +66,7 @@ def _grow_together() -> None:
 
 
 def test_three_workers(client: Client, by_rows: None) -> None:
-    """And rows of a partition are on the worker that had it."""
+    """Rows of a partition are on the worker that had it."""
     model = fit(QUICK)
     check(model, QUICK)
     assert model.placement_.kind == "rows"
@@ -85,7 +85,7 @@ def test_a_forest(five_threads: Client, by_rows: None, few_rows: None) -> None:
     assert_clean(five_threads, in_processes=False)
 
 
-#: What cases have that cannot be grown where rows stay where they are.
+#: Reasons why some cases cannot be grown by rows.
 NOT_BY_ROWS = {
     "isolation forest, by weight": "sample_weight without bootstrap",
     "tree of absolute error": "criterion='absolute_error'",
@@ -94,7 +94,7 @@ NOT_BY_ROWS = {
     "tree of medians of several targets": "criterion='absolute_error'",
     "forest of medians in order": "criterion='absolute_error'",
 }
-#: What by rows has steps of its own.
+#: Cases with steps of their own by rows.
 BY_ROWS = {"forest in order", "boosting of classes by an objective", "boosting of several targets by an objective"}
 
 
@@ -125,7 +125,7 @@ def test_a_row_a_worker(client: Client, by_rows: None) -> None:
 
 @pytest.mark.slow
 def test_a_fit_that_is_cut_short_goes_on_elsewhere(client: Client, tmp_path: Path) -> None:
-    """The checkpoint of a fit by rows is that of the same fit with any other placement."""
+    """The checkpoint of a fit by rows equals that of the same fit with any other placement."""
     path, lengths = tmp_path / "checkpoint", [1, 0, N_ROWS - 21, 20]
 
     def boost(placement: str, n_estimators: int, **options: Any) -> Any:
@@ -147,9 +147,9 @@ def _after_three(progress: Any) -> bool:
     return progress.done == 3
 
 
-#: Of each case a message, or step, at which a worker is lost; shards of one process are lost at nearly all (test_lost_shards.py).
-#: How a loss is noticed does not depend on the message, and what is done then not on how it was noticed: at few of them, workers are not
-#: killed but no longer heard of, for which it is to be waited.
+#: For each case a message, or step, at which a worker is lost; shards of one process are lost at nearly all (test_lost_shards.py).
+#: Detection of a loss does not depend on the message, nor recovery on the kind of loss: only at few messages are workers silent instead
+#: of killed, which takes waiting.
 LOSSES = [
     *((SETS, Cut(kind)) for kind in ("Introduce", "Open")),
     *((SETS, Cut(kind, 3)) for kind in ("level", "sums", "apart")),
@@ -193,7 +193,7 @@ def test_a_worker_is_lost(
 def test_a_process_gets_a_signal(
     mortal_client: Client, by_rows: None, tmp_path: Path, name: str, storage: str, faults: list[dict[str, Any]]
 ) -> None:
-    """A worker is killed, or stands still and wakes up later; the coordinator's own, or another; one more while trees are replayed."""
+    """A worker is killed, or stopped and resumed later; the coordinator's, or another; one more during replay."""
     script = [Fault(tmp_path, **fault) for fault in faults]
     install(mortal_client, *script)
     mortal_client.run(_grow_together)
@@ -210,7 +210,7 @@ def test_a_process_gets_a_signal(
 
 
 def test_the_time_of_a_slow_worker_is_told_as_its_own(five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In what rounds tell and the dashboard shows: a worker that takes longer over each of its steps than the others."""
+    """Both the events of rounds and the dashboard: a worker that takes longer for each of its steps than the others."""
     original, slept = Shards.step, [0.0]
 
     def step_slowly(self: Shards, *arguments: Any) -> Any:
@@ -233,7 +233,7 @@ def test_the_time_of_a_slow_worker_is_told_as_its_own(five_threads: Client, by_r
 
 @pytest.mark.slow
 def test_a_connection_that_breaks_costs_a_tree(five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that live, but did not reach one another once, are asked again."""
+    """Workers that live but could not reach each other once are asked again."""
     original, broken = Peers.send, []
 
     def send(self: Peers, calls: Any) -> None:

@@ -1,4 +1,4 @@
-"""Fits as tasks of a cluster: submitted, found again, cancelled, several at a time."""
+"""Fits as tasks of a cluster: submitted, attached, cancelled, several at a time."""
 
 import datetime
 import functools
@@ -251,7 +251,7 @@ def test_what_is_no_model_or_client_or_key(client: Client) -> None:
 
 
 def test_attaching_by_the_key_alone(client: Client) -> None:
-    """Of the future, nothing is kept; the scheduler may hear of the fit later than of the question for it."""
+    """The future is discarded; the scheduler may learn of the fit only after the request."""
     for _ in range(2):
         key = dtrees.submit(forest(), *training_set(), detached=True).key
         assert_same_model(dtrees.attach(key, take_over=True).result(timeout=150), fitted_here("forest"))
@@ -309,7 +309,7 @@ def test_verbose_fits_log_where_the_user_is(client: Client, caplog: pytest.LogCa
 
 
 def test_verbose_fits_tell_where_the_user_is(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
-    """On the standard error stream, unless the user has the package log."""
+    """On standard error, unless the user has configured the package's logger."""
     boosting().set_params(verbose=2).fit(*training_set())
     lines = [line[:12] for line in capfd.readouterr().err.splitlines() if line.startswith("round")]
     assert lines == [f"round {i} of 5" for i in range(1, 6)]
@@ -325,7 +325,7 @@ def test_callbacks_run_beside_the_coordinator_unless_they_are_to_run_here(client
 
 
 def test_callbacks_hear_of_trees_in_order_and_end_the_fit(client: Client) -> None:
-    for n_trees in (5, 80):  # with a batch for each tree, and with several trees in one
+    for n_trees in (5, 80):  # with a batch for each tree, and with several trees in one batch
         heard: list[int] = []
         with local_callback(lambda progress, heard=heard: heard.append(progress.done)) as hear:
             callbacks = [hear, lambda progress: progress.done == 3]

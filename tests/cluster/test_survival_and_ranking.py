@@ -1,4 +1,4 @@
-"""Boosting of censored times and of rankings on a cluster, whose targets have two columns and whose gradients take all rows."""
+"""Boosting of censored times and of rankings on a cluster; its targets have two columns, and its gradients depend on all rows."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ TIME = (np.exp(VALUE / 4) * RNG.exponential(size=len(VALUE)) + 0.1).round(1)
 EVENTS = pd.DataFrame({"event": RNG.random(len(TIME)) < 0.7, "time": TIME})
 BOUNDS = np.column_stack([TIME, TIME.where(EVENTS["event"], np.inf)])
 RELEVANCE = pd.Series(np.digitize(VALUE, [0.5, 2.0, 3.0]), name="relevance")
-#: Rows of each query are in all partitions.
+#: Rows of each query are spread over all partitions.
 QUERY = pd.Series(RNG.integers(0, 30, len(VALUE)), name="query")
 LAZY = in_partitions(FRAME, LENGTHS[7])
 

@@ -1,4 +1,4 @@
-"""Dask clients, questions to the scheduler, and what travels past Dask's event loop."""
+"""Dask clients, requests to the scheduler, and data that travels outside Dask's event loop."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ from dtrees.cluster.transport.clients import ask, connect, connected, in_loop, l
 from dtrees.cluster.transport.direct_channel import DirectChannel, framed_chunks, open_channel, pack_named, unpack
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, table, targets
 
-# --- dask clients: of clusters started here or that run already; and questions to the scheduler, which end with an answer or an error ---
+# --- Dask clients, of clusters started here or already running; and requests to the scheduler, which end with an answer or an error ---
 
 
 def test_an_embedded_cluster() -> None:
@@ -32,7 +32,7 @@ def test_an_embedded_cluster() -> None:
         assert all(worker.startswith("tcp://127.0.0.1:") for worker in client.nthreads())
         assert client.dashboard_link.startswith("http://127.0.0.1:")
         assert client.submit(sum, [1, 2]).result(timeout=30) == 3
-        with local_client(n_workers=1, threads_per_worker=1) as second:  # the dashboard's usual port is taken by now
+        with local_client(n_workers=1, threads_per_worker=1) as second:  # the dashboard's usual port is already taken
             assert second.dashboard_link != client.dashboard_link
     assert client.status == "closed"
 
@@ -67,7 +67,7 @@ def test_no_scheduler_there(address: str, message: str) -> None:
 
 
 def test_a_scheduler_without_workers(caplog: pytest.LogCaptureFixture) -> None:
-    """Its workers may come when there is work: an adaptive cluster's, or those that wait in a queue."""
+    """Its workers may come when there is work, as those of an adaptive cluster or of a queue."""
     with (
         LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
         connect(cluster.scheduler_address, timeout=5),
@@ -83,7 +83,7 @@ def test_no_client_is_left_behind() -> None:
 
 
 def test_a_loop_that_ends() -> None:
-    """As that of a process does which exits: no question waits on, nor is one left that nobody has run."""
+    """Like that of a process that exits: no request waits forever, and none is left unprocessed."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -131,10 +131,10 @@ def test_a_scheduler_that_does_not_answer(client: Client, monkeypatch: pytest.Mo
         ask(client, asyncio.Event().wait)
 
 
-# --- what travels past Dask's event loop: objects and arrays come as they were sent, over connections that are plain TCP ---
+# --- data outside Dask's event loop: objects and arrays arrive unchanged, over plain TCP connections ---
 
 
-# --- objects and arrays as they travel: what comes is what was sent, wherever it lies ---
+# --- objects and arrays in transfer: they arrive unchanged, whatever their memory layout ---
 
 
 NAME = ("fit", 3, 14, "sums", 1)
@@ -169,7 +169,7 @@ def test_what_comes_is_what_was_sent(arrays: tuple[Any, ...], come: Any) -> None
     assert same(found, arrays)
     for array in found:
         if isinstance(array, np.ndarray):
-            array[...] = array  # may be written to
+            array[...] = array  # is writeable
 
 
 def test_what_is_large_is_not_copied() -> None:
@@ -178,7 +178,7 @@ def test_what_is_large_is_not_copied() -> None:
 
 
 def test_a_buffer_is_used_again_once_nobody_has_anything_in_it() -> None:
-    """Of what came first, a part is still wanted when the second comes; not so when the third does."""
+    """A part of the first message is still referenced when the second arrives, but not when the third does."""
     one, other = socket.socketpair()
 
     class Connection:
@@ -190,7 +190,7 @@ def test_a_buffer_is_used_again_once_nobody_has_anything_in_it() -> None:
     channel: Any = DirectChannel(Connection())  # type: ignore[arg-type]
 
     def sent(start: int, n: int = 200_000) -> np.ndarray:
-        """Send numbers, and return the second half of what comes."""
+        """Send numbers, and return the second half of what arrives."""
         rest = memoryview(b"".join(framed_chunks(pack_named(NAME, (np.arange(start, start + n),)))))
         one.setblocking(False)
         while (come := channel.receive()) is None:
@@ -212,16 +212,16 @@ def test_a_buffer_is_used_again_once_nobody_has_anything_in_it() -> None:
         assert not np.shares_memory(few, third)
 
 
-# --- connections past Dask's event loop, where they are plain TCP, and not for ever ---
+# --- connections outside Dask's event loop, for plain TCP, with a limited lifetime ---
 
 
-#: A certificate for this machine, of no authority but its own, for a hundred years: ``openssl req -x509 -newkey rsa:2048 -nodes``.
+#: A self-signed certificate for this machine, for a hundred years: ``openssl req -x509 -newkey rsa:2048 -nodes``.
 TLS = Path(__file__).parent / "tls"
 
 
 @pytest.mark.timeout(180)
 def test_a_cluster_with_encrypted_connections() -> None:
-    """Event loops carry what shards and scorers are sent, and the model is the same."""
+    """Event loops carry messages to shards and scorers, and the model is the same."""
     certificate, key = str(TLS / "certificate.pem"), str(TLS / "key.pem")
     roles = {
         f"tls_{role}_{part}": path for role in ("scheduler", "worker", "client") for part, path in (("cert", certificate), ("key", key))

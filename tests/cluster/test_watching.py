@@ -1,4 +1,4 @@
-"""Fits on a cluster, as their users watch and interrupt them."""
+"""Fits on a cluster, as users watch and interrupt them."""
 
 import atexit
 import gc
@@ -37,7 +37,7 @@ def boosting(n_estimators: int = 5, **parameters: Any) -> Any:
 
 
 def interrupt_after_3(progress: Progress) -> None:
-    """Press Ctrl-C."""
+    """Simulate Ctrl-C."""
     if progress.done == 3:
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -52,12 +52,12 @@ def test_submitted_fits_are_watched(client: Client, capfd: pytest.CaptureFixture
     assert dtrees.progress(future) is None
     assert future.status == "finished"
     assert lines(capfd)[-1] == "round 5 of 5"
-    dtrees.progress(future.key)  # one that is over
+    dtrees.progress(future.key)  # finished
     assert lines(capfd) == ["round 5 of 5"]
     key = future.key
     del future
     assert_clean(client)
-    dtrees.progress(key)  # one that is gone
+    dtrees.progress(key)  # removed
     assert lines(capfd) == ["round 5 of 5"]
 
 
@@ -73,7 +73,7 @@ def test_watching_tells_of_compiling(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 def waits_for_kernels(rows: pd.DataFrame) -> pd.DataFrame:
-    """Ask for a kernel as a worker does that has not compiled it, in the task that makes a partition."""
+    """Request a kernel like a worker that has not compiled it, in the task that computes a partition."""
     share_kernels()
     _ask_scheduler(own_client(), get_worker().address, "version", f"kernel {uuid4().hex}", None)
     return rows
@@ -109,7 +109,7 @@ def test_watching_tells_how_a_fit_ended(client: Client, capfd: pytest.CaptureFix
 
 
 def loses_a_worker(progress: Progress) -> None:
-    """Have the records of fits hear that a worker is gone, as they do of one that is."""
+    """Report a lost worker to the records of fits, as for one that is lost."""
 
     def lose(dask_scheduler: Any) -> None:
         fits = dask_scheduler.plugins["dtrees-fits"]
@@ -172,7 +172,7 @@ def test_ctrl_c_ends_a_fit(client: Client) -> None:
 
 
 def test_fits_are_placed(cluster_of_3: LocalCluster) -> None:
-    """There is no current client: it is given."""
+    """Without a current client, it is passed as an argument."""
     with Client(cluster_of_3, set_as_default=False) as client:
         model = boosting().fit(*training_set(), client=client, placement="sharded")
         assert model.placement_.kind == "sharded"
@@ -207,7 +207,7 @@ def test_workers_do_not_log_what_the_user_is_told(client: Client) -> None:
     for model in (boosting(), dtrees.RandomForestRegressor(4)):
         with pytest.raises(ValueError, match="y contains NaN"):
             model.fit(X, y * np.nan)
-    with pytest.raises(ZeroDivisionError):  # somebody else's
+    with pytest.raises(ZeroDivisionError):  # an error of other code
         client.submit(lambda: 1 / 0).result()
     (said,) = [line for lines in client.run(heard).values() for line in lines if "Compute Failed" in line]
     assert "ZeroDivisionError" in said
@@ -215,7 +215,7 @@ def test_workers_do_not_log_what_the_user_is_told(client: Client) -> None:
 
 @pytest.mark.slow
 def test_workers_end_without_a_last_collection(tmp_path: Path) -> None:
-    """It takes so long after all that a fit imports that nannies kill workers."""
+    """After the imports of a fit it takes so long that nannies kill workers."""
 
     def note() -> None:
         atexit.register(lambda: (tmp_path / "frozen").write_text(str(gc.get_freeze_count())))

@@ -1,4 +1,4 @@
-"""Collections of different kinds, sparse ones, and those that have partitions in common, are never exchanged and never mixed."""
+"""Collections of different kinds, sparse ones, and those with common partitions, are never swapped or mixed."""
 
 import contextlib
 import itertools
@@ -25,14 +25,14 @@ from tests.cluster.samples import assert_same_model, numbers, table, targets, we
 from tests.plain import regressor
 from tests.slow import one_of_each
 
-# --- collections of different kinds, and collections that have partitions in common, are never exchanged and never mixed ---
+# --- collections of different kinds, and collections with common partitions, are never swapped or mixed ---
 
 
 FRAME = pd.DataFrame(numbers(table(200)))
 TARGET, WEIGHT = targets(table(200))["regression"], weights(200)
 MARGIN = TARGET.round() / 2
 LENGTH = 70
-#: Of X, y and weights, of which each is a frame or an array.
+#: Kinds of X, y and weights: each is a frame or an array.
 MIXTURES = list(itertools.product(["frame", "array"], repeat=3))
 
 
@@ -52,7 +52,7 @@ def local(kind: str) -> Any:
 
 @contextlib.contextmanager
 def around(client: Client | None) -> Any:
-    """Have a client or none."""
+    """Return a context with a client, or without one."""
     with contextlib.nullcontext() if client is None else client.as_current():
         yield
 
@@ -60,7 +60,7 @@ def around(client: Client | None) -> Any:
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("kinds", MIXTURES)
 def test_mixtures(request: pytest.FixtureRequest, kinds: tuple[str, str, str], there: bool) -> None:
-    """Of arrays and frames, to fit, to evaluate, as scores to start from, to score and to predict."""
+    """Arrays and frames to fit, to evaluate, as initial scores, to score and to predict."""
     X, y, weight = of_kinds(kinds)
     here, margin = local(kinds[0]), lazy(MARGIN, kinds[1])
     wanted = regressor(n_estimators=2).fit(here, TARGET, WEIGHT, eval_set=[(here, TARGET, WEIGHT)])
@@ -75,7 +75,7 @@ def test_mixtures(request: pytest.FixtureRequest, kinds: tuple[str, str, str], t
 
 
 def test_places() -> None:
-    """Each collection is in the place that it was given in, one that is given twice or none, too."""
+    """Each collection keeps its role, even if it is given twice or missing."""
     y, weight = lazy(TARGET, "frame"), lazy(WEIGHT, "array")
     found = computed(weight, y, None, weight + 1, y, 3)
     assert [type(one) for one in found] == [np.ndarray, pd.Series, type(None), np.ndarray, pd.Series, int]
@@ -86,7 +86,7 @@ def test_places() -> None:
 
 
 def shuffled(part: Any) -> Any:
-    """Rows in an order that nobody knows before."""
+    """Return the rows in an unpredictable order."""
     order = np.random.default_rng().permutation(len(part))
     return part.iloc[order] if hasattr(part, "iloc") else part[order]
 

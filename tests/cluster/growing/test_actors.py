@@ -1,4 +1,4 @@
-"""Actors: what is said to them travels as bytes, pickled once; they call one another, and are not left waiting by one that is gone."""
+"""Actors: messages to them travel as bytes, pickled once; they call each other, and do not wait for one that is gone."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from dtrees.cluster.transport.peers import PeerLost, Peers
 from tests.cluster.samples import wait_until
 from tests.slow import one_of_each
 
-# --- what is said to actors travels as bytes, pickled once however many hear it ---
+# --- messages to actors travel as bytes, pickled once for any number of receivers ---
 
 
 class Echo(ActorBase):
@@ -48,7 +48,7 @@ def echoes(client: Client, connections: None) -> Iterator[Actors]:
     actors.close()
 
 
-@pytest.mark.parametrize("n_bytes", [8, 4_000_000])  # below and above what Dask is to copy
+@pytest.mark.parametrize("n_bytes", [8, 4_000_000])  # below and above the size from which Dask avoids copies
 def test_arrays_come_back(echoes: Actors, n_bytes: int) -> None:
     sent = {i: (np.full(n_bytes // 8, i), "text") for i in range(3)}
     heard = echoes.call("say", sent)
@@ -56,7 +56,7 @@ def test_arrays_come_back(echoes: Actors, n_bytes: int) -> None:
     for i, (array, text) in heard.items():
         assert np.array_equal(array, sent[i][0])
         assert text == "text"
-        array[0] = 7  # it is nobody else's
+        array[0] = 7  # no other object has this array
 
 
 def test_what_several_are_told_is_pickled_once(echoes: Actors) -> None:
@@ -78,7 +78,7 @@ def test_errors_of_a_method_are_raised_here(echoes: Actors) -> None:
     assert not echoes.lost
 
 
-# The larger ones do not fit into what a connection holds.
+# The larger ones exceed the buffers of a connection.
 @pytest.mark.parametrize(("connections", "n_bytes"), one_of_each(["plain", "carried"], [16_000_000, 8]), indirect=["connections"])
 def test_calls_of_any_size(echoes: Actors, n_bytes: int) -> None:
     array = np.arange(n_bytes // 8)
@@ -95,7 +95,7 @@ def test_an_error_does_not_touch_the_next_call(echoes: Actors) -> None:
 
 
 def test_an_actor_lost_as_soon_as_it_is_made(mortal_client: Client) -> None:
-    """Dask tells of it by an error of the actor's future, as if making the actor had raised it."""
+    """Dask reports it by an error of the actor's future, as if creating the actor had raised it."""
     actors = Actors(mortal_client, "echo", Echo)
     first, second, *_ = mortal_client.nthreads()
     actors.add(first, ())
@@ -112,7 +112,7 @@ def test_an_actor_lost_as_soon_as_it_is_made(mortal_client: Client) -> None:
 
 
 class Dying(ActorBase):
-    """One that replies, and dies a moment later, while another waits for what it has not sent."""
+    """An actor that replies, and dies a moment later, while another waits for its payload."""
 
     def meet(self, dies: bool) -> None:
         if dies:
@@ -146,7 +146,7 @@ def test_an_error_of_making_an_actor_is_raised(client: Client) -> None:
 
 
 def _profiled() -> list[bool]:
-    """Tell whether Dask's profiler looks at this task's thread before, while and after it waits."""
+    """Return whether Dask's profiler samples this task's thread before, during and after a wait."""
     worker, thread = get_worker(), threading.get_ident()
     before = thread in worker.active_threads
     with waiting_thread():
@@ -160,11 +160,11 @@ def test_a_task_that_waits_is_not_profiled(client: Client) -> None:
         pass
 
 
-# --- actors that call one another, and are not left waiting by one that is gone ---
+# --- actors that call each other, and do not wait for one that is gone ---
 
 
 class Sender(ActorBase):
-    """Sends arrays to others like it, and takes theirs while it sends or waits."""
+    """An actor that sends arrays to others of its kind, and receives theirs while it sends or waits."""
 
     AT_ONCE = frozenset({"interrupt"})
 
@@ -180,7 +180,7 @@ class Sender(ActorBase):
         self.peers.interrupt()
 
     def swap(self, to: list[int], array: Any, n: int, seconds: float = 60.0) -> tuple[int, list[Any]] | Failed:
-        """Send an array to some; return how many bytes that were, and what has come, when so many have."""
+        """Send an array to some actors; return the number of bytes sent, and the arrays received, once there are ``n``."""
         try:
             self.peers.send({i: pack_named(("array",), (array,)) for i in to})
             return self.peers.sent, self.peers.wait(lambda: self.kept if len(self.kept) >= n else None, seconds, "arrays")
@@ -204,7 +204,7 @@ def senders(client: Client, connections: None) -> Iterator[Actors]:
     actors.close()
 
 
-# The larger ones do not fit into what a connection holds.
+# The larger ones exceed the buffers of a connection.
 @pytest.mark.parametrize(("connections", "n_bytes"), one_of_each(["plain", "carried"], [16_000_000, 8]), indirect=["connections"])
 def test_all_send_to_all_at_once(senders: Actors, n_bytes: int) -> None:
     array = np.arange(n_bytes // 8)
@@ -229,7 +229,7 @@ def test_who_waits_in_vain_is_told(client: Client, senders: Actors) -> None:
         senders.call("swap", {0: ([], None, 1, 0.2)})
     with ThreadPoolExecutor(1) as other:
         waiting = other.submit(senders.call, "swap", {0: ([], None, 1)})
-        client.run(_interrupt, senders.key(0))  # as somebody else than who waits for it
+        client.run(_interrupt, senders.key(0))  # from another thread than the one that waits for it
         with pytest.raises(PeerLost, match="the wait for other workers was given up"):
             waiting.result()
     with pytest.raises(PeerLost, match="given up"):  # until they meet again

@@ -1,4 +1,4 @@
-"""How the trees of a forest are given to workers."""
+"""Distribution of a forest's trees to workers."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -47,7 +47,7 @@ def test_each_tree_is_given_once_and_nobody_is_idle(
 
 
 def test_threads_end_together() -> None:
-    """Threads of one speed, 100 trees: the last is done at most one tree's time after the first."""
+    """With threads of equal speed and 100 trees, the last one ends at most one tree's time after the first."""
     batches, clock, ends, n = Batches(0, 100), dict.fromkeys("abcd", 0), [], 0
     queues: dict[str, list[tuple[int, int]]] = {worker: [] for worker in clock}
     while True:

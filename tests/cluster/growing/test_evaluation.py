@@ -1,4 +1,4 @@
-"""Evaluation sets, early stopping, callbacks and checkpoints on a cluster: what comes of them is what comes of them in one process."""
+"""Evaluation sets, early stopping, callbacks and checkpoints on a cluster: the results equal those of one process."""
 
 import functools
 import os
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scor
 
 
 def spread_out(y: NDArray[Any], predicted: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
-    """A metric of the order of the rows."""
+    """A metric that depends on the order of the rows."""
     order = np.arange(len(y)) % 7
     return float(np.average(predicted.reshape(len(y), -1)[:, 0] * order + (y == y[0]), weights=weight))
 
@@ -97,7 +97,7 @@ def test_scores_are_those_of_one_process(client: Client, task: str, n_partitions
 @pytest.mark.parametrize("scoring", one_quick(["loss", "roc_auc"]))
 @pytest.mark.parametrize("placement", one_quick(["rows", "sharded", "one-worker"]))
 def test_rows_that_decide_when_to_stop(client: Client, placement: str, scoring: str) -> None:
-    """By a scorer, too, wherever the rows that are fitted stay."""
+    """Also with a scorer, wherever the training rows are."""
     model = make("binary", n_iter_no_change=2, tol=0.01, scoring=scoring)
     val = {"X_val": REST, "y_val": REST_TARGETS["binary"], "sample_weight_val": REST_WEIGHTS}
     lazy = {name: in_partitions(data, REST_LENGTHS[7]) for name, data in val.items()}
@@ -110,7 +110,7 @@ def test_rows_that_decide_when_to_stop(client: Client, placement: str, scoring: 
 
 
 def test_callbacks_of_scikit_learn(client: Client) -> None:
-    """They are called in the process of the user, who is shown no model on the way."""
+    """They are called in the user's process, without a model before the end."""
     pytest.importorskip("sklearn.callback")
     told: list[Any] = []
 
@@ -136,7 +136,7 @@ def test_callbacks_of_scikit_learn(client: Client) -> None:
 
 @pytest.mark.slow
 def test_sets_of_other_kinds(client: Client, sharded: None) -> None:
-    """In memory beside Dask collections, and the other way round; see also test_data_in.py."""
+    """Sets in memory with Dask collections, and the reverse; see also test_data_in.py."""
     y, here = REST_TARGETS["binary"], fitted_here("binary")
     mixed = {"plain": (REST, in_partitions(y, REST_LENGTHS[3])), "weighted": (in_partitions(REST, REST_LENGTHS[7]), y, REST_WEIGHTS)}
     assert_same_scores(make("binary").fit(*data_there("binary"), eval_set=mixed), here)
@@ -219,7 +219,7 @@ def test_scorers_that_are_lost_start_over(tmp_path: Path, sharded: None) -> None
 
 @pytest.mark.slow
 def test_checkpoints(client: Client, tmp_path: Path) -> None:
-    """A fit cut short on a cluster goes on in one process, and the other way round; forests too."""
+    """A fit that is interrupted on a cluster continues in one process, and the reverse; forests too."""
 
     def stop(progress: Any) -> None:
         if progress.done == 4:

@@ -16,7 +16,7 @@ from dtrees.split.compile.cache import cache_folder
 
 
 def _call_kernel(folder: str) -> tuple[int, int]:
-    """Call a kernel, in a process with a folder of its own; return how many kernels it compiled, and how many it found."""
+    """Call a kernel, in a process with its own folder; return the numbers of kernels compiled and found."""
     import numpy as np
     from numba.core import config
 
@@ -81,7 +81,7 @@ def test_users_are_told_that_workers_compile(store: tuple[KernelStore, dict[str,
     kernels, _ = store
     answer(kernels, "a")
     answer(kernels, "b")  # it waits
-    answer(kernels, "a", b"code")  # there is nothing to be sent any more
+    answer(kernels, "a", b"code")  # there is nothing left to send
     answer(kernels, "b")
     assert kernels._scheduler.events == [("dtrees-progress", {"compiling": ["a"]})]
 
@@ -110,7 +110,7 @@ def test_a_silent_worker_is_not_waited_for(store: tuple[KernelStore, dict[str, A
 
 
 def test_what_comes_to_lie_on_disk_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process may have compiled it, and not have sent it."""
+    """Another process may have compiled it without sending it."""
     here = cache_folder() / "dtrees.no.such-kernel"
     asked = []
 

@@ -1,4 +1,4 @@
-"""Objectives of the user's own, and what boosting starts from, on a cluster."""
+"""User-defined objectives, and initial values of boosting, on a cluster."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ KINDS = {
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize(("of_X", "of_margin"), list(itertools.product(["array", "frame", "unknown"], KINDS)))
 def test_predictions_of_scores_of_each_row(of_X: str, of_margin: str, n_outputs: int) -> None:
-    """Collections of any kinds, the partitions of which are those of X, or can be made so."""
+    """Collections of any kinds whose partitions are those of X, or can be aligned with them."""
     y, margin = (Y, Y / 2) if n_outputs == 1 else (CLASSES, RNG.normal(size=(300, 3)))
     estimator = dtrees.GradientBoostingRegressor if n_outputs == 1 else dtrees.GradientBoostingClassifier
     model = estimator(**SETTINGS).fit(X, y, base_margin=margin)
@@ -101,7 +101,7 @@ def test_evaluation_sets_with_scores_of_each_row(request: pytest.FixtureRequest,
 @pytest.mark.parametrize("placed", one_quick(["one-worker", "sharded", "rows"]), indirect=True)
 @pytest.mark.parametrize("held_out", [False, True])
 def test_estimators_to_start_from(placed: Client, held_out: bool) -> None:
-    """They are fitted to all rows in one process, and evaluation sets and predictions start from what they say of each partition."""
+    """They are fitted to all rows in one process; their predictions for each partition start evaluation sets and predictions."""
     settings = SETTINGS | {"init": Means(), "n_iter_no_change": 3 if held_out else None}
     weight = RNG.integers(0, 3, 300) / 2
     for lazy, here in ((LAZY, X), (KINDS["frame"](X), pd.DataFrame(X))):
@@ -115,7 +115,7 @@ def test_estimators_to_start_from(placed: Client, held_out: bool) -> None:
 
 
 class Means(RegressorMixin, BaseEstimator):
-    """Predicts the mean of y on either side of zero in the first column: of a row, the same whatever others there are."""
+    """Predicts the mean of y on either side of zero in the first column: independent of the other rows in a partition."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Means:
         above = np.asarray(X)[:, 0] > 0
@@ -132,7 +132,7 @@ def test_a_linear_model_without_a_client() -> None:
 
 
 def test_scores_of_partitions_that_are_another_time_others(client: Client) -> None:
-    """``base_margin`` is of the same computation as X and y."""
+    """``base_margin`` belongs to the same computation as X and y."""
     whole = da.from_array(np.column_stack([X, Y]), chunks=((100, 20, 180), 7)).map_blocks(_shuffled, dtype=float)
     settings = SETTINGS | {"n_estimators": 1, "eval_metric": "mae"}
     given = whole[:, :6], whole[:, 6], None, whole[:, 6]

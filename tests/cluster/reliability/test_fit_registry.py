@@ -1,4 +1,4 @@
-"""The records of fits on the scheduler: what outlives workers, and what fits do without silent ones."""
+"""Records of fits on the scheduler, which outlive workers, and fits without silent workers."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ def boosting(n_estimators: int) -> Any:
 
 @contextlib.contextmanager
 def recorded(client: Client, fit: str, folder: Path, patience: float = 20.0) -> Iterator[Any]:
-    """A fit that does nothing but wait, with a record."""
+    """A fit that only waits, with a record."""
     client.register_plugin(FitRegistry())
     with dask.annotate(**described(fit, patience=patience, detached=False, needs=[])):
         future = client.submit(_work, folder / "begun", folder / "end", key=fit)
@@ -63,7 +63,7 @@ def test_a_record_lasts_as_long_as_its_fit(client: Client, tmp_path: Path) -> No
 
 
 def test_trees_are_found_by_the_next_turn_which_the_one_before_cannot_disturb(client: Client, tmp_path: Path) -> None:
-    """As a coordinator that stood still would, and wakes up when its fit is run elsewhere."""
+    """Like a coordinator that was stopped, and resumes after its fit was restarted elsewhere."""
     with recorded(client, "dtrees-fit-1", tmp_path):
         fit = Fit("dtrees-fit-1", Settings(), turn=1)
         first = ClusterTreeLog(client, fit)
@@ -96,7 +96,7 @@ def test_a_fit_that_nobody_wants_gets_no_turn(client: Client, tmp_path: Path) ->
 
 
 def test_a_run_that_was_given_up_gets_no_turn(client: Client, tmp_path: Path) -> None:
-    """As one on a worker that stood still when it should have begun: another has taken over, whose tasks it would take away."""
+    """Like a run on a worker that was stopped before it began: another one has taken over, whose tasks it would cancel."""
     fit = "dtrees-fit-4"
     with recorded(client, fit, tmp_path):
         wait_until((tmp_path / "begun").exists)
@@ -112,7 +112,7 @@ def test_a_run_that_was_given_up_gets_no_turn(client: Client, tmp_path: Path) ->
 
 
 def test_partitions_that_a_user_wants_outlast_the_fit_that_computed_them(client: Client, tmp_path: Path) -> None:
-    """They have the mark of the fit, but a name of their own; what the fit itself made goes."""
+    """They have the mark of the fit, but their own names; partitions made by the fit itself are removed."""
 
     def known(dask_scheduler: Any) -> set[str]:
         return set(dask_scheduler.tasks) & {"a-partition", "dtrees-columns-of-it"}
@@ -136,7 +136,7 @@ def test_topics_do_not_grow_in_number(client: Client) -> None:
 
 @pytest.mark.parametrize("model", one_quick(["boosting", "forest"]))
 def test_a_silent_worker_is_left_to_others(mortal_client: Client, tmp_path: Path, model: str) -> None:
-    """The fit goes on without it; what others run and hold there is still there when it is heard again."""
+    """The fit continues without it; tasks and data of others on that worker are still there when it resumes."""
     client = mortal_client
     processes = client.run(os.getpid)
     victim = min(processes)
@@ -165,7 +165,7 @@ def test_a_silent_worker_is_left_to_others(mortal_client: Client, tmp_path: Path
 
 @pytest.mark.parametrize("whose", ["of the fit", "of somebody else"])
 def test_data_that_a_silent_worker_uses_stay_until_it_knows_that_it_does_not(mortal_client: Client, tmp_path: Path, whose: str) -> None:
-    """A worker that is to drop what it uses ends, and what others have there is lost. Here it is only held to be silent."""
+    """A worker that is ordered to drop data in use ends, and data of others on it is lost. Here it only seems to be silent."""
     client = mortal_client
     processes = client.run(os.getpid)
     victim, other, _ = sorted(processes)
@@ -174,7 +174,7 @@ def test_data_that_a_silent_worker_uses_stay_until_it_knows_that_it_does_not(mor
     with recorded(client, "dtrees-fit-3", tmp_path, patience=10.0**6):
         with dask.annotate(**belonging("dtrees-fit-3")):
             columns = client.submit(_same, "columns", workers=[victim], key="columns")
-            # As long as a task needs it there, Dask keeps a copy.
+            # Dask keeps a copy there as long as a task needs it.
             copy = client.submit(_work, tmp_path / "copied", ends[1], columns, workers=[other], key="copy")
         with dask.annotate(**(belonging("dtrees-fit-3") if whose == "of the fit" else {})):
             task = client.submit(_work, tmp_path / "run", ends[0], columns, workers=[victim], allow_other_workers=True, key="task")
@@ -183,7 +183,7 @@ def test_data_that_a_silent_worker_uses_stay_until_it_knows_that_it_does_not(mor
         client.run_on_scheduler(_hold_to_be_silent, "dtrees-fit-3", victim)
         if whose == "of the fit":
             wait_until(lambda: (tmp_path / "run").read_text() == "xx")
-        # This reaches the worker after what was sent to it before.
+        # This reaches the worker after the messages sent to it before.
         assert client.submit(os.getpid, workers=[victim], key="later").result(timeout=60) == processes[victim]
         for end in ends:
             end.touch()
@@ -195,7 +195,7 @@ def test_data_that_a_silent_worker_uses_stay_until_it_knows_that_it_does_not(mor
 
 
 def test_what_a_worker_is_told_to_forget_too_late_is_fetched_again(client: Client, tmp_path: Path) -> None:
-    """As one is that stood still while its task was run elsewhere, and is given another which needs the result."""
+    """Like a worker that was stopped while its task ran elsewhere, and then gets another task that needs the result."""
     here, elsewhere, *_ = sorted(client.nthreads())
     begun, end = tmp_path / "begun to fetch", tmp_path / "end of fetching"
     with recorded(client, "dtrees-fit-5", tmp_path, patience=5.0), dask.annotate(**belonging("dtrees-fit-5")):
@@ -203,7 +203,7 @@ def test_what_a_worker_is_told_to_forget_too_late_is_fetched_again(client: Clien
         task = client.submit(_type_of, columns, workers=[here], key="task")
         wait_until(begun.exists)
         client.run_on_scheduler(_finish_late, "columns", here)
-        # This reaches the worker after what was sent to it before.
+        # This reaches the worker after the messages sent to it before.
         assert client.submit(int, workers=[here], key="later").result(timeout=60) == 0
         end.touch()
         assert task.result(timeout=60) == "_SlowToSend"
@@ -212,7 +212,7 @@ def test_what_a_worker_is_told_to_forget_too_late_is_fetched_again(client: Clien
 
 
 class _SlowToSend:
-    """A result that is on its way until a file is there."""
+    """A result whose transfer lasts until a file exists."""
 
     def __init__(self, begun: Path, end: Path) -> None:
         self._begun, self._end = begun, end
@@ -228,12 +228,12 @@ def _type_of(data: Any) -> str:
 
 
 def _finish_late(key: str, worker: str, dask_scheduler: Any) -> None:
-    """Have the scheduler hear of a task's earlier run."""
+    """Report an earlier run of a task to the scheduler."""
     dask_scheduler.handle_task_finished(key=key, worker=worker, stimulus_id="late", run_id=-1, metadata={})
 
 
 def test_an_actor_that_is_given_up_before_it_is_made_leaves_no_trace(client: Client, tmp_path: Path) -> None:
-    """As one is whose worker stands still; Dask retires no worker that has an actor by the scheduler's list."""
+    """Like one whose worker is stopped; Dask does not retire workers that have an actor in the scheduler's list."""
     client.register_plugin(FitRegistry())
     with dask.annotate(**belonging("dtrees-fit-6")):
         actor = client.submit(_work, tmp_path / "begun", tmp_path / "end", actor=True, key="dtrees-actor")
@@ -254,7 +254,7 @@ def _hold_to_be_silent(fit: str, worker: str, dask_scheduler: Any) -> None:
 
 
 class _Stop:
-    """A callback that stops a worker's process: the coordinator's own, or another."""
+    """A callback that stops a worker's process: the coordinator's, or another."""
 
     def __init__(self, process: int, marker: Path) -> None:
         self._process, self._marker = process, marker
@@ -280,7 +280,7 @@ def _work(begun: Path, end: Path, data: Any = None) -> int:
 
 @pytest.mark.slow
 def test_all_workers_are_silent() -> None:
-    """A fit says so, and ends."""
+    """A fit reports this, and ends."""
     with cluster_of(1) as client:
         (process,) = client.run(os.getpid).values()
         with dask.config.set({"dtrees.patience": 2.0}):

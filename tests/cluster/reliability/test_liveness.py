@@ -1,4 +1,4 @@
-"""Workers that are silent, lost or paused: what counts as that, and what is done about it while a fit waits."""
+"""Workers that are silent, lost or paused: how this is detected, and how a fit that waits reacts."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,12 +22,12 @@ from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import FRAME, REGRESSION, assert_clean, assert_same_model, events, wait_until
 from tests.slow import thorough_for
 
-# --- how long workers are silent, and when a fit does without them ---
+# --- how long workers are silent, and when a fit continues without them ---
 
 
 @pytest.fixture
 def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """A clock that goes on when it is moved."""
+    """A clock that only advances when it is moved."""
     now = 100.0
 
     def wait(seconds: float) -> None:
@@ -40,7 +40,7 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 def test_silence(wait: Callable[[float], None]) -> None:
     heartbeats = Heartbeats(patience=30.0)
-    heartbeats.note({"a": 1.0, "b": 1.0})  # by a clock of its own
+    heartbeats.note({"a": 1.0, "b": 1.0})  # by a separate clock
     for i in range(16):
         assert not heartbeats.silent
         wait(2.0)
@@ -113,11 +113,11 @@ def test_patience_grows_with_workers_that_fall_silent(wait: Callable[[float], No
     assert grown == [15.0, 22.5, 30.0, 30.0]
 
 
-# --- what counts as a lost worker, and what is done about it while waiting ---
+# --- detection of lost workers, and reactions while waiting ---
 
 
 def test_fits_that_start_together_on_a_new_worker() -> None:
-    """They share the client that the first of them makes."""
+    """They share the client that the first of them creates."""
     X = np.arange(40.0).reshape(20, 2)
     with cluster_of(0, threads_per_worker=8) as client:
         futures = [client.submit(_fit_in_a_task, X, i) for i in range(8)]
@@ -158,7 +158,7 @@ def test_cancelled_tasks(client: Client) -> None:
 
 @pytest.mark.slow
 def test_a_task_that_the_scheduler_has_forgotten(client: Client) -> None:
-    """Its future would be pending for ever."""
+    """Its future would be pending forever."""
     with Tasks(client) as tasks:
         future = tasks.submit("wait", _wait_for, "a signal that nobody gives")
         wait_until(lambda: client.run_on_scheduler(_tasks) == [future.key])
@@ -203,7 +203,7 @@ def _tasks(dask_scheduler: Any) -> list[str]:
     return list(dask_scheduler.tasks)
 
 
-# --- workers that Dask has paused for want of memory: a fit that waits for them says so, ends in time, and goes on if they do ---
+# --- workers that Dask has paused for lack of memory: a fit that waits for them reports it, ends in time, and continues if they do ---
 
 
 def facts(status: str = "running", written: int = 0, **counts: int) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def facts(status: str = "running", written: int = 0, **counts: int) -> dict[str,
 
 
 class Waiting:
-    """A fit that waits by a clock of its own."""
+    """A fit that waits by an artificial clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now = 0.0
@@ -297,7 +297,7 @@ def cluster_client() -> Iterator[Client]:
 
 @pytest.fixture
 def two(cluster_client: Client) -> Iterator[Client]:
-    """Two workers, that have room at the beginning and the end; a fit's patience lasts four seconds, and ends after twelve."""
+    """Two workers with free memory at the beginning and the end; a fit's patience is four seconds, and ends after twelve."""
     cluster_client.run(_hasten)
     yield cluster_client
     relieve(cluster_client)
@@ -308,7 +308,7 @@ def _hasten() -> None:
 
 
 def _fill(dask_worker: Any) -> None:
-    """Have a worker find that it uses more memory than it may."""
+    """Make a worker report more memory than it may use."""
     dask_worker.memory_manager.memory_limit = 1
 
 
@@ -332,7 +332,7 @@ def _part(numbers: tuple[int, int], address: str | None) -> pd.DataFrame:
 
 
 def filling(address: str | None = None) -> tuple[Any, Any]:
-    """Return a training set; a worker that makes one of its partitions is full then, or one worker alone is."""
+    """Return a training set; computing one of its partitions fills the worker, or only the worker at ``address``."""
     meta = FRAME.iloc[:0].assign(target=REGRESSION.iloc[:0])
     frame = dd.from_map(_part, [(0, 100), (100, 200), (200, 300), (300, 420)], address=address, meta=meta)
     return frame.drop(columns="target"), frame["target"]
@@ -370,13 +370,13 @@ def test_all_are_paused_while_it_loads(two: Client, placement: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("placement", ["rows", "sharded"])
 def test_one_is_paused_that_others_need(two: Client, placement: str) -> None:
-    """And goes on, once an event of it is sent."""
+    """It continues, once an event of it is sent."""
     two.run(_be_patient)
     victim = sorted(two.nthreads())[0]
     future = dtrees.submit(boosting(), *filling(victim), placement=placement)
     wait_until(lambda: bool(events(two, "workers paused", future.key)) or future.done())
     assert all(event["workers"] == (victim,) for event in events(two, "workers paused", future.key))
-    wait_until(lambda: bool(two.run(_relieve)) and future.done(), 120)  # each partition that is made there fills it again
+    wait_until(lambda: bool(two.run(_relieve)) and future.done(), 120)  # each partition computed there fills it again
     assert_same_model(future.result(timeout=120), boosting().fit(FRAME, REGRESSION))
     future.release()
     assert_clean(two)
