@@ -1,23 +1,23 @@
-"""What estimators and backends say to each other: tables, what they are loaded for, where they are, and what predictions look like.
+"""The interface between estimators and backends: tables, loading options, placements, and the form of predictions.
 
 Terms
 -----
 backend
-    carries out the four things an estimator needs done with data: load a table, grow a forest, boost, predict
+    performs the four operations of an estimator on data: load a table, grow a forest, boost, predict
     (:class:`~dtrees.ensemble.in_process.Backend`).
 table
-    a loaded training set: facts about it as plain values, its contents as handles that only the backend opens (:class:`Table`).
+    a loaded training set: its properties as plain values, its content as handles that only the backend opens (:class:`Table`).
 collection
-    whatever the user passes as ``X`` or ``y``: an array or a frame here, a lazy collection elsewhere.
+    the user's ``X`` or ``y``: an array or a frame in memory, or a lazy collection.
 
 Use
 ---
-An estimator asks :func:`~dtrees.ensemble.in_process.backend_for`. The one of this process takes all that no other claims; others are not
-imported until one of their collections turns up.
+An estimator calls :func:`~dtrees.ensemble.in_process.backend_for`. The local backend takes every collection that no other backend claims;
+other backends are imported when one of their collections is passed.
 
 A fit is ``table = backend.load(X, y, weight, ...)``, then ``backend.grow_forest(table, plan, ...)`` or ``backend.boost(table, plan, ...)``.
 A prediction is ``backend.predict(X, function, output)``: ``function`` maps a block of rows (a NumPy array or frame) to an array of
-``output``'s shape and dtype; it is picklable and holds the model. With ``beside``, it is given the values of the same rows as well.
+``output``'s shape and dtype; it is picklable and contains the model. With ``beside``, its second argument has the values of the same rows.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the columns of a training set were, and its trees grew.
+    """The placement of a training set during the growth of trees.
 
     Attributes
     ----------
     kind : {"local", "one-worker", "replicated", "sharded", "rows"}
-        In the process that fitted; on one worker of a cluster; each worker had all; each worker had some; each worker had its rows of all.
+        In the process of the fit; all columns on one worker of a cluster, on each worker, or some on each; or rows on each worker.
     reason : str
-        Why it was chosen.
+        The reason for the choice.
     workers : tuple of str
-        The addresses of the workers that had columns; none where it is local.
+        The addresses of the workers with columns or rows; empty if local.
     predicted : mapping from str to float
-        Seconds that a tree was predicted to take, for each kind that was weighed: where "auto" was to choose for boosting on several
-        workers. They are for comparing kinds with one another.
+        Predicted seconds of a tree for each kind that was considered, if "auto" chose for boosting on several workers. Meant for
+        comparisons between kinds.
     storage : {"memory", "disk"}
-        Where workers have cells; on their disks only where rows stay.
+        Where workers store cells; on disk only with placement by rows.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Placement:
     storage: str = "memory"
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return a description."""
         n = len(self.workers)
         where = f" on {n} worker{'s' * (n > 1)}" if self.kind in ("replicated", "sharded", "rows") else ""
         return f"{self.kind}{where}{', with cells on disk' * (self.storage == 'disk')}: {self.reason}"
@@ -75,24 +75,24 @@ class Placement:
 
 @dataclass(frozen=True, kw_only=True)
 class Table(TargetSummary):
-    """A loaded training set: what there is to know of its targets, and its parts.
+    """A loaded training set: the summary of its targets, and its parts.
 
     Attributes
     ----------
     schema : Schema
-        How the columns became numbers.
+        How columns are converted to numbers.
     columns, target, weight : object
-        The backend's own handles: arrays here, something remote elsewhere.
+        The backend's handles: arrays in memory, or remote objects.
     placement : Placement
-        Where they are.
+        Their placement.
     n_jobs : int or None
-        Threads to grow with, as the estimator was given it; backends with workers of their own may have no use for it.
+        The estimator's ``n_jobs``; backends with workers may ignore it.
     evaluation : object
-        The backend's handle of evaluation sets and what is measured on them; None without.
+        The backend's handle of evaluation sets and their metrics; None without.
     base_margin : object
-        The ``base_margin`` of the options, in this process.
+        The ``base_margin`` of the options, in memory.
     X : array or frame or None
-        The rows as they came, in this process, where the options ask for them.
+        The original rows, in memory, if the options ask for them.
     """
 
     schema: Schema
@@ -107,22 +107,22 @@ class Table(TargetSummary):
 
     @classmethod
     def load(cls, schema: Schema, summary: TargetSummary, **handles: Any) -> Table:
-        """Return the table of a schema, a (merged, checked) summary, and the backend's handles and other fields, by name.
+        """Return the table of a schema, a merged and checked summary, and the backend's handles and other fields, by name.
 
-        Columns of text that were hardly meant to be categories are warned of.
+        Warns of text columns that are probably not categories.
         """
         schema.warn_of_text(summary.n_rows)
         return cls(**vars(summary), schema=schema, **handles)
 
     def rows_that_count(self, factors: tuple[Any, ...] | None) -> int:
-        """Return how many rows have a weight above 0, given a factor for the weights of each class; of several targets without these."""
+        """Return the number of rows with a positive weight, after class factors are applied (not for multi-output targets)."""
         if factors is None or self.n_targets > 1:
             return self.n_weighted
         return int(self.by_target[0].counts[np.asarray(factors) > 0].sum())
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """As of :class:`~dtrees.engine.plan.plans.ForestPlan`."""
+        """See :class:`~dtrees.engine.plan.plans.ForestPlan`."""
         if self.n_targets == 1:
             return ()
         return tuple(len(target.labels) for target in self.by_target) or (1,) * self.n_targets
@@ -130,43 +130,43 @@ class Table(TargetSummary):
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What a table is loaded for, which decides how y is read, and what must be in memory with the table.
+    """The purpose for which a table is loaded: it determines how y is read, and what is loaded with the table.
 
     Attributes
     ----------
     classify : bool
-        Whether y holds labels rather than numbers.
+        Whether y has labels instead of numbers.
     estimator_name : str
-        For messages.
+        For error messages.
     n_jobs : int or None
-        Threads to load and grow with, as the estimator was given it. Workers use the threads they have.
+        The estimator's ``n_jobs``, for loading and growing. Workers use their own number of threads.
     n_trees : int or None
-        Trees to grow that do not depend on each other; None is for boosting.
+        Number of independent trees to grow; None for boosting.
     out_of_bag : bool
-        Whether predictions for rows out of bag are to be summed.
+        Whether out-of-bag predictions are to be summed.
     sets : sequence of EvalSet
-        Evaluation sets that are to be loaded as well.
+        Evaluation sets to be loaded as well.
     base_margin : array-like, lazy or not, or None
-        Raw scores of the rows, of shape (n,) or (n, k), or one number; they are brought to this process.
+        Raw scores of the rows, of shape (n,) or (n, k), or one number; loaded into this process.
     fetch_X : bool
-        Whether the rows themselves are brought to this process, too.
+        Whether the rows themselves are loaded into this process, too.
     single_use : bool
-        Whether trees are grown once from the table, so that its columns need not stay in memory when these are grown.
+        Whether trees are grown only once from the table, so that its columns need not stay in memory afterwards.
     categories : tuple of int
-        Columns whose values are categories, also where they are numbers.
+        Columns whose values are categories, even if they are numbers.
     multi_output : bool or str
-        Whether y may have several columns, each a target, or what its two columns are; see
+        Whether y may have several columns, each a target, or the meaning of its two columns; see
         :func:`~dtrees.ensemble.input.target.check_target`.
     bag : bool
-        Whether each of ``n_trees`` is a booster of its own, on rows that it draws.
+        Whether each of the ``n_trees`` is a separate booster on rows that it draws.
     n_outputs : int
-        Raw predictions of a row for one target that is a number: one for each quantile.
+        Number of raw predictions of a row for one numeric target: one for each quantile.
     target : bool
-        Whether there is a y; without, every row has a number of its own for it, which follows from its place.
+        Whether there is a y; otherwise a number that depends on its position replaces the target of each row.
     remembered : int
-        Trees of boosting, for each output, of which each row has the number of a node, a byte each.
+        Number of boosted trees, for each output, whose node numbers are stored for all rows, a byte each.
     rows_refusal : str or None
-        Why trees cannot be grown where rows stay where they are, if that is known without the table.
+        The reason why trees cannot be grown by rows, if it is known without the table.
     """
 
     classify: bool
@@ -189,7 +189,7 @@ class LoadOptions:
 
 @dataclass(frozen=True)
 class Output:
-    """What a prediction function returns for a block of n rows.
+    """The form of a prediction for a block of n rows.
 
     Attributes
     ----------
@@ -197,13 +197,13 @@ class Output:
     width : int or None
         None for an array of shape (n,), otherwise the second dimension of (n, width).
     name : str
-        What the values are, such as ``"predict"``: a good name for a series or for tasks.
+        The name of the values, such as ``"predict"``, for a series or for tasks.
     labels : tuple or None
-        Of the ``width`` columns, where they have labels (the classes).
+        Labels of the ``width`` columns, if they have any (the classes).
     further : tuple of int
-        Dimensions after the second one. There are no frames of such.
+        Dimensions after the second one. Frames cannot have these.
     dtypes : tuple of numpy.dtype or None
-        Of each of the ``width`` columns, where ``dtype`` is that of objects.
+        The dtype of each of the ``width`` columns, if ``dtype`` is object.
     """
 
     dtype: np.dtype[Any]
@@ -214,5 +214,5 @@ class Output:
     dtypes: tuple[np.dtype[Any], ...] | None = None
 
 
-#: Makes one of several things that do not depend on each other, from a table in memory, by its number; a callback may end it early.
+#: Grows one of several independent objects from a table in memory, given its number; a callback may end the growth early.
 GrowOne = Callable[[Table, int, Callback | None], Any]

@@ -1,7 +1,7 @@
 """Bags of boosters, with scikit-learn's names: boosting on several draws of the rows, averaged.
 
-A booster is a function of its number, the bag's seed and the table. Who grows it, and when, leaves no trace in it. It is the model that the
-boosting estimator fits, with the booster's ``random_state``, to the whole table, weighted by how often the booster drew each row.
+A booster depends only on its number, the bag's seed and the table, and not on where and when it is grown. It is the model that the boosting
+estimator fits, with the booster's ``random_state``, to the whole table, weighted by how often the booster drew each row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dtrees.ensemble.prediction import Predict, Step
 if TYPE_CHECKING:
     from dtrees.split.table.sparse_columns import AnyColumns
 
-#: Cells of the blocks of rows that out-of-bag predictions are made for.
+#: Number of cells of a block of rows for out-of-bag predictions.
 _BLOCK_CELLS = 2**20
 
 
@@ -51,9 +51,10 @@ class Draws:
     ----------
     seed : int
     n_draws : int
-        Rows for each booster.
+        Number of rows for each booster.
     bootstrap : bool
-        Whether they are drawn with replacement, in proportion to their weights; otherwise without, from those that have a weight.
+        Whether they are drawn with replacement, in proportion to their weights; otherwise without replacement, among rows with a positive
+        weight.
     """
 
     seed: int
@@ -62,7 +63,7 @@ class Draws:
 
     def counts(self, number: int, n_rows: int, weight: NDArray[np.float64] | None) -> NDArray[np.int64]:
         """Return how often a booster draws each row, shape (n_rows,)."""
-        from dtrees.engine.plan.row_draws import RowDraws  # brings in the compiler
+        from dtrees.engine.plan.row_draws import RowDraws  # imports Numba
         from dtrees.split.numbers import hashing
 
         if self.bootstrap:
@@ -74,7 +75,7 @@ class Draws:
         return chosen.astype(np.int64)
 
     def weights(self, counts: NDArray[np.int64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        """Return the weights that a booster gives to rows: how often it drew them or, without replacement, their own if it did."""
+        """Return the weights of rows for a booster: the number of draws or, without replacement, the weights of the drawn rows."""
         return counts.astype(np.float64) if self.bootstrap or weight is None else counts * weight
 
     def random_state(self, number: int) -> int:
@@ -84,7 +85,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class Grown:
-    """A booster and, where that is wanted, the rows that it did not draw, ascending, and its predictions for them, shape (n_out, k)."""
+    """A booster and, if wanted, the rows that it did not draw, ascending, with its predictions for them, shape (n_out, k)."""
 
     booster: Boosting
     outside: NDArray[np.int64] | None = None
@@ -93,12 +94,12 @@ class Grown:
 
 @dataclass(frozen=True)
 class GrowBooster:
-    """Boosts the members of a bag; travels to workers.
+    """Grows the boosters of a bag; sent to workers.
 
     Attributes
     ----------
     template : Boosting
-        One that knows columns and classes, and has no trees.
+        A booster with columns and classes but without trees.
     draws : Draws
     out_of_bag : bool
         Whether to predict the rows that a booster did not draw.
@@ -127,7 +128,7 @@ def weighted(table: Table, weight: NDArray[np.float64]) -> Table:
 
 
 def fit_presorted(booster: Boosting, table: Table, callback: Callback | None) -> None:
-    """Boost an estimator that knows columns and classes, from a table of this process."""
+    """Fit a booster, whose columns and classes are set, to a table of this process."""
     loss = booster._loss(table)
     plan = booster._plan(table, loss, False)
     initial = booster._starting_points(LOCAL, table, plan, loss, keep=False)
@@ -135,12 +136,12 @@ def fit_presorted(booster: Boosting, table: Table, callback: Callback | None) ->
 
 
 def steps_of(booster: Boosting) -> tuple[Step, ...]:
-    """Return the steps from raw predictions to what a bag averages: values, or probabilities."""
+    """Return the steps from raw predictions to the values, or probabilities, that a bag averages."""
     return booster._probability_steps() if is_classifier(booster) else booster._value_steps()
 
 
 def _predictions(booster: Boosting, columns: AnyColumns, rows: NDArray[np.int64], n_jobs: int | None) -> NDArray[np.float64]:
-    """Return the predictions of some rows, whose values are read from presorted columns."""
+    """Return predictions for some rows, whose values are read from presorted columns."""
     predict = Predict(booster._schema, booster._trees, steps_of(booster), n_jobs)
     block = max(1, _BLOCK_CELLS // columns.n_columns)
     found = []
@@ -184,14 +185,14 @@ def _codes(columns: Any, j: int, rows: NDArray[np.int64]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class MeanOfBoosters:
-    """A block of rows to the mean of what boosters predict; a function that a backend maps over a collection.
+    """Maps a block of rows to the mean prediction of boosters; a backend maps it over a collection.
 
     Attributes
     ----------
     boosters : tuple of Predict
-        Of one schema.
+        With a common schema.
     steps : tuple of callable
-        Applied to the mean, one after the other.
+        Applied to the mean in sequence.
     """
 
     boosters: tuple[Predict, ...]
@@ -207,9 +208,9 @@ class MeanOfBoosters:
 
 
 def out_of_bag_mean(grown: Sequence[Any], n_rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the mean, over boosters that did not draw a row, of their predictions for it, shape (n_rows, k), and the number of these.
+    """Return the mean prediction for each row over boosters that did not draw it, shape (n_rows, k), and the number of these.
 
-    They are added up in the order of the boosters.
+    The predictions are added in the order of the boosters.
     """
     total, n_boosters = np.zeros((n_rows, grown[0].out_of_bag.shape[1])), np.zeros(n_rows, np.int64)
     for one in grown:
@@ -218,7 +219,7 @@ def out_of_bag_mean(grown: Sequence[Any], n_rows: int) -> tuple[NDArray[np.float
     return total / np.maximum(n_boosters, 1)[:, np.newaxis], n_boosters
 
 
-#: What all boosters of a bag have alike, and a model file has once.
+#: Fields that all boosters of a bag share, stored once in a model file.
 _SHARED = ("schema", "named", "classes", "targets")
 
 
@@ -280,7 +281,7 @@ class Bagging(BagParameters, Model):
     """
 
     _UNIT: ClassVar[str] = "booster"
-    #: Trees of boosters depend on each other, boosters do not.
+    #: Boosters are independent, unlike their trees.
     _GROUP_PER_OUTPUT: ClassVar[bool] = False
     _BOOSTER: ClassVar[type[Boosting]]
 
@@ -289,7 +290,7 @@ class Bagging(BagParameters, Model):
     placement_: Placement
     oob_score_: float
 
-    #: What rows are drawn by: draws, number of rows and their weights, where these are known.
+    #: The draws, the number of rows and their weights, if known.
     _drawn: tuple[Draws, int, NDArray[np.float64] | None] | None
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -350,7 +351,7 @@ class Bagging(BagParameters, Model):
         grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks)
         for one in grown:
             one.booster._schema, one.booster.placement_ = template._schema, template.placement_
-            one.booster.n_jobs = None if self.estimator is None else self.estimator.n_jobs  # that of the bag is no part of boosters
+            one.booster.n_jobs = None if self.estimator is None else self.estimator.n_jobs  # ``n_jobs`` of the bag is not part of boosters
         self.estimators_ = [one.booster for one in grown]
         if all(tree.node_count == 1 for booster in self.estimators_ for group in booster._trees.groups for tree in group):
             template._trees = self.estimators_[0]._trees
@@ -361,14 +362,14 @@ class Bagging(BagParameters, Model):
         return self
 
     def _template(self) -> Any:
-        """Return the booster that is to be fitted, without trees, its parameters checked.
+        """Return the booster to be fitted, without trees, after checking its parameters.
 
         Raises
         ------
         TypeError
-            If the estimator is no booster of the kind.
+            If the estimator is not a booster of the right kind.
         ValueError
-            If it wants what a bag has not.
+            If it requires something that a bag does not have.
         """
         kind = self._BOOSTER
         if self.estimator is not None and type(self.estimator) is not kind:
@@ -394,7 +395,7 @@ class Bagging(BagParameters, Model):
         return template
 
     def _take_columns(self, booster: Any) -> None:
-        """Set what a booster knows of columns and classes."""
+        """Set the columns and classes of a booster."""
         for name in ("n_features_in_", "feature_names_in_", "classes_", "n_classes_"):
             self.__dict__.pop(name, None)
             if hasattr(booster, name):
@@ -438,7 +439,7 @@ class Bagging(BagParameters, Model):
         return self.estimators_[0]._map(X, function, output)
 
     def _value_steps(self) -> tuple[Step, ...]:
-        """Return no steps: what boosters predict are values, or probabilities."""
+        """Return no steps, as boosters predict values or probabilities."""
         return ()
 
     _probability_steps = _value_steps
@@ -470,7 +471,7 @@ class Bagging(BagParameters, Model):
 
     @classmethod
     def _from_state(cls, metadata: Any, arrays: dict[str, NDArray[Any]], mapped: bool = False) -> Self:
-        """Return the bag that :meth:`_to_state` described; raises ValueError for what describes none."""
+        """Return the bag that :meth:`_to_state` described; raises ValueError if the state is invalid."""
         owner = "the bag's state"
         try:
             given = {name: from_plain(value) for name, value in take(metadata, "parameters", dict, owner).items()}
@@ -558,8 +559,8 @@ class BaggingClassifier(Classifier, Bagging):
 
 
 def _but_draws(parameters: dict[str, Any]) -> str:
-    """Return the parameters of a booster that are those of its bag's estimator: each draws by a number of its own.
+    """Return the parameters of a booster without its ``random_state``, as text: they must equal those of the bag's estimator.
 
-    They are text, in which True is not 1.0.
+    As text, True differs from 1.0.
     """
     return json.dumps({name: value for name, value in parameters.items() if name != "random_state"}, sort_keys=True)

@@ -1,4 +1,4 @@
-"""What users pass as ``callbacks``, ``monitor`` and ``verbose``: functions, a rule for early stopping on evaluation sets, progress bars."""
+"""Callbacks, early stopping by evaluation sets, and progress bars: the arguments ``callbacks``, ``monitor`` and ``verbose``."""
 
 from __future__ import annotations
 
@@ -111,25 +111,25 @@ class KeepOnInterrupt:
 
 
 def keeps_on_interrupt(callbacks: Sequence[Any]) -> bool:
-    """Return whether Ctrl-C is to keep the trees so far."""
+    """Return whether Ctrl-C preserves the trees grown so far."""
     return isinstance(callbacks, Sequence) and any(isinstance(callback, KeepOnInterrupt) for callback in callbacks)
 
 
 def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before: int = 0) -> Result:
-    """Return what ``grow()`` does or, if Ctrl-C ends it and is to keep them, the trees so far.
+    """Return the result of ``grow()`` or, if Ctrl-C ends it and a callback wants them, the trees so far.
 
     Parameters
     ----------
     grow : callable
     callbacks : sequence
-        Those of the user.
+        The user's callbacks.
     n_before : int
-        Those trees or rounds of a result that are there from an earlier fit.
+        Number of trees or rounds of a result that come from an earlier fit.
 
     Raises
     ------
     KeyboardInterrupt
-        If there is nothing to keep, or nothing is to be kept.
+        If there are no trees, or no callback wants them.
     """
     try:
         return grow()
@@ -152,7 +152,7 @@ def warn_of_interrupt(n: int) -> None:
 def split_callbacks(
     callbacks: Sequence[Callback | EarlyStopping], early_stopping_rounds: int | None
 ) -> tuple[EarlyStopping | None, list[Callback]]:
-    """Return the rule for early stopping, by parameter or among the callbacks, and the functions."""
+    """Return the rule for early stopping, given by parameter or among the callbacks, and the other callbacks."""
     if not isinstance(callbacks, Sequence):
         raise TypeError(f"callbacks is {callbacks!r}; wants a sequence of functions of a Progress")
     rules = [callback for callback in callbacks if isinstance(callback, EarlyStopping)]
@@ -164,23 +164,23 @@ def split_callbacks(
 
 
 def with_monitor(callbacks: Sequence[Callback], monitor: Monitor | None, estimator: Any, *, keep: bool) -> Sequence[Callback]:
-    """Return callbacks, and one that calls a monitor, as scikit-learn's boosting does.
+    """Return callbacks, and one that calls a monitor as scikit-learn's boosting does.
 
     Parameters
     ----------
     callbacks : sequence of callable
     monitor : callable or None
     estimator : object
-        A copy of it is what the monitor is shown.
+        A copy of it is passed to the monitor.
     keep : bool
-        Whether the fit goes on from the trees that the estimator has: then its scores come first.
+        Whether the fit continues from the trees of the estimator, whose scores then come first.
 
     Raises
     ------
     TypeError
         If the monitor cannot be called.
     """
-    for callback in callbacks if isinstance(callbacks, Sequence) else ():  # what is no sequence is refused later on
+    for callback in callbacks if isinstance(callbacks, Sequence) else ():  # other types are refused later
         if isinstance(callback, SklearnCallbacks):
             callback.under_way = estimator
     if monitor is None:
@@ -192,7 +192,7 @@ def with_monitor(callbacks: Sequence[Callback], monitor: Monitor | None, estimat
 
     def call(progress: Progress) -> bool | None:
         nonlocal shown
-        if shown is None:  # by now the estimator knows columns and classes
+        if shown is None:  # by now, the estimator has its columns and classes
             shown = copy.copy(estimator)
         if progress.train_score is not None:
             scores.append(progress.train_score)
@@ -250,25 +250,25 @@ class ProgressBar:
         display.end()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # it is shown where it was made
+        return {}  # the bar is shown in the process that created it
 
 
 class SklearnCallbacks(ProgressBar):
-    """Calls the callbacks of scikit-learn (``set_callbacks``, from 1.9 on) for each tree or round, wherever these grow.
+    """Calls scikit-learn's callbacks (``set_callbacks``, version 1.9 or later) for each tree or round, wherever these grow.
 
-    What is shown to them is the estimator of the user; in this process, on the way also one that is fitted with the trees so far.
+    The callbacks receive the user's estimator and, if the fit runs in this process, a copy fitted with the trees so far.
 
     Parameters
     ----------
     model : object
-        The estimator, as it is before the fit.
+        The estimator before the fit.
     n_before : int
-        Trees or rounds that it keeps.
+        Number of its trees or rounds that remain in the model.
     data : dict
-        What it is fitted to: "X", "y" and "metadata".
+        The training data: "X", "y" and "metadata".
     """
 
-    #: The copy of the estimator that is under way, and what returns its result so far, where the fit is in this process.
+    #: The estimator copy being fitted, and the function that returns its current result, if the fit runs in this process.
     under_way: Any = None
     watched: Callable[[], Any] | None = None
 
@@ -282,11 +282,11 @@ class SklearnCallbacks(ProgressBar):
         return Display()
 
     def watch(self, result: Callable[[], Any]) -> None:
-        """Note what returns the result so far of a fit in this process."""
+        """Store the function that returns the current result of a fit in this process."""
         self.watched = result
 
     def __call__(self, progress: Progress) -> Any:
-        """Take in finished trees or rounds; return whether a callback ends the fit."""
+        """Record finished trees or rounds; return whether a callback ends the fit."""
         ends = False
         for number in range(self._n_done + 1, progress.done + 1):
             task = self._task.subcontext(task_name=self._unit)
@@ -302,25 +302,25 @@ class SklearnCallbacks(ProgressBar):
         return {**vars(self.under_way), "_grown_by": (), **self.under_way._so_far(self.watched())}
 
     def ended_with(self, fitted: Any) -> None:
-        """Note that the fit has ended."""
+        """Record the end of the fit."""
         self._task.call_on_fit_task_end(**self._fit, reconstruction_attributes=lambda: vars(fitted))
 
 
 class _Verbose(ProgressBar):
-    """What ``verbose`` asks for."""
+    """The display for ``verbose``."""
 
     def __init__(self, always: bool) -> None:
         self._always = always
 
     def _display_of(self, unit: str) -> Display:
-        """Choose by whether somebody listens to log records, and how much is wanted."""
+        """Choose a display, depending on whether log records are handled and on the verbosity."""
         return Lines(unit, self._always) if self._always or somebody_listens() else live_display(unit)
 
 
 def with_bars(callbacks: Sequence[Any], verbose: int) -> tuple[Sequence[Any], list[ProgressBar]]:
-    """Return the callbacks of a fit and, in front of them, what ``verbose`` asks for; and those of both that show the progress."""
+    """Return the callbacks of a fit preceded by the display for ``verbose``, and all callbacks that are displays."""
     if not isinstance(callbacks, Sequence):
-        return callbacks, []  # which fit does not take
+        return callbacks, []  # refused by fit
     if verbose:
         callbacks = [_Verbose(verbose > 1), *callbacks]
     return callbacks, [callback for callback in callbacks if isinstance(callback, ProgressBar)]
@@ -328,7 +328,7 @@ def with_bars(callbacks: Sequence[Any], verbose: int) -> tuple[Sequence[Any], li
 
 @contextlib.contextmanager
 def shown(bars: Sequence[ProgressBar], unit: str) -> Iterator[None]:
-    """Have bars show a fit for as long as the block lasts."""
+    """Show displays of a fit within the block."""
     with contextlib.ExitStack() as stack:
         for bar in bars:
             stack.callback(bar.end)
@@ -342,8 +342,8 @@ def called_together(callbacks: Sequence[Callback]) -> Callback | None:
     Parameters
     ----------
     callbacks : sequence of callable
-        Each is given a :class:`~dtrees.engine.plan.plans.Progress` after each tree or round. One that returns True ends the fit, after the
-        others have been called too.
+        Each is called with a :class:`~dtrees.engine.plan.plans.Progress` after each tree or round. If one returns True, the fit ends after
+        the others have been called.
     """
     if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
         stopping = isinstance(callbacks, Sequence) and any(isinstance(callback, EarlyStopping) for callback in callbacks)

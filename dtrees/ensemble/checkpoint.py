@@ -1,21 +1,22 @@
-"""Checkpoints: the finished trees of a fit in a file, for the next run of the same fit to go on from.
+"""Checkpoints: files with the finished trees of a fit, from which the next run of the same fit continues.
 
-A checkpoint holds trees, scores and what identifies the fit; no predictions, no state of the shards. Those are made again by sending the
-trees through the rows (:mod:`dtrees.engine.shard.tree`), which is exact: the model is that of an unbroken run, byte for byte, also
-on another number of threads or workers.
+A checkpoint has trees, scores and the identity of the fit, but no predictions and no state of shards. These are computed again by applying
+the trees to the rows (:mod:`dtrees.engine.shard.tree`), which is exact: the model equals that of an uninterrupted run, byte for byte, also
+with another number of threads or workers.
 
 Terms
 -----
 identity
-    what decides which trees grow: the estimator's parameters as they apply to the table, the seed, the data (digests of every column, the
-    target and the weights), the trees of an earlier fit (with ``warm_start``), and the version of dtrees. A checkpoint of another identity
-    is refused. When to stop is no part of it: ``n_estimators``, early stopping and evaluation sets may change between runs.
+    everything that determines the trees: the estimator's parameters as they apply to the table, the seed, the data (digests of every
+    column, the target and the weights), the trees of an earlier fit (with ``warm_start``), and the version of dtrees. A checkpoint of
+    another identity is refused. The time of stopping is not included: ``n_estimators``, early stopping and evaluation sets may change
+    between runs.
 previous
-    the checkpoint before, which is stored under the name ``PATH.previous``.
+    the preceding checkpoint, stored as ``PATH.previous``.
 
-Files appear whole or not at all: a new one is written under a temporary name, the old one is renamed, and then the new one gets its
-name. Whenever a run dies, one of the two is there and whole. If the newer one is damaged nevertheless (by a full disk, for example), the
-previous one is used. No pickle is involved: the format is that of model files (:mod:`dtrees.files`).
+Files are replaced atomically: a new one is written under a temporary name, the old one is renamed, and then the new one gets its name.
+Whenever a run ends, one of the two exists and is complete. If the newer one is damaged (by a full disk, for example), the previous one is
+used. Files contain no pickle; the format is that of model files (:mod:`dtrees.files`).
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ from dtrees.version import __version__
 
 logger = logging.getLogger("dtrees")
 
-#: Version of the files written here; earlier ones can be read.
+#: Version of the format that is written; earlier versions can be read.
 FORMAT_VERSION = 2
 
 _KEY = "dtrees_checkpoint"
 
-#: Fields of plans that do not decide which trees grow, or are described separately.
+#: Fields of plans that do not affect the trees, or are described separately.
 _LEFT_OUT = {
     "n_rounds",
     "tol",
@@ -67,7 +68,7 @@ _LEFT_OUT = {
     "validation_fraction",
 }
 
-#: Powers of two that floats have.
+#: A bound on exponents of floats.
 _LARGEST_EXPONENT = 1100
 
 Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
@@ -84,13 +85,13 @@ def with_checkpoint(
     keep: bool,
     initial: NDArray[np.float64] | None = None,
 ) -> Plan:
-    """Return a plan that keeps its trees in a checkpoint, and goes on from the one that is there, by its seed.
+    """Return a plan that stores its trees in a checkpoint; if one exists, the fit continues from it, with its seed.
 
     Parameters
     ----------
     plan : ForestPlan or BoostingPlan
     estimator : TreeEstimator
-        Whose fit it is.
+        The estimator being fitted.
     backend, table
         The training set.
     path : str or path-like
@@ -98,9 +99,9 @@ def with_checkpoint(
     interval : float
         Seconds.
     keep : bool
-        Whether the fit goes on from the trees of an earlier one.
+        Whether the fit continues from the trees of an earlier one.
     initial : ndarray of float64 or None
-        The raw predictions that boosting starts from.
+        The initial raw predictions of boosting.
     """
     if isinstance(interval, bool) or not isinstance(interval, int | float | np.number) or not interval >= 0:
         raise ValueError(f"checkpoint_interval is {interval!r}; wants a number of seconds of at least 0")
@@ -112,7 +113,7 @@ def with_checkpoint(
         interval=float(interval),
         identity=tuple(sorted(identity.items())),
         plan=plan,
-        any_seed=not keep and not isinstance(estimator.random_state, int | np.integer),  # one that was drawn at random gives way
+        any_seed=not keep and not isinstance(estimator.random_state, int | np.integer),  # a random seed gives way to that of the checkpoint
         n_features=estimator.n_features_in_,
         n_previous=estimator._trees.n_rounds if keep else 0,
         n_rows=table.n_rows,
@@ -126,7 +127,7 @@ def with_checkpoint(
 
 @dataclass(frozen=True)
 class FileCheckpoint:
-    """A checkpoint of one fit at one place; see :class:`dtrees.engine.plan.plans.Checkpoint`.
+    """The checkpoint of one fit at one path; see :class:`dtrees.engine.plan.plans.Checkpoint`.
 
     Attributes
     ----------
@@ -134,17 +135,17 @@ class FileCheckpoint:
     interval : float
         Seconds between two checkpoints.
     identity : tuple of pairs of str
-        Names and descriptions.
+        Names and descriptions of everything that determines the trees.
     plan : ForestPlan or BoostingPlan
-        Without a checkpoint.
+        The plan without its checkpoint.
     any_seed : bool
-        Whether a checkpoint with another seed will do.
+        Whether a checkpoint with another seed is accepted.
     n_features : int
-        Of the trees.
+        Number of columns of the trees.
     n_previous : int
-        Trees, or rounds, of an earlier fit; the scores of such rounds are not stored here.
+        Number of trees or rounds of an earlier fit; the scores of such rounds are not stored here.
     n_rows : int
-        Rows that predictions out of bag are summed for, if they are.
+        Number of rows with out-of-bag sums; 0 without these.
     """
 
     path: str
@@ -157,12 +158,12 @@ class FileCheckpoint:
     n_rows: int
 
     def read(self) -> BoostingResult | ForestResult | None:
-        """Return what is stored there; None if there is nothing.
+        """Return the stored result; None if there is none.
 
         Raises
         ------
         ValueError
-            If what is there is of another fit, or cannot be read, and neither can the one before.
+            If the checkpoint is of another fit, or if neither it nor the previous one can be read.
         """
         found = self._find(logger.warning)
         if found is None:
@@ -177,22 +178,22 @@ class FileCheckpoint:
         return result
 
     def find_seed(self) -> int | None:
-        """Return the seed of the fit whose checkpoint is there, None if there is none; raises as :meth:`read` does.
+        """Return the seed of the stored fit, None if there is none; raises as :meth:`read` does.
 
-        If the newest is damaged, the user is warned.
+        Warns if the latest checkpoint is damaged.
         """
         found = self._find(warn)
-        return None if found is None else int(found[0]["seed"])  # checked when it was found
+        return None if found is None else int(found[0]["seed"])  # checked when it was read
 
     def write(self, result: BoostingResult | ForestResult) -> None:
-        """Put a checkpoint in place of the one there, which becomes the previous one.
+        """Replace the checkpoint, which becomes the previous one.
 
-        Where there is one already, and the next cannot be written (a full disk, for example), this warns, and leaves the one there.
+        If there is a checkpoint and the next cannot be written (for example on a full disk), this warns and leaves the old one.
 
         Raises
         ------
         OSError
-            If the first one cannot be written.
+            If the first checkpoint cannot be written.
         """
         arrays: dict[str, NDArray[Any]]
         document: dict[str, Any] = {"format_version": FORMAT_VERSION, "identity": dict(self.identity), "seed": self.plan.seed}
@@ -216,7 +217,7 @@ class FileCheckpoint:
 
     @property
     def _draws_rows(self) -> bool:
-        """Whether rounds of boosting draw rows, and those not drawn are scored too."""
+        """Whether rounds of boosting draw rows, and the undrawn rows are scored too."""
         return isinstance(self.plan, BoostingPlan) and self.plan.tells_out_of_bag
 
     def _find(self, tell: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
@@ -279,7 +280,7 @@ class FileCheckpoint:
             return ForestResult(groups[0])
         total = _checked(arrays, "oob_sum", np.int64, (self.n_rows, n_values))
         count = _checked(arrays, "oob_count", np.int64, (self.n_rows,))
-        # A tree adds up to 2**40 to a row that is out of its bag.
+        # A tree adds at most 2**40 to an out-of-bag row.
         if count.min() < 0 or count.max() > n_trees or np.any(np.abs(total) > count[:, np.newaxis] * 2**41):
             raise ValueError(f"the sums of predictions out of bag cannot be those of {n_trees} trees")
         exponent = take(document, "oob_exponent", int, "it")
@@ -289,7 +290,7 @@ class FileCheckpoint:
 
 
 def _checked(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tuple[int, ...], *, finite: bool = True) -> NDArray[Any]:
-    """Return an array of this dtype and shape, of finite numbers if need be; raises ValueError or KeyError for others, or none."""
+    """Return an array after checking its dtype, shape and, if ``finite``, its values; raises ValueError or KeyError."""
     array = arrays[name]
     if array.dtype != dtype or array.shape != shape or (finite and not np.isfinite(array).all()):
         raise ValueError(f"{name} is of dtype {array.dtype} and shape {array.shape}; wants finite {np.dtype(dtype)} of shape {shape}")
@@ -297,7 +298,7 @@ def _checked(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tup
 
 
 def _describe(plan: ForestPlan | BoostingPlan) -> dict[str, str]:
-    """Return all of a plan that decides which trees grow, by name."""
+    """Return the fields of a plan that determine the trees, by name."""
     described = {name: repr(value) for name, value in plan.rules.described().items()}
     described |= {name: repr(getattr(plan, name)) for name in plan.__dataclass_fields__ if name not in _LEFT_OUT}
     if isinstance(plan, ForestPlan):
@@ -319,7 +320,7 @@ def _digest_trees(trees: Sequence[Tree]) -> str:
 
 
 def table_digest(table: Table, columns: Sequence[str], target: str, weight: str | None) -> str:
-    """Return the digest of a training set from those of its columns, target and weights."""
+    """Return the digest of a training set, given the digests of its columns, target and weights."""
     classes: Any = [[str(label) for label in target.labels.tolist()] for target in table.by_target]
     classes = classes if table.n_targets > 1 and classes else classes[0] if classes else None
     parts = {"schema": table.schema.to_json(), "classes": classes, "columns": list(columns), "target": target, "weight": weight}
@@ -335,7 +336,7 @@ def array_digest(*arrays: NDArray[Any]) -> str:
 
 
 def column_digests(columns: Any) -> list[str]:
-    """Return a digest of each of some presorted columns, whichever they lie beside; of a sparse table, a single one of all."""
+    """Return a digest of each presorted column, independent of the other columns; a single digest for a sparse table."""
     from dtrees.split.table.sparse_columns import SparseColumns
 
     if isinstance(columns, SparseColumns):
@@ -344,7 +345,7 @@ def column_digests(columns: Any) -> list[str]:
 
 
 def _shown(description: str | None) -> str:
-    """Shorten what says nothing at length, such as digests."""
+    """Shorten descriptions without readable content, such as digests."""
     return "absent" if description is None else description if len(description) <= 40 else f"{description[:10]}..."
 
 
@@ -352,7 +353,7 @@ def _shown(description: str | None) -> str:
 
 
 def absolute_path(path: Any) -> str:
-    """Return an address that means the same in every process of a machine."""
+    """Return an address that is valid in every process of a machine."""
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(path, str) or not path:
         raise TypeError(f"checkpoint is {path!r}; wants the path of a file, or an fsspec URL")
@@ -365,7 +366,7 @@ def _previous(path: str) -> str:
 
 @contextlib.contextmanager
 def _named() -> Iterator[None]:
-    """Have errors of file systems say which argument they are about."""
+    """Have errors of file systems name the argument."""
     try:
         yield
     except (OSError, ImportError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""Private parts of scikit-learn: the only module of dtrees that uses any.
+"""All uses of scikit-learn's private parts.
 
-Each has a reason here, since scikit-learn has no public way to the same. ``pyproject.toml`` bounds the versions, and a version without one
-of these parts fails at import, with a message that names it.
+Each is necessary because scikit-learn has no public equivalent. ``pyproject.toml`` bounds the versions; a version without one of these
+parts fails at import, with an error that names it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sklearn
 
 try:
-    # Parameters are checked as scikit-learn checks those of its own estimators: the same rules, and the same messages.
+    # Parameters are checked by scikit-learn's own rules, with its messages.
     from sklearn.base import _fit_context
     from sklearn.utils import _safe_indexing
     from sklearn.utils._param_validation import (
@@ -39,10 +39,10 @@ except ImportError as error:
         f"dtrees uses ({error}); install a version that dtrees was tested with, 1.7 to 1.9"
     ) from error
 
-if TYPE_CHECKING:  # scikit-learn has no types, and where a base is of unknown type, type checkers take any parameter
+if TYPE_CHECKING:  # scikit-learn has no types, and with a base of unknown type, type checkers accept any parameter
 
     class BaseEstimator:
-        """What estimators inherit."""
+        """Base class of estimators."""
 
         fit: Any
         get_params: Any
@@ -54,21 +54,21 @@ if TYPE_CHECKING:  # scikit-learn has no types, and where a base is of unknown t
         def __setstate__(self, state: Any) -> None: ...
 
     class ClassifierMixin:
-        """What makes a classifier."""
+        """Mixin of classifiers."""
 
     class RegressorMixin:
-        """What makes a regressor."""
+        """Mixin of regressors."""
 
     class OutlierMixin:
-        """What makes a detector of outliers."""
+        """Mixin of outlier detectors."""
 
     class CallbackSupportMixin:
-        """What takes callbacks of scikit-learn."""
+        """Mixin of estimators with scikit-learn's callbacks."""
 
         def _init_callback_context(self, task_name: str = "fit", task_id: int = 0, max_subtasks: int | None = 0) -> Any: ...
 
     def with_callbacks(method: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Have callbacks of scikit-learn end with a method."""
+        """Decorate a method, at whose end scikit-learn's callbacks end."""
         ...
 
 else:
@@ -79,10 +79,10 @@ else:
     except ImportError:  # before 1.9
 
         class CallbackSupportMixin:
-            """Nothing: there are no such callbacks."""
+            """An empty substitute, as this version has no callbacks."""
 
 
-#: What is taken from here as it is.
+#: Names that are exported unchanged.
 __all__ = [
     "BaseEstimator",
     "CallbackSupportMixin",
@@ -98,9 +98,9 @@ __all__ = [
     "with_callbacks",
 ]
 
-#: Rows of arrays and of frames of every kind, as scikit-learn takes them for its own validation sets.
+#: Rows of arrays and frames of every kind, as scikit-learn selects them for its validation sets.
 safe_indexing = _safe_indexing
-#: The signs of ``monotonic_cst``, checked, for each column of an estimator that knows its columns.
+#: The checked signs of ``monotonic_cst`` for each column of an estimator with known columns.
 check_monotonic_cst = _check_monotonic_cst
 #: Major and minor version.
 SKLEARN_VERSION = tuple(map(int, sklearn.__version__.split(".")[:2]))
@@ -110,16 +110,16 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def checked_fit(fit: _Method) -> _Method:
-    """Decorate ``fit`` with scikit-learn's check of parameters; type checkers see the method as it was.
+    """Decorate ``fit`` with scikit-learn's check of parameters; type checkers see the method unchanged.
 
-    What a fit calls (an estimator as ``init``, metrics, scorers) is the user's, and checks its parameters as well.
+    Objects called by a fit (an estimator as ``init``, metrics, scorers) belong to the user, and check their parameters as well.
     """
     decorated: _Method = _fit_context(prefer_skip_nested_validation=False)(fit)
     return decorated
 
 
 def with_known_names(X: Any, names: list[Any]) -> Any:
-    """Return what scikit-learn sees the names of a frame's columns of; before 1.9, it knows those of pandas' frames only."""
+    """Return a frame whose column names scikit-learn recognizes; before version 1.9, it recognizes only those of pandas."""
     if not names or hasattr(X, "iloc") or SKLEARN_VERSION >= (1, 9):
         return X
     import pandas as pd
@@ -128,7 +128,7 @@ def with_known_names(X: Any, names: list[Any]) -> Any:
 
 
 class DocumentationLink:
-    """Mixin: the picture of an estimator in a notebook links to its page in the documentation, where ``DTREES_DOCS`` names its address."""
+    """Mixin: the display of an estimator in a notebook links to its documentation page, at the address in ``DTREES_DOCS``."""
 
     _doc_link_module = "dtrees"
 
@@ -143,7 +143,7 @@ _all_defaults: dict[type, dict[str, Any]] = {}
 
 
 def parameter_names(kind: type) -> tuple[str, ...]:
-    """Return the names of an estimator's parameters; to ask scikit-learn takes as long as to grow a small tree."""
+    """Return the names of an estimator's parameters, cached, as asking scikit-learn takes as long as growing a small tree."""
     if kind not in _all_names:
         names: Any = sklearn.base.BaseEstimator._get_param_names
         _all_names[kind] = tuple(names.__func__(kind))
@@ -151,7 +151,7 @@ def parameter_names(kind: type) -> tuple[str, ...]:
 
 
 def _good_defaults(kind: type) -> dict[str, Any]:
-    """Return those defaults of a class of estimators that need no check; of a class derived from ours there may be others."""
+    """Return the valid defaults of an estimator class, which need no check; a user's subclass may have others."""
     if kind not in _all_defaults:
         parameters, good = inspect.signature(kind.__init__).parameters, {}  # type: ignore[misc]
         for name in parameter_names(kind):
@@ -164,7 +164,7 @@ def _good_defaults(kind: type) -> dict[str, Any]:
 
 
 def check_parameters(estimator: Any) -> None:
-    """Raise ValueError for parameters of an estimator that are not what they may be, as its fit would; defaults need no check."""
+    """Raise ValueError for invalid parameters of an estimator, as its fit would; defaults are not checked."""
     kind = type(estimator)
     defaults, values = _good_defaults(kind), {name: getattr(estimator, name) for name in parameter_names(kind)}
     given = {name: value for name, value in values.items() if name not in defaults or value is not defaults[name]}
@@ -174,7 +174,7 @@ def check_parameters(estimator: Any) -> None:
 class CheckedParameters:
     """Mixin: scikit-learn's checks of an estimator's parameters, in a tenth of the time.
 
-    The names are found out once for each class, and only what differs from its default is checked.
+    Names are cached for each class, and only values that differ from defaults are checked.
     """
 
     @classmethod
@@ -186,12 +186,12 @@ class CheckedParameters:
 
 
 class NamesAtTheTime(StrOptions):
-    """The constraint of a parameter that is one of some names, which are looked up whenever it is checked: not all are known at import.
+    """The constraint of a parameter with named options that are looked up at each check, as not all are known at import.
 
     Parameters
     ----------
     names : callable
-        Returns the set of the names.
+        Returns the set of names.
     """
 
     def __init__(self, names: Callable[[], set[str]]) -> None:
@@ -207,7 +207,7 @@ class NamesAtTheTime(StrOptions):
 
 @dataclass(frozen=True)
 class SklearnMetric:
-    """A metric of scikit-learn's, and what it says of it.
+    """A metric of scikit-learn with its properties.
 
     Attributes
     ----------
@@ -215,13 +215,13 @@ class SklearnMetric:
         ``function(y_true, y_pred)``, perhaps with ``sample_weight``.
     name : str
     greater_is_better : bool or None
-        Whether scorers maximise ``sign`` times the function; None where scikit-learn does not tell.
+        Whether scorers maximise ``sign`` times the function; None if unknown.
     takes_labels : bool
-        Whether it compares labels rather than labels with probabilities.
+        Whether it compares labels with labels, not with probabilities.
     sign : int
-        What a scorer multiplies the function by.
+        The factor of the function in a scorer.
     takes_raw : bool
-        Whether a scorer compares labels with what ``decision_function`` returns, where a classifier has that.
+        Whether a scorer compares labels with the result of ``decision_function``, if a classifier has this method.
     """
 
     function: Callable[..., Any]
@@ -233,7 +233,7 @@ class SklearnMetric:
 
 
 def sklearn_metric(metric: Any) -> SklearnMetric | None:
-    """Return what scikit-learn says of a scorer, or of a function of :mod:`sklearn.metrics`; None for any other callable.
+    """Return the properties of a scorer or of a function of :mod:`sklearn.metrics`; None for any other callable.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def sklearn_metric(metric: Any) -> SklearnMetric | None:
     >>> sklearn_metric(get_scorer("neg_log_loss")).name
     'neg_log_loss'
     """
-    if hasattr(metric, "_score_func") and hasattr(metric, "_sign"):  # a scorer, which has no public way to its function
+    if hasattr(metric, "_score_func") and hasattr(metric, "_sign"):  # a scorer, whose function is not public
         function = metric._score_func
         name = ("neg_" if metric._sign < 0 else "") + getattr(function, "__name__", type(function).__name__)
         methods = [_response(metric)] if isinstance(_response(metric), str) else list(_response(metric))
@@ -267,7 +267,7 @@ def sklearn_metric(metric: Any) -> SklearnMetric | None:
 
 
 def scorer_named(name: str, classify: bool) -> Any:
-    """Return the scorer that scikit-learn knows by a name, None if there is none, or if it is for the other task.
+    """Return the scorer with a name, None if there is none, or if it is for the other task.
 
     Examples
     --------
@@ -288,7 +288,7 @@ def _response(scorer: Any) -> Any:
 
 @functools.cache
 def _scorers() -> dict[Callable[..., Any], Any]:
-    """Return the scorers that scikit-learn names, by their functions."""
+    """Return scikit-learn's named scorers, by function."""
     from sklearn.metrics import get_scorer, get_scorer_names
 
     scorers = map(get_scorer, get_scorer_names())
@@ -296,13 +296,13 @@ def _scorers() -> dict[Callable[..., Any], Any]:
 
 
 class _AtImport(MetaPathFinder):
-    """Registers classes with scikit-learn's of the same names as soon as somebody imports these; to do so takes time."""
+    """Registers classes with scikit-learn's classes of the same names when their module is imported, as importing it takes time."""
 
     def __init__(self) -> None:
         self.waiting: set[type] = set()
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """Have the module register classes once it is there, if it is one that has such."""
+        """Have a module register the classes after its import, if it has such classes."""
         spec = PathFinder.find_spec(name, path) if name in _MODULES_OF_TREES else None
         if spec is None or spec.loader is None:
             return None
@@ -324,10 +324,10 @@ sys.meta_path.insert(0, _at_import)
 
 @functools.cache
 def stand_in_for_sklearns(kind: type) -> None:
-    """Have functions of scikit-learn's that ask for one of its own classes take an estimator of a class.
+    """Make functions of scikit-learn that require one of its own classes accept an estimator class.
 
-    Those that print a tree, or know a faster way for trees, ask: ``export_text``, ``plot_tree``, ``partial_dependence``. The class becomes
-    a virtual subclass of scikit-learn's of the same name (see :meth:`abc.ABCMeta.register`) when somebody imports that.
+    These are functions that print a tree or have a faster method for trees: ``export_text``, ``plot_tree``, ``partial_dependence``. The
+    class becomes a virtual subclass of scikit-learn's class of the same name (see :meth:`abc.ABCMeta.register`) when that is imported.
     """
     _at_import.waiting.add(kind)
     for name in _MODULES_OF_TREES:

@@ -1,7 +1,7 @@
-"""How the progress of a fit is shown: a live bar in a terminal or a notebook, or plain lines.
+"""Displays of the progress of a fit: a live bar in a terminal or a notebook, or plain lines.
 
-A display is begun when a fit begins, is shown a :class:`~dtrees.engine.plan.plans.Progress` after each tree or round, and is ended with the
-fit, however that ends.
+A display begins with a fit, receives a :class:`~dtrees.engine.plan.plans.Progress` after each tree or round, and ends with the fit, whether
+it succeeds or not.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dtrees")
 
-#: A bar is drawn anew so often a second. Each time takes a millisecond or two of the interpreter, which kernels do not need.
+#: Number of times a second that a bar is redrawn. Each time takes the interpreter, which kernels do not need, a millisecond or two.
 _REFRESHES = 3
 _SECONDS_BETWEEN_UPDATES = 0.3
 
 
-#: What a fit is at that waits for kernels.
+#: The activity of a fit that waits for kernels.
 COMPILING = "compiling kernels (first use)"
 
 
 class Display:
-    """Shows the progress of one fit: nothing, as far as a method is not overridden."""
+    """Displays the progress of one fit; the methods of this base class do nothing."""
 
     def begin(self) -> None:
-        """Show that a fit has begun."""
+        """Show the start of a fit."""
 
     def compiling(self) -> None:
-        """Show that kernels are being compiled, before the first tree or round; to be called once or often."""
+        """Show that kernels are being compiled, before the first tree or round; may be called repeatedly."""
 
     def update(self, progress: Progress) -> None:
-        """Show that a tree or round is finished."""
+        """Show a finished tree or round."""
 
     def note(self, line: str) -> None:
-        """Show that something unusual has happened."""
+        """Show an unusual event."""
 
     def end(self) -> None:
-        """Show how far the fit has come; nothing changes any more."""
+        """Show the final state of the fit."""
 
 
 def figures(progress: Progress) -> dict[str, float]:
@@ -74,7 +74,7 @@ def in_words(scores: dict[str, float]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as a clock shows it.
+    """Return a duration in the format of a clock.
 
     Examples
     --------
@@ -87,10 +87,10 @@ def duration(seconds: float) -> str:
 
 
 class Pace:
-    """How long trees take, and from that how long those take that are left.
+    """Estimates the remaining time from the time of previous trees.
 
-    The first tree, or round, that it is called for says where the fit began: it may go on from earlier ones, and the first of all may have
-    waited for kernels to be compiled.
+    Time is measured from the first tree or round for which it is called: the fit may continue from earlier trees, and the first one may
+    include the compilation of kernels.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class Pace:
         self._first: Progress | None = None
 
     def remaining(self, progress: Progress) -> float | None:
-        """Return the seconds that are left; None while nobody can tell."""
+        """Return the remaining seconds; None while they are unknown."""
         if self._first is None:
             self._first = progress
         done = progress.done - self._first.done
@@ -111,19 +111,19 @@ class Pace:
 
 
 def somebody_listens() -> bool:
-    """Return whether records of the logger "dtrees" at level INFO are heard."""
+    """Return whether records of the logger "dtrees" at level INFO are handled."""
     return logger.hasHandlers() and logger.isEnabledFor(logging.INFO)
 
 
 class Lines(Display):
-    """Plain lines: log records where somebody listens to these, else on standard error.
+    """Displays progress as plain lines: log records if these are handled, otherwise on standard error.
 
     Parameters
     ----------
     unit : str
         "tree" or "round".
     always : bool
-        A line for each, rather than about ten in all.
+        Whether to write a line for each tree or round, instead of about ten in all.
     """
 
     def __init__(self, unit: str, always: bool = False) -> None:
@@ -139,7 +139,7 @@ class Lines(Display):
             _write(COMPILING)
 
     def update(self, progress: Progress) -> None:
-        """Write a line, if it is time."""
+        """Write a line when it is due."""
         left = self._pace.remaining(progress)
         if self._always or progress.done % max(1, progress.total // 10) == 0 or progress.done == progress.total:
             line = f"{self._unit} {progress.done} of {progress.total} after {progress.seconds:.1f} s"
@@ -156,7 +156,7 @@ class Lines(Display):
 def _write(line: str) -> None:
     if somebody_listens():
         logger.info("%s", line)
-    elif sys.stderr is not None:  # which notebooks and tests replace
+    elif sys.stderr is not None:  # replaced by notebooks and tests
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
@@ -169,9 +169,9 @@ class TerminalBar(Display):
     unit : str
         "tree" or "round".
     console : rich.console.Console, optional
-        By default one on standard error.
+        By default, one on standard error.
     transient : bool, default=False
-        Whether the bar goes when it ends.
+        Whether the bar is removed at the end.
     """
 
     def __init__(self, unit: str, console: Console | None = None, transient: bool = False) -> None:
@@ -193,17 +193,17 @@ class TerminalBar(Display):
         self._task: rich.TaskID | None = None
 
     def begin(self) -> None:
-        """Show the bar, which does not move yet."""
+        """Show the bar at its initial position."""
         self._task = self._bar.add_task("Preparing the columns", total=None, scores="")
         self._bar.start()
 
     def compiling(self) -> None:
-        """Say so beside the bar, which does not move yet."""
+        """Show a note beside the bar."""
         if self._task is not None:
             self._bar.update(self._task, description=COMPILING.capitalize())
 
     def update(self, progress: Progress) -> None:
-        """Note how far it is; the bar is drawn anew now and then."""
+        """Store the progress; the bar is redrawn at intervals."""
         if self._task is not None:
             scores = in_words({name: float(f"{value:.4g}") for name, value in figures(progress).items()})
             self._bar.update(self._task, description=f"{self._unit}s", total=progress.total, completed=progress.done, scores=scores)
@@ -213,7 +213,7 @@ class TerminalBar(Display):
         self._bar.console.print(line, markup=False, highlight=False)
 
     def end(self) -> None:
-        """Leave the bar as it is, or take it away."""
+        """Leave the bar in its final state, or remove it."""
         self._bar.stop()
 
 
@@ -234,18 +234,18 @@ class NotebookBar(Display):
         self._handle: Any = None
 
     def begin(self) -> None:
-        """Show the bar, which does not move yet."""
+        """Show the bar at its initial position."""
         from IPython.display import display
 
         self._handle = display(_waiting("Preparing the columns"), display_id=True)
 
     def compiling(self) -> None:
-        """Say so beside the bar, which does not move yet."""
+        """Show a note beside the bar."""
         if self._handle is not None:
             self._handle.update(_waiting(COMPILING.capitalize()))
 
     def update(self, progress: Progress) -> None:
-        """Draw it anew, if it is time."""
+        """Redraw the bar when it is due."""
         self._latest = partial(self._draw, progress, self._pace.remaining(progress))
         now = time.monotonic()
         if now >= self._next:
@@ -253,7 +253,7 @@ class NotebookBar(Display):
             self._latest()
 
     def end(self) -> None:
-        """Leave the bar as it is at the end."""
+        """Leave the bar in its final state."""
         if self._latest is not None:
             self._latest()
 
@@ -277,7 +277,7 @@ class NotebookBar(Display):
 
 
 class _Shown:
-    """What a notebook shows, and what it keeps where it cannot show that."""
+    """The output of a notebook cell, and its text if it cannot be displayed."""
 
     def __init__(self, text: str, markup: str) -> None:
         self._text = text
@@ -295,8 +295,8 @@ def _waiting(what: str) -> _Shown:
 
 
 def live_display(unit: str) -> Display:
-    """Return a live display where there is a terminal or a notebook to show it in, and lines elsewhere."""
-    if _in_task():  # what workers write is a log
+    """Return a live display if there is a terminal or a notebook, otherwise lines."""
+    if _in_task():  # workers write logs
         return Lines(unit)
     if _in_notebook():
         return NotebookBar(unit)
@@ -306,7 +306,7 @@ def live_display(unit: str) -> Display:
 
 
 def _in_task() -> bool:
-    """Return whether this thread runs a task of Dask's."""
+    """Return whether this thread runs a Dask task."""
     worker = sys.modules.get("distributed.worker")
     if worker is None:
         return False
@@ -318,6 +318,6 @@ def _in_task() -> bool:
 
 
 def _in_notebook() -> bool:
-    """Return whether this is a session of a notebook: then IPython is there already."""
+    """Return whether this is a notebook session, in which IPython is already imported."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and type(shell).__name__ in ("ZMQInteractiveShell", "Shell")

@@ -96,7 +96,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
 
 
 def _check_rows_may_stay(refusal: str | None) -> None:
-    """Raise a ValueError if rows are to stay where they are, and there is a reason why they cannot."""
+    """Raise a ValueError if rows are to stay on their workers, and there is a reason why they cannot."""
     if refusal is not None and current_fit().settings.placement == "rows":
         raise ValueError(f'{refusal}. Place it by columns: placement="sharded"')
 
@@ -104,7 +104,7 @@ def _check_rows_may_stay(refusal: str | None) -> None:
 def _plan(
     tasks: Tasks, parts: Partitions, sizes: Sizes, capacities: Mapping[str, WorkerCapacity], options: LoadOptions
 ) -> tuple[Plan, Mapping[str, Sequence[int]]]:
-    """Return what each worker will hold, and which partitions each keeps, if rows stay where they are."""
+    """Return the plan of what each worker will hold, and, by rows, which partitions each worker keeps."""
     settings, only_whole = current_fit().settings, options.bag or parts.cells is not None
     refusal = options.rows_refusal or too_many_rows(sizes.n_rows)
     _check_rows_may_stay(refusal)
@@ -120,9 +120,10 @@ def _plan(
 def _measure(
     tasks: Tasks, parts: Partitions, schema: Schema, summary: TargetSummary, options: LoadOptions, before: dict[str, WorkerCapacity]
 ) -> tuple[Sizes, dict[str, WorkerCapacity]]:
-    """Return what the table takes, and what workers have.
+    """Return the sizes of the table, and the capacities of workers.
 
-    Since ``before``, the workers have computed partitions, which they will not keep: the less they used then or use now, the better known.
+    Workers have computed partitions since ``before``, which are not part of the loaded table; the smaller of both memory uses is the better
+    estimate.
     """
     n_classes, each = summary.n_classes, None if parts.cells is None else parts.cells / summary.n_rows
     about: Any = {"n_classes": n_classes, "n_targets": summary.n_targets, "n_outputs": options.n_outputs}
@@ -144,9 +145,9 @@ def _measure(
 
 
 def _summarise(tasks: Tasks, parts: Partitions, options: LoadOptions) -> tuple[Schema, TargetSummary]:
-    """Check all partitions; return what they say together."""
+    """Check all partitions; return their merged schema and summary."""
     weights = parts.weight if parts.weight is not None else [None] * len(parts.lengths)
-    what = replace(options, sets=(), base_margin=None)  # which may be of any size
+    what = replace(options, sets=(), base_margin=None)  # evaluation sets may be large
     checked = tasks.waiter.gather(tasks.map("check", _check, parts.X, parts.y, weights, options=what))
     summary = TargetSummary.merge(summary for _, summary in checked)
     summary.check()
