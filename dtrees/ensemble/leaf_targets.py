@@ -130,7 +130,7 @@ class LeafTargets:
         ndarray of float64, shape (n, n_targets, len(q))
             NaN where no tree is to be asked.
         """
-        from dtrees.tree.leaf_quantiles import leaf_quantiles  # brings in the compiler
+        from dtrees.tree.leaf_quantiles import leaf_quantiles  # imports Numba
 
         order = np.argsort(q)
         found = np.empty((self.target.shape[1], len(leaves), len(q)))

@@ -272,7 +272,7 @@ def _log_loss(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> ND
         losses = np.empty(y.shape[0])
         link.pointwise(y, raw, losses)
         return np.minimum(losses, -math.log(smallest))
-    from dtrees.split.numbers.elementary import log  # brings in the compiler
+    from dtrees.split.numbers.elementary import log  # imports Numba
 
     return -log(np.clip(link.predictions(raw.T)[np.arange(y.shape[0]), y], smallest, 1.0))
 

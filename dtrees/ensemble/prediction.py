@@ -341,6 +341,6 @@ def first_column(raw: NDArray[Any]) -> NDArray[Any]:
 
 def logarithm(probabilities: NDArray[Any]) -> NDArray[Any]:
     """Step: probabilities to their logarithms, -inf for 0."""
-    from dtrees.split.numbers.elementary import log  # brings in the compiler
+    from dtrees.split.numbers.elementary import log  # imports Numba
 
     return log(probabilities)

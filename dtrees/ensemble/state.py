@@ -326,7 +326,7 @@ def _criterion_name(described: Any) -> str:
     """Return the name of a registered criterion from what a file says, a name or a number; raise ValueError if there is none."""
     if isinstance(described, int) and 0 <= described < len(_NUMBERED_CRITERIA):
         return _NUMBERED_CRITERIA[described]
-    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+    from dtrees.split.criteria.criterion import criterion_named  # imports Numba
 
     return criterion_named(str(described)).name
 
@@ -345,7 +345,7 @@ def _restore_fields(kind: type, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _restore_plan(data: Any, n_features: int, targets: tuple[int, ...]) -> ForestPlan:
-    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+    from dtrees.split.criteria.criterion import criterion_named  # imports Numba
 
     owner = "the model's plan"
     criterion = _criterion_name(take(data, "criterion", (int, str), owner))

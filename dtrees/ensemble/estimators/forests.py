@@ -84,7 +84,7 @@ class SampleSource:
         if plan.n_draws is None:
             yield from [np.ones(self.n_rows, np.uint8) if self.weight is None else self.weight] * (last - first)
             return
-        from dtrees.engine.plan.row_draws import RowDraws, combine_weights  # brings in the compiler
+        from dtrees.engine.plan.row_draws import RowDraws, combine_weights  # imports Numba
 
         target = np.arange(self.n_rows) if self.target is None else self.target
         draws = RowDraws.of_table(plan, target, combine_weights(self.weight, plan.class_weight, target))

@@ -157,7 +157,7 @@ class FittedTree:
         ndarray of int64 of shape (n,)
             Node numbers.
         """
-        from dtrees.tree.predict import SparseRows, apply, packed_for  # brings in the compiler
+        from dtrees.tree.predict import SparseRows, apply, packed_for  # imports Numba
 
         matrix: Any = by_rows(sparse_table(X)) if is_sparse(X) else np.asarray(unmasked(X))
         if matrix.ndim != 2 or matrix.shape[1] != self.n_features:

@@ -50,7 +50,7 @@ def mean_path_length(n: Any) -> NDArray[np.float64]:
     >>> mean_path_length(np.array([1, 2, 256])).round(3).tolist()
     [0.0, 1.0, 10.245]
     """
-    from dtrees.split.numbers.elementary import log  # brings in the compiler
+    from dtrees.split.numbers.elementary import log  # imports Numba
 
     n = np.asarray(n, np.float64)
     found = 2.0 * (log(np.maximum(n - 1.0, 1.0)) + np.euler_gamma) - 2.0 * (n - 1.0) / n
@@ -66,7 +66,7 @@ def with_path_lengths(tree: Tree, n_drawn: int) -> Tree:
 
 def scores(path_length: NDArray[np.float64]) -> NDArray[np.float64]:
     """Step: mean path lengths to scores."""
-    from dtrees.split.numbers.elementary import exp  # brings in the compiler
+    from dtrees.split.numbers.elementary import exp  # imports Numba
 
     return -exp(-path_length * math.log(2.0))
 

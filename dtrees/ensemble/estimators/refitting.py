@@ -91,7 +91,7 @@ class Refitting(BaseEstimator):
             return np.asarray(leaves)
 
         about = leaves_of, target, weight, float(decay), effective_n_jobs(self.n_jobs)
-        from dtrees.engine.run.refitting import refit_boosting, refit_forest  # brings in the compiler
+        from dtrees.engine.run.refitting import refit_boosting, refit_forest  # imports Numba
 
         made, score = copy_of(self), None
         if isinstance(plan, BoostingPlan):

@@ -174,7 +174,7 @@ class SingleTree(TreeParameters, TreeEstimator):
         >>> path.ccp_alphas.tolist(), path.impurities.tolist()
         ([0.0, 2.0], [0.0, 2.0])
         """
-        from dtrees.tree.pruning import pruning_path  # brings in the compiler
+        from dtrees.tree.pruning import pruning_path  # imports Numba
 
         whole = clone(self).set_params(ccp_alpha=0.0).fit(X, y, sample_weight)
         alphas, impurities = pruning_path(whole._tree)

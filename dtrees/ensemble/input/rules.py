@@ -102,7 +102,7 @@ def check_targets(estimator: Any, table: Table) -> None:
     n = table.n_targets
     if n == 1:
         return
-    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+    from dtrees.split.criteria.criterion import criterion_named  # imports Numba
 
     if estimator.monotonic_cst is not None:
         raise ValueError(
@@ -161,7 +161,7 @@ _MOST_DRAWS = 2**32
 
 def criteria_of(task: str) -> set[str]:
     """Return the names of the criteria that are registered for a task."""
-    from dtrees.split.criteria.criterion import criteria_for  # brings in the compiler
+    from dtrees.split.criteria.criterion import criteria_for  # imports Numba
 
     names = set(criteria_for(task))
     return names | {alias for alias, name in CRITERION_ALIASES.items() if name in names}
@@ -257,7 +257,7 @@ def rows_refusal_of_trees(criterion: str, *, random_splits: bool) -> str | None:
 
 def _quantile(estimator: Any, criterion: str) -> float:
     """Return which quantile a tree or forest is for, 0 if for none; warn of one that has no effect, as boosting does."""
-    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+    from dtrees.split.criteria.criterion import criterion_named  # imports Numba
 
     if criterion == "quantile":
         criterion_named(criterion).at(float(estimator.alpha))  # refuses what it cannot use
@@ -279,7 +279,7 @@ def _rare_categories(
     estimator: Any, criterion: str, n_rows: int, n_categories: list[int], *, by_gain: bool
 ) -> tuple[float, tuple[int, ...]]:
     """Return the share of gains by chance that is taken from those of sets, and from how many rows on a category is one of its own."""
-    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+    from dtrees.split.criteria.criterion import criterion_named  # imports Numba
 
     if not by_gain or not n_categories or estimator.min_samples_category is not None:
         return 0.0, _each(estimator.min_samples_category, [_fewest_rows(n_rows, n) for n in n_categories])
@@ -315,7 +315,7 @@ def _categorical(estimator: Any, criterion: str) -> tuple[int, ...]:
 
     Criteria that follow from the order of targets have no such splits: category numbers are taken for numbers, unless that is not wanted.
     """
-    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+    from dtrees.split.criteria.criterion import criterion_named  # imports Numba
 
     by_sums = criterion_named(CRITERION_ALIASES.get(criterion, criterion)).by_sums
     check_categories(estimator, by_sums=by_sums)

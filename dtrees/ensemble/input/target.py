@@ -48,7 +48,7 @@ def target_of_rows(first: int, last: int) -> NDArray[np.float64]:
     >>> np.array_equal(target_of_rows(2, 5), target_of_rows(0, 9)[2:5]), len(set(target_of_rows(0, 1000)))
     (True, 1000)
     """
-    from dtrees.split.numbers.hashing import mix_each  # brings in the compiler
+    from dtrees.split.numbers.hashing import mix_each  # imports Numba
 
     return np.asarray((mix_each(np.arange(first, last)) >> np.uint64(11)) * 2.0**-53)
 
@@ -483,6 +483,6 @@ def decode_target(target: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any
 
 def _exact_sum(weight: NDArray[np.float64]) -> Fraction:
     """Return the exact sum of weights, which are finite."""
-    from dtrees.ensemble.objective.kernels import exact_sum  # brings in the compiler
+    from dtrees.ensemble.objective.kernels import exact_sum  # imports Numba
 
     return Fraction(exact_sum(weight))

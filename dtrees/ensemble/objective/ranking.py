@@ -97,7 +97,7 @@ class LambdaRank(OfAllRows, Identity):
 
     def derive(self, target: Target, raw: Floats, weight: Floats | None) -> Floats:
         """Return the derivatives, those of each row times its weight."""
-        from dtrees.ensemble.objective.pairs import rank_gradients  # brings in the compiler
+        from dtrees.ensemble.objective.pairs import rank_gradients  # imports Numba
 
         (relevance, qid), truncation = target, self.lambdarank_truncation_level
         ranks = Ranks.of(qid, raw[0], weight)
@@ -132,6 +132,6 @@ class LambdaRank(OfAllRows, Identity):
 
 def discounts(ranks: Ranks) -> Floats:
     """Return what gains are multiplied by at each position."""
-    from dtrees.split.numbers.elementary import log2  # brings in the compiler
+    from dtrees.split.numbers.elementary import log2  # imports Numba
 
     return 1.0 / log2(np.arange(int(np.diff(ranks.start).max(initial=0))) + 2.0)
